@@ -1,0 +1,279 @@
+//! What is wrong with a configuration, and where.
+//!
+//! Every check returns *all* its findings. They carry byte spans into the files they were found in;
+//! [`Diagnostics::render`] prints them with the place underlined.
+
+use crate::text::Str;
+
+/// Index of a file in [`Files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct FileId(pub u32);
+
+/// A range of bytes in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Span {
+    /// The file.
+    pub file: FileId,
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// A value and the place where it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Spanned<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl<T> Spanned<T> {
+    /// A value at a place.
+    pub fn new(value: T, span: Span) -> Self {
+        Spanned { value, span }
+    }
+}
+
+/// The texts that spans point into.
+#[derive(Clone, Debug, Default)]
+pub struct Files(Vec<SourceFile>);
+
+/// One text with the name to show for it.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// Path as the user gave it.
+    pub name: Str,
+    /// Its content.
+    pub text: Str,
+}
+
+impl Files {
+    /// No files.
+    pub fn new() -> Self {
+        Files::default()
+    }
+
+    /// Adds a text.
+    pub fn add(&mut self, name: impl Into<Str>, text: impl Into<Str>) -> FileId {
+        self.0.push(SourceFile { name: name.into(), text: text.into() });
+        FileId(self.0.len() as u32 - 1)
+    }
+
+    /// The file, if it was added here.
+    pub fn get(&self, id: FileId) -> Option<&SourceFile> {
+        self.0.get(id.0 as usize)
+    }
+
+    /// File name, 1-based line and 1-based column (in characters) of the start of a span. O(file).
+    pub fn locate(&self, span: Span) -> Option<Location> {
+        let file = self.get(span.file)?;
+        let before = file.text.get(..span.start as usize)?;
+        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+        Some(Location {
+            file: file.name.clone(),
+            line: before.matches('\n').count() as u32 + 1,
+            column: before[line_start..].chars().count() as u32 + 1,
+        })
+    }
+}
+
+/// A place as a person names it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Location {
+    /// File name.
+    pub file: Str,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The pipeline cannot be started.
+    Error,
+    /// It can, but this is probably not what was meant.
+    Warning,
+}
+
+/// A place with a word about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The place.
+    pub span: Span,
+    /// What is to be said about it; may be empty.
+    pub text: String,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Stable code, dotted: `config.field_required`, `plan.unknown_plugin`.
+    pub code: &'static str,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// Where. Absent for findings about no place in a file.
+    pub label: Option<Label>,
+    /// Places that explain it ("first used here").
+    pub related: Vec<Label>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// JSON pointer of the field inside its pipeline (`/connectors/0/id`), where it has one.
+    pub path: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error without a place.
+    pub fn error(code: &'static str, message: impl Into<String>) -> Self {
+        Diagnostic {
+            severity: Severity::Error,
+            code,
+            message: message.into(),
+            label: None,
+            related: Vec::new(),
+            hint: None,
+            path: None,
+        }
+    }
+
+    /// A warning without a place.
+    pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
+        Diagnostic { severity: Severity::Warning, ..Self::error(code, message) }
+    }
+
+    /// Says where.
+    #[must_use]
+    pub fn with_span(self, span: Span) -> Self {
+        self.with_label(span, "")
+    }
+
+    /// Says where, with a word to print under the place.
+    #[must_use]
+    pub fn with_label(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.label = Some(Label { span, text: text.into() });
+        self
+    }
+
+    /// Adds a place that explains the finding.
+    #[must_use]
+    pub fn with_related(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.related.push(Label { span, text: text.into() });
+        self
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the field by its JSON pointer.
+    #[must_use]
+    pub fn with_path(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+}
+
+/// Findings, in the order in which they were made.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// No findings.
+    pub fn new() -> Self {
+        Diagnostics::default()
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    /// Adds all of another list.
+    pub fn extend(&mut self, other: Diagnostics) {
+        self.0.extend(other.0);
+    }
+
+    /// Whether any is an error.
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    /// Whether there are none at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The findings.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.0.iter()
+    }
+}
+
+impl From<Diagnostic> for Diagnostics {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Diagnostics(vec![diagnostic])
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The nearest of `candidates` to `text`, if it is near enough to be a slip of the pen.
+pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = text.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|c| (edit_distance(&lower, &c.to_lowercase()), c))
+        .filter(|(d, c)| *d <= 1 + c.chars().count().min(text.chars().count()) / 4)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, c)| c)
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, cb) in b.iter().enumerate() {
+            let replace = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replace.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_suggested_and_far_ones_are_not() {
+        let names = ["field.set", "field.rename", "filter", "json.decode"];
+        assert_eq!(did_you_mean("field.sett", names), Some("field.set"));
+        assert_eq!(did_you_mean("json.decod", names), Some("json.decode"));
+        assert_eq!(did_you_mean("kafka", names), None);
+    }
+
+    #[test]
+    fn places_are_counted_in_characters() {
+        let mut files = Files::new();
+        let file = files.add("a.yaml", "x\nžlutý: y\n");
+        let at = files.locate(Span { file, start: 2 + 9, end: 2 + 10 }).unwrap();
+        assert_eq!((at.line, at.column), (2, 8));
+    }
+}

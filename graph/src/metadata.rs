@@ -1,0 +1,158 @@
+//! Record metadata: a small map of text, shared between copies of a record until one changes it.
+
+use std::sync::Arc;
+
+use crate::text::Str;
+
+/// Well-known metadata keys (spec § 2.3).
+pub mod key {
+    use crate::text::Str;
+
+    macro_rules! keys { ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        $($(#[$doc])* pub const $name: Str = Str::from_static($text);)*
+        /// All well-known keys.
+        pub const ALL: &[Str] = &[$($name),*];
+    } }
+    keys! {
+        /// Version of the record format, `v1`.
+        VERSION = "recfmt.version";
+        /// Creation time in the source, nanoseconds since the epoch, decimal.
+        CREATED_AT = "recfmt.createdAt";
+        /// Time the record was read, nanoseconds since the epoch, decimal.
+        READ_AT = "recfmt.readAt";
+        /// Collection (table, topic, index) the record belongs to.
+        COLLECTION = "recfmt.collection";
+        /// Schema subject of the key.
+        KEY_SCHEMA_SUBJECT = "recfmt.key.schema.subject";
+        /// Schema version of the key.
+        KEY_SCHEMA_VERSION = "recfmt.key.schema.version";
+        /// Schema subject of the payload.
+        PAYLOAD_SCHEMA_SUBJECT = "recfmt.payload.schema.subject";
+        /// Schema version of the payload.
+        PAYLOAD_SCHEMA_VERSION = "recfmt.payload.schema.version";
+        /// Id of the source connector, `<pipeline>:<connector>`.
+        SOURCE_CONNECTOR_ID = "svc.source.connector.id";
+        /// Name of the source plugin.
+        SOURCE_PLUGIN_NAME = "svc.source.plugin.name";
+        /// Version of the source plugin.
+        SOURCE_PLUGIN_VERSION = "svc.source.plugin.version";
+        /// Why the record in a dead letter failed.
+        DLQ_NACK_ERROR = "svc.dlq.nack.error";
+        /// Stable code of that failure.
+        DLQ_NACK_CODE = "svc.dlq.nack.code";
+        /// Node where the record in a dead letter failed.
+        DLQ_NACK_NODE_ID = "svc.dlq.nack.node.id";
+        /// Zero-based index of a record that `split` produced.
+        SPLIT_INDEX = "split.index";
+        /// `0` on the original of `clone`, `1..=count` on its copies.
+        CLONE_INDEX = "clone.index";
+        /// Path of the file a record was read from.
+        FILE_PATH = "file.path";
+    }
+}
+
+/// Entries in insertion order, each key once.
+///
+/// Records carry a handful of entries, so a scan that compares lengths first beats hashing and
+/// ordering. Cloning is O(1); the first write to a shared map copies it.
+#[derive(Clone, Debug, Default)]
+pub struct Metadata(Option<Arc<Vec<(Str, Str)>>>);
+
+impl Metadata {
+    /// No entries; does not allocate.
+    pub const fn new() -> Self {
+        Metadata(None)
+    }
+
+    /// Room for `n` entries before the next allocation.
+    pub fn with_capacity(n: usize) -> Self {
+        Metadata(Some(Arc::new(Vec::with_capacity(n))))
+    }
+
+    #[inline]
+    fn entries(&self) -> &[(Str, Str)] {
+        self.0.as_ref().map_or(&[], |entries| entries.as_slice())
+    }
+
+    fn entries_mut(&mut self) -> &mut Vec<(Str, Str)> {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    #[inline]
+    fn find(&self, key: &str) -> Option<usize> {
+        self.entries().iter().position(|(k, _)| k.as_str() == key)
+    }
+
+    /// The value of `key`.
+    #[inline]
+    pub fn get(&self, key: &str) -> Option<&Str> {
+        self.find(key).map(|i| &self.entries()[i].1)
+    }
+
+    /// Sets `key`, and gives back what it was before.
+    pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Str>) -> Option<Str> {
+        let (key, value) = (key.into(), value.into());
+        match self.find(&key) {
+            Some(i) => Some(std::mem::replace(&mut self.entries_mut()[i].1, value)),
+            None => {
+                self.entries_mut().push((key, value));
+                None
+            }
+        }
+    }
+
+    /// Removes `key`; an absent key leaves a shared map shared.
+    pub fn remove(&mut self, key: &str) -> Option<Str> {
+        let at = self.find(key)?;
+        Some(self.entries_mut().remove(at).1)
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries().len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries().is_empty()
+    }
+
+    /// Entries in insertion order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Str)> {
+        self.entries().iter().map(|(k, v)| (k, v))
+    }
+}
+
+impl PartialEq for Metadata {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().all(|(k, v)| other.get(k) == Some(v))
+    }
+}
+
+impl Eq for Metadata {}
+
+impl<K: Into<Str>, V: Into<Str>> FromIterator<(K, V)> for Metadata {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut metadata = Metadata::new();
+        for (k, v) in entries {
+            metadata.insert(k, v);
+        }
+        metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_share_until_written() {
+        let mut a: Metadata = [("x", "1")].into_iter().collect();
+        let b = a.clone();
+        assert_eq!(a.insert("x", "2").as_deref(), Some("1"));
+        assert_eq!(b.get("x").map(Str::as_str), Some("1"));
+        assert_eq!(a.remove("y"), None);
+        assert_eq!(a.remove("x").as_deref(), Some("2"));
+        assert!(a.is_empty() && !b.is_empty());
+    }
+}

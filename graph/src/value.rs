@@ -1,0 +1,236 @@
+//! Values of fields: what structured keys and payloads are made of.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use crate::text::Str;
+
+/// A point in time, UTC, with nanoseconds.
+pub type Timestamp = DateTime<Utc>;
+
+/// The text form of a timestamp: RFC 3339 with as many fraction digits as are needed, `Z` for UTC.
+pub fn timestamp_text(time: &Timestamp) -> String {
+    time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+/// The value of a field. Cloning is O(1): lists, maps and text are shared and copied on write.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Value {
+    /// No value.
+    #[default]
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A signed integer. Every integer that fits is an `Int`; see [`Value::from`] for `u64`.
+    Int(i64),
+    /// An integer above `i64::MAX`.
+    UInt(u64),
+    /// A floating-point number.
+    Float(f64),
+    /// Text.
+    Text(Str),
+    /// Bytes; base64 text in JSON.
+    Bytes(Arc<[u8]>),
+    /// A point in time; RFC 3339 text in JSON.
+    Time(Timestamp),
+    /// A list.
+    List(Arc<Vec<Value>>),
+    /// A map with text keys.
+    Map(Arc<Object>),
+}
+
+impl Value {
+    /// Name of the type, as messages print it.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Int(_) | Value::UInt(_) => "integer",
+            Value::Float(_) => "float",
+            Value::Text(_) => "text",
+            Value::Bytes(_) => "bytes",
+            Value::Time(_) => "time",
+            Value::List(_) => "list",
+            Value::Map(_) => "map",
+        }
+    }
+
+    /// The map, if it is one.
+    pub fn as_map(&self) -> Option<&Object> {
+        match self {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is text.
+    pub fn as_text(&self) -> Option<&Str> {
+        match self {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(v: bool) -> Self {
+        Value::Bool(v)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(v: i64) -> Self {
+        Value::Int(v)
+    }
+}
+
+impl From<u64> for Value {
+    /// Keeps the rule that every integer that fits in `i64` is an [`Value::Int`].
+    fn from(v: u64) -> Self {
+        i64::try_from(v).map_or(Value::UInt(v), Value::Int)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(v: f64) -> Self {
+        Value::Float(v)
+    }
+}
+
+impl From<Str> for Value {
+    fn from(v: Str) -> Self {
+        Value::Text(v)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(v: &str) -> Self {
+        Value::Text(v.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(v: String) -> Self {
+        Value::Text(v.into())
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(v: Vec<Value>) -> Self {
+        Value::List(Arc::new(v))
+    }
+}
+
+impl From<Object> for Value {
+    fn from(v: Object) -> Self {
+        Value::Map(Arc::new(v))
+    }
+}
+
+/// A map with text keys: a vector sorted by key, each key once.
+///
+/// Look-up is O(log n), insertion O(n), iteration in key order: the same record always prints the same.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Object(Vec<(Str, Value)>);
+
+impl Object {
+    /// No entries; does not allocate.
+    pub const fn new() -> Self {
+        Object(Vec::new())
+    }
+
+    /// Room for `n` entries before the next allocation.
+    pub fn with_capacity(n: usize) -> Self {
+        Object(Vec::with_capacity(n))
+    }
+
+    /// From entries in any order; the last of equal keys wins. O(n log n), O(n) if sorted already.
+    pub fn from_entries(mut entries: Vec<(Str, Value)>) -> Self {
+        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+            entries.reverse();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            entries.dedup_by(|later, kept| later.0 == kept.0);
+        }
+        Object(entries)
+    }
+
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(k, _)| k.as_str().cmp(key))
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.find(key).ok().map(|i| &self.0[i].1)
+    }
+
+    /// Mutable access to the value of `key`.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.find(key).ok().map(|i| &mut self.0[i].1)
+    }
+
+    /// Sets `key`, and gives back what it was before.
+    pub fn insert(&mut self, key: impl Into<Str>, value: Value) -> Option<Value> {
+        let key = key.into();
+        match self.find(&key) {
+            Ok(i) => Some(std::mem::replace(&mut self.0[i].1, value)),
+            Err(i) => {
+                self.0.insert(i, (key, value));
+                None
+            }
+        }
+    }
+
+    /// Removes `key`.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        self.find(key).ok().map(|i| self.0.remove(i).1)
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Entries in key order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Value)> {
+        self.0.iter().map(|(k, v)| (k, v))
+    }
+}
+
+impl IntoIterator for Object {
+    type Item = (Str, Value);
+    type IntoIter = std::vec::IntoIter<(Str, Value)>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Object {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        Object::from_entries(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_equal_keys_wins() {
+        let object: Object = [("b", 1i64), ("a", 2), ("b", 3)].into_iter().collect();
+        assert_eq!(object.iter().map(|(k, v)| (k.as_str(), v.clone())).collect::<Vec<_>>(), [
+            ("a", Value::Int(2)),
+            ("b", Value::Int(3))
+        ]);
+    }
+
+    #[test]
+    fn a_value_is_three_words() {
+        assert!(size_of::<Value>() <= 24, "{}", size_of::<Value>());
+    }
+}
