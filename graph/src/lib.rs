@@ -1,8 +1,21 @@
 //! Records, the plan compiler and the executor of Anabranch.
 
+pub mod arguments;
+pub mod batch;
+pub mod condition;
+pub mod config;
+pub mod destination;
 pub mod diagnostic;
 pub mod fault;
 pub mod metadata;
+pub mod operator;
+pub mod plan;
 pub mod record;
+pub mod reference;
+pub mod registry;
+pub mod source;
+pub mod specification;
+pub mod state;
+pub mod template;
 pub mod text;
 pub mod value;

@@ -223,10 +223,10 @@ mod tests {
     #[test]
     fn the_last_of_equal_keys_wins() {
         let object: Object = [("b", 1i64), ("a", 2), ("b", 3)].into_iter().collect();
-        assert_eq!(object.iter().map(|(k, v)| (k.as_str(), v.clone())).collect::<Vec<_>>(), [
-            ("a", Value::Int(2)),
-            ("b", Value::Int(3))
-        ]);
+        assert_eq!(
+            object.iter().map(|(k, v)| (k.as_str(), v.clone())).collect::<Vec<_>>(),
+            [("a", Value::Int(2)), ("b", Value::Int(3))]
+        );
     }
 
     #[test]

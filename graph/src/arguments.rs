@@ -1,0 +1,458 @@
+//! Settings checked against a specification: typed, with defaults filled in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::config::{Settings, Written};
+use crate::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean};
+use crate::reference::Reference;
+use crate::specification::{Parameter, ParameterKind, Specification, Validation, matches_pattern};
+use crate::template::{MissingKey, Template};
+use crate::text::Str;
+
+/// The values of a plugin's parameters. Built only by [`Arguments::parse`], so every value has passed the
+/// type and the validations its parameter declares.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    values: BTreeMap<Str, Argument>,
+    span: Span,
+}
+
+#[derive(Clone, Debug)]
+struct Argument {
+    written: Written,
+    secret: bool,
+    typed: Typed,
+}
+
+#[derive(Clone, Debug)]
+enum Typed {
+    Text,
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Duration(Duration),
+    Bytes(u64),
+    List(Vec<Str>),
+    Reference(Reference),
+    Template(Template),
+}
+
+impl Arguments {
+    /// Checks settings and fills in defaults.
+    ///
+    /// # Errors
+    /// Every unknown, missing or ill-typed setting, at its place.
+    pub fn parse(specification: &Specification, settings: &Settings) -> Result<Arguments, Diagnostics> {
+        let mut arguments = Arguments { values: BTreeMap::new(), span: settings.span };
+        let mut findings = Diagnostics::new();
+        let mut given: BTreeMap<Str, Span> = BTreeMap::new();
+        for setting in &settings.entries {
+            let name = setting.name.value.trim();
+            let Some(parameter) = specification.parameter(name) else {
+                findings.push(unknown(specification, name, setting.name.span));
+                continue;
+            };
+            let name: Str = if parameter.name.contains('*') { name.into() } else { parameter.name.clone() };
+            if let Some(first) = given.insert(name.clone(), setting.name.span) {
+                findings.push(
+                    Diagnostic::error("settings.duplicate", format!("{name:?} is set twice under different names"))
+                        .with_span(setting.name.span)
+                        .with_related(first, "set here already"),
+                );
+                continue;
+            }
+            if setting.value.value().trim().is_empty() {
+                continue;
+            }
+            match type_check(parameter, &name, setting.value.clone()) {
+                Ok(argument) => {
+                    arguments.values.insert(name, argument);
+                }
+                Err(found) => findings.extend(found),
+            }
+        }
+        for parameter in &specification.parameters {
+            if parameter.name.contains('*') || arguments.values.contains_key(&parameter.name) {
+                continue;
+            }
+            let failed = given.get(&parameter.name).copied();
+            if let Some(default) = &parameter.default {
+                let default = Written::new(default.clone(), default.clone(), failed.unwrap_or(settings.span));
+                match type_check(parameter, &parameter.name, default) {
+                    Ok(argument) => {
+                        arguments.values.insert(parameter.name.clone(), argument);
+                    }
+                    Err(found) => findings.extend(found),
+                }
+            } else if parameter.is_required()
+                && !findings.iter().any(|d| d.label.as_ref().map(|l| l.span) == failed && failed.is_some())
+            {
+                findings.push(
+                    Diagnostic::error(
+                        "settings.required",
+                        format!("{:?} is required by {}", parameter.name, specification.name),
+                    )
+                    .with_span(failed.unwrap_or(settings.span))
+                    .with_hint(format!("{}: {}", parameter.name, parameter.description)),
+                );
+            }
+        }
+        if findings.has_errors() { Err(findings) } else { Ok(arguments) }
+    }
+
+    fn typed(&self, name: &str) -> Option<&Typed> {
+        self.values.get(name).map(|a| &a.typed)
+    }
+
+    /// Whether the parameter has a value, given or by default.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// The text of any parameter.
+    pub fn text(&self, name: &str) -> Option<&Str> {
+        self.values.get(name).map(|a| a.written.value())
+    }
+
+    /// What was written, for showing: `${NAME}` stays, credentials are masked.
+    pub fn shown(&self, name: &str) -> Option<Str> {
+        self.values.get(name).map(|a| {
+            if a.secret && !a.written.is_substituted() { Str::from_static("***") } else { a.written.written().clone() }
+        })
+    }
+
+    /// Names and shown values of everything that has a value, in name order.
+    pub fn iter_shown(&self) -> impl Iterator<Item = (&Str, Str)> {
+        self.values.keys().filter_map(|name| Some((name, self.shown(name)?)))
+    }
+
+    /// Values that must be masked in logs, faults and dead letters: substituted ones and credentials of 6 bytes and more.
+    pub fn secrets(&self) -> impl Iterator<Item = &Str> {
+        self.values
+            .values()
+            .filter(|a| (a.secret || a.written.is_substituted()) && a.written.value().len() >= 6)
+            .map(|a| a.written.value())
+    }
+
+    /// Where the value stands; the settings' place where it is a default.
+    pub fn span(&self, name: &str) -> Span {
+        self.values.get(name).map_or(self.span, |a| a.written.span())
+    }
+
+    /// The value of an [`ParameterKind::Int`].
+    pub fn int(&self, name: &str) -> Option<i64> {
+        match self.typed(name)? {
+            Typed::Int(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of an [`ParameterKind::Int`] that its validations keep at 0 or above.
+    pub fn size(&self, name: &str) -> Option<usize> {
+        self.int(name).and_then(|v| usize::try_from(v).ok())
+    }
+
+    /// The value of a [`ParameterKind::Float`].
+    pub fn float(&self, name: &str) -> Option<f64> {
+        match self.typed(name)? {
+            Typed::Float(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`ParameterKind::Bool`].
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        match self.typed(name)? {
+            Typed::Bool(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`ParameterKind::Duration`].
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        match self.typed(name)? {
+            Typed::Duration(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`ParameterKind::Bytes`].
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        match self.typed(name)? {
+            Typed::Bytes(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The items of a [`ParameterKind::List`]; empty where there is no value.
+    pub fn list(&self, name: &str) -> &[Str] {
+        match self.typed(name) {
+            Some(Typed::List(items)) => items,
+            _ => &[],
+        }
+    }
+
+    /// The value of a [`ParameterKind::Reference`].
+    pub fn reference(&self, name: &str) -> Option<&Reference> {
+        match self.typed(name)? {
+            Typed::Reference(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`ParameterKind::Template`].
+    pub fn template(&self, name: &str) -> Option<&Template> {
+        match self.typed(name)? {
+            Typed::Template(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// Names of the values that fit a pattern with `*`, in name order: `collections.*.operations`.
+    pub fn matching<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Str> {
+        self.values.keys().filter(move |name| matches_pattern(pattern, name))
+    }
+}
+
+fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic {
+    let names = || specification.parameters.iter().map(|p| p.name.as_str());
+    let finding = Diagnostic::error("settings.unknown", format!("{} has no parameter {name:?}", specification.name))
+        .with_span(span);
+    match did_you_mean(name, names()) {
+        Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
+        None if specification.parameters.is_empty() => {
+            finding.with_hint(format!("{} takes no settings", specification.name))
+        }
+        None => finding.with_hint(format!("it takes: {}", names().collect::<Vec<_>>().join(", "))),
+    }
+}
+
+fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Argument, Diagnostics> {
+    let span = written.span();
+    // What the file says, never what a variable holds.
+    let shown = || {
+        if parameter.secret || written.is_substituted() {
+            format!("the value of {name:?}")
+        } else {
+            format!("{:?}", written.value())
+        }
+    };
+    let invalid = |what: String| Diagnostics::from(Diagnostic::error("settings.invalid", what).with_span(span));
+    let text = written.value().trim();
+    let not_a = |what: &str| invalid(format!("{name}: {} is not {what}", shown()));
+    let typed = match parameter.kind {
+        ParameterKind::Text | ParameterKind::File => Typed::Text,
+        ParameterKind::Int => Typed::Int(text.parse().map_err(|_| not_a("an integer"))?),
+        ParameterKind::Float => {
+            Typed::Float(text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| not_a("a number"))?)
+        }
+        ParameterKind::Bool => Typed::Bool(parse_bool(text).ok_or_else(|| not_a("a boolean (true or false)"))?),
+        ParameterKind::Duration => {
+            Typed::Duration(parse_duration(text).ok_or_else(|| not_a("a duration (as 100ms, 5s, 1h30m)"))?)
+        }
+        ParameterKind::Bytes => Typed::Bytes(parse_bytes(text).ok_or_else(|| not_a("a size (as 1000, 64KiB, 8MB)"))?),
+        ParameterKind::List => Typed::List(written.value().split(',').map(|item| Str::from(item.trim())).collect()),
+        ParameterKind::Reference => Typed::Reference(Reference::parse(text).map_err(|e| {
+            let finding = Diagnostic::error("settings.invalid_reference", format!("{name}: {e}")).with_span(span);
+            Diagnostics::from(match e.hint() {
+                Some(hint) => finding.with_hint(hint),
+                None => finding,
+            })
+        })?),
+        ParameterKind::Template => {
+            Typed::Template(Template::parse(written.value(), MissingKey::NoValue).map_err(|e| {
+                let finding = Diagnostic::error("settings.invalid_template", format!("{name}: {}", e.message))
+                    .with_span(written.place(e.offset, e.len));
+                Diagnostics::from(match e.hint {
+                    Some(hint) => finding.with_hint(hint),
+                    None => finding,
+                })
+            })?)
+        }
+    };
+    let number = match &typed {
+        Typed::Int(v) => Some(*v as f64),
+        Typed::Float(v) => Some(*v),
+        Typed::Bytes(v) => Some(*v as f64),
+        Typed::Duration(v) => Some(v.as_secs_f64()),
+        _ => None,
+    };
+    let items: &[Str] = match &typed {
+        Typed::List(items) => items,
+        _ => std::slice::from_ref(written.value()),
+    };
+    let list = |texts: &[Str]| texts.iter().map(Str::as_str).collect::<Vec<_>>().join(", ");
+    for validation in &parameter.validations {
+        match validation {
+            Validation::Required => {}
+            Validation::GreaterThan(bound) if number.is_some_and(|v| v <= *bound) => {
+                return Err(invalid(format!("{name}: {} must be greater than {bound}", shown())));
+            }
+            Validation::LessThan(bound) if number.is_some_and(|v| v >= *bound) => {
+                return Err(invalid(format!("{name}: {} must be less than {bound}", shown())));
+            }
+            Validation::OneOf(texts) => {
+                if let Some(bad) = items.iter().find(|item| !texts.contains(item)) {
+                    let finding = Diagnostic::error(
+                        "settings.invalid",
+                        format!("{name}: {} is not one of {}", shown(), list(texts)),
+                    )
+                    .with_span(span);
+                    return Err(match did_you_mean(bad, texts.iter().map(Str::as_str)) {
+                        Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
+                        None => finding,
+                    }
+                    .into());
+                }
+            }
+            Validation::NotOneOf(texts) if items.iter().any(|item| texts.contains(item)) => {
+                return Err(invalid(format!("{name}: {} must not be one of {}", shown(), list(texts))));
+            }
+            Validation::Matches(pattern) => {
+                if regex::Regex::new(pattern).is_ok_and(|regex| !regex.is_match(written.value())) {
+                    return Err(invalid(format!("{name}: {} does not match {pattern}", shown())));
+                }
+            }
+            Validation::Within(roots) => {
+                let Typed::Reference(reference) = &typed else { continue };
+                let inside = |root: &Str| {
+                    reference
+                        .as_str()
+                        .strip_prefix(root.as_str())
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+                };
+                if !roots.iter().any(inside) {
+                    return Err(invalid(format!("{name}: {} must refer to {}", shown(), list(roots))));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(Argument { written, secret: parameter.secret, typed })
+}
+
+/// Go's `strconv.ParseBool` set.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Go's `time.ParseDuration`, without negative spans: `1h2m3.5s`, `100ms`, `0`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut nanos = 0f64;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|n| *n > 0)?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        nanos += number
+            * match &rest[..unit] {
+                "ns" => 1.0,
+                "us" | "µs" | "μs" => 1e3,
+                "ms" => 1e6,
+                "s" => 1e9,
+                "m" => 60e9,
+                "h" => 3600e9,
+                _ => return None,
+            };
+        rest = &rest[unit..];
+    }
+    (!text.is_empty() && nanos <= i64::MAX as f64).then(|| Duration::from_nanos(nanos.round() as u64))
+}
+
+/// A number of bytes with an optional unit: `1000`, `64KiB`, `8MB`.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit: u64 = match text[digits..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "KB" | "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specification() -> Specification {
+        Specification::builtin("demo", "For tests.")
+            .with(
+                Parameter::new("count", ParameterKind::Int, "How many.")
+                    .required()
+                    .validate(Validation::GreaterThan(0.0)),
+            )
+            .with(Parameter::new("mode", ParameterKind::Text, "How.").default_value("fast").one_of(&["fast", "slow"]))
+            .with(Parameter::new("token", ParameterKind::Text, "Key.").secret())
+            .with(Parameter::new("options.*", ParameterKind::Text, "Types.").one_of(&["int", "string"]))
+    }
+
+    fn messages(pairs: &[(&str, &str)]) -> Vec<String> {
+        match Arguments::parse(&specification(), &Settings::from_pairs(pairs.iter().copied())) {
+            Ok(_) => Vec::new(),
+            Err(findings) => findings.into_iter().map(|d| d.message).collect(),
+        }
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let arguments = Arguments::parse(
+            &specification(),
+            &Settings::from_pairs([("count", " 3 "), ("mode", " "), ("options.id", "int")]),
+        )
+        .unwrap();
+        assert_eq!((arguments.int("count"), arguments.text("mode").unwrap().as_str()), (Some(3), "fast"));
+        assert_eq!(arguments.matching("options.*").map(Str::as_str).collect::<Vec<_>>(), ["options.id"]);
+        assert!(!arguments.has("token"));
+    }
+
+    #[test]
+    fn every_problem_is_found() {
+        assert_eq!(
+            messages(&[("mode", "quick"), ("cuont", "1"), ("options.id", "uuid")]),
+            [
+                "mode: \"quick\" is not one of fast, slow",
+                "demo has no parameter \"cuont\"",
+                "options.id: \"uuid\" is not one of int, string",
+                "\"count\" is required by demo",
+            ]
+        );
+        assert_eq!(messages(&[("count", "0")]), ["count: \"0\" must be greater than 0"]);
+        assert_eq!(messages(&[("count", "x")]), ["count: \"x\" is not an integer"]);
+    }
+
+    #[test]
+    fn credentials_are_not_shown() {
+        let arguments =
+            Arguments::parse(&specification(), &Settings::from_pairs([("count", "1"), ("token", "hunter22")])).unwrap();
+        assert_eq!(arguments.shown("token").as_deref(), Some("***"));
+        assert!(!format!("{:?}", arguments.iter_shown().collect::<Vec<_>>()).contains("hunter22"));
+        assert_eq!(arguments.secrets().map(Str::as_str).collect::<Vec<_>>(), ["hunter22"]);
+    }
+
+    #[test]
+    fn durations_and_sizes_are_read_as_go_reads_them() {
+        assert_eq!(parse_duration("1h2m3.5s"), Some(Duration::from_millis(3_723_500)));
+        assert_eq!(parse_duration("100ms"), Some(Duration::from_millis(100)));
+        assert_eq!(parse_duration("0"), Some(Duration::ZERO));
+        for bad in ["", "5", "s", "1x", "1.2.3s", "-1s"] {
+            assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+        assert_eq!(parse_bytes("64MiB"), Some(64 << 20));
+        assert_eq!(parse_bytes("12x"), None);
+    }
+}

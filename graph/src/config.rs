@@ -1,0 +1,189 @@
+//! Pipeline files as typed values, each with the place where it was written.
+
+use crate::diagnostic::{Span, Spanned};
+use crate::text::Str;
+
+/// Text of a configuration value after substitution, with what the file says.
+///
+/// `Debug` and `Display` show what was written (`${NAME}`), so that a substituted credential never
+/// reaches a log, a plan or an error by way of formatting.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Written {
+    value: Str,
+    written: Str,
+    span: Span,
+}
+
+impl Written {
+    /// A text that stands in a file.
+    pub fn new(value: impl Into<Str>, written: impl Into<Str>, span: Span) -> Self {
+        Written { value: value.into(), written: written.into(), span }
+    }
+
+    /// The text with variables replaced: for the plugin, and for nobody else.
+    pub fn value(&self) -> &Str {
+        &self.value
+    }
+
+    /// The text as the file has it.
+    pub fn written(&self) -> &Str {
+        &self.written
+    }
+
+    /// Whether variables were replaced.
+    pub fn is_substituted(&self) -> bool {
+        self.value != self.written
+    }
+
+    /// Where the value stands.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// The place of `len` bytes at `offset` of the value: exact where the file holds the value as it is,
+    /// the whole value elsewhere (escapes, folded blocks, substituted variables before it).
+    pub fn place(&self, _offset: usize, _len: usize) -> Span {
+        self.span
+    }
+}
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.written, f)
+    }
+}
+
+impl std::fmt::Display for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.written.fmt(f)
+    }
+}
+
+/// One `name: value` pair of `settings`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Name with the place of the key.
+    pub name: Spanned<Str>,
+    /// Value with the place of the value.
+    pub value: Written,
+}
+
+/// The settings of a plugin, in the order of the file, each name once.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Settings {
+    /// The pairs.
+    pub entries: Vec<Setting>,
+    /// The whole map, or the plugin's name where there is no map: where missing settings are reported.
+    pub span: Span,
+}
+
+impl Settings {
+    /// The setting of this name.
+    pub fn get(&self, name: &str) -> Option<&Setting> {
+        self.entries.iter().find(|s| s.name.value == *name)
+    }
+
+    /// Settings that stand in no file: defaults, tests.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let entries = pairs
+            .into_iter()
+            .map(|(name, value)| Setting {
+                name: Spanned::new(name.into(), Span::default()),
+                value: Written::new(value, value, Span::default()),
+            })
+            .collect();
+        Settings { entries, span: Span::default() }
+    }
+}
+
+/// What the file wants of a pipeline when the service starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DesiredStatus {
+    /// Start it.
+    #[default]
+    Running,
+    /// Leave it stopped.
+    Stopped,
+}
+
+/// Whether a connector reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Records come from it.
+    Source,
+    /// Records go to it.
+    Destination,
+}
+
+/// A pipeline as one document of one file declares it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineConfig {
+    /// Identifies the pipeline over restarts.
+    pub id: Spanned<Str>,
+    /// Shown name; the id where none is given.
+    pub name: Spanned<Str>,
+    /// Free text.
+    pub description: Str,
+    /// Whether to start it.
+    pub status: DesiredStatus,
+    /// Sources and destinations.
+    pub connectors: Vec<ConnectorConfig>,
+    /// Processors between all sources and all destinations, in order.
+    pub processors: Vec<ProcessorConfig>,
+    /// Where failed records go.
+    pub dead_letter_queue: DeadLetterConfig,
+    /// The pipeline's list item.
+    pub span: Span,
+}
+
+/// A source or a destination.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectorConfig {
+    /// Unique in the pipeline.
+    pub id: Spanned<Str>,
+    /// Source or destination.
+    pub role: Spanned<Role>,
+    /// Plugin reference, `file`, `builtin:file@v0.1.0`.
+    pub plugin: Spanned<Str>,
+    /// Shown name; the id where none is given.
+    pub name: Spanned<Str>,
+    /// The plugin's settings.
+    pub settings: Settings,
+    /// Processors on this connector alone: after a source, before a destination.
+    pub processors: Vec<ProcessorConfig>,
+    /// The connector's list item.
+    pub span: Span,
+}
+
+/// A processor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessorConfig {
+    /// Unique among its siblings.
+    pub id: Spanned<Str>,
+    /// Plugin reference.
+    pub plugin: Spanned<Str>,
+    /// Template that says for which records it is applied; never blank.
+    pub condition: Option<Written>,
+    /// The plugin's settings, with `sdk.schema.*` from either place.
+    pub settings: Settings,
+    /// How many run in parallel, at least 1; the order of records is kept.
+    pub workers: Spanned<u32>,
+    /// The processor's list item.
+    pub span: Span,
+}
+
+/// The dead-letter queue of a pipeline (feature map § 5.4).
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeadLetterConfig {
+    /// Destination plugin.
+    pub plugin: Spanned<Str>,
+    /// Its settings.
+    pub settings: Settings,
+    /// How many of the latest outcomes are looked at; 0 = failures are never too many.
+    pub window_size: Spanned<u64>,
+    /// The pipeline stops when more than this many in the window failed.
+    pub window_nack_threshold: Spanned<u64>,
+    /// Where it stands; the pipeline's id where the file says nothing of it.
+    pub span: Span,
+}

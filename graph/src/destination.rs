@@ -1,0 +1,106 @@
+//! Destinations: where records are written, and when they count as delivered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::arguments::Arguments;
+use crate::diagnostic::Diagnostics;
+use crate::fault::Fault;
+use crate::operator::Host;
+use crate::record::Record;
+use crate::source::Mark;
+use crate::specification::Specification;
+use crate::state::LaneId;
+
+/// A kind of destination, as the registry knows it.
+pub trait DestinationKind: Send + Sync {
+    /// What it is and which parameters it takes.
+    fn specification(&self) -> &Specification;
+
+    /// Checks what single parameters cannot. Opens nothing.
+    ///
+    /// # Errors
+    /// All findings, with the places of the settings.
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>;
+}
+
+/// A destination with its settings, before anything is opened.
+#[async_trait]
+pub trait Destination: Send + Sync {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault>;
+
+    /// What delivery means here; printed by `pipelines plan`.
+    fn policy(&self) -> WritePolicy;
+}
+
+/// How the executor writes to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritePolicy {
+    /// Most rows of one write.
+    pub rows: usize,
+    /// Most bytes of one write (a single larger record is written alone).
+    pub bytes: usize,
+    /// How long a write may wait for more rows.
+    pub linger: Duration,
+    /// What may be done after a write whose outcome is unknown.
+    pub retry: Retry,
+}
+
+/// What may be done after a write whose outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Retry {
+    /// The same rows may be written again: they overwrite, or doubling is allowed (at least once).
+    Idempotent,
+    /// They must not be written again in this run; the pipeline recovers from its stored positions.
+    AtMostOnce,
+    /// A write is one transaction that holds the marks too: a replay doubles nothing.
+    Transactional,
+}
+
+/// When a row is safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// Now.
+    Durable,
+    /// At the next successful [`Writer::flush`].
+    Accepted,
+}
+
+/// What became of the rows of one write.
+#[derive(Debug)]
+pub enum Verdicts {
+    /// The same for all.
+    All(Delivered),
+    /// By index of this call; as many as there were rows.
+    Each(Vec<Result<Delivered, Fault>>),
+}
+
+/// Writes records. Only one call at a time; coalescing, linger, retry and bisection are the executor's.
+#[async_trait]
+pub trait Writer: Send {
+    /// Writes rows in order. `marks`: the last source rows that are complete if these rows are delivered,
+    /// for transactional destinations.
+    ///
+    /// # Errors
+    /// Transient: the outcome is unknown, the same rows come again in the same order if the policy allows it.
+    /// Record: nothing was written because of some row; the rows are bisected. Fatal: the pipeline stops.
+    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault>;
+
+    /// Makes everything accepted durable.
+    ///
+    /// # Errors
+    /// Nothing accepted since the last flush counts as delivered.
+    async fn flush(&mut self) -> Result<(), Fault>;
+
+    /// Releases what `open` acquired. Flushed before.
+    async fn close(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}

@@ -1,0 +1,309 @@
+//! Operators: what a processor does to rows, and what it may know.
+//!
+//! An operator sees rows and gives verdicts. It never sees credit, channels or the runtime.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::arguments::Arguments;
+use crate::batch::Mask;
+use crate::diagnostic::Diagnostics;
+use crate::fault::Fault;
+use crate::record::Record;
+use crate::specification::Specification;
+use crate::text::Str;
+
+/// A kind of processor, as the registry knows it.
+pub trait OperatorKind: Send + Sync {
+    /// What it is and which parameters it takes.
+    fn specification(&self) -> &Specification;
+
+    /// Checks what single parameters cannot (one excludes another). Opens nothing.
+    ///
+    /// # Errors
+    /// All findings, with the places of the settings ([`Arguments::span`]).
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics>;
+}
+
+/// A processor with its settings, before anything is opened. The plan holds it.
+pub trait ConfiguredOperator: Send + Sync {
+    /// What the compiler may assume of it.
+    fn signature(&self) -> Signature;
+
+    /// Opens one worker's operator. Called once per worker and run, on the worker's own thread for
+    /// [`Class::Isolate`].
+    ///
+    /// # Errors
+    /// Why it cannot be opened; transient ones are retried as the pipeline's recovery says.
+    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault>;
+}
+
+/// How an operator is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Computes and returns: fused with its neighbours into one future.
+    Inline,
+    /// Waits for the outside world: several batches in flight, order kept.
+    Async,
+    /// Holds state bound to one thread: gets a thread of its own.
+    Isolate,
+}
+
+/// How many records an operator makes of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fan {
+    /// Always one.
+    One,
+    /// One or none.
+    AtMostOne,
+    /// Any number: `split`, `clone`.
+    Many,
+}
+
+/// The parts of a record that are read or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Not known: all of it, perhaps.
+    Everything,
+    /// These parts and what is below them; a path is `["Metadata", "split.index"]`, `["Payload", "After", "x"]`.
+    These(Vec<Vec<Str>>),
+}
+
+impl Access {
+    /// Nothing at all.
+    pub const NOTHING: Access = Access::These(Vec::new());
+
+    /// Whether a write here may change what is read there.
+    pub fn overlaps(&self, other: &Access) -> bool {
+        match (self, other) {
+            (Access::These(a), _) if a.is_empty() => false,
+            (_, Access::These(b)) if b.is_empty() => false,
+            (Access::These(a), Access::These(b)) => {
+                a.iter().any(|a| b.iter().any(|b| a.iter().zip(b).all(|(a, b)| a == b)))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// What the compiler may assume of a configured operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signature {
+    /// How it is run.
+    pub class: Class,
+    /// How many records it makes of one.
+    pub fan: Fan,
+    /// The most workers it allows; `None` = any number.
+    pub max_workers: Option<u32>,
+    /// What it reads.
+    pub reads: Access,
+    /// What it writes.
+    pub writes: Access,
+    /// Whether it may be used only with `--preview.pipeline-arch-v2`.
+    pub needs_arch_v2: bool,
+}
+
+impl Signature {
+    /// An inline operator that makes one record of one, and reads and writes what nobody knows.
+    pub fn inline() -> Self {
+        Signature {
+            class: Class::Inline,
+            fan: Fan::One,
+            max_workers: None,
+            reads: Access::Everything,
+            writes: Access::Everything,
+            needs_arch_v2: false,
+        }
+    }
+}
+
+/// An opened operator.
+pub enum BuiltOperator {
+    /// For [`Class::Inline`].
+    Inline(Box<dyn Operator + Send>),
+    /// For [`Class::Isolate`]: stays on the thread that built it.
+    Isolate(Box<dyn Operator>),
+    /// For [`Class::Async`].
+    Async(Arc<dyn AsyncOperator>),
+}
+
+/// An operator that computes.
+pub trait Operator {
+    /// Processes the selected rows of a strip.
+    ///
+    /// A row that fails must be left as it was: it is dead-lettered as it entered this step.
+    fn process(&mut self, rows: &mut Rows<'_>);
+
+    /// Releases what `build` acquired.
+    ///
+    /// # Errors
+    /// What could not be released; logged.
+    fn close(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// An operator that waits.
+#[async_trait]
+pub trait AsyncOperator: Send + Sync {
+    /// Processes copies of the selected rows. One verdict per row, in order; if there are fewer, the
+    /// rest is given again, and three rounds without progress are fatal.
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict>;
+
+    /// Releases what `build` acquired.
+    async fn close(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// What an [`AsyncOperator`] made of one row.
+#[derive(Debug)]
+pub enum Verdict {
+    /// One record.
+    Keep(Record),
+    /// Any number of records; none filters the row.
+    Split(Vec<Record>),
+    /// None: the row is settled.
+    Filter,
+    /// The row goes to the dead-letter queue.
+    Fail(Fault),
+}
+
+/// What an [`Operator`] decides on one row; a row it says nothing of stays.
+#[derive(Debug)]
+pub enum Decision {
+    /// The row stays, changed in place or not.
+    Keep,
+    /// These records take its place; none filters the row.
+    Split(Vec<Record>),
+    /// The row is settled and leaves.
+    Filter,
+    /// The row goes to the dead-letter queue.
+    Fail(Fault),
+}
+
+impl Decision {
+    fn rank(&self) -> u8 {
+        match self {
+            Decision::Keep => 0,
+            Decision::Split(_) => 1,
+            Decision::Filter => 2,
+            Decision::Fail(_) => 3,
+        }
+    }
+}
+
+/// The selected rows of a strip, and the verdicts on them.
+pub struct Rows<'a> {
+    records: &'a mut [Record],
+    selected: Option<&'a Mask>,
+    decisions: &'a mut Vec<(usize, Decision)>,
+}
+
+impl<'a> Rows<'a> {
+    /// Rows of a strip; `selected` is one bit per row, `None` selects all. Verdicts are appended to `decisions`.
+    pub fn new(
+        records: &'a mut [Record],
+        selected: Option<&'a Mask>,
+        decisions: &'a mut Vec<(usize, Decision)>,
+    ) -> Self {
+        Rows { records, selected, decisions }
+    }
+
+    /// Number of selected rows.
+    pub fn len(&self) -> usize {
+        self.selected.map_or(self.records.len(), Mask::count)
+    }
+
+    /// Whether no row is selected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Visits the selected rows in order. An error fails the row.
+    #[inline]
+    pub fn for_each(&mut self, mut f: impl FnMut(&mut Record) -> Result<Decision, Fault>) {
+        let decisions = &mut *self.decisions;
+        let mut visit = |row: usize, record: &mut Record| match f(record) {
+            Ok(Decision::Keep) => {}
+            Ok(decision) => decisions.push((row, decision)),
+            Err(fault) => decisions.push((row, Decision::Fail(fault))),
+        };
+        match self.selected {
+            None => self.records.iter_mut().enumerate().for_each(|(row, record)| visit(row, record)),
+            Some(mask) => mask.rows().for_each(|row| visit(row, &mut self.records[row])),
+        }
+    }
+
+    /// The selected rows with their numbers, for operators that look at several before they decide.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Record)> {
+        let selected = self.selected;
+        self.records.iter_mut().enumerate().filter(move |(row, _)| selected.is_none_or(|mask| mask.get(*row)))
+    }
+
+    /// Decides on a row. A later decision on the same row wins only if it is worse: fail, filter, split, keep.
+    pub fn decide(&mut self, row: usize, decision: Decision) {
+        match self.decisions.iter_mut().find(|(r, _)| *r == row) {
+            Some((_, earlier)) if earlier.rank() < decision.rank() => *earlier = decision,
+            Some(_) => {}
+            None => self.decisions.push((row, decision)),
+        }
+    }
+}
+
+/// What an operator, source or destination may reach besides its own settings; nothing else.
+#[derive(Clone)]
+pub struct Host {
+    /// Id of the pipeline.
+    pub pipeline: Str,
+    /// Id of the processor or connector, as shown to users.
+    pub node: Str,
+    /// Where the `log` destination and other operators write lines for people.
+    pub log: Arc<dyn LogSink>,
+}
+
+/// The level of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// Everything.
+    Trace,
+    /// For who debugs a pipeline.
+    Debug,
+    /// The course of things.
+    Info,
+    /// Something to look at.
+    Warn,
+    /// Something is broken.
+    Error,
+}
+
+/// The service log, as an operator sees it.
+pub trait LogSink: Send + Sync {
+    /// Whether lines of this level are kept: ask before formatting.
+    fn enabled(&self, level: LogLevel) -> bool;
+
+    /// Writes one line per record under one lock and with as few writes as possible. Each record is a JSON
+    /// text. The sink adds timestamp, level, component, connector id and plugin name (spec § 2.4).
+    ///
+    /// # Errors
+    /// The output is gone or full: the records count as not written.
+    fn write_records(&self, line: &LogLine<'_>, records: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()>;
+}
+
+/// What all lines of one [`LogSink::write_records`] have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct LogLine<'a> {
+    /// Level of the lines.
+    pub level: LogLevel,
+    /// Component, `plugin`.
+    pub component: &'a str,
+    /// Id of the connector.
+    pub connector: &'a str,
+    /// Name of the plugin.
+    pub plugin: &'a str,
+    /// Text before the record; may be empty.
+    pub message: &'a str,
+}

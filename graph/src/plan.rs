@@ -1,0 +1,3 @@
+//! The plan of a pipeline: what the compiler makes of a configuration.
+
+pub mod stage;

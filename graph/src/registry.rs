@@ -1,0 +1,178 @@
+//! Plugins by name and role.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::destination::DestinationKind;
+use crate::diagnostic::did_you_mean;
+use crate::operator::OperatorKind;
+use crate::source::SourceKind;
+use crate::text::Str;
+
+/// All plugins this binary can use.
+#[derive(Clone, Default)]
+pub struct Registry {
+    sources: BTreeMap<Str, Arc<dyn SourceKind>>,
+    operators: BTreeMap<Str, Arc<dyn OperatorKind>>,
+    destinations: BTreeMap<Str, Arc<dyn DestinationKind>>,
+    left_out: BTreeMap<&'static str, &'static str>,
+}
+
+/// Why a plugin reference resolves to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// No plugin of that name in any role.
+    #[error("unknown plugin {name:?}")]
+    Unknown {
+        /// The name without prefix and version.
+        name: Str,
+        /// A name that is near.
+        near: Option<Str>,
+    },
+    /// There is one, in other roles.
+    #[error("plugin {name:?} cannot be used as {wanted}, only as {roles}")]
+    WrongRole {
+        /// The name.
+        name: Str,
+        /// The role asked for.
+        wanted: &'static str,
+        /// The roles it has.
+        roles: String,
+    },
+    /// It has another version.
+    #[error("plugin {name:?} has version {found}, not {wanted}")]
+    WrongVersion {
+        /// The name.
+        name: Str,
+        /// The version asked for.
+        wanted: Str,
+        /// The version there is.
+        found: Str,
+    },
+    /// The prefix is none of `builtin:`, `standalone:`, `any:`.
+    #[error("unknown plugin type {prefix:?}")]
+    UnknownPrefix {
+        /// The prefix.
+        prefix: Str,
+    },
+    /// This binary was built without it.
+    #[error("plugin {name:?} was left out of this build; rebuild with --features {feature}")]
+    LeftOut {
+        /// The name.
+        name: Str,
+        /// The cargo feature that brings it in.
+        feature: &'static str,
+    },
+    /// No standalone plugin of that name is installed.
+    #[error("no standalone plugin {name:?} is installed")]
+    NotInstalled {
+        /// The name.
+        name: Str,
+    },
+}
+
+impl Registry {
+    /// No plugins.
+    pub fn new() -> Self {
+        Registry::default()
+    }
+
+    /// Adds a source under the name of its specification.
+    pub fn add_source(&mut self, kind: Arc<dyn SourceKind>) {
+        self.sources.insert(kind.specification().name.clone(), kind);
+    }
+
+    /// Adds a processor.
+    pub fn add_operator(&mut self, kind: Arc<dyn OperatorKind>) {
+        self.operators.insert(kind.specification().name.clone(), kind);
+    }
+
+    /// Adds a destination.
+    pub fn add_destination(&mut self, kind: Arc<dyn DestinationKind>) {
+        self.destinations.insert(kind.specification().name.clone(), kind);
+    }
+
+    /// Remembers a plugin that a cargo feature left out.
+    pub fn leave_out(&mut self, name: &'static str, feature: &'static str) {
+        self.left_out.insert(name, feature);
+    }
+
+    /// All sources in name order.
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<dyn SourceKind>> {
+        self.sources.values()
+    }
+
+    /// All processors in name order.
+    pub fn operators(&self) -> impl Iterator<Item = &Arc<dyn OperatorKind>> {
+        self.operators.values()
+    }
+
+    /// All destinations in name order.
+    pub fn destinations(&self) -> impl Iterator<Item = &Arc<dyn DestinationKind>> {
+        self.destinations.values()
+    }
+
+    /// The source that a reference means.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn source(&self, reference: &str) -> Result<&Arc<dyn SourceKind>, ResolveError> {
+        self.resolve(reference, "a source", &self.sources, |k| k.specification().version.clone())
+    }
+
+    /// The processor that a reference means.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn operator(&self, reference: &str) -> Result<&Arc<dyn OperatorKind>, ResolveError> {
+        self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone())
+    }
+
+    /// The destination that a reference means.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn destination(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
+        self.resolve(reference, "a destination", &self.destinations, |k| k.specification().version.clone())
+    }
+
+    fn roles(&self, name: &str) -> Vec<&'static str> {
+        let mut roles = Vec::new();
+        roles.extend(self.sources.contains_key(name).then_some("a source"));
+        roles.extend(self.operators.contains_key(name).then_some("a processor"));
+        roles.extend(self.destinations.contains_key(name).then_some("a destination"));
+        roles
+    }
+
+    fn resolve<'a, K: ?Sized>(
+        &self,
+        reference: &str,
+        wanted: &'static str,
+        kinds: &'a BTreeMap<Str, Arc<K>>,
+        version: impl Fn(&K) -> Str,
+    ) -> Result<&'a Arc<K>, ResolveError> {
+        let (prefix, rest) = reference.split_once(':').unwrap_or(("any", reference));
+        let (name, asked) = rest.split_once('@').unwrap_or((rest, "latest"));
+        match prefix {
+            "any" | "builtin" => {}
+            "standalone" => return Err(ResolveError::NotInstalled { name: name.into() }),
+            _ => return Err(ResolveError::UnknownPrefix { prefix: prefix.into() }),
+        }
+        let Some(kind) = kinds.get(name) else {
+            let roles = self.roles(name);
+            return Err(if !roles.is_empty() {
+                ResolveError::WrongRole { name: name.into(), wanted, roles: roles.join(" or ") }
+            } else if let Some(feature) = self.left_out.get(name) {
+                ResolveError::LeftOut { name: name.into(), feature }
+            } else {
+                let near = did_you_mean(name, kinds.keys().map(Str::as_str)).map(Str::from);
+                ResolveError::Unknown { name: name.into(), near }
+            });
+        };
+        let found = version(kind);
+        if asked != "latest" && asked.trim_start_matches('v') != found.trim_start_matches('v') {
+            return Err(ResolveError::WrongVersion { name: name.into(), wanted: asked.into(), found });
+        }
+        Ok(kind)
+    }
+}

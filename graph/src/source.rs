@@ -1,0 +1,122 @@
+//! Sources: what is read, and what is told back once records are safe.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::arguments::Arguments;
+use crate::diagnostic::Diagnostics;
+use crate::fault::Fault;
+use crate::operator::Host;
+use crate::record::{Position, Record};
+use crate::specification::Specification;
+use crate::text::Str;
+
+/// A part of a source with its own order and position; [`Partition::ONLY`] where there are none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Partition(pub Str);
+
+impl Partition {
+    /// The partition of a source that has none.
+    pub const ONLY: Partition = Partition(Str::from_static(""));
+}
+
+/// How far a lane is settled. Positions are opaque: only `generation` and `seq` are ever compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Rises when the lane starts anew (reset, new snapshot).
+    pub generation: u64,
+    /// Number of rows of this generation that are settled: the engine's own count.
+    pub seq: u64,
+    /// Position of the last of them.
+    pub position: Position,
+}
+
+/// A kind of source, as the registry knows it.
+pub trait SourceKind: Send + Sync {
+    /// What it is and which parameters it takes.
+    fn specification(&self) -> &Specification;
+
+    /// Checks what single parameters cannot. Opens nothing.
+    ///
+    /// # Errors
+    /// All findings, with the places of the settings.
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics>;
+}
+
+/// A source with its settings, before anything is opened.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Whether it can tell that there is nothing more to read now. `run --once` refuses a source that cannot.
+    fn catches_up(&self) -> bool;
+
+    /// Opens it where `resume` says; a partition that is not in it starts from the beginning.
+    ///
+    /// # Errors
+    /// Why it cannot be opened. A position it does not understand is fatal.
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault>;
+}
+
+/// How much the graph can take now. A read may return less, and more only if one record is larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Rows.
+    pub rows: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+/// What a read gave.
+#[derive(Debug)]
+pub enum Read {
+    /// Records of one partition, in order, at least one; every position non-empty.
+    Rows {
+        /// The partition.
+        partition: Partition,
+        /// Its next records.
+        records: Vec<Record>,
+    },
+    /// The position moved without records; stored and acknowledged in order like a record.
+    Progress(Partition, Position),
+    /// There is nothing more to read now. The next read waits for more.
+    CaughtUp,
+    /// The partition is somebody else's now.
+    Revoked(Partition),
+    /// There will never be more.
+    End,
+}
+
+/// Reads records. Only one call at a time.
+#[async_trait]
+pub trait Reader: Send {
+    /// The next records, as soon as there are any. Cancel-safe: a dropped call loses nothing.
+    ///
+    /// # Errors
+    /// Transient ones make the pipeline recover from its stored positions.
+    async fn read(&mut self, room: Room) -> Result<Read, Fault>;
+
+    /// Stops reading; `read` is not called again.
+    async fn stop(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Is told which records are settled and stored.
+#[async_trait]
+pub trait Acker: Send {
+    /// These positions are stored: in read order, each once. The source may forget the records.
+    ///
+    /// # Errors
+    /// Transient ones are retried.
+    async fn ack(&mut self, partition: &Partition, positions: &[Position]) -> Result<(), Fault>;
+
+    /// Everything that could be acknowledged was.
+    async fn close(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}

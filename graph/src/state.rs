@@ -1,0 +1,60 @@
+//! Where marks survive a crash.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use crate::source::{Mark, Partition};
+use crate::text::Str;
+
+/// A lane: one partition of one source connector. Its ledger, order and stored mark are its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneId {
+    /// Id of the source connector, unique in the pipeline.
+    pub connector: Str,
+    /// The partition.
+    pub partition: Partition,
+}
+
+/// Proof that this run is the latest owner of a pipeline's marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// The pipeline.
+    pub pipeline: Str,
+    /// Rises with each claim.
+    pub number: u64,
+}
+
+/// A failure of the store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another run claimed the pipeline: this one must stop and acknowledge nothing more.
+    #[error("pipeline {pipeline} was claimed by another run (epoch {theirs}, ours is {ours})")]
+    Fenced {
+        /// The pipeline.
+        pipeline: Str,
+        /// Our epoch.
+        ours: u64,
+        /// The epoch found.
+        theirs: u64,
+    },
+    /// The store cannot be read or written.
+    #[error("state store: {0}")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// What it holds cannot be understood.
+    #[error("state store is damaged: {0}")]
+    Damaged(String),
+}
+
+/// Keeps the mark of every lane. Implementations are fenced: a commit under an old epoch fails.
+#[async_trait]
+pub trait StateStore: Send + Sync {
+    /// Makes the caller the owner of the pipeline's marks.
+    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError>;
+
+    /// All marks of the pipeline.
+    async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError>;
+
+    /// Stores marks, all or none; durable when it returns.
+    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError>;
+}
