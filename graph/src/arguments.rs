@@ -309,10 +309,10 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
             Validation::NotOneOf(texts) if items.iter().any(|item| texts.contains(item)) => {
                 return Err(invalid(format!("{name}: {} must not be one of {}", shown(), list(texts))));
             }
-            Validation::Matches(pattern) => {
-                if regex::Regex::new(pattern).is_ok_and(|regex| !regex.is_match(written.value())) {
-                    return Err(invalid(format!("{name}: {} does not match {pattern}", shown())));
-                }
+            Validation::Matches(pattern)
+                if regex::Regex::new(pattern).is_ok_and(|regex| !regex.is_match(written.value())) =>
+            {
+                return Err(invalid(format!("{name}: {} does not match {pattern}", shown())));
             }
             Validation::Within(roots) => {
                 let Typed::Reference(reference) = &typed else { continue };
