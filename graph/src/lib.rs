@@ -6,6 +6,7 @@ pub mod condition;
 pub mod config;
 pub mod destination;
 pub mod diagnostic;
+pub mod exec;
 pub mod fault;
 pub mod metadata;
 pub mod operator;
