@@ -1,5 +1,6 @@
 //! Records, the plan compiler and the executor of Anabranch.
 
+pub mod ack;
 pub mod arguments;
 pub mod batch;
 pub mod condition;
