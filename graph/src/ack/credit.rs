@@ -68,6 +68,14 @@ impl Run {
         }
     }
 
+    /// How many rows after the first one of the segment row `row` of the run is a copy of.
+    pub(super) fn source_offset(&self, row: usize) -> u64 {
+        match self.shape {
+            Shape::Rows => row as u64,
+            Shape::Pieces => 0,
+        }
+    }
+
     /// The credit it holds of each of those rows.
     pub(super) fn credit_per_source_row(&self) -> u64 {
         match self.shape {
@@ -99,7 +107,8 @@ impl Run {
         let pieces = |run: &Run| run.shape == Shape::Pieces || run.rows == 1;
         let shape = if self.first == next.first && pieces(self) && pieces(&next) {
             Shape::Pieces
-        } else if self.shape_is_rows() && next.shape_is_rows() && self.first.checked_add(self.rows) == Some(next.first) {
+        } else if self.shape_is_rows() && next.shape_is_rows() && self.first.checked_add(self.rows) == Some(next.first)
+        {
             Shape::Rows
         } else {
             return Err(next);
