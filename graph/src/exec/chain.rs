@@ -114,16 +114,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             Selection::If(condition) => {
                 *masked = true;
                 mask.reset(batch.rows());
-                let selected = catch_unwind(AssertUnwindSafe(|| {
-                    condition.select(batch.records(), mask, condition_failed);
-                }));
-                if let Err(panic) = selected {
-                    mask.reset(batch.rows());
-                    condition_failed.clear();
-                    let fault =
-                        Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic)));
-                    condition_failed.extend((0..batch.rows()).map(|row| (row, fault.clone())));
-                }
+                select(&mut **condition, batch, mask, condition_failed);
             }
         }
         let selected = masked.then_some(&*mask);
@@ -196,6 +187,17 @@ fn carry(before: &Mask, decisions: &[(usize, Decision)], after: &mut Mask) {
             (to..to + count).for_each(|row| after.set(row));
         }
         to += count;
+    }
+}
+
+/// Selects rows of a batch. Where the condition panics, all rows fail.
+pub(super) fn select(condition: &mut dyn Condition, batch: &Batch, mask: &mut Mask, failed: &mut Vec<(usize, Fault)>) {
+    let selected = catch_unwind(AssertUnwindSafe(|| condition.select(batch.records(), mask, failed)));
+    if let Err(panic) = selected {
+        mask.reset(batch.rows());
+        failed.clear();
+        let fault = Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic)));
+        failed.extend((0..batch.rows()).map(|row| (row, fault.clone())));
     }
 }
 
