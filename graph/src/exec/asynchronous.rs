@@ -8,6 +8,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::Interrupt;
 use super::chain::select;
 use super::fan_out::{Output, overdrawn};
+use super::parallel::receive;
 use super::queue::Receiver;
 use crate::batch::{Batch, Mask};
 use crate::condition::Condition;
@@ -57,7 +58,7 @@ impl Asynchronous {
         let mut flying: VecDeque<InFlight> = VecDeque::new();
         let mut open = true;
         loop {
-            let room = flying.len() < self.in_flight.max(1);
+            let (room, idle) = (flying.len() < self.in_flight.max(1), flying.is_empty());
             tokio::select! {
                 biased;
                 Some(verdicts) = front(&mut flying) => {
@@ -65,7 +66,7 @@ impl Asynchronous {
                         land(&self.node, flown, verdicts, &output).await?;
                     }
                 }
-                batch = input.recv(), if open && room => match batch {
+                batch = receive(&mut input, idle), if open && room => match batch {
                     Some(batch) => {
                         output.count_in(&batch);
                         flying.push_back(self.start(batch, &output));

@@ -214,7 +214,7 @@ pub(super) async fn run(
     output: Output,
 ) -> Result<(), Interrupt> {
     let mut since = Instant::now();
-    while let Some(batch) = input.recv().await {
+    while let Some(batch) = input.recv_idle().await {
         output.count_in(&batch);
         steps.push(batch);
         loop {

@@ -15,7 +15,7 @@ use super::drain::{Acknowledging, Drain, store_fault};
 use super::fan_out::Output;
 use super::isolate;
 use super::parallel;
-use super::queue::{Receiver, Sender, queue};
+use super::queue::{Idle, Receiver, Sender, queue};
 use super::read::Reading;
 use super::write::{FlushGate, Writing};
 use crate::batch::Failed;
@@ -32,9 +32,16 @@ const DEAD_QUEUE: usize = 8;
 
 type Task = std::pin::Pin<Box<dyn Future<Output = Result<(), Interrupt>> + Send>>;
 
+/// A stage ready to run.
+pub(super) struct Stage {
+    pub(super) name: Str,
+    pub(super) idle: Idle,
+    pub(super) task: Task,
+}
+
 /// Everything open, nothing running yet.
 pub(super) struct Opened {
-    pub(super) stages: Vec<(Str, Task)>,
+    pub(super) stages: Vec<Stage>,
     pub(super) drain: Drain,
 }
 
@@ -84,12 +91,13 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let (dead_writer, writers) = futures::try_join!(dead_letter, writers)?;
 
     let (dead, failures) = mpsc::channel::<Failed>(DEAD_QUEUE);
-    let mut stages: Vec<(Str, Task)> = Vec::new();
+    let mut stages: Vec<Stage> = Vec::new();
     let mut gates = Vec::new();
     let mut reads = Vec::new();
     for (index, (stage, writer)) in plan.stages.iter().zip(writers).enumerate() {
         let output = Output::new(context, index, outputs[index].clone(), dead.clone());
         let input = inputs[index].take();
+        let idle = input.as_ref().map(Receiver::idle).unwrap_or_default();
         let task: Task = match (&stage.kind, writer, input) {
             (StageKind::Read(spec), ..) => {
                 reads.push((stage.name.clone(), spec, output));
@@ -131,7 +139,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
             }
             _ => return Err(Fault::fatal("plan_broken", format!("stage {} cannot be run", stage.name))),
         };
-        stages.push((stage.name.clone(), task));
+        stages.push(Stage { name: stage.name.clone(), idle, task });
     }
     drop(dead);
     drop(outputs);
@@ -139,7 +147,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let delivery =
         Delivery { context: context.clone(), writer: dead_writer, retry: plan.dead_letter.destination.policy().retry };
     let letters = DeadLetters::new(&plan.dead_letter, dead_node.clone(), delivery);
-    stages.push((dead_node, Box::pin(letters.run(failures))));
+    let idle = Idle::default();
+    stages.push(Stage { name: dead_node, idle: idle.clone(), task: Box::pin(letters.run(failures, idle)) });
 
     let opening = reads
         .into_iter()
@@ -147,7 +156,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks));
     let mut sources = Vec::new();
     for (name, reading, acknowledging) in try_join_all(opening).await? {
-        stages.push((name, Box::pin(reading.run())));
+        stages.push(Stage { name, idle: Idle::default(), task: Box::pin(reading.run()) });
         sources.push(acknowledging);
     }
     Ok(Opened { stages, drain: Drain { context: context.clone(), epoch, sources, gates } })

@@ -64,7 +64,7 @@ pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: O
                 Reply::Done => taken += 1,
                 Reply::Failed(fault) => return Err(fault.into()),
             },
-            batch = input.recv(), if open && given - taken < n * WINDOW => match batch {
+            batch = receive(&mut input, taken == given), if open && given - taken < n * WINDOW => match batch {
                 Some(batch) => {
                     output.count_in(&batch);
                     // A worker that is gone says why when its turn to reply comes.
@@ -83,6 +83,11 @@ pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: O
         }
     }
     Ok(())
+}
+
+/// The next strip; a stage that has others under way is not idle while it waits.
+pub(super) async fn receive(input: &mut Receiver, idle: bool) -> Option<Batch> {
+    if idle { input.recv_idle().await } else { input.recv().await }
 }
 
 /// One piece of work of a strip: what left it, and the next piece of output, if there is one more.

@@ -38,8 +38,7 @@ pub(super) async fn run(
             return Ending::Faulted(fault);
         }
     };
-    let mut running: FuturesUnordered<_> =
-        stages.into_iter().map(|(name, stage)| context.spawn_stage(&name, stage)).collect();
+    let mut running: FuturesUnordered<_> = stages.into_iter().map(|stage| context.spawn_stage(stage)).collect();
     let committing = context.clone();
     let mut commits = context.spawn(async move {
         tokio::select! {
