@@ -148,7 +148,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             }
         }
         if shared && *masked && !decisions.is_empty() {
-            let before = std::mem::replace(mask, Mask::default());
+            let before = std::mem::take(mask);
             carry(&before, decisions, mask);
         }
         batch.apply(decisions, left, lend).map_err(overdrawn)
@@ -162,7 +162,7 @@ impl<O: Operator + ?Sized> Steps<O> {
                 Ok(Ok(())) => {}
                 Ok(Err(fault)) => tracing::warn!(node = %step.node, %fault, "could not close the processor"),
                 Err(panic) => {
-                    tracing::warn!(node = %step.node, panic = text(&*panic), "closing the processor panicked")
+                    tracing::warn!(node = %step.node, panic = text(&*panic), "closing the processor panicked");
                 }
             }
         }

@@ -138,7 +138,8 @@ fn ending(context: &Context, expired: bool) -> Ending {
         return Ending::NotDrained { left };
     }
     let totals = context.progress.totals();
-    if !context.lanes.any_abandoned() && !(context.lanes.conserved() && totals.balance()) {
+    let adds_up = context.lanes.any_abandoned() || context.lanes.conserved() && totals.balance();
+    if !adds_up {
         return Ending::Faulted(Fault::fatal("not_conserved", format!("the rows do not add up: {totals:?}")));
     }
     if stopping { Ending::Stopped } else { Ending::Finished }

@@ -127,7 +127,7 @@ async fn one_of_two_destinations_fails_rows() {
     assert_eq!((a.rows().len(), b.rows().len(), bench.letters.rows().len()), (300, 200, 100));
     let totals = progress.totals();
     assert_eq!((totals.read, totals.born, totals.delivered, totals.dead_lettered), (300, 300, 500, 100));
-    assert!(bench.letters.durable().iter().all(|l| l.metadata.get("svc.dlq.nack.node.id").unwrap() == &"b"));
+    assert!(bench.letters.durable().iter().all(|l| l.metadata.get("svc.dlq.nack.node.id").unwrap() == "b"));
     super::ordering::check_order(&bench.journal.events(), &["a", "b"], 300);
 }
 

@@ -48,7 +48,7 @@ async fn a_shared_destination_takes_sources_in_turn() {
     pipeline.write(&reads, "a", &a);
     finished(&bench.run(&pipeline.plan()).await);
     let half: Vec<_> = a.durable().into_iter().take(10_000).collect();
-    let of_one = half.iter().filter(|r| r.metadata.get("svc.source.connector.id").unwrap() == &"p:one").count();
+    let of_one = half.iter().filter(|r| r.metadata.get("svc.source.connector.id").unwrap() == "p:one").count();
     assert!((3500..=6500).contains(&of_one), "{of_one}");
 }
 
