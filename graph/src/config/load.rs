@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::field::{Path, Reader, quoted};
 use super::interpolate::Resolver;
+use super::item::items;
 use super::pipeline::{self, Draft};
 use super::version::Version;
 use super::yaml::{self, Node, Value};
@@ -54,7 +55,7 @@ pub struct InvalidPipeline {
     /// Its list item.
     pub span: Span,
     /// The connectors and processors that are without errors, so that their plugins and settings can be checked in the
-    /// same go. It is no pipeline to be run or planned: other parts may be missing.
+    /// same go. It is no pipeline to be run: other parts are missing, perhaps every source or destination.
     pub sound_parts: Option<Box<PipelineConfig>>,
 }
 
@@ -124,10 +125,10 @@ fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) -> bool {
     reader.findings.extend(findings);
     let mut complete = true;
     for document in documents {
-        complete &= match document {
-            Some(root) => read_document(&root, reader, drafts),
-            None => false,
-        };
+        let errors = reader.errors();
+        complete &= document.root.as_ref().is_some_and(|root| read_document(root, reader, drafts));
+        // A mistake in a part that belongs to no pipeline, as far as can be seen.
+        complete &= !document.flawed || reader.errors() > errors;
     }
     complete
 }
@@ -152,7 +153,7 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) 
     }
     reader.warn_unknown(&document, "a document", DOCUMENT_FIELDS, path);
     let (Ok(version), Some(pipelines)) = (version, pipelines) else { return reader.errors() == errors };
-    let Ok(items) = pipeline::items(pipelines, version, path.name("pipelines"), reader) else { return false };
+    let Ok(items) = items(pipelines, version, path.name("pipelines"), reader) else { return false };
     let mut complete = reader.errors() == errors;
     for (index, item) in items.iter().enumerate() {
         match pipeline::read(item, index, version, reader) {

@@ -17,6 +17,8 @@ fn swallow(text: &str) -> Loaded {
     let spent = start.elapsed();
     // Far above the 0.1 s of an optimised build: this one is not, and machines are busy.
     assert!(spent < Duration::from_secs(4), "{spent:?} for {:?}", text.chars().take(80).collect::<String>());
+    let blamed = !loaded.invalid.is_empty() || !loaded.broken.is_empty();
+    assert_eq!(loaded.diagnostics.has_errors(), blamed, "{:?}", loaded.diagnostics);
     let first = Diagnostics(loaded.diagnostics.iter().take(20).cloned().collect());
     let _ = first.render(&files, RenderStyle { color: true, width: 80 });
     let _ = first.findings(&files);
