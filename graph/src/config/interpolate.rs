@@ -68,7 +68,7 @@ impl<'a> Resolver<'a> {
             rewriting.keep(kept..plain_end, value.len());
             value.push_str(&text[kept..plain_end]);
             if escaped {
-                rewriting.replace(plain_end..open + 2, value.len(), 2, false);
+                rewriting.replace(plain_end..open + 2, value.len(), 2);
                 value.push_str("${");
                 kept = open + 2;
                 continue;
@@ -99,8 +99,11 @@ impl<'a> Resolver<'a> {
             match self.evaluate(&expression, &text[range.clone()], place) {
                 Ok((replacement, foreign)) => {
                     whole = range == (0..text.len());
-                    rewriting.replace(range.clone(), value.len(), replacement.len(), foreign);
+                    rewriting.replace(range.clone(), value.len(), replacement.len());
                     value.push_str(&replacement);
+                    if foreign {
+                        rewriting.substitute(replacement);
+                    }
                 }
                 Err(finding) => findings.push(*finding),
             }

@@ -106,7 +106,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
 fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
     let at = |byte: usize| Span { file: id, start: byte as u32, end: byte as u32 };
     if file.text.len() > MAX_FILE_BYTES {
-        let message = format!("the file has more than {} MiB, which is the most that is read", MAX_FILE_BYTES >> 20);
+        let message = format!("the file is too large: at most {} MiB are read", MAX_FILE_BYTES >> 20);
         return Some(Diagnostic::error("config.file_too_large", message).with_span(at(0)));
     }
     let garbage = match file.not_utf8 {

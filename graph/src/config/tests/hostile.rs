@@ -148,7 +148,7 @@ fn what_is_not_text_is_refused() {
       |
       = help: is this a text file?
 
-    error[config.file_too_large]: the file has more than 8 MiB, which is the most that is read
+    error[config.file_too_large]: the file is too large: at most 8 MiB are read
      --> large.yaml:1:1
       |
     1 | #####################################################################################################################################...
