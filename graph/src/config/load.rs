@@ -18,6 +18,9 @@ pub const MAX_FILE_BYTES: usize = 8 << 20;
 
 const DOCUMENT_FIELDS: &[&str] = &["version", "pipelines"];
 
+/// Most findings shown of one file.
+const MAX_FINDINGS: usize = 1000;
+
 /// Most places shown for one id that several pipelines have.
 const MAX_PLACES: usize = 8;
 
@@ -98,8 +101,29 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     findings.0.sort_by_key(|finding| (finding.label.as_ref().map(|label| label.span), finding.code));
     // What an anchor holds is read again with each of its aliases.
     findings.0.dedup_by(|a, b| a.code == b.code && a.label == b.label && a.message == b.message);
-    loaded.diagnostics = findings;
+    loaded.diagnostics = Diagnostics(findings.0.chunk_by(in_same_file).flat_map(first_of_file).collect());
     loaded
+}
+
+fn in_same_file(a: &Diagnostic, b: &Diagnostic) -> bool {
+    let file = |finding: &Diagnostic| finding.label.as_ref().map(|label| label.span.file);
+    file(a) == file(b)
+}
+
+/// The findings of one file, cut where nobody reads on.
+fn first_of_file(findings: &[Diagnostic]) -> Vec<Diagnostic> {
+    let (shown, rest) = findings.split_at(findings.len().min(MAX_FINDINGS));
+    let mut shown = shown.to_vec();
+    if let Some(first) = rest.first() {
+        let message = format!("{} more findings in this file are not shown", rest.len());
+        let severity = rest.iter().map(|finding| finding.severity).min().unwrap_or(first.severity);
+        shown.push(Diagnostic {
+            severity,
+            label: first.label.clone(),
+            ..Diagnostic::error("config.too_many", message)
+        });
+    }
+    shown
 }
 
 /// Why a text is not to be parsed.

@@ -251,7 +251,9 @@ impl Rewriting {
                     let source = piece.source + (start - from) as u32;
                     self.after.push(text, end - start, source, end - start, Kind::Verbatim);
                 }
-                kind => self.after.push(text, end - start, piece.source, piece.source_len as usize, kind),
+                Kind::Replaced => {
+                    self.after.push(text, end - start, piece.source, piece.source_len as usize, piece.kind);
+                }
             }
         }
     }

@@ -249,3 +249,13 @@ pipelines:
 fn the_sample_is_good() {
     assert_eq!(clean(SAMPLE).len(), 2);
 }
+
+#[test]
+fn a_thousand_findings_of_a_file_are_enough() {
+    let files = files(&[&pipeline(""), &"a: 1\n".repeat(5000)]);
+    let findings = load(&files, &Environment).diagnostics;
+    assert_eq!(findings.0.len(), 1001);
+    let last = findings.0.last().unwrap();
+    assert_eq!((last.code, &*last.message), ("config.too_many", "4001 more findings in this file are not shown"));
+    assert_eq!(files.locate(last.label.as_ref().unwrap().span).unwrap().file, "2.yaml");
+}
