@@ -1,5 +1,8 @@
 //! Behaviour of the `anabranch` binary, and of the service as a library: one binary, a file per subject.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, reason = "one crate, shared by its modules")]
+
 mod bad_input;
 mod branching;
 mod copy;
