@@ -34,7 +34,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Copies), Diagnostics> 
         return Err(Diagnostic::error("settings.required", "count is required").into());
     };
     let signature = Signature {
-        fan: Fan::Many,
+        fan: u32::try_from(count + 1).map_or(Fan::Many, Fan::Copies),
         reads: Access::NOTHING,
         writes: Access::These(vec![vec![Str::from_static("Metadata"), key::CLONE_INDEX]]),
         needs_arch_v2: true,
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn the_compiler_knows_what_it_touches() {
         let signature = testing::signature(&kind(), &[("count", "1")]);
-        assert_eq!((signature.fan, signature.needs_arch_v2), (Fan::Many, true));
+        assert_eq!((signature.fan, signature.needs_arch_v2), (Fan::Copies(2), true));
         assert!(!signature.writes.overlaps(&Access::These(vec![vec!["Key".into()]])));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{Access, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::operator::{Access, Fan, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
 use anabranch_graph::template::Template;
 
@@ -33,7 +33,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Failing), Diagnostics>
         return Err(Diagnostic::error("settings.required", "message is required").into());
     };
     let reads = if message.literal().is_some() { Access::NOTHING } else { message.reads() };
-    let signature = Signature { reads, writes: Access::NOTHING, ..Signature::inline() };
+    let signature = Signature { fan: Fan::Never, reads, writes: Access::NOTHING, ..Signature::inline() };
     Ok((signature, Failing { message: message.clone() }))
 }
 

@@ -15,7 +15,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         .with_all(shared::processor().into_iter().map(|parameter| parameter.default_value("false")).collect());
     crate::prototype::kind(specification, |_| {
         let signature =
-            Signature { fan: Fan::AtMostOne, reads: Access::NOTHING, writes: Access::NOTHING, ..Signature::inline() };
+            Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..Signature::inline() };
         Ok((signature, Filter))
     })
 }

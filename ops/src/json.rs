@@ -21,6 +21,7 @@ fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
         Some(field) if *field.target() != Target::Payload => Ok(field.clone()),
         _ => Err(Diagnostic::error("settings.invalid", "field: .Payload has two sides, Before and After")
             .with_span(arguments.span("field"))
+            .with_path("/field")
             .with_hint("did you mean .Payload.After?")
             .into()),
     }

@@ -47,6 +47,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Split), Diagnostics> {
             format!("field: {field} is raw data or a map, never a list that could be split"),
         )
         .with_span(arguments.span("field"))
+        .with_path("/field")
         .with_hint("name the field that holds the list, as .Payload.After.items")
         .into());
     }

@@ -45,6 +45,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, SetField), Diagnostics
         Diagnostics::from(
             Diagnostic::error("settings.invalid", format!("field: {field} cannot be set to a text"))
                 .with_span(arguments.span("field"))
+                .with_path("/field")
                 .with_hint(hint),
         )
     };
@@ -67,7 +68,9 @@ fn configure(arguments: &Arguments) -> Result<(Signature, SetField), Diagnostics
 fn operation(text: &str, arguments: &Arguments) -> Result<Value, Diagnostics> {
     let text = text.trim();
     text.parse::<Operation>().map(|operation| Value::Text(Str::from_static(operation.as_str()))).map_err(|e| {
-        let finding = Diagnostic::error("settings.invalid", format!("value: {e}")).with_span(arguments.span("value"));
+        let finding = Diagnostic::error("settings.invalid", format!("value: {e}"))
+            .with_span(arguments.span("value"))
+            .with_path("/value");
         match did_you_mean(text, Operation::ALL.map(Operation::as_str)) {
             Some(near) => finding.with_hint(format!("did you mean {near}?")),
             None => finding,
