@@ -1,0 +1,5 @@
+mod findings;
+mod meaning;
+mod notation;
+mod pictures;
+mod scripted;
