@@ -151,7 +151,8 @@ impl Diamond {
 }
 
 /// A step with the condition of the step before takes over its verdicts, if that step keeps every row and
-/// writes nothing that the condition reads. A step whose writes are unknown never shares.
+/// writes nothing that the condition reads. A step whose writes are unknown never shares, and neither does
+/// a condition whose reads are: it may depend on the time, or on chance.
 pub struct ShareConditions;
 
 impl Rewrite for ShareConditions {
@@ -175,9 +176,11 @@ fn shares(plan: &PlanGraph, second: NodeIndex) -> bool {
     let [(_, first)] = *predecessors(plan, second) else { return false };
     let Some(first) = plan[first].kind.operator() else { return false };
     let Some(before) = &first.guard else { return false };
+    let (writes, reads) = (&first.signature.writes, guard.condition.reads());
     !guard.as_before
         && guard.condition.source() == before.condition.source()
         && first.signature.fan == Fan::One
-        && first.signature.writes != Access::Everything
-        && !first.signature.writes.overlaps(&guard.condition.reads())
+        && *writes != Access::Everything
+        && reads != Access::Everything
+        && !writes.overlaps(&reads)
 }

@@ -1,3 +1,4 @@
+mod files;
 mod findings;
 mod meaning;
 mod notation;

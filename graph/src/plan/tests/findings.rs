@@ -5,7 +5,10 @@ use insta::assert_snapshot;
 use super::notation::pipeline;
 use super::scripted::registry;
 use crate::diagnostic::{Diagnostics, Severity};
-use crate::plan::{CompileOptions, compile};
+use crate::plan::check::check;
+use crate::plan::fuse::fuse;
+use crate::plan::graph::{Edge, Port};
+use crate::plan::{CompileOptions, Limits, PlanGraph, compile};
 
 /// The findings on a pipeline: code, path, the text that is underlined, message, hint.
 fn findings_with(text: &str, options: &CompileOptions) -> String {
@@ -226,4 +229,29 @@ fn credentials_stay_out_of_findings_and_are_known() {
     let compiled = compile(&pipeline(&text), &registry(), &CompileOptions::default()).unwrap();
     let secrets: Vec<&str> = compiled.secrets.iter().map(crate::text::Str::as_str).collect();
     assert_eq!(secrets, ["hunter22", "value-of-HOME"]);
+}
+
+#[test]
+fn an_unsound_plan_is_a_defect_and_no_panic() {
+    let compiled =
+        compile(&pipeline("source in gen\na set key=a\ndestination to out\n"), &registry(), &CompileOptions::default());
+    let sound = compiled.unwrap().rewritten;
+    let code = |plan: &PlanGraph| fuse(&"demo".into(), plan, Limits::default()).map(|_| ()).unwrap_err().0[0].code;
+    for edge in sound.edge_indices() {
+        if sound[edge].port == Port::Out {
+            let mut plan = sound.clone();
+            plan.remove_edge(edge);
+            assert_eq!(code(&plan), "plan.internal");
+        }
+    }
+    for node in sound.node_indices() {
+        let mut plan = sound.clone();
+        plan.remove_node(node);
+        assert_eq!(code(&plan), "plan.internal");
+    }
+    let mut cyclic = sound.clone();
+    let operator = cyclic.node_indices().find(|n| cyclic[*n].kind.operator().is_some()).unwrap();
+    cyclic.add_edge(operator, operator, Edge { port: Port::Out });
+    assert_eq!(code(&cyclic), "plan.internal");
+    assert!(check(&cyclic, &Limits::default()).has_errors());
 }
