@@ -1,4 +1,8 @@
-//! The template dialect.
+//! The template dialect: Go's `text/template` over records, with the functions of sprig.
+
+mod builtins;
+mod functions;
+mod val;
 
 use std::sync::Arc;
 

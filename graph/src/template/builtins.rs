@@ -1,0 +1,6 @@
+//! The functions of text/template itself.
+
+use super::functions::Function;
+
+/// The table.
+pub(crate) static TABLE: &[Function] = &[];
