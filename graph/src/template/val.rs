@@ -17,7 +17,7 @@ mod time;
 
 pub(crate) use collection::{Dict, Elements, List, Map};
 pub(crate) use string::Text;
-pub(crate) use time::Time;
+pub(crate) use time::{Time, duration_text};
 
 /// A value during evaluation.
 #[derive(Clone, Debug)]

@@ -38,7 +38,17 @@ enum Items {
     /// A nil slice: empty, `null` in JSON.
     None,
     Record(Arc<Vec<Value>>),
-    Own(Rc<Vec<Val>>),
+    Own(Rc<Own>),
+}
+
+/// The elements of a list that a template made.
+#[derive(Debug)]
+struct Own(Vec<Val>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        release(std::mem::take(&mut self.0));
+    }
 }
 
 impl List {
@@ -54,7 +64,7 @@ impl List {
 
     /// A list with the given type of elements.
     pub(crate) fn of(elements: Elements, items: Vec<Val>) -> List {
-        List { start: 0, end: items.len(), items: Items::Own(Rc::new(items)), elements }
+        List { start: 0, end: items.len(), items: Items::Own(Rc::new(Own(items))), elements }
     }
 
     /// `[]string`.
@@ -83,7 +93,7 @@ impl List {
         match &self.items {
             Items::None => None,
             Items::Record(values) => values.get(at).map(Val::from),
-            Items::Own(items) => items.get(at).cloned(),
+            Items::Own(items) => items.0.get(at).cloned(),
         }
     }
 
@@ -212,7 +222,16 @@ impl Map {
 
 /// A map that a template makes and may change; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Dict(Rc<RefCell<BTreeMap<Str, Val>>>);
+pub(crate) struct Dict(Rc<RefCell<Entries>>);
+
+#[derive(Debug, Default)]
+struct Entries(BTreeMap<Str, Val>);
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        release(std::mem::take(&mut self.0).into_values());
+    }
+}
 
 impl Dict {
     /// An empty one.
@@ -222,22 +241,22 @@ impl Dict {
 
     /// From entries in any order; the last of equal keys wins.
     pub(crate) fn from_entries(entries: impl IntoIterator<Item = (Str, Val)>) -> Dict {
-        Dict(Rc::new(RefCell::new(entries.into_iter().collect())))
+        Dict(Rc::new(RefCell::new(Entries(entries.into_iter().collect()))))
     }
 
     /// The entry of `key`.
     pub(crate) fn get(&self, key: &str) -> Option<Val> {
-        self.0.borrow().get(key).cloned()
+        self.0.borrow().0.get(key).cloned()
     }
 
     /// Number of entries.
     pub(crate) fn len(&self) -> usize {
-        self.0.borrow().len()
+        self.0.borrow().0.len()
     }
 
     /// The entries in key order, O(n).
     pub(crate) fn entries(&self) -> Vec<(Str, Val)> {
-        self.0.borrow().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+        self.0.borrow().0.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
     /// Sets an entry.
@@ -245,16 +264,17 @@ impl Dict {
     /// # Errors
     /// If the value contains this very dictionary: what contains itself can be neither printed nor freed.
     pub(crate) fn insert(&self, key: impl Into<Str>, value: Val) -> Result<(), CallError> {
-        if self.is_inside(&value) {
-            return Err("a dict cannot contain itself".into());
+        if value.is_own() {
+            self.check_outside(&value)?;
         }
-        self.0.borrow_mut().insert(key.into(), value);
+        let before = self.0.borrow_mut().0.insert(key.into(), value);
+        drop(before);
         Ok(())
     }
 
     /// Removes an entry.
     pub(crate) fn remove(&self, key: &str) -> Option<Val> {
-        self.0.borrow_mut().remove(key)
+        self.0.borrow_mut().0.remove(key)
     }
 
     /// Whether both are the same dictionary, not only equal.
@@ -262,12 +282,53 @@ impl Dict {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether `value` is or holds this dictionary. Data of the record never do, so they are not walked.
-    fn is_inside(&self, value: &Val) -> bool {
+    /// Refuses a `value` that is or holds this dictionary. Data of the record never do, so they are not walked.
+    fn check_outside(&self, value: &Val) -> Result<(), CallError> {
+        const MOST: usize = 100_000;
+        let mut seen = 0;
+        let mut rest = vec![value.clone()];
+        while let Some(value) = rest.pop() {
+            match value {
+                Val::Map(Map::Dict(dict)) if self.is_same(&dict) => return Err("a dict cannot contain itself".into()),
+                Val::Map(Map::Dict(dict)) => rest.extend(dict.0.borrow().0.values().filter(|v| v.is_own()).cloned()),
+                Val::List(List { items: Items::Own(items), .. }) => {
+                    rest.extend(items.0.iter().filter(|v| v.is_own()).cloned());
+                }
+                _ => {}
+            }
+            seen += 1;
+            if seen > MOST || rest.len() > MOST {
+                return Err("the value of a dict entry holds too many lists and dicts".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Val {
+    /// Whether a template made it and other such values may be inside.
+    fn is_own(&self) -> bool {
+        matches!(self, Val::Map(Map::Dict(_)) | Val::List(List { items: Items::Own(_), .. }))
+    }
+}
+
+/// Frees values without recursion: a template can nest lists as deep as it has steps.
+fn release(values: impl IntoIterator<Item = Val>) {
+    let mut rest: Vec<Val> = values.into_iter().filter(Val::is_own).collect();
+    while let Some(value) = rest.pop() {
         match value {
-            Val::Map(Map::Dict(dict)) => self.is_same(dict) || dict.0.borrow().values().any(|v| self.is_inside(v)),
-            Val::List(List { items: Items::Own(items), .. }) => items.iter().any(|v| self.is_inside(v)),
-            _ => false,
+            Val::List(List { items: Items::Own(items), .. }) => {
+                if let Some(mut own) = Rc::into_inner(items) {
+                    rest.extend(std::mem::take(&mut own.0).into_iter().filter(Val::is_own));
+                }
+            }
+            Val::Map(Map::Dict(Dict(entries))) => {
+                if let Some(entries) = Rc::into_inner(entries) {
+                    let entries = std::mem::take(&mut entries.into_inner().0);
+                    rest.extend(entries.into_values().filter(Val::is_own));
+                }
+            }
+            _ => {}
         }
     }
 }
