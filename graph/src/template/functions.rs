@@ -10,6 +10,25 @@ use std::sync::LazyLock;
 use super::val::Val;
 use crate::text::Str;
 
+mod cast;
+pub(super) mod dates;
+mod defaults;
+mod dicts;
+mod encoding;
+mod equality;
+mod hashes;
+mod json;
+mod lists;
+mod math;
+mod paths;
+mod random;
+mod reflection;
+mod regex;
+mod semver;
+mod signature;
+mod strings;
+mod urls;
+
 /// A function.
 #[derive(Debug)]
 pub(crate) struct Function {
@@ -138,7 +157,25 @@ impl Context {
 }
 
 /// All tables. A file of functions adds its `mod` line above and its `TABLE` here.
-static TABLES: &[&[Function]] = &[super::builtins::TABLE];
+static TABLES: &[&[Function]] = &[
+    super::builtins::TABLE,
+    dates::TABLE,
+    defaults::TABLE,
+    dicts::TABLE,
+    encoding::TABLE,
+    hashes::TABLE,
+    json::TABLE,
+    lists::TABLE,
+    lists::TWINS,
+    math::TABLE,
+    paths::TABLE,
+    random::TABLE,
+    reflection::TABLE,
+    regex::TABLE,
+    semver::TABLE,
+    strings::TABLE,
+    urls::TABLE,
+];
 
 /// Names that sprig has and that are refused on purpose, with the reason.
 static REFUSED: &[(&[&str], &str)] = &[
