@@ -20,6 +20,7 @@ mod lex;
 mod methods;
 mod out;
 mod parse;
+pub(crate) mod predicate;
 mod reads;
 mod tree;
 mod val;
@@ -101,6 +102,11 @@ impl Template {
     /// UTF-8 is an error too.
     pub fn render(&self, record: &Record, out: &mut String) -> Result<(), EvalError> {
         eval::render(&self.tree, self.missing, record, out)
+    }
+
+    /// The same verdict without the template, for a condition whose shape allows it.
+    pub(crate) fn predicate(&self) -> Option<predicate::Predicate> {
+        if self.missing == MissingKey::Error { None } else { predicate::Predicate::of(&self.tree) }
     }
 
     /// Which parts of the record its output depends on. Everything for one whose output depends on

@@ -33,7 +33,6 @@ pub(crate) static TABLE: &[Function] = &[
     Function::new("ge", &[Reflect, Reflect], compare::ge),
 ];
 
-pub(super) use compare::{equal, less, less_or_equal};
 
 /// For `and` and `or`, the truth that ends their evaluation.
 pub(super) fn short_circuit(function: &Function) -> Option<bool> {

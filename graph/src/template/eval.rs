@@ -12,7 +12,7 @@ use crate::record::Record;
 mod argument;
 mod lookup;
 
-pub(super) use lookup::{Found, find};
+use lookup::find;
 
 /// How deep bodies, pipelines and template calls may nest at run time. Each level takes up to some
 /// kilobytes of stack in a debug build; worker threads have two megabytes.

@@ -32,8 +32,8 @@ const SELF: &[Param] = &[Param::Reflect];
 
 static OPERATION: &[Function] = &[Function::new("String", SELF, text)];
 static POSITION: &[Function] = &[Function::new("String", SELF, text)];
-static DATA: &[Function] = &[Function::new("Bytes", SELF, bytes)];
-static RECORD: &[Function] = &[Function::new("Bytes", SELF, bytes)];
+static DATA: &[Function] = &[Function::new("Bytes", SELF, encoded)];
+static RECORD: &[Function] = &[Function::new("Bytes", SELF, encoded)];
 
 fn text(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [receiver] = args else { return Err(CallError::arguments()) };
@@ -41,12 +41,15 @@ fn text(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
 }
 
 /// Raw data as they are, anything else as JSON.
-fn bytes(context: &mut Context, args: &[Val]) -> Result<Val, CallError> {
+fn encoded(context: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     match args {
         [Val::Raw(bytes)] => Ok(Val::Bytes(bytes.clone())),
-        [receiver] => {
-            let _ = (context, receiver);
-            Err("JSON".into())
+        [_] => {
+            let encode = super::functions::find("mustToJson").ok_or_else(CallError::arguments)?;
+            match (encode.call)(context, args)? {
+                Val::Text(json) => Ok(Val::Bytes(bytes::Bytes::copy_from_slice(json.as_bytes()))),
+                _ => Err(CallError::arguments()),
+            }
         }
         _ => Err(CallError::arguments()),
     }

@@ -144,7 +144,7 @@ pub(super) struct Fields {
 
 /// A part of the record, with the number of names that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Metadata,
     Key,
     Before,
