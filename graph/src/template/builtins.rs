@@ -1,4 +1,4 @@
-//! The functions of text/template itself.
+//! The functions of text/template itself, except `slice`: sprig has its own of that name.
 
 use super::format;
 use super::functions::{CallError, Context, Function, Param};
@@ -20,7 +20,6 @@ pub(crate) static TABLE: &[Function] = &[
     Function::new("js", &[], escape::js).variadic(Any),
     Function::new("urlquery", &[], escape::url_query).variadic(Any),
     Function::new("index", &[Reflect], index).variadic(Reflect),
-    Function::new("slice", &[Any], slice).variadic(Any),
     Function::new("len", &[Reflect], len),
     Function::new("print", &[], print).variadic(Any),
     Function::new("printf", &[Param::Text], printf).variadic(Any),
@@ -115,38 +114,6 @@ fn at(index: &Val, len: usize, get: impl Fn(usize) -> Option<Val>) -> Result<Val
         let shown = index.as_int().map_or_else(|| index.as_uint().unwrap_or(0).to_string(), |n| n.to_string());
         format!("index out of range: {shown} with length {len}").into()
     })
-}
-
-/// `slice list from to`: of lists and bytes, not of text, as sprig's function of that name.
-fn slice(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
-    let [item, bounds @ ..] = args else { return Err(CallError::arguments()) };
-    let len = match item {
-        Val::List(list) => list.len(),
-        other => match other.as_bytes() {
-            Some(bytes) => bytes.len(),
-            None => return Err(format!("only lists can be sliced, not {}; for text there is `substr`", other.type_name()).into()),
-        },
-    };
-    let bound = |i: usize, default: usize| match bounds.get(i) {
-        None => Ok(default),
-        Some(val) => match val.as_int().map(usize::try_from) {
-            Some(Ok(n)) => Ok(n),
-            _ => Err(CallError::from(format!("slice bound {} is no index", i + 1))),
-        },
-    };
-    let (from, to) = (bound(0, 0)?, bound(1, len)?);
-    let out_of_range = || CallError::from(format!("slice bounds out of range: {from}:{to} with length {len}"));
-    match item {
-        // A list without elements stays as it is, whatever the bounds.
-        Val::List(list) if list.len() == 0 => Ok(Val::Nil),
-        Val::List(list) => list.slice(from, to).map(Val::List).ok_or_else(out_of_range),
-        Val::Bytes(bytes) | Val::Raw(bytes) if from <= to && to <= len => Ok(match item {
-            Val::Raw(_) => Val::Raw(bytes.slice(from..to)),
-            _ => Val::Bytes(bytes.slice(from..to)),
-        }),
-        Val::Position(position) if from <= to && to <= len => Ok(Val::Bytes(position.0.slice(from..to))),
-        _ => Err(out_of_range()),
-    }
 }
 
 fn print(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {

@@ -575,11 +575,11 @@ impl<'t> Parser<'t> {
             return Err(error(token.at.clone(), format!("function {name:?} is not available")).hint(reason));
         }
         let found = error(token.at.clone(), format!("function {name:?} not defined"));
+        if matches!(name, "Position" | "Operation" | "Metadata" | "Key" | "Payload") {
+            return Err(found.hint(format!("fields of the record begin with a point: `.{name}`")));
+        }
         Err(match crate::diagnostic::did_you_mean(name, functions::names()) {
             Some(near) => found.hint(format!("did you mean `{near}`?")),
-            None if name.starts_with(|c: char| c.is_uppercase()) => {
-                found.hint(format!("fields of the record begin with a point: `.{name}`"))
-            }
             None => found,
         })
     }
