@@ -10,8 +10,10 @@ use std::sync::LazyLock;
 use super::val::Val;
 use crate::text::Str;
 
+#[cfg(test)]
+mod answers;
 mod cast;
-pub(super) mod dates;
+mod dates;
 mod defaults;
 mod dicts;
 mod encoding;
@@ -20,6 +22,7 @@ mod hashes;
 mod json;
 mod lists;
 mod math;
+pub(super) mod methods;
 mod paths;
 mod random;
 mod reflection;

@@ -1,6 +1,6 @@
 //! Methods of the record's parts, and of the values that functions give.
 
-use super::functions::{CallError, Context, Function, Param};
+use super::functions::{CallError, Context, Function, Param, methods};
 use super::val::{Map, Val};
 use crate::metadata::key;
 use crate::text::Str;
@@ -13,6 +13,9 @@ pub(super) fn find(receiver: &Val, name: &str) -> Option<&'static Function> {
         Val::Raw(_) | Val::Map(Map::Structured(_)) => DATA,
         Val::Record(_) => RECORD,
         Val::Map(Map::Metadata(_)) => METADATA,
+        Val::Time(_) => methods::TIME,
+        Val::Duration(_) => methods::DURATION,
+        Val::Version(_) => methods::VERSION,
         _ => return None,
     };
     table.iter().find(|method| method.name == name)

@@ -46,7 +46,7 @@ pub(super) static TABLE: &[Function] = &[
     function!("durationRound", (length: Any) => duration::rounded(match length {
         Val::Text(text) => duration::parse(&text.lossy()).unwrap_or(0),
         Val::Int64(nanoseconds) | Val::Duration(nanoseconds) => *nanoseconds,
-        Val::Time(time) => nanoseconds_since(time),
+        Val::Time(time) => nanoseconds_between(&now(), time),
         _ => 0,
     }))
     .impure(),
@@ -58,7 +58,7 @@ fn now() -> Time {
 }
 
 /// As a layout of Go says: what the method `Format` of a time does.
-pub(in crate::template) fn format(time: &Time, layout: &str) -> String {
+pub(super) fn format(time: &Time, layout: &str) -> String {
     moment::format(time, layout)
 }
 
@@ -197,17 +197,22 @@ fn must_modify(by: &Text, date: &Time) -> Result<Val, CallError> {
     modified(by, date)?.ok_or_else(|| format!("{:?} is no duration", by.lossy()).into())
 }
 
-/// As far as it fits.
-fn nanoseconds_since(time: &Time) -> i64 {
-    let since = now().at.signed_duration_since(time.at);
-    let limit = if since < chrono::Duration::zero() { i64::MIN } else { i64::MAX };
-    since.num_nanoseconds().unwrap_or(limit)
+/// From the second time to the first, as far as it fits.
+pub(super) fn nanoseconds_between(time: &Time, other: &Time) -> i64 {
+    let between = time.at.signed_duration_since(other.at);
+    let limit = if between < chrono::Duration::zero() { i64::MIN } else { i64::MAX };
+    between.num_nanoseconds().unwrap_or(limit)
+}
+
+/// Whether it is the time that stands for none.
+pub(super) fn is_zero(time: &Time) -> bool {
+    time.at == moment::zero().at
 }
 
 /// How long ago it was, to the second.
 fn ago(date: &Val) -> Result<String, CallError> {
     const SECOND: i64 = 1_000_000_000;
-    let since = nanoseconds_since(&moment_of(date)?);
+    let since = nanoseconds_between(&now(), &moment_of(date)?);
     let whole = since - since % SECOND;
     let carry = if (since % SECOND).abs() * 2 >= SECOND { SECOND * since.signum() } else { 0 };
     Ok(duration_text(whole.saturating_add(carry)))

@@ -4,6 +4,7 @@ use super::defaults::is_empty;
 use super::equality::equal;
 use super::signature::function;
 use super::{CallError, Context, Function};
+use crate::record::Position;
 use crate::template::functions::cast::to_int64;
 use crate::template::val::{Elements, List, Val};
 
@@ -127,22 +128,32 @@ fn has(cx: &mut Context, needle: &Val, list: &Val) -> Result<bool, CallError> {
     Ok(false)
 }
 
+/// A part of a list or of bytes; what is cut out of bytes stays bytes.
 fn slice(value: &Val, bounds: &[Val]) -> Result<Val, CallError> {
-    let Some(list) = value.as_list() else {
-        return Err(format!("list should be type of slice or array but {}", value.kind_name()).into());
+    let len = match value {
+        Val::List(list) => list.len(),
+        other => other
+            .as_bytes()
+            .map(<[u8]>::len)
+            .ok_or_else(|| format!("only lists can be sliced, not {}; for text there is substr", other.kind_name()))?,
     };
-    if list.len() == 0 {
+    if len == 0 {
         return Ok(Val::Nil);
     }
     let bound = |at: usize, other: usize| match bounds.get(at) {
         Some(bound) => usize::try_from(to_int64(bound)).ok(),
         None => Some(other),
     };
-    let (from, to) = (bound(0, 0), bound(1, list.len()));
-    from.zip(to)
-        .and_then(|(from, to)| list.slice(from, to))
-        .map(Val::List)
-        .ok_or_else(|| format!("slice index out of bounds for a list of {} elements", list.len()).into())
+    let (from, to) = bound(0, 0)
+        .zip(bound(1, len))
+        .filter(|(from, to)| from <= to && *to <= len)
+        .ok_or_else(|| format!("slice index out of bounds for a list of {len} elements"))?;
+    match value {
+        Val::List(list) => list.slice(from, to).map(Val::List).ok_or_else(CallError::arguments),
+        Val::Raw(bytes) => Ok(Val::Raw(bytes.slice(from..to))),
+        Val::Bytes(bytes) | Val::Position(Position(bytes)) => Ok(Val::Bytes(bytes.slice(from..to))),
+        _ => Err(CallError::arguments()),
+    }
 }
 
 fn chunk(cx: &mut Context, size: i64, list: &Val) -> Result<List, CallError> {

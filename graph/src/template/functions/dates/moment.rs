@@ -66,7 +66,7 @@ fn nameless(offset: i32) -> Str {
 }
 
 /// Writes a time as `layout` says. O(length of the layout).
-pub(in crate::template) fn format(time: &Time, layout: &str) -> String {
+pub(super) fn format(time: &Time, layout: &str) -> String {
     let clock = time.at.naive_local();
     let mut out = String::with_capacity(layout.len() + 10);
     let mut rest = layout;

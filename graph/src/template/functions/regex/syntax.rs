@@ -157,12 +157,12 @@ impl Translator<'_> {
             return Err("invalid or unsupported Perl syntax");
         }
         let scoped = self.rest.as_bytes()[end] == b':';
-        if flags.is_empty() && !scoped {
-            return Err("missing argument to repetition operator");
+        // The crate wants a flag where there is no group.
+        if scoped || !flags.is_empty() {
+            self.out.push_str("(?");
+            self.out.push_str(flags);
+            self.out.push(if scoped { ':' } else { ')' });
         }
-        self.out.push_str("(?");
-        self.out.push_str(flags);
-        self.out.push(if scoped { ':' } else { ')' });
         self.rest = &self.rest[end + 1..];
         Ok(Before::Nothing)
     }
