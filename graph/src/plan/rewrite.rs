@@ -24,7 +24,9 @@ pub const ALL: [&dyn Rewrite; 5] =
 /// Applies all rewrites until none fits. Every rewrite removes an edge or a node, or marks a condition as
 /// shared, so this ends; each sweep is O(nodes + edges).
 pub fn rewrite(plan: &mut PlanGraph) {
-    while ALL.iter().any(|rewrite| rewrite.apply_once(plan)) {}
+    while let Some(applied) = ALL.iter().find(|rewrite| rewrite.apply_once(plan)) {
+        tracing::trace!(rewrite = applied.name(), nodes = plan.node_count(), "rewrote the plan");
+    }
 }
 
 /// A branch whose condition is constant loses the edge that no record takes.
