@@ -1,5 +1,7 @@
 //! Records, the plan compiler and the executor of Anabranch.
 
+#[cfg(test)]
+mod arbitrary;
 pub mod arguments;
 pub mod batch;
 pub mod condition;
@@ -7,6 +9,8 @@ pub mod config;
 pub mod destination;
 pub mod diagnostic;
 pub mod fault;
+pub mod format;
+pub mod json;
 pub mod metadata;
 pub mod operator;
 pub mod plan;
