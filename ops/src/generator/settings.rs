@@ -203,18 +203,19 @@ fn collection(arguments: &Arguments, name: Option<&str>, findings: &mut Diagnost
     let prefix = name.map(|name| format!("collections.{name}.")).unwrap_or_default();
     let (type_name, option_prefix) = (format!("{prefix}format.type"), format!("{prefix}format.options."));
     let mut options: BTreeMap<&str, &Str> = BTreeMap::new();
-    for setting in arguments.matching(&format!("{option_prefix}*")) {
+    let pattern = format!("{option_prefix}*");
+    for setting in arguments.matching(&pattern) {
         if let (Some(option), Some(value)) = (setting.strip_prefix(option_prefix.as_str()), arguments.text(setting)) {
             options.insert(option, value);
         }
     }
     let Some(format) = arguments.text(&type_name) else {
-        let (subject, place) = match (name, options.keys().next()) {
-            (_, Some(option)) => (prefix.as_str(), format!("{option_prefix}{option}")),
-            (_, None) => (prefix.as_str(), format!("{prefix}operations")),
+        let place = match options.keys().next() {
+            Some(option) => format!("{option_prefix}{option}"),
+            None => format!("{prefix}operations"),
         };
         findings.push(
-            Diagnostic::error("settings.required", format!("\"{subject}format.type\" is required by generator"))
+            Diagnostic::error("settings.required", format!("\"{type_name}\" is required by generator"))
                 .with_span(arguments.span(&place))
                 .with_hint(format!("one of {}", FORMATS.join(", "))),
         );
