@@ -6,9 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{
-    Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer,
-};
+use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::format::{self, RecordFormat};
@@ -67,7 +65,13 @@ struct ConfiguredDrop {
 #[async_trait]
 impl Destination for ConfiguredDrop {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Ok(Box::new(Counter { host: host.clone(), format: self.format.clone(), text: Vec::new(), records: 0, bytes: 0 }))
+        Ok(Box::new(Counter {
+            host: host.clone(),
+            format: self.format.clone(),
+            text: Vec::new(),
+            records: 0,
+            bytes: 0,
+        }))
     }
 
     fn policy(&self) -> WritePolicy {

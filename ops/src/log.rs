@@ -7,9 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{
-    Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer,
-};
+use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::format::{self, RecordFormat};
@@ -108,13 +106,8 @@ struct Output {
 
 impl Output {
     fn write(&self, level: LogLevel) -> io::Result<()> {
-        let line = LogLine {
-            level,
-            component: "plugin",
-            connector: &self.host.node,
-            plugin: "log",
-            message: &self.message,
-        };
+        let line =
+            LogLine { level, component: "plugin", connector: &self.host.node, plugin: "log", message: &self.message };
         let mut start = 0;
         let mut records = self.ends.iter().map(|end| &self.bytes[std::mem::replace(&mut start, *end)..*end]);
         self.host.log.write_records(&line, &mut records)
@@ -174,9 +167,8 @@ fn encode(format: &RecordFormat, record: &Record, out: &mut Vec<u8>) -> Result<(
         let text = &out[start..];
         let one_line = memchr::memchr2(b'\n', b'\r', text).is_none();
         if !(one_line && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()) {
-            let quoted = serde_json::to_vec(&String::from_utf8_lossy(text)).map_err(|e| {
-                Fault::record("format_failed", e)
-            })?;
+            let quoted =
+                serde_json::to_vec(&String::from_utf8_lossy(text)).map_err(|e| Fault::record("format_failed", e))?;
             out.truncate(start);
             out.extend_from_slice(&quoted);
         }

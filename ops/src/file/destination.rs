@@ -8,9 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{
-    Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer,
-};
+use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::format::{self, RecordFormat};

@@ -44,7 +44,8 @@ impl Intent {
     fn encode(&self) -> [u8; HEADER] {
         let mut header = [0; HEADER];
         let (device, number) = self.identity;
-        let parts = [*MAGIC, device.to_le_bytes(), number.to_le_bytes(), self.start.to_le_bytes(), self.len.to_le_bytes()];
+        let parts =
+            [*MAGIC, device.to_le_bytes(), number.to_le_bytes(), self.start.to_le_bytes(), self.len.to_le_bytes()];
         header[..40].copy_from_slice(parts.as_flattened());
         (header[40], header[41]) = (self.skip, u8::from(self.many_lines));
         header

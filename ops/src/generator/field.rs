@@ -109,8 +109,15 @@ impl FieldKind {
             FieldKind::Uuid => {
                 let bits = random.u128(..) & !(0xf << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62);
                 let hex = |shift: u32, digits: u32| (bits >> shift) as u64 & ((1u64 << (4 * digits)) - 1);
-                format!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", hex(96, 8), hex(80, 4), hex(64, 4), hex(48, 4), hex(0, 12))
-                    .into()
+                format!(
+                    "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+                    hex(96, 8),
+                    hex(80, 4),
+                    hex(64, 4),
+                    hex(48, 4),
+                    hex(0, 12)
+                )
+                .into()
             }
             FieldKind::Sentence => {
                 let mut text = String::with_capacity(self.longest());

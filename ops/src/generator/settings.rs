@@ -160,7 +160,10 @@ impl Settings {
         let read_time = arguments.duration("readTime").filter(|time| !time.is_zero());
         if let Some(time) = read_time {
             if rate != 0.0 {
-                invalid("readTime", "\"readTime\" and \"rate\" exclude each other; \"readTime\" is deprecated".to_owned());
+                invalid(
+                    "readTime",
+                    "\"readTime\" and \"rate\" exclude each other; \"readTime\" is deprecated".to_owned(),
+                );
             }
             rate = 1.0 / time.as_secs_f64();
         }
@@ -168,9 +171,7 @@ impl Settings {
         if arguments.has("format.type") || arguments.matching("format.options.*").next().is_some() {
             names.insert(None);
         }
-        for pattern in
-            ["collections.*.operations", "collections.*.format.type", "collections.*.format.options.*"]
-        {
+        for pattern in ["collections.*.operations", "collections.*.format.type", "collections.*.format.options.*"] {
             names.extend(arguments.matching(pattern).map(|setting| setting.split('.').nth(1)));
         }
         let collections: Vec<Collection> =

@@ -35,9 +35,7 @@ fn findings(settings: &[(&str, &str)]) -> Vec<String> {
 }
 
 async fn open(settings: &[(&str, &str)], resume: Option<&Position>) -> Box<dyn Reader> {
-    let marks = resume.map(|position| {
-        (Partition::ONLY, Mark { generation: 0, seq: 0, position: position.clone() })
-    });
+    let marks = resume.map(|position| (Partition::ONLY, Mark { generation: 0, seq: 0, position: position.clone() }));
     configured(settings).unwrap().open(&marks.into_iter().collect(), &host()).await.unwrap().0
 }
 
@@ -64,10 +62,7 @@ fn timeless(mut record: Record) -> Record {
 fn settings_are_checked_together() {
     assert_eq!(findings(&[]), ["\"format.type\" is required by generator"]);
     assert_eq!(findings(&[("format.options.id", "int")]), ["\"format.type\" is required by generator"]);
-    assert_eq!(
-        findings(&[("format.type", "structured")]),
-        ["\"format.options.<field>\" is required by generator"]
-    );
+    assert_eq!(findings(&[("format.type", "structured")]), ["\"format.options.<field>\" is required by generator"]);
     assert_eq!(findings(&[("format.type", "file")]), ["\"format.options.path\" is required by generator"]);
     assert_eq!(
         findings(&[("format.type", "raw"), ("format.options.path", "/etc/hosts")]),
@@ -92,7 +87,6 @@ fn settings_are_checked_together() {
     assert_eq!(with(&[("burst.generateTime", "0s")]).len(), 1);
     assert_eq!(with(&[("collections.a.format.type", "file"), ("collections.a.format.options.path", "x")]), [""; 0]);
 }
-
 
 #[tokio::test]
 async fn records_follow_the_rules_of_their_operation() {
@@ -126,7 +120,8 @@ async fn records_follow_the_rules_of_their_operation() {
 
 #[tokio::test]
 async fn raw_is_the_json_text_of_the_same_fields() {
-    let options = [("seed", "7"), ("format.options.a", "int"), ("format.options.b", "name"), ("format.options.c", "bool")];
+    let options =
+        [("seed", "7"), ("format.options.a", "int"), ("format.options.b", "name"), ("format.options.c", "bool")];
     let mut raw = open(&[&options[..], &[("format.type", "raw")]].concat(), None).await;
     let mut structured = open(&[&options[..], &[("format.type", "structured")]].concat(), None).await;
     for (raw, structured) in rows(&mut raw, ROOM).await.iter().zip(rows(&mut structured, ROOM).await) {
