@@ -1,10 +1,16 @@
-//! The built-in operators of Anabranch that need no heavy dependency.
+//! The built-in sources, processors and destinations of Anabranch that need no heavy dependency.
 
+mod arena;
 pub mod clone;
+pub mod drop;
 pub mod error;
 pub mod field;
+pub mod file;
 pub mod filter;
+pub mod generator;
 pub mod json;
+pub mod log;
+mod offload;
 mod ordinal;
 mod prototype;
 pub mod split;
@@ -13,8 +19,11 @@ mod testing;
 
 use anabranch_graph::registry::Registry;
 
-/// Adds all operators of this crate: the table of contents.
+/// Adds everything in this crate: the table of contents.
 pub fn register(registry: &mut Registry) {
+    registry.add_source(file::source());
+    registry.add_source(generator::kind());
+
     registry.add_operator(clone::kind());
     registry.add_operator(error::kind());
     registry.add_operator(field::set::kind());
@@ -22,4 +31,8 @@ pub fn register(registry: &mut Registry) {
     registry.add_operator(json::decode::kind());
     registry.add_operator(json::encode::kind());
     registry.add_operator(split::kind());
+
+    registry.add_destination(drop::kind());
+    registry.add_destination(file::destination());
+    registry.add_destination(log::kind());
 }
