@@ -1,5 +1,6 @@
 //! Records, the plan compiler and the executor of Anabranch.
 
+pub mod ack;
 #[cfg(test)]
 mod arbitrary;
 pub mod arguments;
@@ -8,6 +9,7 @@ pub mod condition;
 pub mod config;
 pub mod destination;
 pub mod diagnostic;
+pub mod exec;
 pub mod fault;
 pub mod format;
 pub mod json;
@@ -21,5 +23,7 @@ pub mod source;
 pub mod specification;
 pub mod state;
 pub mod template;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod text;
 pub mod value;

@@ -1,0 +1,131 @@
+//! The executor: runs a fused plan as tokio tasks until its sources end, it is stopped, or it fails.
+
+mod chain;
+mod context;
+mod dead_letter;
+mod deliver;
+mod drain;
+mod fan_out;
+mod lanes;
+mod open;
+mod progress;
+mod queue;
+mod read;
+mod signal;
+mod supervise;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use progress::{LaneCount, Progress, StageCount, Totals};
+
+use context::{Context, Interrupt};
+
+use crate::fault::Fault;
+use crate::operator::LogSink;
+use crate::plan::stage::StagePlan;
+use crate::state::StateStore;
+use crate::text::Str;
+
+/// What a run reaches outside of its plan.
+#[derive(Clone)]
+pub struct Services {
+    /// Where marks are stored.
+    pub store: Arc<dyn StateStore>,
+    /// Where operators and destinations write lines for people.
+    pub log: Arc<dyn LogSink>,
+}
+
+/// How a plan is run.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// A source is finished at its first `CaughtUp` or `End`.
+    pub once: bool,
+    /// Secrets to mask in dead letters and faults.
+    pub mask: Arc<[Str]>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// All sources ended and every row is settled, stored and acknowledged.
+    Finished,
+    /// It was told to stop, and everything that was read is settled, stored and acknowledged.
+    Stopped,
+    /// It was told to stop, and the budget did not suffice: what is left is replayed on the next start.
+    NotDrained {
+        /// Ids of connectors and processors that still had rows.
+        left: Vec<Str>,
+    },
+    /// Something failed. Transient: start again later. Otherwise: degraded.
+    Faulted(Fault),
+    /// It was killed.
+    Killed,
+}
+
+/// A run. Dropping it kills the run.
+pub struct Running {
+    context: Arc<Context>,
+    ending: Option<JoinHandle<Ending>>,
+    opened: watch::Receiver<Option<Result<(), Fault>>>,
+}
+
+/// Starts a plan on the current tokio runtime; returns at once.
+pub fn start(plan: Arc<StagePlan>, services: Services, options: RunOptions) -> Running {
+    let context = Arc::new(Context::new(&plan, services, options));
+    let (opened, is_open) = watch::channel(None);
+    let ending = context.spawn(supervise::run(context.clone(), plan, opened));
+    Running { context, ending: Some(ending), opened: is_open }
+}
+
+impl Running {
+    /// Stops reading and drains. Of a budget, retries end at 60 %, writes and flushes at 85 %, the rest is for
+    /// commit and acknowledgement; `None` waits for ever. A later call can only shorten the time left.
+    pub fn stop(&self, budget: Option<Duration>) {
+        self.context.order_stop(budget);
+    }
+
+    /// Drops everything where it stands, as a crash would.
+    pub fn kill(&self) {
+        self.context.kill();
+    }
+
+    /// Waits for the end; every task is joined.
+    pub async fn join(mut self) -> Ending {
+        let Some(ending) = self.ending.take() else { return Ending::Killed };
+        let ending = ending.await.unwrap_or_else(|error| {
+            Ending::Faulted(Fault::fatal("engine_panicked", format!("the executor panicked: {error}")))
+        });
+        self.context.all_ended().await;
+        ending
+    }
+
+    /// Its counters.
+    pub fn progress(&self) -> Arc<Progress> {
+        self.context.progress.clone()
+    }
+
+    /// Waits until sources, operators, destinations and the dead-letter queue are open, or the run has ended.
+    ///
+    /// # Errors
+    /// Why one cannot be opened.
+    pub async fn opened(&self) -> Result<(), Fault> {
+        let mut opened = self.opened.clone();
+        match opened.wait_for(Option::is_some).await {
+            Ok(result) => result.clone().unwrap_or(Ok(())),
+            Err(_) => Err(Fault::transient("not_opened", "the run ended before everything was open")),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.context.kill();
+    }
+}
