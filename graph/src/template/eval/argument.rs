@@ -33,6 +33,9 @@ pub(super) fn convert(val: Val, param: Param) -> Result<Val, String> {
         | (Param::Int64, Val::Int64(_))
         | (Param::Float, Val::Float(_))
         | (Param::Time, Val::Time(_)) => Ok(val),
+        // An integer of the record serves as a float: the source may deliver `12` for `12.0`.
+        (Param::Float, Val::Int64(n)) => Ok(Val::Float(*n as f64)),
+        (Param::Float, Val::Uint64(n)) => Ok(Val::Float(*n as f64)),
         (Param::Any, _) => Ok(if val.is_nil() { Val::Nil } else { val }),
         (Param::Map, Val::Map(map)) if !map.is_text() => Ok(val),
         (Param::Map, Val::Missing) => Ok(Val::Map(Map::Nil)),

@@ -213,8 +213,7 @@ impl Map {
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Map::Structured(_) => "StructuredData",
-            Map::Metadata(_) => "Metadata",
-            Map::Texts(_) => "map[string]string",
+            Map::Metadata(_) | Map::Texts(_) => "map[string]string",
             Map::Nil | Map::Object(_) | Map::Dict(_) => "map[string]interface {}",
         }
     }
