@@ -1,1 +1,38 @@
+//! The built-in sources, processors and destinations of Anabranch that need no heavy dependency.
 
+mod arena;
+pub mod clone;
+pub mod drop;
+pub mod error;
+pub mod field;
+pub mod file;
+pub mod filter;
+pub mod generator;
+pub mod json;
+pub mod log;
+mod offload;
+mod ordinal;
+mod prototype;
+pub mod split;
+#[cfg(test)]
+mod testing;
+
+use anabranch_graph::registry::Registry;
+
+/// Adds everything in this crate: the table of contents.
+pub fn register(registry: &mut Registry) {
+    registry.add_source(file::source());
+    registry.add_source(generator::kind());
+
+    registry.add_operator(clone::kind());
+    registry.add_operator(error::kind());
+    registry.add_operator(field::set::kind());
+    registry.add_operator(filter::kind());
+    registry.add_operator(json::decode::kind());
+    registry.add_operator(json::encode::kind());
+    registry.add_operator(split::kind());
+
+    registry.add_destination(drop::kind());
+    registry.add_destination(file::destination());
+    registry.add_destination(log::kind());
+}

@@ -1,0 +1,209 @@
+//! Trees read as pipelines.
+
+use std::collections::HashMap;
+
+use super::dead_letter::read_dead_letter_queue;
+use super::field::{Object, Path, Reader};
+use super::item::{Item, Name, check_id, check_unique, items, one_of, read_id, read_text, spanned};
+use super::processor::read_processors;
+use super::settings::read_settings;
+use super::version::Version;
+use super::{ConnectorConfig, DesiredStatus, PipelineConfig, Role, Written};
+use crate::diagnostic::{Diagnostic, Span, Spanned};
+use crate::text::Str;
+
+const MAX_PIPELINE_ID_BYTES: usize = 128;
+const MAX_PIPELINE_NAME_BYTES: usize = 128;
+const MAX_DESCRIPTION_BYTES: usize = 8192;
+/// Of `pipeline:connector`.
+const MAX_CONNECTOR_ID_BYTES: usize = 256;
+const MAX_CONNECTOR_NAME_BYTES: usize = 256;
+
+const PIPELINE_FIELDS: &[&str] =
+    &["id", "status", "name", "description", "connectors", "processors", "dead-letter-queue"];
+const CONNECTOR_FIELDS: &[&str] = &["id", "type", "plugin", "name", "settings", "processors"];
+
+/// A pipeline as far as it could be read.
+pub(super) struct Draft {
+    /// Its sound parts; all of it where `sound`.
+    pub(super) config: PipelineConfig,
+    /// The id as written, where there is one.
+    pub(super) id: Option<Written>,
+    /// The name as written.
+    pub(super) name: Option<Written>,
+    /// Whether nothing is wrong with it.
+    pub(super) sound: bool,
+}
+
+/// The pipelines of a document.
+pub(super) fn read(item: &Item<'_>, index: usize, version: Version, reader: &mut Reader<'_>) -> Option<Draft> {
+    let errors = reader.errors();
+    let path = Path::root();
+    let unnamed = Name { kind: "pipeline", id: None, index };
+    let mut object = reader.object(item.node, item.span, &unnamed.to_string(), path).ok()?;
+
+    let id = read_id(item, &mut object, &unnamed, path, reader).ok();
+    let name = Name { id: id.as_ref(), ..unnamed };
+    if let Some(id) = &id {
+        check_pipeline_id(id, &name, path, reader);
+    }
+    let id_or_default = spanned(id.as_ref(), object.head());
+    let shown_name = read_text(&mut object, "name", &name, MAX_PIPELINE_NAME_BYTES, path, reader);
+    let description = read_text(&mut object, "description", &name, MAX_DESCRIPTION_BYTES, path, reader);
+    let status = read_status(&mut object, path, reader);
+
+    let mut connectors = Vec::new();
+    if let Some(roles) = read_connectors(&mut object, &id_or_default, version, path, reader, &mut connectors) {
+        check_roles(&roles, &name, &object, id_or_default.span, path, reader);
+    }
+    let processors = read_processors(&mut object, version, path, reader);
+    let dead_letter_queue = read_dead_letter_queue(&mut object, id_or_default.span, version, path, reader);
+    reader.warn_unknown(&object, "a pipeline", PIPELINE_FIELDS, path);
+
+    let config = PipelineConfig {
+        name: shown_name.as_ref().map_or_else(|| id_or_default.clone(), |name| spanned(Some(name), name.span())),
+        id: id_or_default,
+        description: description.map(|text| text.value().clone()).unwrap_or_default(),
+        status,
+        connectors,
+        processors,
+        dead_letter_queue,
+        span: item.span,
+    };
+    Some(Draft { config, name: shown_name.or_else(|| id.clone()), id, sound: reader.errors() == errors })
+}
+
+fn check_pipeline_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.');
+    if let Some((at, bad)) = id.value().char_indices().find(|(_, c)| !allowed(*c)) {
+        let what = if id.is_substituted() { String::new() } else { format!(" ({bad:?})") };
+        reader.report(
+            Diagnostic::error("config.field_invalid", format!("{name}: a character that ids cannot hold{what}"))
+                .with_span(id.place(at, bad.len_utf8()))
+                .with_hint("ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`")
+                .with_path(path.name("id").to_string()),
+        );
+    }
+    // The error is counted; there is nothing else to do about it here.
+    let _ = reader.check_len(name, "id", id, MAX_PIPELINE_ID_BYTES, path);
+}
+
+fn read_status(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>) -> DesiredStatus {
+    let Some(entry) = object.take("status") else { return DesiredStatus::default() };
+    match reader.text(entry, path.name("status")) {
+        Ok(Some(text)) if !text.value().is_empty() => {
+            match one_of(&text, "status", "", ["running", "stopped"], path, reader) {
+                Ok(1) => DesiredStatus::Stopped,
+                _ => DesiredStatus::Running,
+            }
+        }
+        _ => DesiredStatus::default(),
+    }
+}
+
+/// Adds the sound connectors to `connectors`, and gives the roles of all; `None` where some could not be read.
+fn read_connectors(
+    object: &mut Object<'_>,
+    pipeline: &Spanned<Str>,
+    version: Version,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+    connectors: &mut Vec<ConnectorConfig>,
+) -> Option<Vec<Role>> {
+    let Some(entry) = object.take("connectors") else { return Some(Vec::new()) };
+    let path = path.name("connectors");
+    let mut ids = HashMap::new();
+    let mut roles = Some(Vec::new());
+    for (index, item) in items(entry, version, path, reader).ok()?.iter().enumerate() {
+        let errors = reader.errors();
+        let path = path.index(index);
+        let connector = read_connector(item, index, pipeline, version, path, reader, &mut ids);
+        match (&mut roles, &connector) {
+            (Some(roles), Some((role, _))) => roles.push(*role),
+            _ => roles = None,
+        }
+        if let Some((_, Some(connector))) = connector
+            && reader.errors() == errors
+        {
+            connectors.push(connector);
+        }
+    }
+    roles
+}
+
+/// `None` where the role is unknown.
+fn read_connector(
+    item: &Item<'_>,
+    index: usize,
+    pipeline: &Spanned<Str>,
+    version: Version,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+    ids: &mut HashMap<Str, Span>,
+) -> Option<(Role, Option<ConnectorConfig>)> {
+    let unnamed = Name { kind: "connector", id: None, index };
+    let mut object = reader.object(item.node, item.span, &unnamed.to_string(), path).ok()?;
+    let id = read_id(item, &mut object, &unnamed, path, reader).ok();
+    let name = Name { id: id.as_ref(), ..unnamed };
+    if let Some(id) = &id {
+        check_id(id, &name, path, reader);
+        check_unique(id, &name, ids, path, reader);
+        let len = pipeline.value.len() + 1 + id.value().len();
+        if len > MAX_CONNECTOR_ID_BYTES {
+            reader.report(
+                Diagnostic::error(
+                    "config.field_too_long",
+                    format!(
+                        "{name}: with the pipeline's id before it, the id has {len} bytes, \
+                         at most {MAX_CONNECTOR_ID_BYTES} are allowed"
+                    ),
+                )
+                .with_span(id.span())
+                .with_path(path.name("id").to_string()),
+            );
+        }
+    }
+    let role = reader.required(&mut object, "type", &name, path).and_then(|text| {
+        let role = one_of(&text, "type", &format!("{name}: "), ["source", "destination"], path, reader)?;
+        Ok(Spanned::new(if role == 0 { Role::Source } else { Role::Destination }, text.span()))
+    });
+    let plugin = reader.required(&mut object, "plugin", &name, path).ok();
+    let shown_name = read_text(&mut object, "name", &name, MAX_CONNECTOR_NAME_BYTES, path, reader);
+    let settings = read_settings(&mut object, plugin.as_ref(), path, reader);
+    let processors = read_processors(&mut object, version, path, reader);
+    reader.warn_unknown(&object, "a connector", CONNECTOR_FIELDS, path);
+
+    let role = role.ok()?;
+    let connector = id.zip(plugin).map(|(id, plugin)| ConnectorConfig {
+        name: spanned(Some(shown_name.as_ref().unwrap_or(&id)), id.span()),
+        id: spanned(Some(&id), id.span()),
+        role,
+        plugin: spanned(Some(&plugin), plugin.span()),
+        settings,
+        processors,
+        span: item.span,
+    });
+    Some((role.value, connector))
+}
+
+fn check_roles(
+    roles: &[Role],
+    name: &Name<'_>,
+    object: &Object<'_>,
+    id: Span,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) {
+    let missing =
+        [(Role::Source, "config.no_source", "source"), (Role::Destination, "config.no_destination", "destination")];
+    for (role, code, word) in missing {
+        if !roles.contains(&role) {
+            reader.report(
+                Diagnostic::error(code, format!("{name} has no {word}"))
+                    .with_span(object.get("connectors").map_or(id, |entry| entry.key_span))
+                    .with_hint(format!("add a connector with `type: {word}`"))
+                    .with_path(path.name("connectors").to_string()),
+            );
+        }
+    }
+}
