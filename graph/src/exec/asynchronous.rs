@@ -77,7 +77,7 @@ impl Asynchronous {
             }
         }
         if let Err(fault) = self.operator.close().await {
-            tracing::warn!(node = %self.node, %fault, "could not close the processor");
+            output.context.warn(&self.node, "could not close the processor", &fault);
         }
         Ok(())
     }

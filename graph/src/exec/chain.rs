@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::Interrupt;
+use super::context::Context;
 use super::fan_out::{Output, overdrawn};
 use super::queue::Receiver;
 use crate::batch::{Batch, Leftover, Lend, Mask};
@@ -81,13 +82,11 @@ impl<O: Operator + ?Sized> Steps<O> {
         self.waiting.push((0, batch));
     }
 
-    /// The next piece that reached the end of the chain. Rows that did not are in `left`.
+    /// The next piece that reached the end of the chain; rows that did not are in `left`. An empty piece is a strip
+    /// of which nothing reached it: the caller may let others have a turn.
     pub(super) fn next(&mut self, left: &mut Leftover, lend: Lend<'_>) -> Result<Option<Batch>, Fault> {
         while let Some((step, mut batch)) = self.waiting.pop() {
-            if batch.rows() == 0 {
-                continue;
-            }
-            if step == self.steps.len() {
+            if batch.rows() == 0 || step == self.steps.len() {
                 return Ok(Some(batch));
             }
             self.step(step, &mut batch, left, lend)?;
@@ -155,15 +154,13 @@ impl<O: Operator + ?Sized> Steps<O> {
     }
 
     /// Closes the operators. What cannot be released is logged.
-    pub(super) fn close(&mut self) {
+    pub(super) fn close(&mut self, context: &Context) {
         for step in &mut self.steps {
             let closed = catch_unwind(AssertUnwindSafe(|| step.operator.close()));
-            match closed {
-                Ok(Ok(())) => {}
-                Ok(Err(fault)) => tracing::warn!(node = %step.node, %fault, "could not close the processor"),
-                Err(panic) => {
-                    tracing::warn!(node = %step.node, panic = text(&*panic), "closing the processor panicked");
-                }
+            let closed =
+                closed.unwrap_or_else(|panic| Err(Fault::record("operator_panicked", text(&*panic).to_owned())));
+            if let Err(fault) = closed {
+                context.warn(&step.node, "could not close the processor", &fault);
             }
         }
     }
@@ -231,6 +228,6 @@ pub(super) async fn run(
             }
         }
     }
-    steps.close();
+    steps.close(&output.context);
     Ok(())
 }

@@ -236,6 +236,26 @@ impl Context {
         self.stop.subscribe()
     }
 
+    /// A line in the log about something that does not end the run, with secrets masked.
+    pub(super) fn warn(&self, node: &Str, what: &str, fault: &Fault) {
+        tracing::warn!(pipeline = %self.pipeline, %node, fault = self.mask(&fault.message()), "{what}");
+    }
+
+    /// As [`Context::warn`], for what is tried again.
+    pub(super) fn note(&self, what: &str, fault: &Fault) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(pipeline = %self.pipeline, fault = self.mask(&fault.to_string()), "{what}");
+        }
+    }
+
+    /// Whether the ledgers and the store can be trusted although the run has failed: then what is settled may still
+    /// be stored, so that less is repeated.
+    pub(super) fn may_still_commit(&self) -> bool {
+        let unsound = ["lost", "credit_overdrawn", "not_conserved", "engine_panicked"];
+        let fault = locked(&self.fault);
+        !self.killed.is_set() && fault.as_ref().is_some_and(|fault| !unsound.contains(&fault.code()))
+    }
+
     /// The run gives up: lineages may be dropped from now on, their rows are replayed.
     pub(super) fn give_up(&self, signal: &Signal) {
         self.alarm.disarm();

@@ -40,7 +40,7 @@ impl Backoff {
             return Err(Interrupt::GaveUp);
         }
         let wait = (FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT);
-        tracing::debug!(%fault, attempt = self.failures, ?wait, "will try again");
+        context.note("will try again", &fault);
         tokio::select! {
             () = tokio::time::sleep(wait) => Ok(()),
             () = context.retries_over.wait() => Err(Interrupt::GaveUp),

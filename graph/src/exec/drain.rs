@@ -53,12 +53,13 @@ impl Drain {
             self.context.fail(fault);
             return;
         }
-        if self.context.halt.is_set() {
+        let context = self.context.clone();
+        if context.halt.is_set() {
             return;
         }
         let closing = self.sources.iter_mut().map(|source| async {
             if let Err(fault) = source.acker.close().await {
-                tracing::warn!(connector = %source.connector, %fault, "could not close the source");
+                context.warn(&source.connector, "could not close the source", &fault);
             }
         });
         join_all(closing).await;
@@ -70,14 +71,14 @@ impl Drain {
         loop {
             tokio::select! {
                 biased;
-                () = context.halt.wait() => return Ok(()),
+                () = context.halt.wait() => return self.last_commit().await,
                 () = context.drained.wait() => break,
                 () = wait_until_due(&context, earliest) => {}
             }
             context.lanes.begin_commit();
             tokio::select! {
                 biased;
-                () = context.halt.wait() => return Ok(()),
+                () = context.halt.wait() => return self.last_commit().await,
                 () = context.drained.wait() => {}
                 () = flush(&self.gates) => {}
             }
@@ -87,6 +88,11 @@ impl Drain {
         // Every writer has flushed and ended: one commit takes all that is settled.
         context.lanes.begin_commit();
         self.commit().await
+    }
+
+    /// The run has failed. What was settled before is stored all the same: the next run repeats so much less.
+    async fn last_commit(&mut self) -> Result<(), Fault> {
+        if self.context.may_still_commit() { self.commit().await } else { Ok(()) }
     }
 
     async fn commit(&mut self) -> Result<(), Fault> {
@@ -159,12 +165,14 @@ impl Acknowledging {
             match self.acker.ack(partition, positions).await {
                 Ok(()) => break,
                 Err(fault) if fault.class() != FaultClass::Transient || attempt == ACK_ATTEMPTS => return Err(fault),
-                Err(fault) => tracing::debug!(connector = %self.connector, %fault, attempt, "acknowledgement failed"),
-            }
-            tokio::select! {
-                () = sleep(wait) => {}
-                // Stored is stored: the source may be told again on the next start.
-                () = context.halt.wait() => break,
+                Err(fault) => {
+                    context.note("the source could not be told, will try again", &fault);
+                    tokio::select! {
+                        () = sleep(wait) => {}
+                        // It is stored, and the source sees that on the next start. Nothing after it is acknowledged.
+                        () = context.halt.wait() => return Err(fault),
+                    }
+                }
             }
             wait = (wait * 2).min(Duration::from_millis(500));
         }

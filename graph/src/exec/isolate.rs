@@ -110,7 +110,7 @@ impl Isolate {
                 return;
             }
         }
-        steps.close();
+        steps.close(&self.context);
     }
 
     /// Works until the strip is done; says whether the stage is still there and the chain can go on.

@@ -254,10 +254,11 @@ impl Lanes {
         .await
     }
 
-    /// Waits until the window of a lane has room.
-    pub(super) async fn lane_room(&self, lane: LaneIndex) {
+    /// Waits until the window of a lane has room for so many rows; an empty one takes any number.
+    pub(super) async fn lane_room(&self, lane: LaneIndex, rows: usize) {
         self.when_room(|state| {
-            (state.lanes[usize::from(lane.0)].ledger.unpersisted() < self.replay_rows).then_some(())
+            let unpersisted = state.lanes[usize::from(lane.0)].ledger.unpersisted();
+            (unpersisted == 0 || unpersisted + rows <= self.replay_rows).then_some(())
         })
         .await;
     }

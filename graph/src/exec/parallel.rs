@@ -131,7 +131,7 @@ pub(super) fn spawn(context: &Arc<Context>, mut steps: Steps<dyn Operator + Send
                 }
             }
         }
-        steps.close();
+        steps.close(&output.context);
     };
     drop(context.spawn(work));
     worker

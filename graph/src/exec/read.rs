@@ -131,7 +131,7 @@ impl Reading {
                     return Err(self.empty_position().into());
                 }
                 let lane = self.lane(&partition)?;
-                self.context().lanes.lane_room(lane).await;
+                self.context().lanes.lane_room(lane, 1).await;
                 self.context().lanes.progress(lane, position);
             }
             Read::CaughtUp => {
@@ -237,7 +237,7 @@ impl Reading {
             }
         }
         let context = self.context().clone();
-        context.lanes.lane_room(lane).await;
+        context.lanes.lane_room(lane, total).await;
         let mut runs = Vec::with_capacity(strips.len());
         let positions = |strip: &Vec<Record>| strip.iter().map(|record| record.position().clone()).collect();
         context.lanes.open(lane, strips.iter().map(|(strip, bytes)| (positions(strip), *bytes)), |run| {

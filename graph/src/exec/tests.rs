@@ -9,6 +9,7 @@ mod isolate;
 mod limits;
 mod ordering;
 mod panic;
+mod partitions;
 mod recovery;
 mod workers;
 

@@ -43,9 +43,13 @@ impl FlushGate {
 
     /// Waits until every flush that was asked for is done.
     pub(super) async fn finished(&self) {
-        while self.done.load(Ordering::Acquire) < self.wanted.load(Ordering::Acquire) {
+        while self.is_wanted() {
             self.finished.notified().await;
         }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.done.load(Ordering::Acquire) < self.wanted.load(Ordering::Acquire)
     }
 
     fn done(&self, request: u64) {
@@ -201,6 +205,10 @@ impl Writing {
             };
             let verdicts = self.delivery.write(chunk.records(), &marks).await?;
             self.settle(chunk, verdicts).await?;
+            // A commit does not wait for the end of a batch that a rate limit draws out.
+            if self.gate.0.is_wanted() {
+                self.flush().await?;
+            }
         }
         Ok(())
     }

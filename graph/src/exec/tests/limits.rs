@@ -12,7 +12,6 @@ async fn a_row_split_in_a_hundred_thousand_stays_in_strips() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 3);
     let a = Arc::new(Shelf::new("a", &bench.journal).policy(|policy| policy.rows = 1000));
-    let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     let split = inline(|record| match row_at(record.position()) {
@@ -24,10 +23,9 @@ async fn a_row_split_in_a_hundred_thousand_stays_in_strips() {
         record.payload.after = Data::text("x");
         Ok(Decision::Split(vec![record.clone(), record.clone()]))
     });
-    let (count, largest) = (run.clone(), most.clone());
+    let count = run.clone();
     let last = inline(move |_| {
         *count.lock().unwrap() += 1;
-        largest.fetch_max(1, std::sync::atomic::Ordering::Relaxed);
         Ok(Decision::Keep)
     });
     let chain = pipeline.chain(&[read], &[split, twice, last]);
@@ -113,4 +111,19 @@ async fn a_rate_is_kept() {
     let took = since.elapsed().as_secs_f64();
     assert!((9.8..10.3).contains(&took), "{took}");
     assert!(a.calls().iter().all(|rows| *rows <= 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_does_not_hold_up_commits() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 100, AtEnd::Wait));
+    let a = Arc::new(Shelf::new("a", &bench.journal).accepting());
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write_with(&[read], "a", &a, |spec| (spec.rate, spec.burst) = (Some(1.0), 1));
+    let running = bench.start(&pipeline.plan());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(upstream.kept() <= 92, "{}", upstream.kept());
+    running.kill();
+    in_time(running.join()).await;
 }

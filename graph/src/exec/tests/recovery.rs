@@ -148,3 +148,32 @@ async fn a_position_that_says_nothing_is_refused() {
     assert!(matches!(ending, Ending::Faulted(fault) if fault.code() == "empty_position"));
     assert!(a.rows().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_delivered_before_a_fault_is_not_repeated() {
+    let bench = Bench::new();
+    let a = Shelf::new("a", &bench.journal).script(|rows, _| match row_at(rows[0].position()) {
+        0..50 => Reaction::Durable,
+        _ => Reaction::Fail(Fault::fatal("gone", "the table is gone")),
+    });
+    let a = Arc::new(a.policy(|policy| policy.rows = 10));
+    let (ending, upstream) = run_with(&bench, 100, &a).await;
+    assert!(matches!(ending, Ending::Faulted(fault) if fault.code() == "gone"));
+    assert_eq!((a.rows().len(), upstream.kept()), (50, 50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_cannot_be_told_is_told_nothing_later() {
+    let bench = Bench::new();
+    let upstream = Upstream::new(&bench.journal, 100, AtEnd::Wait).per_read(1).delay(Duration::from_millis(100));
+    let upstream = Arc::new(upstream);
+    (0..12).for_each(|_| upstream.fail_ack(down()));
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &a);
+    let plan = pipeline.plan();
+    let ending = bench.run(&plan).await;
+    assert!(matches!(ending, Ending::Faulted(fault) if fault.class() == FaultClass::Transient));
+    assert_eq!(upstream.kept(), 100, "a gap in the acknowledgements");
+}
