@@ -1,6 +1,7 @@
 //! Scenarios on a paused clock: one file per promise.
 
 mod backpressure;
+mod conditions;
 mod crash;
 mod dead_letter;
 mod drain;
