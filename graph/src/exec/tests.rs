@@ -12,6 +12,7 @@ mod ordering;
 mod panic;
 mod partitions;
 mod recovery;
+mod together;
 mod workers;
 
 use std::sync::Arc;

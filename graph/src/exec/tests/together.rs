@@ -1,0 +1,76 @@
+//! Every kind of stage at once, on several threads and the real clock.
+
+use std::collections::BTreeSet;
+
+use futures::FutureExt;
+
+use super::*;
+use crate::fault::Fault;
+use crate::operator::{Decision, Verdict};
+use crate::plan::stage::StageKind;
+use crate::testing::{AtEnd, asynchronous, inline, isolated, row_at};
+
+const ROWS: u64 = 5000;
+
+fn plan(bench: &Bench, upstreams: &[Arc<Upstream>], shelves: &[Arc<Shelf>]) -> Arc<StagePlan> {
+    let mut pipeline = bench.tolerant().limits(|limits| limits.replay_rows = 1000);
+    let reads: Vec<_> = upstreams.iter().enumerate().map(|(i, up)| pipeline.read(&format!("in{i}"), up)).collect();
+    let clean = inline(|record| match row_at(record.position()) % 50 {
+        1 => Ok(Decision::Filter),
+        2 => Err(Fault::record("bad", "no")),
+        _ => Ok(Decision::Keep),
+    });
+    let copy = inline(|record| match row_at(record.position()) % 50 {
+        3 => Ok(Decision::Split(vec![record.clone(); 200])),
+        _ => Ok(Decision::Keep),
+    });
+    let wait = asynchronous(|rows| {
+        async move {
+            tokio::time::sleep(Duration::from_micros(row_at(rows[0].position()) % 700)).await;
+            rows.into_iter().map(Verdict::Keep).collect()
+        }
+        .boxed()
+    });
+    let chain = pipeline.chain(&reads, &[clean, copy]);
+    let waiting = StageKind::Async { step: Pipeline::step("wait", &wait), in_flight: 3 };
+    let waiting = pipeline.stage("wait", &[chain], waiting);
+    let steps = vec![Pipeline::step("js", &isolated(|_| Ok(Decision::Keep)))];
+    let isolate = pipeline.stage("js", &[waiting], StageKind::Isolate { steps, workers: 2 });
+    let steps = vec![Pipeline::step("wide", &inline(|_| Ok(Decision::Keep)))];
+    let wide = pipeline.stage("wide", &[isolate], StageKind::Parallel { steps, workers: 2 });
+    for (i, shelf) in shelves.iter().enumerate() {
+        pipeline.write(&[wide], &format!("out{i}"), shelf);
+    }
+    pipeline.plan()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn crashes_of_a_whole_graph_lose_nothing() {
+    for millis in [0, 1, 2, 4, 8, 12, 16, 20, 30, 45, 60, 80] {
+        let bench = Bench::new();
+        let upstreams: Vec<_> =
+            (0..2).map(|_| Arc::new(Upstream::new(&bench.journal, ROWS, AtEnd::End).per_read(300))).collect();
+        let shelves =
+            [Arc::new(Shelf::new("a", &bench.journal).accepting()), Arc::new(Shelf::new("b", &bench.journal))];
+        let plan = plan(&bench, &upstreams, &shelves);
+        let running = bench.start(&plan);
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        running.kill();
+        drop(running.join().await);
+        let running = bench.start(&plan);
+        let progress = running.progress();
+        finished(&running.join().await);
+        assert!(progress.totals().balance());
+        assert!(upstreams.iter().all(|upstream| upstream.kept() == 0));
+        for shelf in &shelves {
+            let seen: BTreeSet<(String, u64)> = shelf
+                .durable()
+                .iter()
+                .map(|r| (r.metadata.get("svc.source.connector.id").unwrap().to_string(), row_at(r.position())))
+                .collect();
+            assert_eq!(seen.len() as u64, 2 * (ROWS - 2 * ROWS / 50), "after {millis} ms");
+        }
+        let letters: BTreeSet<_> = bench.letters.durable().iter().map(|letter| format!("{:?}", letter.key)).collect();
+        assert_eq!(letters.len() as u64, 2 * ROWS / 50);
+    }
+}
