@@ -94,9 +94,6 @@ fn merge(cx: &mut Context, into: &Dict, from: &Map, overwrite: bool, depth: usiz
         let there = into.get(&key);
         let set = match (&value, &there) {
             (value, _) if value.is_nil() => overwrite,
-            (Val::Map(_), Some(Val::Map(map))) if map.is_text() => {
-                return Err(format!("{key:?} is {}, which cannot be merged into", map.type_name()).into());
-            }
             (Val::Map(from), Some(Val::Map(map))) => {
                 let inner = map.to_dict();
                 merge(cx, &inner, from, overwrite, depth + 1)?;
