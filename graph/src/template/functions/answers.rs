@@ -78,9 +78,6 @@ struct Seed {
 
 impl Seed {
     fn value(&self, param: Param) -> Val {
-        let list = || {
-            List::new((0..self.shape % 4).map(|n| Seed { shape: self.shape / 4 + n, ..self.clone() }.any()).collect())
-        };
         let map = || {
             let entries = ["a", "b", "host", "path", "userinfo"].into_iter().take(usize::from(self.shape % 6));
             let entry = |key: &str| (key.into(), Seed { shape: self.shape / 6, ..self.clone() }.any());
@@ -98,6 +95,10 @@ impl Seed {
         }
     }
 
+    fn list(&self) -> List {
+        List::new((0..self.shape % 4).map(|n| Seed { shape: self.shape / 4 + n, ..self.clone() }.any()).collect())
+    }
+
     fn any(&self) -> Val {
         match self.shape % 16 {
             0 => Val::Nil,
@@ -110,7 +111,7 @@ impl Seed {
             7 => Val::Duration(self.int),
             8 => self.value(Param::Time),
             9 => List::nil(Elements::Text).into(),
-            10 | 11 => self.value(Param::List),
+            10 | 11 => self.list().into(),
             12 | 13 => self.value(Param::Map),
             _ => self.value(Param::Text),
         }
