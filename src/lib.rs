@@ -1,1 +1,6 @@
+//! The service and its command line: everything a user of Anabranch touches.
+//!
+//! A library only so that tests reach the service and its store; nothing depends on it.
 
+pub mod files;
+pub mod settings;
