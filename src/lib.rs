@@ -3,4 +3,6 @@
 //! A library only so that tests reach the service and its store; nothing depends on it.
 
 pub mod files;
+pub mod log;
 pub mod settings;
+pub mod store;
