@@ -1,1 +1,20 @@
-fn main() {}
+//! Behaviour of the `anabranch` binary, and of the service as a library: one binary, a file per subject.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, reason = "one crate, shared by its modules")]
+
+mod bad_input;
+mod branching;
+mod copy;
+mod crash;
+mod dead_letter;
+mod demo;
+mod dependencies;
+mod edits;
+mod generated;
+mod plan;
+mod process;
+mod readme;
+mod stop;
+mod store;
+mod validate;

@@ -1,0 +1,97 @@
+//! The dead-letter queue: window, threshold, and what a letter holds.
+
+use crate::process::{Output, Workspace, numbered_lines, raw_after};
+
+/// Lines whose number ends in 7 fail.
+fn pipeline(queue: &str) -> String {
+    format!(
+        r#"
+version: "2.2"
+pipelines:
+  - id: letters
+    connectors:
+      - {{ id: in, type: source, plugin: file, settings: {{ path: in.txt }} }}
+      - {{ id: out, type: destination, plugin: file, settings: {{ path: out.ndjson }} }}
+    processors:
+      - {{ id: touch, plugin: field.set, settings: {{ field: .Metadata.touched, value: "yes" }} }}
+      - id: fail
+        plugin: error
+        condition: '{{{{ hasSuffix "7" (printf "%s" .Payload.After) }}}}'
+        settings: {{ message: "bad line {{{{ printf \"%s\" .Payload.After }}}}" }}
+{queue}"#
+    )
+}
+
+fn run(queue: &str, lines: usize) -> (Workspace, Output) {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(lines));
+    workspace.write("pipelines/p.yaml", pipeline(queue));
+    let output = workspace.run(&["run", "--once"]);
+    (workspace, output)
+}
+
+#[test]
+fn without_a_window_every_failure_becomes_a_letter() {
+    let (workspace, output) = run(
+        "    dead-letter-queue: { plugin: file, settings: { path: dlq.ndjson }, window-size: 0, window-nack-threshold: 0 }",
+        1_000,
+    );
+    output.expect_code(0);
+    assert_eq!(workspace.lines("out.ndjson").len(), 900);
+    assert!(workspace.lines("out.ndjson").iter().all(|l| !raw_after(l).ends_with('7')));
+    let letters = workspace.lines("dlq.ndjson");
+    assert_eq!(letters.len(), 100);
+    let letter: serde_json::Value = serde_json::from_str(&letters[0]).unwrap();
+    assert_eq!(letter["operation"], "create");
+    assert_eq!(letter["metadata"]["svc.dlq.nack.node.id"], "fail");
+    assert!(letter["metadata"]["svc.dlq.nack.error"].as_str().unwrap().contains("bad line line 7"), "{letter}");
+    let failed = &letter["payload"]["after"];
+    assert_eq!(failed["payload"]["after"], "bGluZSA3", "{letter}");
+    assert_eq!(failed["metadata"]["touched"], "yes", "the record as it entered the failing step: {letter}");
+    assert_eq!(failed["operation"], "create");
+    assert!(failed["position"].is_string() && failed["key"].is_string(), "{letter}");
+}
+
+#[test]
+fn by_default_the_first_failure_stops_the_pipeline_and_is_not_lost() {
+    let (workspace, output) = run("", 1_000);
+    let text = output.expect_code(1).both();
+    assert!(text.contains("bad line line 7"), "{text}");
+    let delivered = workspace.lines("out.ndjson").len();
+    // The cause is gone: the failed line and everything after it arrive.
+    workspace.write("pipelines/p.yaml", pipeline("").replace("hasSuffix \"7\"", "hasSuffix \"nothing\""));
+    workspace.once();
+    let mut all: Vec<String> = workspace.lines("out.ndjson").iter().map(|l| raw_after(l)).collect();
+    assert!(all.len() <= 1_000 + delivered);
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 1_000);
+}
+
+#[test]
+fn a_window_tolerates_its_threshold() {
+    // One of ten fails: ten in a window of a hundred.
+    let (workspace, output) = run(
+        "    dead-letter-queue: { plugin: file, settings: { path: dlq.ndjson }, window-size: 100, window-nack-threshold: 10 }",
+        2_000,
+    );
+    output.expect_code(0);
+    assert_eq!(workspace.lines("dlq.ndjson").len(), 200);
+
+    let (workspace, output) = run(
+        "    dead-letter-queue: { plugin: file, settings: { path: dlq.ndjson }, window-size: 100, window-nack-threshold: 9 }",
+        2_000,
+    );
+    let text = output.expect_code(1).both();
+    assert!(text.contains("threshold"), "{text}");
+    assert_eq!(workspace.lines("dlq.ndjson").len(), 9, "the tenth is one too many");
+}
+
+#[test]
+fn a_queue_that_cannot_be_opened_keeps_the_pipeline_from_running() {
+    let (workspace, output) =
+        run("    dead-letter-queue: { plugin: file, settings: { path: nowhere/dlq.ndjson }, window-size: 0 }", 10);
+    assert_ne!(output.code(), Some(0));
+    assert!(output.both().contains("nowhere"), "{}", output.both());
+    assert_eq!(workspace.read("out.ndjson"), "");
+}

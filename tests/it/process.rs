@@ -1,0 +1,250 @@
+//! Runs the binary in a directory of its own.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longest time anything here may take, on a slow and busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A temporary working directory.
+pub struct Workspace {
+    dir: tempfile::TempDir,
+    env: BTreeMap<String, String>,
+}
+
+/// What a finished process left behind.
+pub struct Output {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Output {
+    /// The exit code; a process ended by a signal has none.
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// Fails the test unless the exit code is `code`.
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Self {
+        assert_eq!(self.code(), Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Standard output and standard error.
+    pub fn both(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+}
+
+impl Workspace {
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("anabranch-it-").tempdir().unwrap();
+        fs::create_dir(dir.path().join("pipelines")).unwrap();
+        Workspace { dir, env: BTreeMap::new() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn env(&mut self, name: &str, value: &str) {
+        self.env.insert(name.into(), value.into());
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        String::from_utf8(fs::read(self.path(name)).unwrap_or_default()).unwrap()
+    }
+
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        self.read(name).lines().map(String::from).collect()
+    }
+
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command
+            .args(args)
+            .current_dir(self.root())
+            .env_clear()
+            .envs(std::env::vars().filter(|(k, _)| k == "PATH" || k == "HOME" || k == "TMPDIR"))
+            .envs(&self.env)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs to the end.
+    #[track_caller]
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.start(args).finish()
+    }
+
+    /// `run --once`, which must end well.
+    #[track_caller]
+    pub fn once(&self) -> Output {
+        self.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(0)
+    }
+
+    /// Starts and goes on.
+    #[track_caller]
+    pub fn start(&self, args: &[&str]) -> Process {
+        let mut child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let drain = |mut from: Box<dyn Read + Send>| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                let _ = from.read_to_end(&mut bytes);
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        };
+        Process {
+            stdout: Some(drain(Box::new(stdout))),
+            stderr: Some(drain(Box::new(stderr))),
+            child,
+            started: Instant::now(),
+        }
+    }
+}
+
+/// A running process; killed on drop.
+pub struct Process {
+    child: Child,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+    started: Instant,
+}
+
+impl Process {
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success(), "kill -s {name}");
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until `done` holds, and fails the test if the process ends or time is up before.
+    #[track_caller]
+    pub fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                if done() {
+                    return;
+                }
+                let (stdout, stderr) = self.collect();
+                panic!("ended with {status} before {what}\nstdout:\n{stdout}\nstderr:\n{stderr}");
+            }
+            assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits for the end.
+    #[track_caller]
+    pub fn finish(mut self) -> Output {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if self.started.elapsed() > PATIENCE * 2 {
+                let _ = self.child.kill();
+                let (stdout, stderr) = self.collect();
+                panic!("did not end\nstdout:\n{stdout}\nstderr:\n{stderr}");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let (stdout, stderr) = self.collect();
+        Output { status, stdout, stderr }
+    }
+
+    fn collect(&mut self) -> (String, String) {
+        let text =
+            |thread: &mut Option<JoinHandle<String>>| thread.take().and_then(|t| t.join().ok()).unwrap_or_default();
+        (text(&mut self.stdout), text(&mut self.stderr))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A pipeline from `in.txt` to `out.ndjson` with a list of processors (YAML, indented by four).
+pub fn file_to_file(id: &str, processors: &str) -> String {
+    let processors = if processors.is_empty() { String::new() } else { format!("    processors:\n{processors}") };
+    format!(
+        r#"version: "2.2"
+pipelines:
+  - id: {id}
+    status: running
+    connectors:
+      - id: in
+        type: source
+        plugin: file
+        settings:
+          path: in.txt
+      - id: out
+        type: destination
+        plugin: file
+        settings:
+          path: out.ndjson
+{processors}"#
+    )
+}
+
+/// Lines `line 0` to `line n-1`, each ended by a newline.
+pub fn numbered_lines(n: usize) -> String {
+    (0..n).map(|i| format!("line {i}\n")).collect()
+}
+
+/// The raw payload of a record in JSON, as text.
+pub fn raw_after(line: &str) -> String {
+    let record: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    let text = record["payload"]["after"].as_str().unwrap_or_else(|| panic!("not raw: {line}"));
+    String::from_utf8(base64_decode(text)).unwrap()
+}
+
+fn base64_decode(text: &str) -> Vec<u8> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = Vec::new();
+    let (mut bits, mut held) = (0u32, 0);
+    for c in text.bytes().filter(|c| *c != b'=') {
+        let digit = ALPHABET.iter().position(|a| *a == c).expect("base64") as u32;
+        bits = bits << 6 | digit;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push((bits >> held) as u8);
+        }
+    }
+    out
+}
+
+/// Says that a test was skipped, past the capture of the test runner, so that the check can count it.
+/// With `ANABRANCH_TEST_REQUIRE=1` a missing program fails the test instead.
+pub fn skip(reason: &str) {
+    use std::io::Write;
+    assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "{reason}");
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
