@@ -42,7 +42,7 @@ impl Arguments {
     /// Checks settings and fills in defaults.
     ///
     /// # Errors
-    /// Every unknown, missing or ill-typed setting, at its place.
+    /// Every unknown, missing or ill-typed setting, at its place; paths are relative to the settings (`/field`).
     pub fn parse(specification: &Specification, settings: &Settings) -> Result<Arguments, Diagnostics> {
         let mut arguments = Arguments { values: BTreeMap::new(), span: settings.span };
         let mut findings = Diagnostics::new();
@@ -50,7 +50,7 @@ impl Arguments {
         for setting in &settings.entries {
             let name = setting.name.value.trim();
             let Some(parameter) = specification.parameter(name) else {
-                findings.push(unknown(specification, name, setting.name.span));
+                findings.push(unknown(specification, name, setting.name.span).with_path(pointer(name)));
                 continue;
             };
             let name: Str = if parameter.name.contains('*') { name.into() } else { parameter.name.clone() };
@@ -58,7 +58,8 @@ impl Arguments {
                 findings.push(
                     Diagnostic::error("settings.duplicate", format!("{name:?} is set twice under different names"))
                         .with_span(setting.name.span)
-                        .with_related(first, "set here already"),
+                        .with_related(first, "set here already")
+                        .with_path(pointer(&setting.name.value)),
                 );
                 continue;
             }
@@ -69,7 +70,7 @@ impl Arguments {
                 Ok(argument) => {
                     arguments.values.insert(name, argument);
                 }
-                Err(found) => findings.extend(found),
+                Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&setting.name.value)))),
             }
         }
         for parameter in &specification.parameters {
@@ -83,7 +84,7 @@ impl Arguments {
                     Ok(argument) => {
                         arguments.values.insert(parameter.name.clone(), argument);
                     }
-                    Err(found) => findings.extend(found),
+                    Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
                 }
             } else if parameter.is_required()
                 && !findings.iter().any(|d| d.label.as_ref().map(|l| l.span) == failed && failed.is_some())
@@ -94,7 +95,8 @@ impl Arguments {
                         format!("{:?} is required by {}", parameter.name, specification.name),
                     )
                     .with_span(failed.unwrap_or(settings.span))
-                    .with_hint(format!("{}: {}", parameter.name, parameter.description)),
+                    .with_hint(format!("{}: {}", parameter.name, parameter.description))
+                    .with_path(pointer(&parameter.name)),
                 );
             }
         }
@@ -213,6 +215,11 @@ impl Arguments {
     pub fn matching<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Str> {
         self.values.keys().filter(move |name| matches_pattern(pattern, name))
     }
+}
+
+/// The JSON pointer of a setting, relative to the settings.
+fn pointer(name: &str) -> String {
+    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic {

@@ -55,12 +55,23 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fan {
+    /// None: every record it is applied to is filtered or fails (`filter`, `error`).
+    Never,
     /// Always one.
     One,
     /// One or none.
     AtMostOne,
-    /// Any number: `split`, `clone`.
+    /// At most this many: `clone`.
+    Copies(u32),
+    /// Any number: `split`.
     Many,
+}
+
+impl Fan {
+    /// Whether it may make several records of one.
+    pub fn multiplies(self) -> bool {
+        matches!(self, Fan::Many | Fan::Copies(_))
+    }
 }
 
 /// The parts of a record that are read or written.

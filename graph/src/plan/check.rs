@@ -1,0 +1,179 @@
+//! What can be said of a lowered plan before the first record.
+
+use petgraph::algo::toposort;
+use petgraph::stable_graph::NodeIndex;
+
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::operator::Fan;
+use crate::plan::graph::{NodeKind, PlanGraph, Port, predecessors, successors};
+use crate::plan::stage::Limits;
+
+/// Checks a lowered plan. O(nodes + edges).
+pub fn check(plan: &PlanGraph, limits: &Limits) -> Diagnostics {
+    let mut findings = Diagnostics::new();
+    let Ok(order) = toposort(plan, None) else {
+        findings.push(defect("the plan has a cycle"));
+        return findings;
+    };
+    conditions(plan, &mut findings);
+    reachability(plan, &order, &mut findings);
+    batches(plan, &order, limits, &mut findings);
+    findings
+}
+
+/// Checks that every node has the edges its kind needs: true of whatever lowers without errors and of
+/// whatever a rewrite leaves.
+///
+/// # Errors
+/// `plan.internal`: a defect of the compiler, not of the pipeline.
+pub fn arity(plan: &PlanGraph) -> Result<(), Diagnostics> {
+    let mut findings = Diagnostics::new();
+    for index in plan.node_indices() {
+        let ports: Vec<Port> = successors(plan, index).into_iter().map(|(port, _)| port).collect();
+        let into = predecessors(plan, index).len();
+        let node = &plan[index];
+        let sound = match &node.kind {
+            NodeKind::Source(_) => into == 0 && ports == [Port::Out],
+            NodeKind::Operator(_) | NodeKind::Split(_) => into == 1 && ports == [Port::Out],
+            NodeKind::Branch(_) => into == 1 && ports == [Port::Taken, Port::Skipped],
+            NodeKind::FanOut { copies } => into == 1 && ports.len() == *copies && ports.iter().all(|p| *p == Port::Out),
+            NodeKind::Merge => into > 1 && ports == [Port::Out],
+            NodeKind::Destination(_) => into == 1 && ports.is_empty(),
+            NodeKind::DeadLetter(_) => into == 0 && ports.is_empty(),
+        };
+        if !sound {
+            findings.push(defect(&format!("node {:?} has {into} inputs and outputs {ports:?}", node.id)));
+        }
+    }
+    if findings.is_empty() { Ok(()) } else { Err(findings) }
+}
+
+/// A finding about the compiler itself.
+pub fn defect(what: &str) -> Diagnostic {
+    Diagnostic::error("plan.internal", format!("the compiler made an unsound plan: {what}"))
+        .with_hint("this is a defect of Anabranch: please report it with the pipeline")
+}
+
+/// Conditions that are the same for every record.
+fn conditions(plan: &PlanGraph, findings: &mut Diagnostics) {
+    for node in plan.node_weights() {
+        let NodeKind::Branch(guard) = &node.kind else { continue };
+        let Some(verdict) = guard.condition.constant() else { continue };
+        let (code, message, hint) = match verdict {
+            true => (
+                "plan.condition_always_true",
+                "the condition holds for every record",
+                "remove it: the processor is always applied",
+            ),
+            false => (
+                "plan.condition_always_false",
+                "the condition holds for no record: the processor is never applied",
+                "correct it, or remove the processor",
+            ),
+        };
+        findings.push(Diagnostic::warning(code, message).with_span(node.span).with_path(&*node.path).with_hint(hint));
+    }
+}
+
+/// Nodes that never see a record because an operator before them lets none pass.
+fn reachability(plan: &PlanGraph, order: &[NodeIndex], findings: &mut Diagnostics) {
+    // For each node: whether a record may reach it, and otherwise the operator that ends them all.
+    let bound = plan.node_indices().map(|n| n.index() + 1).max().unwrap_or(0);
+    let mut reached = vec![false; bound];
+    let mut ended_by: Vec<Option<NodeIndex>> = vec![None; bound];
+    let mut unreached: Vec<(NodeIndex, NodeIndex)> = Vec::new();
+    for &index in order {
+        let node = &plan[index];
+        let into = predecessors(plan, index);
+        reached[index.index()] = into.is_empty()
+            || into.iter().any(|(port, from)| {
+                reached[from.index()]
+                    && match (&plan[*from].kind, port) {
+                        (NodeKind::Branch(guard), Port::Taken) => guard.condition.constant() != Some(false),
+                        (NodeKind::Branch(guard), Port::Skipped) => guard.condition.constant() != Some(true),
+                        (kind, _) => kind.operator().is_none_or(|o| o.signature.fan != Fan::Never),
+                    }
+            });
+        if reached[index.index()] {
+            continue;
+        }
+        let end = into.iter().find_map(|(_, from)| match &plan[*from].kind {
+            kind if reached[from.index()] && kind.operator().is_some() => Some(*from),
+            _ => ended_by[from.index()],
+        });
+        ended_by[index.index()] = end;
+        if let Some(end) = end
+            && (node.kind.operator().is_some() || matches!(node.kind, NodeKind::Destination(_)))
+        {
+            unreached.push((end, index));
+        }
+    }
+    unreached.sort_unstable();
+    for group in unreached.chunk_by(|a, b| a.0 == b.0) {
+        let end = &plan[group[0].0];
+        let mut finding = Diagnostic::warning(
+            "plan.unreachable",
+            format!(
+                "no record gets past {:?}: {} after it never {}",
+                end.id,
+                names(plan, group),
+                match group.len() {
+                    1 => "sees one",
+                    _ => "see one",
+                }
+            ),
+        )
+        .with_label(end.span, "every record ends here")
+        .with_path(&*end.path)
+        .with_hint("give it a condition, or move it");
+        for (_, index) in group.iter().take(MOST_NAMED) {
+            finding = finding.with_related(plan[*index].span, "never sees a record");
+        }
+        findings.push(finding);
+    }
+}
+
+/// Nodes that one finding names.
+const MOST_NAMED: usize = 3;
+
+fn names(plan: &PlanGraph, group: &[(NodeIndex, NodeIndex)]) -> String {
+    let named: Vec<String> = group.iter().take(MOST_NAMED).map(|(_, index)| format!("{:?}", plan[*index].id)).collect();
+    match group.len() - named.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+/// Batches that want more rows than may be in flight.
+fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &Limits, findings: &mut Diagnostics) {
+    let most = limits.replay_rows;
+    let single_source = plan.node_weights().filter(|n| matches!(n.kind, NodeKind::Source(_))).count() == 1;
+    let multiplied = order.iter().any(|index| matches!(plan[*index].kind, NodeKind::Split(_)));
+    for node in plan.node_weights() {
+        let never_fills = |size: usize| {
+            format!("batches of {size} records never fill: at most {most} records of {:?} are in flight", node.id)
+        };
+        let hint = format!("set sdk.batch.size to {most} or less, or raise engine.replay-rows");
+        let finding = match &node.kind {
+            NodeKind::Source(read) => {
+                let Some(size) = read.batch_rows.filter(|size| *size > most) else { continue };
+                match read.batch_delay.is_zero() {
+                    true => Diagnostic::error("plan.batch_never_fills", never_fills(size)),
+                    false => Diagnostic::warning("plan.batch_never_fills", never_fills(size)),
+                }
+            }
+            // Several sources, and copies made on the way, can fill a larger batch.
+            NodeKind::Destination(write) if single_source && !multiplied => {
+                let Some(size) = write.batch_rows.filter(|size| *size > most) else { continue };
+                let message = format!(
+                    "writes of {size} records may never fill: at most {most} records of a source partition are in flight"
+                );
+                Diagnostic::warning("plan.batch_never_fills", message)
+            }
+            _ => continue,
+        };
+        let span = node.settings.iter().find(|s| s.name == "sdk.batch.size").map_or(node.span, |s| s.span);
+        let path = format!("{}/settings/sdk.batch.size", node.path);
+        findings.push(finding.with_span(span).with_path(path).with_hint(hint));
+    }
+}

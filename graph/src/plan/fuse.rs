@@ -1,0 +1,299 @@
+//! Graph to stages: what can run as one future does.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use petgraph::algo::toposort;
+use petgraph::stable_graph::NodeIndex;
+
+use crate::diagnostic::Diagnostics;
+use crate::operator::Class;
+use crate::plan::check;
+use crate::plan::graph::{NodeKind, OperatorNode, PlanGraph, predecessors, successors};
+use crate::plan::stage::{Limits, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire};
+use crate::text::Str;
+
+/// Strips that a waiting step has in flight where the user asks for no number of workers.
+const ASYNC_IN_FLIGHT: u32 = 4;
+
+/// The fused plan, and why it has as many stages as it has.
+pub struct Fused {
+    /// The stages.
+    pub plan: StagePlan,
+    /// One entry per wire, in the order of the wires.
+    pub cuts: Vec<Cut>,
+}
+
+/// Why two stages are not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Cut {
+    /// Between which stages.
+    pub wire: Wire,
+    /// Why.
+    pub reason: CutReason,
+}
+
+/// Why a chain ends where it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum CutReason {
+    /// Several sources meet.
+    Merge,
+    /// Every successor gets a copy.
+    FanOut,
+    /// Reading overlaps with what follows.
+    Source,
+    /// Writing overlaps with what precedes.
+    Destination,
+    /// A step waits for the outside world.
+    Async,
+    /// A step is bound to a thread.
+    Isolate,
+    /// The neighbours have different numbers of workers.
+    Workers {
+        /// Those before.
+        before: u32,
+        /// Those after.
+        after: u32,
+    },
+}
+
+impl fmt::Display for CutReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CutReason::Merge => f.write_str("sources merge here"),
+            CutReason::FanOut => f.write_str("every destination gets a copy"),
+            CutReason::Source => f.write_str("reading overlaps with the rest"),
+            CutReason::Destination => f.write_str("writing overlaps with the rest"),
+            CutReason::Async => f.write_str("a batch that waits must not hold the chain"),
+            CutReason::Isolate => f.write_str("a step is bound to its thread"),
+            CutReason::Workers { before, after } => write!(f, "workers differ: {before} before, {after} after"),
+        }
+    }
+}
+
+/// Fuses a rewritten plan. O(nodes + edges).
+///
+/// # Errors
+/// `plan.internal`: the plan is unsound, a defect of the compiler.
+pub fn fuse(pipeline: &Str, plan: &PlanGraph, limits: Limits) -> Result<Fused, Diagnostics> {
+    check::arity(plan)?;
+    let order = toposort(plan, None).map_err(|_| check::defect("the rewritten plan has a cycle"))?;
+    let mut fusion = Fusion { plan, stages: Vec::new(), stage_of: HashMap::new(), cut_before: HashMap::new() };
+    fusion.reads();
+    fusion.chains(&order);
+    fusion.writes();
+    let (wires, cuts) = fusion.wires(&order);
+    let dead_letter = plan.node_weights().find_map(|node| match &node.kind {
+        NodeKind::DeadLetter(spec) => Some(spec.clone()),
+        _ => None,
+    });
+    let Some(dead_letter) = dead_letter else {
+        return Err(check::defect("the plan has no dead-letter queue").into());
+    };
+    let plan = StagePlan { pipeline: pipeline.clone(), stages: fusion.stages, wires, dead_letter, limits };
+    Ok(Fused { plan, cuts })
+}
+
+struct Fusion<'a> {
+    plan: &'a PlanGraph,
+    stages: Vec<StageSpec>,
+    stage_of: HashMap<NodeIndex, StageId>,
+    /// Why the chain was cut in front of an operator.
+    cut_before: HashMap<NodeIndex, CutReason>,
+}
+
+impl Fusion<'_> {
+    fn push(&mut self, nodes: &[NodeIndex], kind: StageKind) {
+        let id = StageId(self.stages.len());
+        self.stage_of.extend(nodes.iter().map(|node| (*node, id)));
+        self.stages.push(StageSpec { name: self.name(nodes), kind });
+    }
+
+    /// The ids of the nodes, or of the first and the last of many.
+    fn name(&self, nodes: &[NodeIndex]) -> Str {
+        let id = |node: &NodeIndex| &*self.plan[*node].id;
+        match nodes {
+            [first, .., last] if nodes.len() > 3 => format!("{}..{}", id(first), id(last)).into(),
+            _ => nodes.iter().map(id).collect::<Vec<_>>().join("+").into(),
+        }
+    }
+
+    fn reads(&mut self) {
+        for index in self.plan.node_indices() {
+            if let NodeKind::Source(read) = &self.plan[index].kind {
+                self.push(&[index], StageKind::Read(read.clone()));
+            }
+        }
+    }
+
+    fn writes(&mut self) {
+        for index in self.plan.node_indices() {
+            if let NodeKind::Destination(write) = &self.plan[index].kind {
+                self.push(&[index], StageKind::Write(write.clone()));
+            }
+        }
+    }
+
+    /// Operators between two junctions follow each other one to one; each such run is cut into stages.
+    fn chains(&mut self, order: &[NodeIndex]) {
+        let plan = self.plan;
+        let operator = |index: NodeIndex| Some((index, plan[index].kind.operator()?));
+        let only = |ends: Vec<(_, NodeIndex)>| match *ends {
+            [(_, end)] => Some(end),
+            _ => None,
+        };
+        for &start in order {
+            let Some(first) = operator(start) else { continue };
+            if only(predecessors(plan, start)).and_then(operator).is_some() {
+                continue;
+            }
+            let next = |(index, _): &(NodeIndex, _)| only(successors(plan, *index)).and_then(operator);
+            let run: Vec<_> = std::iter::successors(Some(first), next).collect();
+            let (nodes, operators): (Vec<_>, Vec<_>) = run.into_iter().unzip();
+            let steps = placed(&operators);
+            let mut begin = 0;
+            for end in 1..=steps.len() {
+                let reason = match steps.get(end) {
+                    None => None,
+                    Some(step) => match cut(&steps[end - 1], step) {
+                        None => continue,
+                        reason => reason,
+                    },
+                };
+                self.push(&nodes[begin..end], self.stage(&nodes[begin..end], &steps[begin..end]));
+                self.cut_before.extend(nodes.get(end).copied().zip(reason));
+                begin = end;
+            }
+        }
+    }
+
+    fn stage(&self, nodes: &[NodeIndex], placed: &[Placed<'_>]) -> StageKind {
+        let mut steps: Vec<_> = nodes
+            .iter()
+            .zip(placed)
+            .enumerate()
+            .map(|(i, (node, step))| StepSpec {
+                node: self.plan[*node].id.clone(),
+                plugin: step.operator.plugin.clone(),
+                operator: step.operator.operator.clone(),
+                condition: match &step.operator.guard {
+                    None => StepCondition::Always,
+                    // The first step of a stage has none before it.
+                    Some(guard) if guard.as_before && i > 0 => StepCondition::AsBefore,
+                    Some(guard) => StepCondition::If(guard.condition.clone()),
+                },
+            })
+            .collect();
+        let (place, workers) = (placed[0].place, placed[0].operator.workers);
+        match place {
+            Place::Waiting => {
+                let most = placed[0].operator.signature.max_workers.unwrap_or(u32::MAX);
+                let in_flight = if workers > 1 { workers } else { ASYNC_IN_FLIGHT.min(most) };
+                StageKind::Async { step: steps.remove(0), in_flight }
+            }
+            Place::Thread => StageKind::Isolate { steps, workers },
+            Place::Task if workers > 1 => StageKind::Parallel { steps, workers },
+            Place::Task => StageKind::Chain(steps),
+        }
+    }
+
+    /// One wire per way from stage to stage; merges and fan-outs are nothing but several wires.
+    fn wires(&self, order: &[NodeIndex]) -> (Vec<Wire>, Vec<Cut>) {
+        let mut wires = Vec::new();
+        for &node in order {
+            let Some(&from) = self.stage_of.get(&node) else { continue };
+            let mut open = vec![(node, false, false)];
+            while let Some((at, merged, fanned)) = open.pop() {
+                for (_, next) in successors(self.plan, at) {
+                    match (self.stage_of.get(&next), &self.plan[next].kind) {
+                        (Some(&to), _) if to == from => {}
+                        (Some(&to), _) => {
+                            let wire = Wire { from, to };
+                            wires.push(Cut { wire, reason: self.reason(node, next, merged, fanned) });
+                        }
+                        (None, NodeKind::Merge) => open.push((next, true, fanned)),
+                        (None, _) => open.push((next, merged, true)),
+                    }
+                }
+            }
+        }
+        wires.sort_unstable_by_key(|cut| (cut.wire.from, cut.wire.to));
+        (wires.iter().map(|cut| cut.wire).collect(), wires)
+    }
+
+    fn reason(&self, from: NodeIndex, to: NodeIndex, merged: bool, fanned: bool) -> CutReason {
+        let is_operator = |index: NodeIndex| self.plan[index].kind.operator().is_some();
+        match self.cut_before.get(&to) {
+            _ if fanned => CutReason::FanOut,
+            _ if merged => CutReason::Merge,
+            _ if !is_operator(from) => CutReason::Source,
+            Some(reason) if is_operator(to) => *reason,
+            _ => CutReason::Destination,
+        }
+    }
+}
+
+/// Where a step runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the future of its stage.
+    Task,
+    /// In a future of its own.
+    Waiting,
+    /// On the thread of its stage.
+    Thread,
+}
+
+/// An operator and where it runs.
+struct Placed<'a> {
+    operator: &'a OperatorNode,
+    place: Place,
+}
+
+/// Places the operators of a run. An inline step between two isolated ones runs on their thread, if it has
+/// as many workers: one hop to the thread and back instead of two.
+fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
+    let mut placed: Vec<Placed<'a>> = Vec::with_capacity(operators.len());
+    // The last isolated step, while only inline steps with as many workers have followed it.
+    let mut thread: Option<usize> = None;
+    for (i, &operator) in operators.iter().enumerate() {
+        let place = match operator.signature.class {
+            Class::Inline => Place::Task,
+            Class::Async => Place::Waiting,
+            Class::Isolate => Place::Thread,
+        };
+        placed.push(Placed { operator, place });
+        let same_workers = thread.is_some_and(|t| operators[t].workers == operator.workers);
+        match place {
+            Place::Thread => {
+                if let Some(begin) = thread.filter(|_| same_workers) {
+                    placed[begin..i].iter_mut().for_each(|step| step.place = Place::Thread);
+                }
+                thread = Some(i);
+            }
+            Place::Task if same_workers => {}
+            Place::Task | Place::Waiting => thread = None,
+        }
+    }
+    placed
+}
+
+/// Why a step does not join the stage of the step before it; `None` = it does.
+fn cut(before: &Placed<'_>, after: &Placed<'_>) -> Option<CutReason> {
+    // A batch that waits would hold the steps around it; its stage keeps several in flight instead.
+    if before.place == Place::Waiting || after.place == Place::Waiting {
+        return Some(CutReason::Async);
+    }
+    // The state of an engine cannot leave its thread, and what need not be there should not occupy it.
+    if before.place != after.place {
+        return Some(CutReason::Isolate);
+    }
+    // Strips are spread over the copies of a whole stage, so parallelism must match.
+    let (before, after) = (before.operator.workers, after.operator.workers);
+    if before != after {
+        return Some(CutReason::Workers { before, after });
+    }
+    // Several predecessors or successors, sources and destinations end a run before it comes to this.
+    None
+}

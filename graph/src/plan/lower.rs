@@ -1,0 +1,485 @@
+//! Configuration to graph: names become plugins, texts become settings and conditions.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use petgraph::stable_graph::NodeIndex;
+
+use crate::arguments::Arguments;
+use crate::condition::CompiledCondition;
+use crate::config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, ProcessorConfig, Role, Settings, Written};
+use crate::destination::Destination;
+use crate::diagnostic::{Diagnostic, Diagnostics, Spanned};
+use crate::plan::CompileOptions;
+use crate::plan::graph::{Edge, Given, Guard, Node, NodeKind, OperatorNode, PlanGraph, Port};
+use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
+use crate::registry::{Registry, ResolveError};
+use crate::specification::Specification;
+use crate::text::Str;
+
+/// Copies of an operator beyond which a number of workers is a slip of the pen: each may be a thread.
+const MOST_WORKERS: u32 = 1024;
+
+/// What lowering makes of a configuration.
+pub struct Lowered {
+    /// The graph. With errors among the findings it lacks the nodes that have them.
+    pub graph: PlanGraph,
+    /// All findings.
+    pub findings: Diagnostics,
+    /// Values that must be masked wherever text leaves the process.
+    pub secrets: Vec<Str>,
+}
+
+/// Lowers a pipeline.
+pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOptions) -> Lowered {
+    let mut resolver = Resolver { registry, options, findings: Diagnostics::new(), secrets: Vec::new() };
+    let connectors: Vec<_> =
+        config.connectors.iter().enumerate().map(|(i, connector)| resolver.connector(i, connector)).collect();
+    let processors = resolver.processors("", None, &config.processors);
+    let dead_letter = resolver.dead_letter(&config.dead_letter_queue);
+    for (role, code, what) in
+        [(Role::Source, "plan.no_source", "source"), (Role::Destination, "plan.no_destination", "destination")]
+    {
+        if !config.connectors.iter().any(|c| c.role.value == role) {
+            resolver.findings.push(
+                Diagnostic::error(code, format!("pipeline {:?} has no {what}", config.id.value))
+                    .with_span(config.id.span)
+                    .with_path("/connectors")
+                    .with_hint(format!("add a connector of type {what}")),
+            );
+        }
+    }
+    let mut secrets = resolver.secrets;
+    secrets.sort_unstable();
+    secrets.dedup();
+    Lowered { graph: connect(connectors, processors, dead_letter), findings: resolver.findings, secrets }
+}
+
+/// A connector with its own processors; no node where it has errors.
+struct Connector {
+    role: Role,
+    node: Option<Node>,
+    processors: Vec<Processor>,
+}
+
+/// A processor and the condition in front of it.
+struct Processor {
+    node: Node,
+    condition: Option<Node>,
+}
+
+// ---- names, settings and conditions ---------------------------------------------------------------
+
+struct Resolver<'a> {
+    registry: &'a Registry,
+    options: &'a CompileOptions,
+    findings: Diagnostics,
+    secrets: Vec<Str>,
+}
+
+impl Resolver<'_> {
+    fn connector(&mut self, index: usize, config: &ConnectorConfig) -> Connector {
+        let path = format!("/connectors/{index}");
+        let kind = match config.role.value {
+            Role::Source => self.source(&path, config),
+            Role::Destination => self.destination(&path, config),
+        };
+        let node = kind.map(|(kind, settings)| Node {
+            id: config.id.value.clone(),
+            kind,
+            settings,
+            span: config.plugin.span,
+            path: path.as_str().into(),
+        });
+        let processors = self.processors(&path, Some(&config.id.value), &config.processors);
+        Connector { role: config.role.value, node, processors }
+    }
+
+    fn source(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<Given>)> {
+        let found = self.registry.source(&config.plugin.value);
+        let kind = self.resolved(path, &config.plugin, found, "source", || {
+            self.registry.sources().map(|k| k.specification().name.clone()).collect()
+        })?;
+        let (arguments, settings) = self.arguments(path, kind.specification(), &config.settings)?;
+        let source = self.configured(path, &config.settings, kind.configure(&arguments))?;
+        let plugin = kind.specification().name.clone();
+        if self.options.once && !source.catches_up() {
+            self.findings.push(
+                Diagnostic::error(
+                    "plan.never_catches_up",
+                    format!("source {plugin:?} cannot tell that there is nothing more to read"),
+                )
+                .with_span(config.plugin.span)
+                .with_path(format!("{path}/plugin"))
+                .with_hint("a run with --once would never end: run it without --once"),
+            );
+            return None;
+        }
+        let spec = ReadSpec {
+            connector: config.id.value.clone(),
+            plugin,
+            source,
+            batch_rows: arguments.size("sdk.batch.size").filter(|rows| *rows > 0),
+            batch_delay: arguments.duration("sdk.batch.delay").unwrap_or_default(),
+        };
+        Some((NodeKind::Source(spec), settings))
+    }
+
+    fn destination(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<Given>)> {
+        let (plugin, destination, arguments, settings) = self.writer(path, &config.plugin, &config.settings)?;
+        let rate = arguments.float("sdk.rate.perSecond").filter(|rate| *rate > 0.0);
+        let second = rate.map_or(1, |rate| rate.ceil().max(1.0) as usize);
+        let spec = WriteSpec {
+            connector: config.id.value.clone(),
+            plugin,
+            destination,
+            batch_rows: arguments.size("sdk.batch.size").filter(|rows| *rows > 0),
+            batch_delay: arguments.duration("sdk.batch.delay").filter(|delay| *delay > Duration::ZERO),
+            rate,
+            burst: arguments.size("sdk.rate.burst").filter(|burst| *burst > 0).unwrap_or(second),
+        };
+        Some((NodeKind::Destination(spec), settings))
+    }
+
+    fn dead_letter(&mut self, config: &DeadLetterConfig) -> Option<Node> {
+        let path = "/dead-letter-queue";
+        let (plugin, destination, _, settings) = self.writer(path, &config.plugin, &config.settings)?;
+        let (window_size, threshold) = (config.window_size.value, config.window_nack_threshold.value);
+        let kind = NodeKind::DeadLetter(DeadLetterSpec { plugin, destination, window_size, threshold });
+        Some(Node { id: "dead-letter-queue".into(), kind, settings, span: config.plugin.span, path: path.into() })
+    }
+
+    fn writer(
+        &mut self,
+        path: &str,
+        plugin: &Spanned<Str>,
+        settings: &Settings,
+    ) -> Option<(Str, Arc<dyn Destination>, Arguments, Vec<Given>)> {
+        let found = self.registry.destination(&plugin.value);
+        let kind = self.resolved(path, plugin, found, "destination", || {
+            self.registry.destinations().map(|k| k.specification().name.clone()).collect()
+        })?;
+        let (arguments, shown) = self.arguments(path, kind.specification(), settings)?;
+        let destination = self.configured(path, settings, kind.configure(&arguments))?;
+        Some((kind.specification().name.clone(), destination, arguments, shown))
+    }
+
+    fn processors(&mut self, parent: &str, connector: Option<&Str>, configs: &[ProcessorConfig]) -> Vec<Processor> {
+        configs
+            .iter()
+            .enumerate()
+            .filter_map(|(i, config)| self.processor(&format!("{parent}/processors/{i}"), connector, config))
+            .collect()
+    }
+
+    fn processor(&mut self, path: &str, connector: Option<&Str>, config: &ProcessorConfig) -> Option<Processor> {
+        let id: Str = match connector {
+            Some(connector) => format!("{connector}:{}", config.id.value).into(),
+            None => config.id.value.clone(),
+        };
+        // Both, so that the findings of both are reported.
+        let operator = self.operator(path, config);
+        let condition = match &config.condition {
+            Some(written) => Some(self.condition(path, written)?),
+            None => None,
+        };
+        let (operator, settings) = operator?;
+        let many = operator.signature.fan.multiplies();
+        let node = Node {
+            id: id.clone(),
+            kind: if many { NodeKind::Split(operator) } else { NodeKind::Operator(operator) },
+            settings,
+            span: config.plugin.span,
+            path: path.into(),
+        };
+        let condition = condition.zip(config.condition.as_ref()).map(|(guard, written)| Node {
+            id: format!("{id}?").into(),
+            kind: NodeKind::Branch(guard),
+            settings: Vec::new(),
+            span: written.span(),
+            path: format!("{path}/condition").into(),
+        });
+        Some(Processor { node, condition })
+    }
+
+    fn operator(&mut self, path: &str, config: &ProcessorConfig) -> Option<(OperatorNode, Vec<Given>)> {
+        let found = self.registry.operator(&config.plugin.value);
+        let kind = self.resolved(path, &config.plugin, found, "processor", || {
+            self.registry.operators().map(|k| k.specification().name.clone()).collect()
+        })?;
+        let plugin = kind.specification().name.clone();
+        let configured = self.arguments(path, kind.specification(), &config.settings).and_then(|(arguments, shown)| {
+            self.configured(path, &config.settings, kind.configure(&arguments)).map(|operator| (operator, shown))
+        });
+        let (operator, shown) = configured?;
+        let signature = operator.signature();
+        let mut sound = true;
+        if signature.needs_arch_v2 && !self.options.split {
+            sound = false;
+            self.findings.push(
+                Diagnostic::error("plan.needs_arch_v2", format!("processor {plugin:?} makes several records of one"))
+                    .with_label(config.plugin.span, "only in the newer pipeline architecture")
+                    .with_path(format!("{path}/plugin"))
+                    .with_hint("allow it with --preview.pipeline-arch-v2"),
+            );
+        }
+        let workers = config.workers.value.max(1);
+        let most = signature.max_workers.unwrap_or(MOST_WORKERS).min(MOST_WORKERS);
+        if workers > most {
+            sound = false;
+            self.findings.push(
+                Diagnostic::error(
+                    "plan.too_many_workers",
+                    format!("processor {plugin:?} allows at most {most} workers, not {workers}"),
+                )
+                .with_span(config.workers.span)
+                .with_path(format!("{path}/workers"))
+                .with_hint(match most {
+                    1 => "it keeps state from record to record: remove `workers`".to_owned(),
+                    _ => format!("use workers: {most} or fewer"),
+                }),
+            );
+        }
+        sound.then(|| (OperatorNode { plugin, operator, signature, workers, guard: None }, shown))
+    }
+
+    fn condition(&mut self, path: &str, written: &Written) -> Option<Guard> {
+        let error = match CompiledCondition::compile(written.value()) {
+            Ok(condition) => {
+                let shown = written.written().clone();
+                return Some(Guard { condition: Arc::new(condition), written: shown, as_before: false });
+            }
+            Err(error) => error,
+        };
+        // The message quotes the text: with substituted values it may be shown only if it is the same without.
+        let error = match written.is_substituted() {
+            false => Some(error),
+            true => CompiledCondition::compile(written.written()).err(),
+        };
+        let path = format!("{path}/condition");
+        self.findings.push(match error {
+            Some(error) => {
+                let finding = Diagnostic::error(
+                    "plan.invalid_condition",
+                    format!("the condition is no template: {}", error.message),
+                )
+                .with_span(written.place(error.offset, error.len))
+                .with_path(path);
+                match error.hint {
+                    Some(hint) => finding.with_hint(hint),
+                    None => finding,
+                }
+            }
+            None => Diagnostic::error(
+                "plan.invalid_condition",
+                "the condition is no template once its variables are replaced",
+            )
+            .with_span(written.span())
+            .with_path(path)
+            .with_hint("a value with quotes or braces may need {{ printf \"%q\" }} or another way in"),
+        });
+        None
+    }
+
+    fn resolved<K>(
+        &mut self,
+        path: &str,
+        plugin: &Spanned<Str>,
+        found: Result<K, ResolveError>,
+        role: &str,
+        names: impl FnOnce() -> Vec<Str>,
+    ) -> Option<K> {
+        let error = match found {
+            Ok(kind) => return Some(kind),
+            Err(error) => error,
+        };
+        let (code, hint) = match &error {
+            ResolveError::Unknown { near: Some(near), .. } => {
+                ("plan.unknown_plugin", Some(format!("did you mean {near:?}?")))
+            }
+            ResolveError::Unknown { near: None, .. } => {
+                ("plan.unknown_plugin", Some(format!("{role}s there are: {}", listed(&names()))))
+            }
+            ResolveError::WrongRole { .. } => {
+                ("plan.wrong_role", Some(format!("{role}s there are: {}", listed(&names()))))
+            }
+            ResolveError::WrongVersion { name, found, .. } => {
+                ("plan.wrong_version", Some(format!("write {name:?} for any version, or \"{name}@{found}\"")))
+            }
+            ResolveError::UnknownPrefix { .. } => {
+                ("plan.unknown_plugin_type", Some("it is one of builtin, standalone, any".to_owned()))
+            }
+            ResolveError::LeftOut { .. } => ("plan.plugin_left_out", None),
+            ResolveError::NotInstalled { .. } => ("plan.plugin_not_installed", None),
+        };
+        let message = match &error {
+            ResolveError::Unknown { name, .. } => format!("unknown {role} {name:?}"),
+            other => other.to_string(),
+        };
+        let finding = Diagnostic::error(code, message).with_span(plugin.span).with_path(format!("{path}/plugin"));
+        self.findings.push(match hint {
+            Some(hint) => finding.with_hint(hint),
+            None => finding,
+        });
+        None
+    }
+
+    /// The arguments, and the settings that the file gives as they may be shown.
+    fn arguments(
+        &mut self,
+        path: &str,
+        specification: &Specification,
+        settings: &Settings,
+    ) -> Option<(Arguments, Vec<Given>)> {
+        let arguments = self.configured(path, settings, Arguments::parse(specification, settings))?;
+        self.secrets.extend(arguments.secrets().cloned());
+        let shown = settings
+            .entries
+            .iter()
+            .filter_map(|setting| {
+                let given = setting.name.value.trim();
+                let parameter = specification.parameter(given)?;
+                let name = if parameter.name.contains('*') { given.into() } else { parameter.name.clone() };
+                let shown = arguments.shown(&name)?;
+                Some(Given { name, shown, span: setting.value.span() })
+            })
+            .collect();
+        Some((arguments, shown))
+    }
+
+    fn configured<T>(&mut self, path: &str, settings: &Settings, result: Result<T, Diagnostics>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(findings) => {
+                self.findings.0.extend(findings.into_iter().map(|finding| located(path, settings, finding)));
+                None
+            }
+        }
+    }
+}
+
+/// Makes the path of a finding about settings one of the pipeline. A finding names its setting by path or,
+/// where a plugin reports it, only by place.
+fn located(path: &str, settings: &Settings, finding: Diagnostic) -> Diagnostic {
+    let span = finding.label.as_ref().map(|label| label.span);
+    let setting = || {
+        let span = span.filter(|span| span.start < span.end)?;
+        let holds = |outer: crate::diagnostic::Span| {
+            outer.file == span.file && outer.start <= span.start && span.end <= outer.end
+        };
+        settings.entries.iter().find(|s| holds(s.name.span) || holds(s.value.span()))
+    };
+    let below = match (&finding.path, setting()) {
+        (Some(below), _) => below.clone(),
+        (None, Some(setting)) => format!("/{}", pointer_part(&setting.name.value)),
+        (None, None) => String::new(),
+    };
+    let located = finding.with_path(format!("{path}/settings{below}"));
+    match located.label {
+        Some(_) => located,
+        None => located.with_span(settings.span),
+    }
+}
+
+/// A name as part of a JSON pointer.
+fn pointer_part(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+fn listed(names: &[Str]) -> String {
+    const MOST: usize = 16;
+    let mut text = join(names.iter().take(MOST));
+    if names.len() > MOST {
+        text.push_str(", …");
+    }
+    if text.is_empty() { "none".to_owned() } else { text }
+}
+
+fn join(items: impl Iterator<Item = impl Display>) -> String {
+    items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+// ---- the graph ------------------------------------------------------------------------------------
+
+/// An open end: the node and the port where the next edge starts.
+type End = (NodeIndex, Port);
+
+fn connect(connectors: Vec<Connector>, processors: Vec<Processor>, dead_letter: Option<Node>) -> PlanGraph {
+    let mut graph = PlanGraph::new();
+    let (sources, destinations): (Vec<_>, Vec<_>) = connectors.into_iter().partition(|c| c.role == Role::Source);
+    let mut ends = Vec::new();
+    for source in sources {
+        let start = source.node.map(|node| (graph.add_node(node), Port::Out));
+        ends.extend(chain(&mut graph, start, source.processors));
+    }
+    let mut end = match ends.len() {
+        0 | 1 => ends.pop(),
+        _ => {
+            let merge = graph.add_node(junction("merge".into(), NodeKind::Merge));
+            ends.into_iter().for_each(|end| link(&mut graph, Some(end), merge));
+            Some((merge, Port::Out))
+        }
+    };
+    end = chain(&mut graph, end, processors);
+    if destinations.len() > 1 {
+        let kind = NodeKind::FanOut { copies: destinations.len() };
+        let fan_out = graph.add_node(junction("fan-out".into(), kind));
+        link(&mut graph, end, fan_out);
+        end = Some((fan_out, Port::Out));
+    }
+    for destination in destinations {
+        let last = chain(&mut graph, end, destination.processors);
+        if let Some(node) = destination.node {
+            let node = graph.add_node(node);
+            link(&mut graph, last, node);
+        }
+    }
+    if let Some(node) = dead_letter {
+        let failing: Vec<_> = graph
+            .node_indices()
+            .filter(|n| {
+                let kind = &graph[*n].kind;
+                kind.operator().is_some() || matches!(kind, NodeKind::Branch(_) | NodeKind::Destination(_))
+            })
+            .collect();
+        let dead_letter = graph.add_node(node);
+        for node in failing {
+            graph.add_edge(node, dead_letter, Edge { port: Port::Failed });
+        }
+    }
+    graph
+}
+
+/// Appends processors to an end; a condition becomes a branch around its processor.
+fn chain(graph: &mut PlanGraph, mut end: Option<End>, processors: Vec<Processor>) -> Option<End> {
+    for Processor { node, condition } in processors {
+        let id = node.id.clone();
+        let Some(condition) = condition else {
+            let node = graph.add_node(node);
+            link(graph, end, node);
+            end = Some((node, Port::Out));
+            continue;
+        };
+        let branch = graph.add_node(condition);
+        link(graph, end, branch);
+        let node = graph.add_node(node);
+        let merge = graph.add_node(junction(format!("{id}.").into(), NodeKind::Merge));
+        link(graph, Some((branch, Port::Taken)), node);
+        link(graph, Some((node, Port::Out)), merge);
+        link(graph, Some((branch, Port::Skipped)), merge);
+        end = Some((merge, Port::Out));
+    }
+    end
+}
+
+fn link(graph: &mut PlanGraph, from: Option<End>, to: NodeIndex) {
+    if let Some((from, port)) = from {
+        graph.add_edge(from, to, Edge { port });
+    }
+}
+
+/// A node that stands in no file.
+fn junction(id: Str, kind: NodeKind) -> Node {
+    Node { id, kind, settings: Vec::new(), span: Default::default(), path: Str::default() }
+}
