@@ -1,4 +1,223 @@
-//! Batches of records, and the rows of them that are selected.
+//! Batches of records: where each row came from, which rows are selected, and what was decided on them.
+
+mod lineage;
+mod strips;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+pub use lineage::{Alarm, Lineage};
+pub use strips::Strips;
+
+use crate::ack::{Overdrawn, Run};
+use crate::fault::Fault;
+use crate::operator::Decision;
+use crate::record::Record;
+
+/// Most rows of a strip.
+pub const STRIP_ROWS: usize = 128;
+/// Most bytes of a strip, unless a single record is larger.
+pub const STRIP_BYTES: usize = 256 << 10;
+
+/// Tops up the credit of a run that cannot be divided any more.
+pub type Lend<'a> = &'a mut dyn FnMut(&mut Run) -> Result<(), Overdrawn>;
+
+/// Rows on their way, together with the duty to settle them.
+#[derive(Debug)]
+pub struct Batch {
+    records: Vec<Record>,
+    lineage: Lineage,
+    bytes: usize,
+}
+
+/// Rows that failed, each with its reason.
+#[derive(Debug)]
+pub struct Failed {
+    /// The records as they entered the step that failed.
+    pub batch: Batch,
+    /// One for each row.
+    pub faults: Vec<Fault>,
+}
+
+/// What left a batch when decisions were applied to it.
+#[derive(Debug)]
+pub struct Leftover {
+    /// Rows that were filtered.
+    pub filtered: Lineage,
+    /// Rows that failed.
+    pub failed: Failed,
+    /// Copies that were made in addition to the rows there were.
+    pub born: usize,
+}
+
+impl Leftover {
+    /// Nothing yet.
+    pub fn new(alarm: &Arc<Alarm>) -> Self {
+        let batch = Batch { records: Vec::new(), lineage: Lineage::none(alarm), bytes: 0 };
+        Leftover { filtered: Lineage::none(alarm), failed: Failed { batch, faults: Vec::new() }, born: 0 }
+    }
+
+    /// Whether nothing left.
+    pub fn is_empty(&self) -> bool {
+        self.filtered.is_empty() && self.failed.faults.is_empty() && self.born == 0
+    }
+}
+
+impl Batch {
+    /// Records with their lineage; `bytes` is their weight, and may be rough.
+    pub fn new(records: Vec<Record>, lineage: Lineage, bytes: usize) -> Self {
+        debug_assert_eq!(records.len(), lineage.rows());
+        Batch { records, lineage, bytes }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Rough weight: counted once per record, then carried along and divided evenly.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its records.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Its records, to be changed in place.
+    pub fn records_mut(&mut self) -> &mut [Record] {
+        &mut self.records
+    }
+
+    /// Where its rows came from.
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    /// Counts the weight anew, for stages whose records are new. O(fields).
+    pub fn weigh(&mut self) {
+        self.bytes = self.records.iter().map(Record::weight).sum();
+    }
+
+    /// Records and lineage.
+    pub fn into_parts(self) -> (Vec<Record>, Lineage) {
+        (self.records, self.lineage)
+    }
+
+    /// Appends the rows of another batch. O(its rows).
+    pub fn merge(&mut self, mut other: Batch) {
+        self.bytes += other.bytes;
+        if self.records.is_empty() {
+            self.records = other.records;
+        } else {
+            self.records.append(&mut other.records);
+        }
+        self.lineage.append(other.lineage);
+    }
+
+    /// Cuts it in pieces no larger than a strip, in order. O(rows) in all.
+    pub fn strips(self) -> Strips {
+        Strips::new(self)
+    }
+
+    /// Whether it is no larger than a strip already.
+    pub fn is_strip(&self) -> bool {
+        self.rows() <= 1 || self.rows() <= STRIP_ROWS && self.bytes <= STRIP_BYTES
+    }
+
+    /// Copies for `n` ways, by dividing the credit of every row; payloads are shared until one is changed.
+    /// O(n × rows), no payload is copied.
+    ///
+    /// # Errors
+    /// Credit could not be lent.
+    pub fn fan_out(mut self, n: usize, lend: Lend<'_>) -> Result<SmallVec<[Batch; 2]>, Overdrawn> {
+        let others = self.lineage.divide(n, lend)?;
+        let mut copies: SmallVec<[Batch; 2]> = others
+            .into_iter()
+            .map(|lineage| Batch { records: self.records.clone(), lineage, bytes: self.bytes })
+            .collect();
+        copies.insert(0, self);
+        Ok(copies)
+    }
+
+    /// Applies decisions, keeping the order of the rows that stay. Of two on one row the worse counts.
+    /// O(1) when there is none, else O(rows + new records).
+    ///
+    /// # Errors
+    /// Credit could not be lent.
+    pub fn apply(
+        &mut self,
+        decisions: &mut Vec<(usize, Decision)>,
+        left: &mut Leftover,
+        lend: Lend<'_>,
+    ) -> Result<(), Overdrawn> {
+        if decisions.is_empty() {
+            return Ok(());
+        }
+        if !decisions.is_sorted_by(|a, b| a.0 < b.0) {
+            decisions.sort_by_key(|(row, decision)| (*row, std::cmp::Reverse(severity(decision))));
+            decisions.dedup_by_key(|(row, _)| *row);
+        }
+        let rows = self.rows();
+        let each = self.bytes / rows.max(1);
+        let new: usize = decisions.iter().map(|(_, d)| if let Decision::Split(new) = d { new.len() } else { 0 }).sum();
+        let mut kept = Vec::with_capacity(rows + new - decisions.len().min(rows));
+        let mut lineage = self.lineage.take();
+        let mut feed = lineage.take().feed();
+        let mut records = std::mem::take(&mut self.records).into_iter();
+        let mut next = 0;
+        for (row, decision) in decisions.drain(..).filter(|(row, _)| *row < rows) {
+            kept.extend(records.by_ref().take(row - next));
+            feed.move_to(row - next, &mut lineage);
+            next = row + 1;
+            let Some(record) = records.next() else { break };
+            match decision {
+                Decision::Keep => {
+                    kept.push(record);
+                    feed.move_to(1, &mut lineage);
+                }
+                Decision::Filter => {
+                    self.bytes = self.bytes.saturating_sub(each);
+                    feed.move_to(1, &mut left.filtered);
+                }
+                Decision::Split(new) if new.is_empty() => {
+                    self.bytes = self.bytes.saturating_sub(each);
+                    feed.move_to(1, &mut left.filtered);
+                }
+                Decision::Split(new) => {
+                    left.born += new.len() - 1;
+                    self.bytes = self.bytes.saturating_sub(each) + new.iter().map(Record::weight).sum::<usize>();
+                    feed.split_to(new.len(), &mut lineage, lend)?;
+                    kept.extend(new);
+                }
+                Decision::Fail(fault) => {
+                    self.bytes = self.bytes.saturating_sub(each);
+                    left.failed.batch.records.push(record);
+                    left.failed.batch.bytes += each;
+                    left.failed.faults.push(fault);
+                    feed.move_to(1, &mut left.failed.batch.lineage);
+                }
+            }
+        }
+        kept.extend(records);
+        feed.move_to(rows - next, &mut lineage);
+        self.records = kept;
+        self.lineage = lineage;
+        debug_assert_eq!(self.records.len(), self.lineage.rows());
+        Ok(())
+    }
+}
+
+fn severity(decision: &Decision) -> u8 {
+    match decision {
+        Decision::Keep => 0,
+        Decision::Split(_) => 1,
+        Decision::Filter => 2,
+        Decision::Fail(_) => 3,
+    }
+}
 
 /// One bit per row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +287,10 @@ impl Mask {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod mask_tests {
     use super::*;
     use proptest::prelude::*;
 

@@ -1,5 +1,9 @@
 //! Pipeline files as typed values, each with the place where it was written.
 
+mod load;
+
+pub use load::{InvalidPipeline, Loaded, Variables, load};
+
 use crate::diagnostic::{Span, Spanned};
 use crate::text::Str;
 

@@ -1,11 +1,13 @@
 //! Records, the plan compiler and the executor of Anabranch.
 
+pub mod ack;
 pub mod arguments;
 pub mod batch;
 pub mod condition;
 pub mod config;
 pub mod destination;
 pub mod diagnostic;
+pub mod exec;
 pub mod fault;
 pub mod metadata;
 pub mod operator;

@@ -1,0 +1,310 @@
+//! The ledger of one lane.
+
+use std::collections::VecDeque;
+
+use super::credit::{Credit, LaneIndex, Run};
+use crate::record::Position;
+use crate::source::Mark;
+
+/// More credit came back, or was asked to be topped up, than was given out: the engine has a bug, and going on
+/// could acknowledge rows that were not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("credit of segment {segment} is overdrawn")]
+pub struct Overdrawn {
+    segment: u32,
+}
+
+/// What a return of credit did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settlement {
+    /// Rows that were settled by it.
+    pub rows: usize,
+    /// Bytes of the segments that have no open row any more.
+    pub bytes: usize,
+}
+
+/// The settled prefix that left a ledger.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Advance {
+    /// Positions in read order, at least one.
+    pub positions: Vec<Position>,
+    /// The mark after the last of them.
+    pub mark: Mark,
+}
+
+enum Owed {
+    /// All rows owe the same: the common case while a strip stays whole.
+    Uniform(u64),
+    /// What each row owes, and how many owe anything.
+    PerRow { owed: Box<[u64]>, open: u32 },
+}
+
+struct Segment {
+    positions: Vec<Position>,
+    /// Number of rows: `positions.len()`, or 0 where the position moved without a record.
+    rows: u32,
+    bytes: usize,
+    owed: Owed,
+}
+
+impl Segment {
+    fn settled(&self) -> bool {
+        matches!(self.owed, Owed::Uniform(0) | Owed::PerRow { open: 0, .. })
+    }
+
+    fn open_rows(&self) -> usize {
+        match self.owed {
+            Owed::Uniform(0) => 0,
+            Owed::Uniform(_) => self.rows as usize,
+            Owed::PerRow { open, .. } => open as usize,
+        }
+    }
+
+    fn owes(&self, row: usize) -> u64 {
+        match &self.owed {
+            Owed::Uniform(v) => *v,
+            Owed::PerRow { owed, .. } => owed.get(row).copied().unwrap_or(0),
+        }
+    }
+
+    fn per_row(&mut self) -> (&mut [u64], &mut u32) {
+        if let Owed::Uniform(v) = self.owed {
+            let open = if v == 0 { 0 } else { self.rows };
+            self.owed = Owed::PerRow { owed: vec![v; self.rows as usize].into_boxed_slice(), open };
+        }
+        match &mut self.owed {
+            Owed::PerRow { owed, open } => (owed, open),
+            Owed::Uniform(_) => unreachable!("converted above"),
+        }
+    }
+}
+
+/// What the rows of one lane still owe. Not shared: it lives behind the lock of its pipeline's lanes.
+pub struct Ledger {
+    lane: LaneIndex,
+    generation: u64,
+    /// Rows of this generation that left by `advance`.
+    seq: u64,
+    /// Number of the front segment; numbers wrap.
+    pub(super) front: u32,
+    /// Positions of the front segment that left already.
+    drained: usize,
+    segments: VecDeque<Segment>,
+    read: u64,
+    settled: u64,
+    opened: u64,
+    persisted: u64,
+}
+
+impl Ledger {
+    /// A ledger that goes on after `resume`, or from the beginning of generation 1.
+    pub fn new(lane: LaneIndex, resume: Option<&Mark>) -> Self {
+        Ledger {
+            lane,
+            generation: resume.map_or(1, |mark| mark.generation),
+            seq: resume.map_or(0, |mark| mark.seq),
+            front: 0,
+            drained: 0,
+            segments: VecDeque::new(),
+            read: 0,
+            settled: 0,
+            opened: 0,
+            persisted: 0,
+        }
+    }
+
+    /// Registers rows just read, whose content takes `bytes`; there is at least one. O(1).
+    pub fn open(&mut self, positions: Vec<Position>, bytes: usize) -> Run {
+        let segment = self.front.wrapping_add(self.segments.len() as u32);
+        let rows = positions.len() as u32;
+        self.read += u64::from(rows);
+        self.opened += u64::from(rows);
+        let owed = Owed::Uniform(if rows == 0 { 0 } else { u64::from(Credit::FULL) });
+        self.segments.push_back(Segment { positions, rows, bytes, owed });
+        Run::whole(self.lane, segment, rows)
+    }
+
+    /// Registers a position without a row: settled at birth, it leaves in order like a row. O(1).
+    pub fn open_progress(&mut self, position: Position) {
+        self.opened += 1;
+        self.segments.push_back(Segment { positions: vec![position], rows: 0, bytes: 0, owed: Owed::Uniform(0) });
+    }
+
+    fn segment_mut(&mut self, segment: u32) -> Result<&mut Segment, Overdrawn> {
+        let index = segment.wrapping_sub(self.front) as usize;
+        self.segments.get_mut(index).ok_or(Overdrawn { segment })
+    }
+
+    /// Takes credit back. O(1) if the run covers a segment whose rows owe the same, else O(rows).
+    ///
+    /// # Errors
+    /// More came back than was given out; nothing was changed.
+    pub fn settle(&mut self, run: Run) -> Result<Settlement, Overdrawn> {
+        let overdrawn = Overdrawn { segment: run.segment };
+        let (first, rows, credit) = (run.first as usize, run.source_rows(), run.credit_per_source_row());
+        let segment = self.segment_mut(run.segment)?;
+        let end = first + rows as usize;
+        if end > segment.rows as usize {
+            return Err(overdrawn);
+        }
+        let newly = match &mut segment.owed {
+            Owed::Uniform(owed) if rows == segment.rows => {
+                *owed = owed.checked_sub(credit).ok_or(overdrawn)?;
+                if *owed == 0 { rows } else { 0 }
+            }
+            _ => {
+                let (owed, open) = segment.per_row();
+                let owed = &mut owed[first..end];
+                if owed.iter().any(|v| *v < credit) {
+                    return Err(overdrawn);
+                }
+                let mut newly = 0;
+                for v in owed {
+                    *v -= credit;
+                    newly += u32::from(*v == 0 && credit > 0);
+                }
+                *open -= newly;
+                newly
+            }
+        };
+        let bytes = if newly > 0 && segment.settled() { segment.bytes } else { 0 };
+        self.settled += u64::from(newly);
+        Ok(Settlement { rows: newly as usize, bytes })
+    }
+
+    /// Tops up a run whose credit is too small to divide: each of its rows owes as much more. O(rows).
+    ///
+    /// # Errors
+    /// The rows are settled already.
+    pub fn lend(&mut self, run: &mut Run) -> Result<(), Overdrawn> {
+        let overdrawn = Overdrawn { segment: run.segment };
+        if run.credit.0 >= Credit::FULL {
+            return Ok(());
+        }
+        let (first, rows) = (run.first as usize, run.source_rows() as usize);
+        let before = run.credit_per_source_row();
+        run.credit.0 += Credit::FULL;
+        let more = run.credit_per_source_row() - before;
+        let segment = self.segment_mut(run.segment)?;
+        if first + rows > segment.rows as usize {
+            return Err(overdrawn);
+        }
+        let (owed, _) = segment.per_row();
+        for v in &mut owed[first..first + rows] {
+            if *v == 0 {
+                return Err(overdrawn);
+            }
+            *v = v.checked_add(more).ok_or(overdrawn)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the settled prefix out, also of the front segment. O(rows that leave).
+    pub fn advance(&mut self) -> Option<Advance> {
+        let mut positions = Vec::new();
+        while let Some(segment) = self.segments.front_mut() {
+            let left = if segment.settled() {
+                segment.positions.len()
+            } else {
+                (self.drained..segment.positions.len()).find(|row| segment.owes(*row) > 0).unwrap_or(self.drained)
+            };
+            if segment.rows > 0 {
+                self.seq += (left - self.drained) as u64;
+            }
+            positions.extend(segment.positions[self.drained..left].iter_mut().map(std::mem::take));
+            self.drained = left;
+            if !segment.settled() {
+                break;
+            }
+            self.segments.pop_front();
+            self.front = self.front.wrapping_add(1);
+            self.drained = 0;
+        }
+        let position = positions.last()?.clone();
+        Some(Advance { positions, mark: Mark { generation: self.generation, seq: self.seq, position } })
+    }
+
+    /// The mark of the last row that is complete once `runs` are settled as well; `None` if the watermark would
+    /// not move. What a transactional destination writes with its data. O(rows from the watermark to that row).
+    pub fn mark_if<'a>(&self, runs: impl IntoIterator<Item = &'a Run>) -> Option<Mark> {
+        let mut given: Vec<&Run> = runs.into_iter().filter(|run| run.lane == self.lane).collect();
+        let offset = |run: &Run| run.segment.wrapping_sub(self.front);
+        given.sort_by_key(|run| offset(run));
+        let mut given = given.into_iter().peekable();
+        let (mut seq, mut position) = (self.seq, None);
+        'segments: for (index, segment) in self.segments.iter().enumerate() {
+            let mut paid = vec![0u64; segment.rows as usize];
+            while let Some(run) = given.next_if(|run| offset(run) as usize <= index) {
+                let first = run.first as usize;
+                let end = (first + run.source_rows() as usize).min(paid.len());
+                for v in paid.get_mut(first..end).into_iter().flatten() {
+                    *v += run.credit_per_source_row();
+                }
+            }
+            let from = if index == 0 { self.drained } else { 0 };
+            for row in from..segment.positions.len() {
+                if segment.rows > 0 {
+                    if segment.owes(row) > paid[row] {
+                        break 'segments;
+                    }
+                    seq += 1;
+                }
+                position = Some(&segment.positions[row]);
+            }
+        }
+        position.map(|position| Mark { generation: self.generation, seq, position: position.clone() })
+    }
+
+    /// Number of the row a run begins with, counted from the start of the generation: what names a dead letter.
+    /// O(segments before it).
+    pub fn seq_of(&self, run: &Run) -> u64 {
+        let index = run.segment.wrapping_sub(self.front) as usize;
+        let before: u64 = self.segments.iter().take(index).map(|segment| u64::from(segment.rows)).sum();
+        (self.seq + before + u64::from(run.first)).saturating_sub(self.drained as u64)
+    }
+
+    /// The generation its marks belong to.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Number of the first row that is not settled, as far as [`Ledger::advance`] has seen.
+    pub fn watermark(&self) -> u64 {
+        self.seq
+    }
+
+    /// Rows that were read and are not settled.
+    pub fn in_flight(&self) -> usize {
+        (self.read - self.settled) as usize
+    }
+
+    /// Rows read since it was made.
+    pub fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Rows settled since it was made.
+    pub fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Notes that so many positions are stored.
+    pub fn persist(&mut self, positions: usize) {
+        self.persisted += positions as u64;
+    }
+
+    /// Positions that were read and are not stored: what a crash would repeat.
+    pub fn unpersisted(&self) -> usize {
+        (self.opened - self.persisted) as usize
+    }
+
+    /// Whether nothing waits in it: all is settled and has left by `advance`.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Open rows counted one by one; equals [`Ledger::in_flight`] if credit was conserved. O(segments).
+    pub fn open_rows(&self) -> usize {
+        self.segments.iter().map(Segment::open_rows).sum()
+    }
+}

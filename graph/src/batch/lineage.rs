@@ -1,0 +1,205 @@
+//! Where the rows of a batch came from, and the alarm that rings when that is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+
+use super::Lend;
+use crate::ack::{Overdrawn, Run};
+
+/// Rings when a lineage is dropped before it was settled: its rows would never be acknowledged.
+#[derive(Debug, Default)]
+pub struct Alarm {
+    disarmed: AtomicBool,
+    lost: AtomicU64,
+    rung: Notify,
+}
+
+impl Alarm {
+    /// From now on lineages may be dropped: the run has failed, was killed, or gives up what is left.
+    pub fn disarm(&self) {
+        self.disarmed.store(true, Ordering::Release);
+    }
+
+    /// Rows that were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Waits until rows are lost.
+    pub async fn rung(&self) {
+        while self.lost() == 0 {
+            self.rung.notified().await;
+        }
+    }
+
+    fn ring(&self, rows: usize) {
+        if !self.disarmed.load(Ordering::Acquire) {
+            self.lost.fetch_add(rows as u64, Ordering::AcqRel);
+            self.rung.notify_one();
+        }
+    }
+}
+
+/// The runs that the rows of a batch belong to, in the order of the rows.
+///
+/// Neither copied nor cloned: whoever holds it owes its settlement. Dropping it unsettled rings the [`Alarm`].
+#[derive(Debug)]
+#[must_use]
+pub struct Lineage {
+    runs: SmallVec<[Run; 1]>,
+    alarm: Arc<Alarm>,
+}
+
+impl Drop for Lineage {
+    fn drop(&mut self) {
+        if !self.runs.is_empty() {
+            self.alarm.ring(self.rows());
+        }
+    }
+}
+
+impl Lineage {
+    /// No rows.
+    pub fn none(alarm: &Arc<Alarm>) -> Self {
+        Lineage { runs: SmallVec::new(), alarm: alarm.clone() }
+    }
+
+    /// The rows of one run.
+    pub fn of(run: Run, alarm: &Arc<Alarm>) -> Self {
+        Lineage { runs: SmallVec::from_buf([run]), alarm: alarm.clone() }
+    }
+
+    /// Number of rows. O(runs).
+    pub fn rows(&self) -> usize {
+        self.runs.iter().map(Run::rows).sum()
+    }
+
+    /// Whether there are no rows. O(1).
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Its runs, in the order of the rows.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// No rows, under the same alarm.
+    pub fn sibling(&self) -> Lineage {
+        Lineage::none(&self.alarm)
+    }
+
+    /// Moves everything out.
+    pub fn take(&mut self) -> Lineage {
+        Lineage { runs: std::mem::take(&mut self.runs), alarm: self.alarm.clone() }
+    }
+
+    /// Hands out the runs to be settled: the duty moves to the caller.
+    pub(crate) fn settle_runs(mut self) -> SmallVec<[Run; 1]> {
+        std::mem::take(&mut self.runs)
+    }
+
+    /// Appends another, joining runs where they meet. O(its runs).
+    pub fn append(&mut self, mut other: Lineage) {
+        for run in std::mem::take(&mut other.runs) {
+            self.push(run);
+        }
+    }
+
+    pub(super) fn push(&mut self, run: Run) {
+        match self.runs.last_mut() {
+            None => self.runs.push(run),
+            Some(last) => {
+                if let Err(run) = last.join(run) {
+                    self.runs.push(run);
+                }
+            }
+        }
+    }
+
+    /// Divides the credit of every row among `n` copies: `self` stays one, the others are returned. O(n × runs).
+    pub(super) fn divide(&mut self, n: usize, lend: Lend<'_>) -> Result<SmallVec<[Lineage; 1]>, Overdrawn> {
+        let mut others: SmallVec<[Lineage; 1]> = (1..n).map(|_| Lineage::none(&self.alarm)).collect();
+        if others.is_empty() {
+            return Ok(others);
+        }
+        for run in &mut self.runs {
+            let parts = match run.divide(n as u32) {
+                Some(parts) => parts,
+                None => {
+                    lend(run)?;
+                    run.divide(n as u32).unwrap_or_default()
+                }
+            };
+            debug_assert_eq!(parts.len(), others.len());
+            for (other, part) in others.iter_mut().zip(parts) {
+                other.push(part);
+            }
+        }
+        Ok(others)
+    }
+
+    /// To be taken apart from the front.
+    pub(super) fn feed(mut self) -> Feed {
+        self.runs.reverse();
+        Feed { reversed: self }
+    }
+}
+
+/// A lineage that is taken apart from the front. What is not taken rings the alarm like the lineage itself.
+#[derive(Debug)]
+pub(super) struct Feed {
+    reversed: Lineage,
+}
+
+impl Feed {
+    /// Moves the next `rows` rows to the end of `to`. O(runs moved).
+    pub(super) fn move_to(&mut self, mut rows: usize, to: &mut Lineage) {
+        while rows > 0 {
+            let Some(mut run) = self.reversed.runs.pop() else { return };
+            if run.rows() > rows {
+                let head = run.cut(rows);
+                self.reversed.runs.push(run);
+                run = head;
+            }
+            rows -= run.rows();
+            to.push(run);
+        }
+    }
+
+    /// Moves the next row to the end of `to` as `n` pieces.
+    pub(super) fn split_to(&mut self, n: usize, to: &mut Lineage, lend: Lend<'_>) -> Result<(), Overdrawn> {
+        let Some(mut run) = self.reversed.runs.pop() else { return Ok(()) };
+        if run.rows() > 1 {
+            let head = run.cut(1);
+            self.reversed.runs.push(run);
+            run = head;
+        }
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        let (first, rest) = match run.pieces(n) {
+            Ok(pieces) => pieces,
+            Err(mut run) => {
+                lend(&mut run)?;
+                match run.pieces(n) {
+                    Ok(pieces) => pieces,
+                    Err(run) => (run, None),
+                }
+            }
+        };
+        to.push(first);
+        if let Some(rest) = rest {
+            to.push(rest);
+        }
+        Ok(())
+    }
+
+    /// The next `rows` rows.
+    pub(super) fn next(&mut self, rows: usize) -> Lineage {
+        let mut lineage = Lineage::none(&self.reversed.alarm);
+        self.move_to(rows, &mut lineage);
+        lineage
+    }
+}

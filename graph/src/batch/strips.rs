@@ -1,0 +1,46 @@
+//! A large batch as a sequence of strips.
+
+use super::lineage::Feed;
+use super::{Batch, STRIP_BYTES, STRIP_ROWS};
+use crate::record::Record;
+
+/// The strips of a batch, in order. What is not taken rings the alarm of its lineage.
+#[derive(Debug)]
+pub struct Strips {
+    records: std::vec::IntoIter<Record>,
+    feed: Feed,
+    whole: Option<Batch>,
+    rows: usize,
+    each: usize,
+}
+
+impl Strips {
+    pub(super) fn new(batch: Batch) -> Self {
+        let each = batch.bytes / batch.rows().max(1);
+        let rows = (STRIP_BYTES / each.max(1)).clamp(1, STRIP_ROWS);
+        if batch.is_strip() {
+            let lineage = batch.lineage.sibling();
+            let whole = (batch.rows() > 0).then_some(batch);
+            return Strips { records: Vec::new().into_iter(), feed: lineage.feed(), whole, rows, each };
+        }
+        let Batch { records, lineage, .. } = batch;
+        Strips { records: records.into_iter(), feed: lineage.feed(), whole: None, rows, each }
+    }
+}
+
+impl Iterator for Strips {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        if let Some(whole) = self.whole.take() {
+            return Some(whole);
+        }
+        if self.records.len() == 0 {
+            return None;
+        }
+        let records: Vec<Record> = self.records.by_ref().take(self.rows).collect();
+        let lineage = self.feed.next(records.len());
+        let bytes = self.each * records.len();
+        Some(Batch::new(records, lineage, bytes))
+    }
+}
