@@ -65,8 +65,9 @@ impl Running {
     /// Drops everything where it stands, as a crash would.
     pub fn kill(&self) {}
 
-    /// Waits for the end; every task is joined.
-    pub async fn join(self) -> Ending {
+    /// Waits for the end; every task is joined. Cancel-safe: it may be called again until it has returned once,
+    /// so that a run can be awaited and stopped by one owner.
+    pub async fn join(&mut self) -> Ending {
         Ending::Killed
     }
 
