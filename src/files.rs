@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
+use anabranch_graph::diagnostic::{Diagnostic, Files};
 
 /// The largest pipeline file that is read.
 pub const MAX_PIPELINE_FILE: u64 = 8 << 20;
@@ -19,7 +19,7 @@ pub enum Unreadable {
     #[error("it is not a regular file")]
     NotAFile,
     /// It is larger than anything of its kind.
-    #[error("it has {bytes} bytes; at most {limit} are read")]
+    #[error("it is too large: {bytes} bytes, at most {limit} are read")]
     TooLarge {
         /// Its size, as far as it was looked at.
         bytes: u64,
@@ -80,10 +80,8 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, Unreadable> {
 pub struct Found {
     /// Those that could be read, in the order of their names.
     pub files: Files,
-    /// Those that could not.
-    pub unreadable: Vec<PathBuf>,
-    /// Why.
-    pub findings: Diagnostics,
+    /// Those that could not, and why.
+    pub unreadable: Vec<(PathBuf, Diagnostic)>,
 }
 
 /// Pipeline files at `paths`: a file as it is, of a directory its direct children named `*.yml` or `*.yaml`,
@@ -123,11 +121,11 @@ impl Found {
             Unreadable::TooLarge { .. } => Some("is this a pipeline file? split it, if it is"),
             Unreadable::NotAFile | Unreadable::System(_) => None,
         };
-        self.findings.push(match hint {
+        let finding = match hint {
             Some(hint) => finding.with_hint(hint),
             None => finding,
-        });
-        self.unreadable.push(path.to_path_buf());
+        };
+        self.unreadable.push((path.to_path_buf(), finding));
     }
 }
 
@@ -171,9 +169,9 @@ mod tests {
         let large = directory.path().join("large.yaml");
         File::create(&large).unwrap().set_len(100 << 20).unwrap();
         let found = find_pipelines(&[directory.path(), Path::new("/nowhere")]);
-        let messages: Vec<_> = found.findings.iter().map(|d| d.message.clone()).collect();
+        let messages: Vec<_> = found.unreadable.iter().map(|(_, d)| d.message.clone()).collect();
         assert!(messages[0].ends_with("binary.yaml: it is not text: byte 2 is not valid UTF-8"), "{messages:?}");
-        assert!(messages[1].ends_with("it has 104857600 bytes; at most 8388608 are read"), "{messages:?}");
+        assert!(messages[1].ends_with("it is too large: 104857600 bytes, at most 8388608 are read"), "{messages:?}");
         assert_eq!(messages[2], "cannot read /nowhere: no such file or directory");
     }
 }

@@ -4,5 +4,8 @@
 
 pub mod files;
 pub mod log;
+pub mod pipelines;
+pub mod service;
 pub mod settings;
 pub mod store;
+pub mod terminal;

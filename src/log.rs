@@ -14,7 +14,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 pub use output::Output;
 
-use crate::settings::{LogFormat, LogSettings};
+use crate::settings::LogSettings;
 use line::{Fields, Style};
 
 /// What is kept of a target: only this product's lines, not those of the libraries below it.
@@ -148,6 +148,7 @@ fn word(level: LogLevel) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::LogFormat;
 
     fn log(format: LogFormat) -> (Arc<Log>, tempfile::NamedTempFile) {
         let file = tempfile::NamedTempFile::new().unwrap();
