@@ -1,67 +1,26 @@
 //! Pipeline files as typed values, each with the place where it was written.
+//!
+//! [`load`] goes through the texts once: `yaml` makes trees of them, `interpolate` replaces variables in values,
+//! `pipeline` reads trees as pipelines, and `load` compares the pipelines of all files with each other. Every step
+//! adds its findings and goes on with what is sound.
 
+mod field;
+mod interpolate;
 mod load;
+mod metadata;
+mod pipeline;
+mod version;
+mod written;
+mod yaml;
 
-pub use load::{InvalidPipeline, Loaded, Variables, load};
+#[cfg(test)]
+mod tests;
+
+pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load};
+pub use written::Written;
 
 use crate::diagnostic::{Span, Spanned};
 use crate::text::Str;
-
-/// Text of a configuration value after substitution, with what the file says.
-///
-/// `Debug` and `Display` show what was written (`${NAME}`), so that a substituted credential never
-/// reaches a log, a plan or an error by way of formatting.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Written {
-    value: Str,
-    written: Str,
-    span: Span,
-}
-
-impl Written {
-    /// A text that stands in a file.
-    pub fn new(value: impl Into<Str>, written: impl Into<Str>, span: Span) -> Self {
-        Written { value: value.into(), written: written.into(), span }
-    }
-
-    /// The text with variables replaced: for the plugin, and for nobody else.
-    pub fn value(&self) -> &Str {
-        &self.value
-    }
-
-    /// The text as the file has it.
-    pub fn written(&self) -> &Str {
-        &self.written
-    }
-
-    /// Whether variables were replaced.
-    pub fn is_substituted(&self) -> bool {
-        self.value != self.written
-    }
-
-    /// Where the value stands.
-    pub fn span(&self) -> Span {
-        self.span
-    }
-
-    /// The place of `len` bytes at `offset` of the value: exact where the file holds the value as it is,
-    /// the whole value elsewhere (escapes, folded blocks, substituted variables before it).
-    pub fn place(&self, _offset: usize, _len: usize) -> Span {
-        self.span
-    }
-}
-
-impl std::fmt::Debug for Written {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Debug::fmt(&self.written, f)
-    }
-}
-
-impl std::fmt::Display for Written {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.written.fmt(f)
-    }
-}
 
 /// One `name: value` pair of `settings`.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,14 @@
 //! What is wrong with a configuration, and where.
 //!
 //! Every check returns *all* its findings. They carry byte spans into the files they were found in;
-//! [`Diagnostics::render`] prints them with the place underlined.
+//! [`Diagnostics::render`] prints them with the place underlined, [`Diagnostics::findings`] gives them to programs.
+
+mod finding;
+mod lines;
+mod render;
+
+pub use finding::{Finding, Place};
+pub use render::RenderStyle;
 
 use crate::text::Str;
 
@@ -47,6 +54,8 @@ pub struct SourceFile {
     pub name: Str,
     /// Its content.
     pub text: Str,
+    /// Where the first byte stood that is not UTF-8, in [`SourceFile::text`].
+    pub not_utf8: Option<u32>,
 }
 
 impl Files {
@@ -57,8 +66,28 @@ impl Files {
 
     /// Adds a text.
     pub fn add(&mut self, name: impl Into<Str>, text: impl Into<Str>) -> FileId {
-        self.0.push(SourceFile { name: name.into(), text: text.into() });
+        self.0.push(SourceFile { name: name.into(), text: text.into(), not_utf8: None });
         FileId(self.0.len() as u32 - 1)
+    }
+
+    /// Adds bytes that may or may not be text; what is not shows as `\u{FFFD}`, and whoever parses the file refuses it.
+    pub fn add_bytes(&mut self, name: impl Into<Str>, bytes: Vec<u8>) -> FileId {
+        match String::from_utf8(bytes) {
+            Ok(text) => self.add(name, text),
+            Err(error) => {
+                let valid = error.utf8_error().valid_up_to() as u32;
+                let id = self.add(name, String::from_utf8_lossy(error.as_bytes()).into_owned());
+                if let Some(file) = self.0.last_mut() {
+                    file.not_utf8 = Some(valid);
+                }
+                id
+            }
+        }
+    }
+
+    /// All files in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
+        self.0.iter().enumerate().map(|(index, file)| (FileId(index as u32), file))
     }
 
     /// The file, if it was added here.
@@ -69,13 +98,8 @@ impl Files {
     /// File name, 1-based line and 1-based column (in characters) of the start of a span. O(file).
     pub fn locate(&self, span: Span) -> Option<Location> {
         let file = self.get(span.file)?;
-        let before = file.text.get(..span.start as usize)?;
-        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        Some(Location {
-            file: file.name.clone(),
-            line: before.matches('\n').count() as u32 + 1,
-            column: before[line_start..].chars().count() as u32 + 1,
-        })
+        let (line, column) = lines::Lines::of(&file.text).position(span.start as usize);
+        Some(Location { file: file.name.clone(), line, column })
     }
 }
 
@@ -235,10 +259,16 @@ impl IntoIterator for Diagnostics {
 /// The nearest of `candidates` to `text`, if it is near enough to be a slip of the pen.
 pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = text.to_lowercase();
+    let len = lower.chars().count();
     candidates
         .into_iter()
-        .map(|c| (edit_distance(&lower, &c.to_lowercase()), c))
-        .filter(|(d, c)| *d <= 1 + c.chars().count().min(text.chars().count()) / 4)
+        .filter_map(|c| {
+            let c_len = c.chars().count();
+            let most = 1 + c_len.min(len) / 4;
+            // The distance is at least the difference in length: spares the comparison with long texts.
+            let near = c_len.abs_diff(len) <= most;
+            near.then(|| edit_distance(&lower, &c.to_lowercase())).filter(|d| *d <= most).map(|d| (d, c))
+        })
         .min_by_key(|(d, _)| *d)
         .map(|(_, c)| c)
 }

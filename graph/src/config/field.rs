@@ -1,0 +1,380 @@
+//! Reading the fields of a map: typed, with variables replaced and every mistake reported at its place.
+
+use std::fmt;
+
+use serde_yaml::granit_parser::ScalarStyle;
+
+use super::interpolate::{Dialect, Interpolated, Resolver};
+use super::written::{Layout, Written};
+use super::yaml::{Entry, Map, Node, Scalar, Value};
+use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span, Spanned, did_you_mean};
+
+/// Proof that something is wrong and has been reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reported;
+
+/// A field that may be absent, or wrong.
+pub(super) type Field<T> = Result<Option<T>, Reported>;
+
+/// Text of the user in a message: quoted, escaped and of bounded length.
+pub(super) fn quoted(text: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{:?}", format!("{}…", &text[..end])),
+        None => format!("{text:?}"),
+    }
+}
+
+/// A JSON pointer that is written out only when there is something to report.
+#[derive(Clone, Copy)]
+pub(super) struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Name(&'a str),
+    Index(usize),
+}
+
+impl<'a> Path<'a> {
+    /// The pipeline itself.
+    pub(super) const fn root() -> Self {
+        Path { parent: None, step: Step::Root }
+    }
+
+    /// A field of it.
+    pub(super) fn name(&'a self, name: &'a str) -> Path<'a> {
+        Path { parent: Some(self), step: Step::Name(name) }
+    }
+
+    /// An item of it.
+    pub(super) fn index(&'a self, index: usize) -> Path<'a> {
+        Path { parent: Some(self), step: Step::Index(index) }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Name(name) => write!(f, "/{}", name.replace('~', "~0").replace('/', "~1")),
+            Step::Index(index) => write!(f, "/{index}"),
+        }
+    }
+}
+
+/// What reading a file needs and gathers.
+pub(super) struct Reader<'a> {
+    pub(super) file: FileId,
+    pub(super) source: &'a str,
+    pub(super) resolver: Resolver<'a>,
+    pub(super) findings: Diagnostics,
+    errors: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(file: FileId, source: &'a str, resolver: Resolver<'a>) -> Self {
+        Reader { file, source, resolver, findings: Diagnostics::new(), errors: 0 }
+    }
+
+    /// Goes on with another file.
+    pub(super) fn turn_to(&mut self, file: FileId, source: &'a str) {
+        (self.file, self.source) = (file, source);
+    }
+
+    /// How many errors were met, those among them that the tree has reported.
+    pub(super) fn errors(&self) -> usize {
+        self.errors
+    }
+
+    /// Adds a finding.
+    pub(super) fn report(&mut self, finding: Diagnostic) -> Reported {
+        self.errors += usize::from(finding.severity == Severity::Error);
+        self.findings.push(finding);
+        Reported
+    }
+
+    /// Counts an error that the tree has reported.
+    fn met_reported(&mut self) -> Reported {
+        self.errors += 1;
+        Reported
+    }
+
+    /// Opens a map whose fields are `known`.
+    pub(super) fn object<'n>(
+        &mut self,
+        node: &'n Node,
+        span: Span,
+        what: &str,
+        path: Path<'_>,
+    ) -> Result<Object<'n>, Reported> {
+        let map = match &node.value {
+            Value::Map(map) => map,
+            Value::Broken => return Err(self.met_reported()),
+            other => return Err(self.wrong_type(other, span, what, "a map of fields", path)),
+        };
+        if map.like_template {
+            return Err(self.wrong_type(&node.value, span, what, "a map of fields", path));
+        }
+        if map.flawed {
+            self.met_reported();
+        }
+        Ok(Object { map, span: node.span, taken: vec![false; map.entries.len()] })
+    }
+
+    /// Reports a value of the wrong type.
+    pub(super) fn wrong_type(
+        &mut self,
+        value: &Value,
+        span: Span,
+        what: &str,
+        wanted: &str,
+        path: Path<'_>,
+    ) -> Reported {
+        let (found, hint) = match value {
+            Value::Null => ("nothing", None),
+            Value::Scalar(_) => ("a single value", None),
+            Value::List(_) => ("a list", None),
+            Value::Map(map) if map.like_template => {
+                ("a map", Some("a text that starts with `{{` must be quoted: '{{ ... }}'"))
+            }
+            Value::Map(_) => ("a map", None),
+            Value::Broken => return self.met_reported(),
+        };
+        let mut finding = Diagnostic::error("config.type", format!("{what} must be {wanted}, not {found}"))
+            .with_span(span)
+            .with_path(path.to_string());
+        finding.hint = hint.map(str::to_owned);
+        self.report(finding)
+    }
+
+    /// The text of a scalar with its variables replaced.
+    pub(super) fn interpolate(
+        &mut self,
+        scalar: &Scalar,
+        span: Span,
+        dialect: Dialect,
+        path: Path<'_>,
+    ) -> Result<Interpolated, Reported> {
+        let source = self.source.get(span.start as usize..span.end as usize).unwrap_or_default();
+        let layout = Layout::of_scalar(source, span.start, &scalar.text, scalar.style);
+        self.resolver.interpolate(&scalar.text, span, layout, dialect).map_err(|findings| {
+            for finding in findings {
+                self.report(finding.with_path(path.to_string()));
+            }
+            Reported
+        })
+    }
+
+    /// A text; absent where there is no value.
+    pub(super) fn text(&mut self, entry: &Entry, path: Path<'_>) -> Field<Written> {
+        match &entry.value.value {
+            Value::Null => Ok(None),
+            Value::Scalar(scalar) => {
+                self.interpolate(scalar, entry.value.span, Dialect::Value, path).map(|read| Some(read.text))
+            }
+            other => Err(self.wrong_type(other, entry.value_span(), &quoted(&entry.key), "a text", path)),
+        }
+    }
+
+    /// A text that must be there and hold something.
+    pub(super) fn required(
+        &mut self,
+        object: &mut Object<'_>,
+        name: &str,
+        of: &dyn fmt::Display,
+        path: Path<'_>,
+    ) -> Result<Written, Reported> {
+        let path = path.name(name);
+        let entry = object.take(name);
+        let text = match entry {
+            Some(entry) => self.text(entry, path)?,
+            None => None,
+        };
+        match text.filter(|text| !text.value().trim().is_empty()) {
+            Some(text) => Ok(text),
+            None => {
+                let finding = Diagnostic::error("config.field_required", format!("{of}: {name:?} is required"))
+                    .with_span(entry.map_or(object.head(), Entry::value_span))
+                    .with_path(path.to_string());
+                Err(self.report(finding))
+            }
+        }
+    }
+
+    /// A whole number from 0 to `max`.
+    pub(super) fn number(&mut self, entry: &Entry, max: u64, path: Path<'_>) -> Field<Spanned<u64>> {
+        let scalar = match &entry.value.value {
+            Value::Null => return Ok(None),
+            Value::Scalar(scalar) => scalar,
+            other => {
+                return Err(self.wrong_type(other, entry.value_span(), &quoted(&entry.key), "a whole number", path));
+            }
+        };
+        let span = entry.value.span;
+        let Interpolated { text, whole } = self.interpolate(scalar, span, Dialect::Value, path)?;
+        let plain = scalar.style == ScalarStyle::Plain && !scalar.text.contains("${");
+        let number = core_integer(text.value());
+        let invalid = |message: String| {
+            Diagnostic::error("config.field_invalid", message).with_span(span).with_path(path.to_string())
+        };
+        let (key, shown) = (&entry.key, quoted(text.written()));
+        let finding = match number {
+            Some(number) if plain || whole => match u64::try_from(number) {
+                Ok(number) if number <= max => return Ok(Some(Spanned::new(number, span))),
+                Ok(_) => invalid(format!("{key:?} is {shown}, but must be at most {max}")),
+                Err(_) if number < 0 => invalid(format!("{key:?} is {shown}, but must not be negative")),
+                Err(_) => invalid(format!("{key:?} is {shown}, but must be at most {max}")),
+            },
+            Some(_) if text.is_substituted() => invalid(format!("{key:?} is {shown}, but must be a whole number"))
+                .with_hint("a number is either written out or wholly one `${NAME}`"),
+            Some(_) => invalid(format!("{key:?} is the text {shown}, but must be a whole number"))
+                .with_hint("remove the quotes"),
+            None => invalid(format!("{key:?} is {shown}, but must be a whole number")),
+        };
+        Err(self.report(finding))
+    }
+
+    /// Checks that a value is a boolean of ours, and gives its text back.
+    pub(super) fn check_boolean(&mut self, name: &str, text: &Written, path: Path<'_>) -> Result<(), Reported> {
+        match &**text.value() {
+            "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => Ok(()),
+            other => {
+                let mut finding = Diagnostic::error(
+                    "config.field_invalid",
+                    format!("{name:?} is {}, but must be true or false", quoted(text.written())),
+                )
+                .with_span(text.span())
+                .with_path(path.to_string());
+                finding.hint = match other.to_ascii_lowercase().as_str() {
+                    "yes" | "on" | "y" => Some("in YAML 1.2 this is a text: write true".to_owned()),
+                    "no" | "off" | "n" => Some("in YAML 1.2 this is a text: write false".to_owned()),
+                    _ => None,
+                };
+                Err(self.report(finding))
+            }
+        }
+    }
+
+    /// Refuses texts of more than `max` bytes.
+    pub(super) fn check_len(
+        &mut self,
+        of: &dyn fmt::Display,
+        name: &str,
+        text: &Written,
+        max: usize,
+        path: Path<'_>,
+    ) -> Result<(), Reported> {
+        let len = text.value().len();
+        if len <= max {
+            return Ok(());
+        }
+        let path = path.name(name);
+        let finding = Diagnostic::error(
+            "config.field_too_long",
+            format!("{of}: {name:?} has {len} bytes, at most {max} are allowed"),
+        )
+        .with_span(text.span())
+        .with_path(path.to_string());
+        Err(self.report(finding))
+    }
+
+    /// Warns of the fields that nobody took.
+    pub(super) fn warn_unknown(&mut self, object: &Object<'_>, of: &str, known: &[&str], path: Path<'_>) {
+        // A name that is given already cannot be what another was meant to be.
+        let free: Vec<&str> = known.iter().copied().filter(|name| object.get(name).is_none()).collect();
+        for (entry, _) in object.map.entries.iter().zip(&object.taken).filter(|(_, taken)| !**taken) {
+            let path = path.name(&entry.key);
+            let finding = Diagnostic::warning(
+                "config.field_unknown",
+                format!("{of} has no field {}; it is ignored", quoted(&entry.key)),
+            )
+            .with_span(entry.key_span)
+            .with_path(path.to_string());
+            let hint = match did_you_mean(&entry.key, free.iter().copied()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None if known.contains(&"settings") => {
+                    format!("settings of the plugin stand below `settings`; the fields are: {}", known.join(", "))
+                }
+                None => format!("the fields are: {}", known.join(", ")),
+            };
+            self.report(finding.with_hint(hint));
+        }
+    }
+}
+
+/// A map that remembers which of its fields were read.
+pub(super) struct Object<'n> {
+    map: &'n Map,
+    span: Span,
+    taken: Vec<bool>,
+}
+
+impl<'n> Object<'n> {
+    fn position(&self, name: &str) -> Option<usize> {
+        self.map.entries.iter().position(|entry| entry.key == *name)
+    }
+
+    /// The field, without reading it.
+    pub(super) fn get(&self, name: &str) -> Option<&'n Entry> {
+        self.position(name).map(|at| &self.map.entries[at])
+    }
+
+    /// Reads a field.
+    pub(super) fn take(&mut self, name: &str) -> Option<&'n Entry> {
+        let at = self.position(name)?;
+        self.taken[at] = true;
+        Some(&self.map.entries[at])
+    }
+
+    /// Reads all fields whose name starts so.
+    pub(super) fn take_prefixed(&mut self, prefix: &str) -> Vec<&'n Entry> {
+        let entries = self.map.entries.iter().zip(&mut self.taken).filter(|(entry, _)| entry.key.starts_with(prefix));
+        entries
+            .map(|(entry, taken)| {
+                *taken = true;
+                entry
+            })
+            .collect()
+    }
+
+    /// All fields.
+    pub(super) fn entries(&self) -> &'n [Entry] {
+        &self.map.entries
+    }
+
+    /// The whole map.
+    pub(super) fn span(&self) -> Span {
+        self.span
+    }
+
+    /// The place that stands for the map where one of its fields is missing: its first name.
+    pub(super) fn head(&self) -> Span {
+        let first = self.map.entries.first().map(|entry| entry.key_span);
+        first.unwrap_or(self.span)
+    }
+}
+
+/// An integer of YAML 1.2's core schema.
+fn core_integer(text: &str) -> Option<i128> {
+    let digits = |text: &str, radix: u32| {
+        let valid = !text.is_empty() && text.chars().all(|c| c.is_digit(radix));
+        valid.then(|| i128::from_str_radix(text, radix).unwrap_or(i128::MAX))
+    };
+    if let Some(text) = text.strip_prefix("0o") {
+        return digits(text, 8);
+    }
+    if let Some(text) = text.strip_prefix("0x") {
+        return digits(text, 16);
+    }
+    match text.strip_prefix('-') {
+        Some(text) => digits(text, 10).map(|number| -number),
+        None => digits(text.strip_prefix('+').unwrap_or(text), 10),
+    }
+}

@@ -1,0 +1,189 @@
+//! Variables in values: `${NAME}`, `${NAME:-default}`, `${file:PATH}`.
+
+use std::collections::HashMap;
+
+use super::Variables;
+use super::written::{Layout, Rewriting, Written};
+use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::text::Str;
+
+/// Longest `${...}`; keeps the search for its end, which a script may start anew at every brace, linear.
+const MAX_EXPRESSION_BYTES: usize = 4096;
+
+/// What `${...}` means in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// A variable, or a mistake.
+    Value,
+    /// A variable, or an expression of the script's own language.
+    Script,
+}
+
+/// Looks variables up, each of them once.
+pub(super) struct Resolver<'a> {
+    variables: &'a dyn Variables,
+    files: HashMap<String, Result<Str, String>>,
+}
+
+/// A text with its variables replaced.
+pub(super) struct Interpolated {
+    pub(super) text: Written,
+    /// Whether the text was one `${...}` and nothing else.
+    pub(super) whole: bool,
+}
+
+enum Expression<'t> {
+    Variable { name: &'t str, default: Option<&'t str> },
+    File(&'t str),
+    Foreign,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(variables: &'a dyn Variables) -> Self {
+        Resolver { variables, files: HashMap::new() }
+    }
+
+    /// Replaces the variables of a scalar.
+    ///
+    /// What replaces a variable is not looked through for further variables.
+    pub(super) fn interpolate(
+        &mut self,
+        text: &Str,
+        span: Span,
+        layout: Option<Layout>,
+        dialect: Dialect,
+    ) -> Result<Interpolated, Diagnostics> {
+        if !text.contains("${") {
+            let text = Written::with_layout(text.clone(), text.clone(), span, layout);
+            return Ok(Interpolated { text, whole: false });
+        }
+        let mut rewriting = Rewriting::of(layout, text.len(), span);
+        let mut findings = Diagnostics::new();
+        let mut value = String::with_capacity(text.len());
+        let (mut kept, mut whole) = (0, false);
+        while let Some(open) = text[kept..].find("${").map(|at| at + kept) {
+            let escaped = open > kept && text.as_bytes()[open - 1] == b'$';
+            let plain_end = if escaped { open - 1 } else { open };
+            rewriting.keep(kept..plain_end, value.len());
+            value.push_str(&text[kept..plain_end]);
+            if escaped {
+                rewriting.replace(plain_end..open + 2, value.len(), 2, false);
+                value.push_str("${");
+                kept = open + 2;
+                continue;
+            }
+            let reach = text.len().min(open + MAX_EXPRESSION_BYTES);
+            let Some(close) = text.as_bytes()[open..reach].iter().position(|b| *b == b'}').map(|at| at + open) else {
+                if dialect == Dialect::Value {
+                    let place = rewriting.place(open..open + 2, span.file, span);
+                    findings.push(
+                        Diagnostic::error("config.variable_invalid", "`${` has no closing `}`")
+                            .with_label(place, "opened here")
+                            .with_hint("write `$${` for the two characters themselves"),
+                    );
+                }
+                kept = open;
+                break;
+            };
+            let range = open..close + 1;
+            let expression = parse(&text[open + 2..close]);
+            if dialect == Dialect::Script && matches!(expression, Expression::Foreign) {
+                // Not to the brace: the expression may hold a variable itself.
+                rewriting.keep(open..open + 2, value.len());
+                value.push_str("${");
+                kept = open + 2;
+                continue;
+            }
+            let place = rewriting.place(range.clone(), span.file, span);
+            match self.evaluate(&expression, &text[range.clone()], place) {
+                Ok((replacement, foreign)) => {
+                    whole = range == (0..text.len());
+                    rewriting.replace(range.clone(), value.len(), replacement.len(), foreign);
+                    value.push_str(&replacement);
+                }
+                Err(finding) => findings.push(finding),
+            }
+            kept = range.end;
+        }
+        if !findings.is_empty() {
+            return Err(findings);
+        }
+        rewriting.keep(kept..text.len(), value.len());
+        value.push_str(&text[kept..]);
+        let text = Written::with_layout(value.into(), text.clone(), span, Some(rewriting.finish()));
+        Ok(Interpolated { text, whole })
+    }
+
+    /// What an expression stands for, and whether that comes from outside the file.
+    fn evaluate(&mut self, expression: &Expression<'_>, written: &str, place: Span) -> Result<(Str, bool), Diagnostic> {
+        match *expression {
+            Expression::Variable { name, default } => {
+                match (self.variables.variable(name).filter(|value| default.is_none() || !value.is_empty()), default) {
+                    (Some(value), _) => Ok((value.into(), true)),
+                    (None, Some(default)) => Ok((default.into(), false)),
+                    (None, None) => Err(Diagnostic::error(
+                        "config.variable_unset",
+                        format!("the environment variable {name} is not set"),
+                    )
+                    .with_span(place)
+                    .with_hint(format!(
+                        "set it, or write `${{{name}:-default}}` to have a default, or `$${{{name}}}` for the text itself"
+                    ))),
+                }
+            }
+            Expression::File(path) => {
+                let variables = self.variables;
+                let content = self
+                    .files
+                    .entry(path.to_owned())
+                    .or_insert_with(|| variables.file(path).map(|content| without_final_line_break(&content).into()));
+                match content {
+                    Ok(content) => Ok((content.clone(), true)),
+                    Err(why) => {
+                        Err(Diagnostic::error("config.variable_file", format!("{path:?} cannot be read: {why}"))
+                            .with_span(place)
+                            .with_hint(format!("write `$${written}` for the text itself", written = &written[1..])))
+                    }
+                }
+            }
+            Expression::Foreign => Err(Diagnostic::error(
+                "config.variable_invalid",
+                format!("{} is not a variable", super::field::quoted(written)),
+            )
+            .with_span(place)
+            .with_hint(
+                "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, where NAME is letters, digits and `_`; \
+                 or `$${` for the two characters themselves",
+            )),
+        }
+    }
+}
+
+/// Reads what stands between `${` and `}`.
+fn parse(inner: &str) -> Expression<'_> {
+    if let Some(path) = inner.strip_prefix("file:") {
+        return if path.trim().is_empty() || path.contains("${") {
+            Expression::Foreign
+        } else {
+            Expression::File(path)
+        };
+    }
+    let (name, default) = match inner.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inner, None),
+    };
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    // A variable as the default would end at the first brace.
+    if is_name && !default.is_some_and(|default| default.contains("${")) {
+        Expression::Variable { name, default }
+    } else {
+        Expression::Foreign
+    }
+}
+
+/// Files of credentials usually end in a line break that is no part of the credential.
+fn without_final_line_break(content: &str) -> &str {
+    let content = content.strip_suffix('\n').unwrap_or(content);
+    content.strip_suffix('\r').unwrap_or(content)
+}

@@ -1,0 +1,39 @@
+//! Metadata keys by the names they have elsewhere.
+
+use super::field::{Path, Reader};
+use super::written::Written;
+use crate::diagnostic::Diagnostic;
+
+/// Prefixes of metadata keys in the service whose pipeline files are read here, and ours.
+const PREFIXES: [(&str, &str); 2] = [("opencdc.", "recfmt."), ("conduit.", "svc.")];
+
+/// Warns of metadata keys that no record has, in a text that may name some: a condition, a template, a reference,
+/// a script.
+pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
+    for (foreign, own) in PREFIXES {
+        for (at, _) in text.value().match_indices(foreign) {
+            let before = &text.value()[..at];
+            let quote = before.ends_with(['"', '\'', '`']);
+            if !quote && !before.ends_with(".Metadata.") {
+                continue;
+            }
+            let rest = &text.value()[at + foreign.len()..];
+            let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len())];
+            if name.is_empty() {
+                continue;
+            }
+            let span = text.place(at, foreign.len() + name.len());
+            let place = reader.source.get(span.start as usize..span.end as usize).unwrap_or_default();
+            if !place.contains(foreign) {
+                // It came out of a variable, and what those hold is not shown.
+                continue;
+            }
+            reader.report(
+                Diagnostic::warning("config.metadata_renamed", format!("records have no metadata \"{foreign}{name}\""))
+                    .with_span(span)
+                    .with_hint(format!("here it is named \"{own}{name}\""))
+                    .with_path(path.to_string()),
+            );
+        }
+    }
+}

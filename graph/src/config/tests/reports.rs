@@ -1,0 +1,754 @@
+//! What broken files look like to the user.
+
+use insta::assert_snapshot;
+
+use super::{pipeline, report};
+
+#[test]
+fn fields_that_must_be_there() {
+    assert_snapshot!(report(&["version: 2.2
+pipelines:
+  - name: nameless
+  - id: p
+    connectors:
+      - type: source
+        plugin: ' '
+      - id: out
+        plugin:
+    processors:
+      - id: x
+"]), @r###"
+    error[config.field_required]: pipeline 1: "id" is required
+     --> p.yaml:3:5
+      |
+    3 |   - name: nameless
+      |     ^^^^
+
+    error[config.no_destination]: pipeline 1 has no destination
+     --> p.yaml:3:5
+      |
+    3 |   - name: nameless
+      |     ^^^^
+      |
+      = help: add a connector with `type: destination`
+
+    error[config.no_source]: pipeline 1 has no source
+     --> p.yaml:3:5
+      |
+    3 |   - name: nameless
+      |     ^^^^
+      |
+      = help: add a connector with `type: source`
+
+    error[config.field_required]: connector 1: "id" is required
+     --> p.yaml:6:9
+      |
+    6 |       - type: source
+      |         ^^^^
+
+    error[config.field_required]: connector 1: "plugin" is required
+     --> p.yaml:7:17
+      |
+    7 |         plugin: ' '
+      |                 ^^^
+
+    error[config.field_required]: connector "out": "type" is required
+     --> p.yaml:8:9
+      |
+    8 |       - id: out
+      |         ^^
+
+    error[config.field_required]: connector "out": "plugin" is required
+     --> p.yaml:9:9
+      |
+    9 |         plugin:
+      |         ^^^^^^
+
+    error[config.field_required]: processor "x": "plugin" is required
+      --> p.yaml:11:9
+       |
+    11 |       - id: x
+       |         ^^
+    "###);
+}
+
+#[test]
+fn values_that_cannot_be() {
+    assert_snapshot!(report(&["version: 2.2
+pipelines:
+  - id: bad id!
+    status: Runing
+    connectors:
+      - {id: in, type: Source, plugin: generator}
+      - {id: out, type: destination, plugin: log}
+    processors:
+      - {id: a, plugin: filter, workers: -1}
+      - {id: b, plugin: filter, workers: '4'}
+      - {id: c, plugin: filter, workers: many}
+      - {id: d, plugin: filter, workers: 5000}
+      - {id: e, plugin: filter, sdk.schema.decode.key.enabled: no}
+    dead-letter-queue:
+      window-size: 2
+      window-nack-threshold: 3
+"]), @r###"
+    error[config.field_invalid]: pipeline "bad id!": a character that ids cannot hold (' ')
+     --> p.yaml:3:12
+      |
+    3 |   - id: bad id!
+      |            ^
+      |
+      = help: ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`
+
+    error[config.field_invalid]: "status" is "Runing", but must be "running" or "stopped"
+     --> p.yaml:4:13
+      |
+    4 |     status: Runing
+      |             ^^^^^^
+      |
+      = help: did you mean "running"?
+
+    error[config.field_invalid]: connector "in": "type" is "Source", but must be "source" or "destination"
+     --> p.yaml:6:24
+      |
+    6 |       - {id: in, type: Source, plugin: generator}
+      |                        ^^^^^^
+      |
+      = help: did you mean "source"?
+
+    error[config.field_invalid]: "workers" is "-1", but must not be negative
+     --> p.yaml:9:42
+      |
+    9 |       - {id: a, plugin: filter, workers: -1}
+      |                                          ^^
+
+    error[config.field_invalid]: "workers" is the text "4", but must be a whole number
+      --> p.yaml:10:42
+       |
+    10 |       - {id: b, plugin: filter, workers: '4'}
+       |                                          ^^^
+       |
+       = help: remove the quotes
+
+    error[config.field_invalid]: "workers" is "many", but must be a whole number
+      --> p.yaml:11:42
+       |
+    11 |       - {id: c, plugin: filter, workers: many}
+       |                                          ^^^^
+
+    error[config.field_invalid]: "workers" is "5000", but must be at most 1024
+      --> p.yaml:12:42
+       |
+    12 |       - {id: d, plugin: filter, workers: 5000}
+       |                                          ^^^^
+
+    error[config.field_invalid]: "sdk.schema.decode.key.enabled" is "no", but must be true or false
+      --> p.yaml:13:64
+       |
+    13 |       - {id: e, plugin: filter, sdk.schema.decode.key.enabled: no}
+       |                                                                ^^
+       |
+       = help: in YAML 1.2 this is a text: write false
+
+    error[config.field_invalid]: dead-letter-queue: "window-nack-threshold" is 3, but must be lower than "window-size", which is 2
+      --> p.yaml:16:30
+       |
+    16 |       window-nack-threshold: 3
+       |                              ^
+       |
+       = help: write `window-size: 4` or more, or 0 for no limit
+    "###);
+}
+
+#[test]
+fn texts_that_are_too_long() {
+    let id = "a".repeat(129);
+    let connector = "c".repeat(255);
+    let name = "n".repeat(257);
+    assert_snapshot!(report(&[&format!("version: 2.2
+pipelines:
+  - id: {id}
+    name: {id}
+    description: '{}'
+    connectors:
+      - {{id: in, type: source, plugin: generator, name: {name}}}
+      - {{id: out, type: destination, plugin: log}}
+  - id: p
+    connectors:
+      - {{id: in, type: source, plugin: generator}}
+      - id: {connector}
+        type: destination
+        plugin: log
+", "d".repeat(8193))]), @r###"
+    error[config.field_too_long]: pipeline "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…": "id" has 129 bytes, at most 128 are allowed
+     --> p.yaml:3:9
+      |
+    3 | ...d: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[config.field_too_long]: pipeline "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…": "name" has 129 bytes, at most 128 are allowed
+     --> p.yaml:4:11
+      |
+    4 | ...e: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[config.field_too_long]: pipeline "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…": "description" has 8193 bytes, at most 8192 are allowed
+     --> p.yaml:5:18
+      |
+    5 | ...n: 'dddddddddddddddddddddddddddddddddddddddddddd...ddddddddddddddddddddddddddddddddddddddddddddd
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^...^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[config.field_too_long]: connector "in": "name" has 257 bytes, at most 256 are allowed
+     --> p.yaml:7:57
+      |
+    7 | ...e: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn}
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[config.field_too_long]: connector "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc…": with the pipeline's id before it, the id has 257 bytes, at most 256 are allowed
+      --> p.yaml:12:13
+       |
+    12 | ...d: ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc
+       |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    "###);
+}
+
+#[test]
+fn ids_that_are_taken() {
+    assert_snapshot!(report(&["version: 2.2
+pipelines:
+  - id: p
+    connectors:
+      - {id: a, type: source, plugin: generator}
+      - {id: a, type: destination, plugin: log}
+    processors:
+      - {id: a, plugin: filter}
+      - {id: b, plugin: filter}
+      - {id: a, plugin: filter}
+"]), @r###"
+    error[config.id_duplicate]: connector "a": the id is used already
+     --> p.yaml:6:14
+      |
+    5 |       - {id: a, type: source, plugin: generator}
+      |              - first used here
+    6 |       - {id: a, type: destination, plugin: log}
+      |              ^ used again
+
+    error[config.id_duplicate]: processor "a": the id is used already
+      --> p.yaml:10:14
+       |
+     8 |       - {id: a, plugin: filter}
+       |              - first used here
+     9 |       - {id: b, plugin: filter}
+    10 |       - {id: a, plugin: filter}
+       |              ^ used again
+    "###);
+}
+
+#[test]
+fn pipelines_that_are_taken_for_each_other() {
+    let other = "version: 2.2
+pipelines:
+  - id: q
+    name: p
+    connectors:
+      - {id: in, type: source, plugin: generator}
+      - {id: out, type: destination, plugin: log}
+";
+    assert_snapshot!(report(&[&pipeline(""), other, &pipeline("")]), @r###"
+    error[config.name_duplicate]: the name "p" is taken
+     --> 2.yaml:4:11
+      |
+    4 |     name: p
+      |           ^ used again
+      |
+     ::: 1.yaml:3:9
+      |
+    3 |   - id: p
+      |         - first used here
+      |
+      = help: give each pipeline a `name` of its own; without one its id is its name
+
+    error[provisioning.pipeline_id_duplicate]: 2 pipelines have the id "p"; none of them is used
+     --> 3.yaml:3:9
+      |
+    3 |   - id: p
+      |         ^ used again
+      |
+     ::: 1.yaml:3:9
+      |
+    3 |   - id: p
+      |         - first used here
+      |
+      = help: give each pipeline an id of its own
+    "###);
+}
+
+#[test]
+fn a_pipeline_needs_two_ends() {
+    assert_snapshot!(report(&["version: 2.2
+pipelines:
+  - id: p
+  - id: q
+    connectors:
+      - {id: in, type: source, plugin: generator}
+"]), @r###"
+    error[config.no_destination]: pipeline "p" has no destination
+     --> p.yaml:3:9
+      |
+    3 |   - id: p
+      |         ^
+      |
+      = help: add a connector with `type: destination`
+
+    error[config.no_source]: pipeline "p" has no source
+     --> p.yaml:3:9
+      |
+    3 |   - id: p
+      |         ^
+      |
+      = help: add a connector with `type: source`
+
+    error[config.no_destination]: pipeline "q" has no destination
+     --> p.yaml:5:5
+      |
+    5 |     connectors:
+      |     ^^^^^^^^^^
+      |
+      = help: add a connector with `type: destination`
+    "###);
+}
+
+#[test]
+fn unknown_fields_are_warnings() {
+    assert_snapshot!(report(&["version: 2.2
+pipeline: []
+pipelines:
+  - id: p
+    stauts: running
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        setings: {rate: 1}
+        recordCount: 3
+      - {id: out, type: destination, plugin: log}
+    dead-letter-queue:
+      window_size: 3
+"]), @r###"
+    warning[config.field_unknown]: a document has no field "pipeline"; it is ignored
+     --> p.yaml:2:1
+      |
+    2 | pipeline: []
+      | ^^^^^^^^
+      |
+      = help: the fields are: version, pipelines
+
+    warning[config.field_unknown]: a pipeline has no field "stauts"; it is ignored
+     --> p.yaml:5:5
+      |
+    5 |     stauts: running
+      |     ^^^^^^
+      |
+      = help: did you mean "status"?
+
+    warning[config.field_unknown]: a connector has no field "setings"; it is ignored
+      --> p.yaml:10:9
+       |
+    10 |         setings: {rate: 1}
+       |         ^^^^^^^
+       |
+       = help: did you mean "settings"?
+
+    warning[config.field_unknown]: a connector has no field "recordCount"; it is ignored
+      --> p.yaml:11:9
+       |
+    11 |         recordCount: 3
+       |         ^^^^^^^^^^^
+       |
+       = help: settings of the plugin stand below `settings`; the fields are: id, type, plugin, name, settings, processors
+
+    warning[config.field_unknown]: a dead-letter queue has no field "window_size"; it is ignored
+      --> p.yaml:14:7
+       |
+    14 |       window_size: 3
+       |       ^^^^^^^^^^^
+       |
+       = help: did you mean "window-size"?
+    "###);
+}
+
+#[test]
+fn values_of_the_wrong_shape() {
+    assert_snapshot!(report(&["version: 2.2
+pipelines:
+  - just a text
+  - id: p
+    name: [a]
+    connectors:
+      in: {type: source, plugin: generator}
+  - id: q
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings:
+          format: {type: structured}
+          collections: [a, b]
+      - {id: out, type: destination, plugin: log, settings: level}
+    processors:
+      - id: a
+        plugin: filter
+        condition: {{ eq .Metadata.a \"x\" }}
+"]), @r###"
+    error[config.type]: pipeline 1 must be a map of fields, not a single value
+     --> p.yaml:3:5
+      |
+    3 |   - just a text
+      |     ^^^^^^^^^^^
+
+    error[config.type]: "name" must be a text, not a list
+     --> p.yaml:5:11
+      |
+    5 |     name: [a]
+      |           ^^^
+
+    error[config.type]: in version 2.2 "connectors" must be a list
+     --> p.yaml:6:5
+      |
+    6 |     connectors:
+      |     ^^^^^^^^^^
+      |
+      = help: each item starts with `- id: `; maps by id are of versions 1.0 and 1.1
+
+    error[config.setting_nested]: the setting "format" must be a single value, not a map
+      --> p.yaml:14:11
+       |
+    14 |           format: {type: structured}
+       |           ^^^^^^
+       |
+       = help: names of settings have dots: write `format.type: ...`
+
+    error[config.setting_nested]: the setting "collections" must be a single value, not a list
+      --> p.yaml:15:11
+       |
+    15 |           collections: [a, b]
+       |           ^^^^^^^^^^^
+       |
+       = help: write the items as one text, separated by commas
+
+    error[config.type]: "settings" must be a map of fields, not a single value
+      --> p.yaml:16:61
+       |
+    16 |       - {id: out, type: destination, plugin: log, settings: level}
+       |                                                             ^^^^^
+
+    error[config.type]: "condition" must be a text, not a map
+      --> p.yaml:20:20
+       |
+    20 |         condition: {{ eq .Metadata.a "x" }}
+       |                    ^^^^^^^^^^^^^^^^^^^^^^^^
+       |
+       = help: a text that starts with `{{` must be quoted: '{{ ... }}'
+    "###);
+}
+
+#[test]
+fn keys_that_are_given_twice() {
+    assert_snapshot!(report(&["version: 2.2
+pipelines:
+  - id: p
+    status: running
+    connectors:
+      - {id: in, type: source, plugin: generator}
+      - {id: out, type: destination, plugin: log}
+    status: stopped
+    processors:
+      - id: a
+        plugin: filter
+        sdk.schema.decode.key.enabled: false
+        settings:
+          sdk.schema.decode.key.enabled: true
+"]), @r###"
+    error[config.key_duplicate]: "status" is given twice
+     --> p.yaml:8:5
+      |
+    4 |     status: running
+      |     ------ first given here
+    ...
+    8 |     status: stopped
+      |     ^^^^^^ given again
+
+    error[config.field_duplicate]: "sdk.schema.decode.key.enabled" is given beside "plugin" and inside "settings"
+      --> p.yaml:12:9
+       |
+    12 |         sdk.schema.decode.key.enabled: false
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ given beside
+    13 |         settings:
+    14 |           sdk.schema.decode.key.enabled: true
+       |           ----------------------------- given inside
+       |
+       = help: keep one of them
+    "###);
+}
+
+#[test]
+fn syntax_errors_take_their_document_and_no_other() {
+    let text = format!(
+        "{}---\npipelines: [\n---\na:\n\tb: 1\n---\nkey: @x\n---\nx: {{{{ if .a }}}}1{{{{ end }}}}\n---\n{}",
+        pipeline(""),
+        pipeline("").replace("id: p", "id: q")
+    );
+    assert_snapshot!(report(&[&text]), @r###"
+    error[config.parse_error]: unclosed bracket '['
+     --> p.yaml:8:12
+      |
+    8 | pipelines: [
+      |            ^
+
+    error[config.parse_error]: a tab in the indentation
+      --> p.yaml:11:2
+       |
+    11 |     b: 1
+       |     ^
+       |
+       = help: indent with spaces
+
+    error[config.parse_error]: a value cannot start with '@'
+      --> p.yaml:13:6
+       |
+    13 | key: @x
+       |      ^
+       |
+       = help: quote the text
+
+    error[config.parse_error]: while parsing a block mapping, did not find expected key
+      --> p.yaml:15:15
+       |
+    15 | x: {{ if .a }}1{{ end }}
+       |               ^
+       |
+       = help: a text that starts with `{{` must be quoted: '{{ ... }}'
+    "###);
+    let loaded = super::load_text(&text);
+    let ids: Vec<&str> = loaded.pipelines.iter().map(|p| &*p.id.value).collect();
+    assert_eq!((ids, loaded.broken.len()), (vec!["p", "q"], 1));
+}
+
+#[test]
+fn anchors_that_lead_nowhere() {
+    assert_snapshot!(report(&["version: 2.2
+pipelines: &p
+  - id: *nope
+---
+a: &a [*a]
+---
+<<: 1
+!custom x: 1
+"]), @r###"
+    error[config.no_destination]: pipeline 1 has no destination
+     --> p.yaml:3:5
+      |
+    3 |   - id: *nope
+      |     ^^
+      |
+      = help: add a connector with `type: destination`
+
+    error[config.no_source]: pipeline 1 has no source
+     --> p.yaml:3:5
+      |
+    3 |   - id: *nope
+      |     ^^
+      |
+      = help: add a connector with `type: source`
+
+    error[config.unknown_anchor]: no anchor "nope" before this alias
+     --> p.yaml:3:9
+      |
+    3 |   - id: *nope
+      |         ^^^^^
+      |
+      = help: an anchor `&name` is known in its own document only; quote a text that starts with `*`
+
+    error[config.parse_error]: an alias inside the value it stands for
+     --> p.yaml:5:8
+      |
+    5 | a: &a [*a]
+      |        ^^ this would never end
+
+    error[config.type]: `<<` merges a map or a list of maps
+     --> p.yaml:7:5
+      |
+    7 | <<: 1
+      |     ^
+      |
+      = help: write `<<: *name`, where `&name` stands before a map
+
+    warning[config.tag_ignored]: the tag "!custom" means nothing here
+     --> p.yaml:8:1
+      |
+    8 | !custom x: 1
+      | ^^^^^^^
+      |
+      = help: quote a text that starts with `!`
+
+    warning[config.field_unknown]: a document has no field "x"; it is ignored
+     --> p.yaml:8:9
+      |
+    8 | !custom x: 1
+      |         ^
+      |
+      = help: the fields are: version, pipelines
+
+    warning[config.version_missing]: no version is given; read as version 2.2
+     --> p.yaml:8:9
+      |
+    8 | !custom x: 1
+      |         ^
+      |
+      = help: write `version: 2.2` at the top of the document
+    "###);
+}
+
+#[test]
+fn variables_that_cannot_be_replaced() {
+    assert_snapshot!(report(&[&pipeline("description: price $5 ${UNSET}
+processors:
+  - id: a
+    plugin: field.set
+    workers: ${SECRET}
+    settings:
+      one: \"a\\tb ${rec.Key}\"
+      two: ${file:/nope}
+      three: |
+        line
+          ${UNSET} and ${SECRET}
+      four: ${OPEN
+      script: ok ${rec.Key} ${UNSET}
+  - id: b
+    plugin: filter
+    workers: 1${N}
+")]), @r###"
+    error[config.variable_unset]: the environment variable UNSET is not set
+     --> p.yaml:7:27
+      |
+    7 |     description: price $5 ${UNSET}
+      |                           ^^^^^^^^
+      |
+      = help: set it, or write `${UNSET:-default}` to have a default, or `$${UNSET}` for the text itself
+
+    error[config.field_invalid]: "workers" is "${SECRET}", but must be a whole number
+      --> p.yaml:11:18
+       |
+    11 |         workers: ${SECRET}
+       |                  ^^^^^^^^^
+
+    error[config.variable_invalid]: "${rec.Key}" is not a variable
+      --> p.yaml:13:22
+       |
+    13 |           one: "a\tb ${rec.Key}"
+       |                      ^^^^^^^^^^
+       |
+       = help: write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, where NAME is letters, digits and `_`; or `$${` for the two characters themselves
+
+    error[config.variable_file]: "/nope" cannot be read: no such file
+      --> p.yaml:14:16
+       |
+    14 |           two: ${file:/nope}
+       |                ^^^^^^^^^^^^^
+       |
+       = help: write `$${file:/nope}` for the text itself
+
+    error[config.variable_unset]: the environment variable UNSET is not set
+      --> p.yaml:17:15
+       |
+    17 |               ${UNSET} and ${SECRET}
+       |               ^^^^^^^^
+       |
+       = help: set it, or write `${UNSET:-default}` to have a default, or `$${UNSET}` for the text itself
+
+    error[config.variable_invalid]: `${` has no closing `}`
+      --> p.yaml:18:17
+       |
+    18 |           four: ${OPEN
+       |                 ^^ opened here
+       |
+       = help: write `$${` for the two characters themselves
+
+    error[config.variable_unset]: the environment variable UNSET is not set
+      --> p.yaml:19:33
+       |
+    19 |           script: ok ${rec.Key} ${UNSET}
+       |                                 ^^^^^^^^
+       |
+       = help: set it, or write `${UNSET:-default}` to have a default, or `$${UNSET}` for the text itself
+
+    error[config.field_invalid]: "workers" is "1${N}", but must be a whole number
+      --> p.yaml:22:18
+       |
+    22 |         workers: 1${N}
+       |                  ^^^^^
+       |
+       = help: a number is either written out or wholly one `${NAME}`
+    "###);
+}
+
+#[test]
+fn metadata_by_foreign_names() {
+    assert_snapshot!(report(&[&pipeline("processors:
+  - id: a
+    plugin: field.set
+    condition: '{{ eq (index .Metadata \"opencdc.collection\") \"x\" }}'
+    settings:
+      field: .Metadata[\"conduit.source.connector.id\"]
+      value: see opencdc.org
+")]), @r###"
+    warning[config.metadata_renamed]: records have no metadata "opencdc.collection"
+      --> p.yaml:10:45
+       |
+    10 |         condition: '{{ eq (index .Metadata "opencdc.collection") "x" }}'
+       |                                             ^^^^^^^^^^^^^^^^^^
+       |
+       = help: here it is named "recfmt.collection"
+
+    warning[config.metadata_renamed]: records have no metadata "conduit.source.connector.id"
+      --> p.yaml:12:29
+       |
+    12 |           field: .Metadata["conduit.source.connector.id"]
+       |                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+       |
+       = help: here it is named "svc.source.connector.id"
+    "###);
+}
+
+#[test]
+fn places_in_long_lines_wide_characters_and_other_line_breaks() {
+    let long = format!("x-{}: 1\n", "long".repeat(200));
+    assert_snapshot!(report(&[&format!("\u{feff}version: 2.2\r\npipelines:\r\n  - {{id: p, name: žlutý 漢字, status: bad}}\r\n---\n{long}{{version: 3, \"{}\": 1, bad: 2}}", "y".repeat(1000))]), @r###"
+    error[config.no_destination]: pipeline "p" has no destination
+     --> p.yaml:3:10
+      |
+    3 |   - {id: p, name: žlutý 漢字, status: bad}
+      |          ^
+      |
+      = help: add a connector with `type: destination`
+
+    error[config.no_source]: pipeline "p" has no source
+     --> p.yaml:3:10
+      |
+    3 |   - {id: p, name: žlutý 漢字, status: bad}
+      |          ^
+      |
+      = help: add a connector with `type: source`
+
+    error[config.field_invalid]: "status" is "bad", but must be "running" or "stopped"
+     --> p.yaml:3:37
+      |
+    3 |   - {id: p, name: žlutý 漢字, status: bad}
+      |                                       ^^^
+
+    error[config.parse_error]: simple key expected ':'
+     --> p.yaml:6:1
+      |
+    6 | {version: 3, "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy...
+      | ^
+    "###);
+}

@@ -1,0 +1,120 @@
+//! Versions of the file format and what each of them brought.
+
+use std::fmt;
+
+use super::field::{Object, Path, Reader, Reported, quoted};
+use super::yaml::Entry;
+use crate::diagnostic::Diagnostic;
+
+/// A version of the file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Version {
+    V1_0,
+    V1_1,
+    V2_0,
+    V2_1,
+    V2_2,
+}
+
+impl Version {
+    /// The newest.
+    const LATEST: Version = Version::V2_2;
+
+    /// Reads the field `version` of a document; says which version stands in where it is not one of ours.
+    pub(super) fn read(document: &mut Object<'_>, reader: &mut Reader<'_>) -> Result<Version, Reported> {
+        let path = Path::root();
+        let entry = document.take("version");
+        let text = match entry {
+            Some(entry) => reader.text(entry, path.name("version"))?,
+            None => None,
+        };
+        let latest = Version::LATEST;
+        let Some(text) = text.filter(|text| !text.value().trim().is_empty()) else {
+            reader.report(
+                Diagnostic::warning("config.version_missing", format!("no version is given; read as version {latest}"))
+                    .with_span(entry.map_or(document.head(), |entry| entry.key_span))
+                    .with_hint(format!("write `version: {latest}` at the top of the document")),
+            );
+            return Ok(latest);
+        };
+        let value = text.value().trim();
+        let major = value.split('.').next().unwrap_or_default();
+        let stand_in = match (value, major) {
+            ("1.0", _) => return Ok(Version::V1_0),
+            ("1.1", _) => return Ok(Version::V1_1),
+            ("2.0", _) => return Ok(Version::V2_0),
+            ("2.1", _) => return Ok(Version::V2_1),
+            ("2.2", _) => return Ok(Version::V2_2),
+            (_, "1") => Version::V1_1,
+            (_, "2") => latest,
+            _ => {
+                return Err(reader.report(
+                    Diagnostic::error(
+                        "config.version_unsupported",
+                        format!("unknown version {}", quoted(text.written())),
+                    )
+                    .with_span(text.span())
+                    .with_hint(format!(
+                        "versions 1.0 to {latest} can be read; the newest is written `version: {latest}`"
+                    )),
+                ));
+            }
+        };
+        reader.report(
+            Diagnostic::warning(
+                "config.version_unknown",
+                format!("unknown version {}; read as version {stand_in}", quoted(text.written())),
+            )
+            .with_span(text.span()),
+        );
+        Ok(stand_in)
+    }
+
+    /// Whether pipelines, connectors and processors are maps by id rather than lists.
+    pub(super) fn has_maps(self) -> bool {
+        self < Version::V2_0
+    }
+
+    /// Warns of a field that only a later version has. It is read nevertheless.
+    pub(super) fn introduced(self, since: Version, entry: &Entry, path: Path<'_>, reader: &mut Reader<'_>) {
+        if self < since {
+            let key = &entry.key;
+            reader.report(
+                Diagnostic::warning(
+                    "config.field_introduced",
+                    format!("{key:?} was introduced in version {since}, but this document has version {self}"),
+                )
+                .with_span(entry.key_span)
+                .with_hint(format!("write `version: {since}` or newer"))
+                .with_path(path.to_string()),
+            );
+        }
+    }
+
+    /// Warns that version 1 promises no order of processors.
+    pub(super) fn ordered(self, processors: &Entry, path: Path<'_>, reader: &mut Reader<'_>) {
+        if self.has_maps() {
+            reader.report(
+                Diagnostic::warning(
+                    "config.order_undefined",
+                    format!("version {self} does not define the order of processors; the order of the file is used"),
+                )
+                .with_span(processors.key_span)
+                .with_hint(format!("write `version: {}`, where processors are a list", Version::LATEST))
+                .with_path(path.to_string()),
+            );
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Version::V1_0 => "1.0",
+            Version::V1_1 => "1.1",
+            Version::V2_0 => "2.0",
+            Version::V2_1 => "2.1",
+            Version::V2_2 => "2.2",
+        })
+    }
+}

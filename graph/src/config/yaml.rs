@@ -1,0 +1,435 @@
+//! YAML documents as trees that know where each node stands.
+//!
+//! A serde model would lose what the checks need: the source text of scalars (`0123`, `1.50`, `on`), the places of
+//! keys and of *valid* values, and everything behind the first mistake. So the tree is built from the parser's events.
+//! Anchors are shared, merge keys are applied, and work is bounded whatever the text.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde_yaml::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span as Range, StructureStyle, Tag};
+
+use super::field::quoted;
+use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
+use crate::text::Str;
+
+/// Deepest nesting of lists and maps, aliases included.
+const MAX_DEPTH: usize = 64;
+
+/// Most bytes that the aliases of one file may stand for together. A file of ordinary size cannot reach it,
+/// a file that multiplies itself is refused before it costs anything.
+const MAX_ALIASED_BYTES: usize = 4 << 20;
+
+/// What a node costs beyond its text when it is counted against [`MAX_ALIASED_BYTES`].
+const NODE_BYTES: usize = 16;
+
+/// A node and where it stands.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) span: Span,
+    pub(super) value: Value,
+    bytes: usize,
+    depth: usize,
+}
+
+/// What a node holds.
+#[derive(Debug)]
+pub(super) enum Value {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// A scalar, not yet typed.
+    Scalar(Scalar),
+    /// A list.
+    List(Vec<Rc<Node>>),
+    /// A map.
+    Map(Map),
+    /// Something that has been reported already.
+    Broken,
+}
+
+/// A scalar's text after escapes and line folding.
+#[derive(Debug)]
+pub(super) struct Scalar {
+    pub(super) text: Str,
+    pub(super) style: ScalarStyle,
+}
+
+/// A map without duplicate keys.
+#[derive(Debug, Default)]
+pub(super) struct Map {
+    pub(super) entries: Vec<Entry>,
+    /// Whether an entry was refused, and reported.
+    pub(super) flawed: bool,
+    /// Whether it looks like `{{ ... }}`, a template that is not quoted.
+    pub(super) like_template: bool,
+}
+
+/// A key with its value.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: Str,
+    pub(super) key_span: Span,
+    pub(super) value: Rc<Node>,
+}
+
+impl Entry {
+    /// Where the value stands; the key where there is nothing to point at.
+    pub(super) fn value_span(&self) -> Span {
+        let span = self.value.span;
+        if span.start == span.end { self.key_span } else { span }
+    }
+}
+
+/// Reads all documents of a file. `None` stands for a document that did not parse.
+pub(super) fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec<Option<Rc<Node>>> {
+    let mut options = Options::default();
+    options.set_emit_comments(false);
+    options.emit_unresolved_aliases = true;
+    options.block_nesting_limit = MAX_DEPTH;
+    options.flow_nesting_limit = MAX_DEPTH;
+    let mut parser = Parser::new_from_str_with_options(text, options);
+    let mut builder = Builder { file, text, aliased_bytes: 0, anchors: HashMap::new(), open: Vec::new(), root: None };
+    let mut documents = Vec::new();
+    while let Some(next) = parser.next_event() {
+        let event = next.map_err(|error| syntax_error(file, text, &error));
+        let done = match event {
+            Ok((Event::DocumentEnd, _)) => Some(builder.root.take()),
+            Ok((event, range)) => match builder.add(event, range, findings) {
+                Ok(()) => None,
+                Err(finding) => {
+                    findings.push(*finding);
+                    Some(None)
+                }
+            },
+            Err(finding) => {
+                findings.push(finding);
+                Some(None)
+            }
+        };
+        let Some(root) = done else { continue };
+        let failed = root.is_none();
+        documents.push(root);
+        builder.anchors.clear();
+        builder.open.clear();
+        builder.root = None;
+        if failed && !parser.proceed_next_document().unwrap_or(false) {
+            break;
+        }
+    }
+    documents
+}
+
+/// Builds a document from events, without recursion.
+struct Builder<'t> {
+    file: FileId,
+    text: &'t str,
+    aliased_bytes: usize,
+    anchors: HashMap<usize, Rc<Node>>,
+    open: Vec<Frame>,
+    root: Option<Rc<Node>>,
+}
+
+struct Frame {
+    start: Span,
+    anchor: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Rc<Node>>),
+    Map(OpenMap),
+}
+
+#[derive(Default)]
+struct OpenMap {
+    map: Map,
+    flow: bool,
+    index: HashMap<Str, Span>,
+    key: Option<Key>,
+    merged: Vec<Rc<Node>>,
+}
+
+enum Key {
+    Name(Str, Span),
+    Merge,
+    Refused,
+}
+
+impl Builder<'_> {
+    fn span(&self, range: Range) -> Span {
+        let limit = self.text.len();
+        let start = range.start.byte_offset().unwrap_or(0).min(limit);
+        let end = range.end.byte_offset().unwrap_or(0).clamp(start, limit);
+        Span { file: self.file, start: start as u32, end: end as u32 }
+    }
+
+    fn add(&mut self, event: Event<'_>, range: Range, findings: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
+        let span = self.span(range);
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.check_tag(tag.as_deref(), range, findings);
+                let node = Rc::new(self.scalar(&text, style, tag.as_deref(), span));
+                self.complete(node, anchor, findings)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), range, findings);
+                self.open(span, anchor, Content::List(Vec::new()))
+            }
+            Event::MappingStart(style, anchor, tag) => {
+                self.check_tag(tag.as_deref(), range, findings);
+                let flow = style == StructureStyle::Flow;
+                self.open(span, anchor, Content::Map(OpenMap { flow, ..OpenMap::default() }))
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(frame) => {
+                    let anchor = frame.anchor;
+                    let node = Rc::new(self.close(frame, span, findings));
+                    self.complete(node, anchor, findings)
+                }
+                None => Ok(()),
+            },
+            Event::Alias(anchor) => {
+                let Some(node) = self.anchors.get(&anchor).cloned() else {
+                    return Err(Box::new(
+                        Diagnostic::error("config.parse_error", "an alias inside the value it stands for")
+                            .with_label(span, "this would never end"),
+                    ));
+                };
+                self.aliased_bytes = self.aliased_bytes.saturating_add(node.bytes);
+                if self.aliased_bytes > MAX_ALIASED_BYTES {
+                    return Err(Box::new(
+                        Diagnostic::error(
+                            "config.parse_error",
+                            format!("aliases stand for more than {} MiB", MAX_ALIASED_BYTES >> 20),
+                        )
+                        .with_label(span, "too much from here on"),
+                    ));
+                }
+                self.complete(node, 0, findings)
+            }
+            Event::UnresolvedAlias(name) => {
+                findings.push(
+                    Diagnostic::error(
+                        "config.unknown_anchor",
+                        format!("no anchor {} before this alias", quoted(&name)),
+                    )
+                    .with_span(span)
+                    .with_hint(
+                        "an anchor `&name` is known in its own document only; quote a text that starts with `*`",
+                    ),
+                );
+                let node = Node { span, value: Value::Broken, bytes: NODE_BYTES, depth: 0 };
+                self.complete(Rc::new(node), 0, findings)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, start: Span, anchor: usize, content: Content) -> Result<(), Box<Diagnostic>> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(Box::new(too_deep(start)));
+        }
+        self.open.push(Frame { start, anchor, content });
+        Ok(())
+    }
+
+    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Node {
+        let is_text = tag.is_some_and(|tag| tag.core_suffix() == Some("str"));
+        let empty = span.start == span.end;
+        let value = match text {
+            "~" | "" | "null" | "Null" | "NULL" if style == ScalarStyle::Plain && !is_text => Value::Null,
+            // An empty plain scalar is reported as `~`.
+            "~" if empty => Value::Scalar(Scalar { text: Str::default(), style }),
+            _ => Value::Scalar(Scalar { text: text.into(), style }),
+        };
+        Node { span: self.trimmed(span), value, bytes: NODE_BYTES + text.len(), depth: 0 }
+    }
+
+    /// Without the line breaks that end a block scalar.
+    fn trimmed(&self, span: Span) -> Span {
+        let text = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+        Span { end: span.start + text.trim_end().len() as u32, ..span }
+    }
+
+    fn close(&self, frame: Frame, end: Span, findings: &mut Diagnostics) -> Node {
+        let start = frame.start;
+        match frame.content {
+            Content::List(items) => {
+                // A block list ends where the next token starts: behind blank lines and comments.
+                let flow = end.end > end.start;
+                let last = items.iter().map(|item| item.span.end).filter(|end| *end > start.start).max();
+                Node {
+                    span: Span { end: if flow { end.end } else { last.unwrap_or(start.end) }, ..start },
+                    bytes: items.iter().fold(NODE_BYTES, |sum, item| sum.saturating_add(item.bytes)),
+                    depth: 1 + items.iter().map(|item| item.depth).max().unwrap_or(0),
+                    value: Value::List(items),
+                }
+            }
+            Content::Map(OpenMap { mut map, flow, mut index, merged, .. }) => {
+                let own = map.entries.iter().flat_map(|entry| [entry.key_span.end, entry.value.span.end]);
+                let last = own.filter(|end| *end > start.start).max();
+                for node in &merged {
+                    merge(node, &mut map, &mut index, findings);
+                }
+                let bytes = |sum: usize, entry: &Entry| sum.saturating_add(entry.key.len() + entry.value.bytes);
+                Node {
+                    span: Span { end: if flow { end.end } else { last.unwrap_or(start.end) }, ..start },
+                    bytes: map.entries.iter().fold(NODE_BYTES, bytes),
+                    depth: 1 + map.entries.iter().map(|entry| entry.value.depth).max().unwrap_or(0),
+                    value: Value::Map(map),
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, node: Rc<Node>, anchor: usize, findings: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
+        if node.depth + self.open.len() > MAX_DEPTH {
+            return Err(Box::new(too_deep(node.span)));
+        }
+        if anchor != 0 {
+            self.anchors.insert(anchor, Rc::clone(&node));
+        }
+        match self.open.last_mut() {
+            None => self.root = Some(node),
+            Some(Frame { content: Content::List(items), .. }) => items.push(node),
+            Some(Frame { content: Content::Map(open), .. }) => match open.key.take() {
+                None => open.key = Some(open.read_key(&node, findings)),
+                Some(Key::Name(key, key_span)) => open.map.entries.push(Entry { key, key_span, value: node }),
+                Some(Key::Merge) => open.merged.push(node),
+                Some(Key::Refused) => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// Tags other than YAML's own have no meaning here.
+    fn check_tag(&self, tag: Option<&Tag>, range: Range, findings: &mut Diagnostics) {
+        if let Some(tag) = tag.filter(|tag| tag.core_suffix().is_none()) {
+            let span = range.tag_span().map_or_else(|| self.span(range), |range| self.span(range));
+            findings.push(
+                Diagnostic::warning(
+                    "config.tag_ignored",
+                    format!("the tag {} means nothing here", quoted(&tag.original())),
+                )
+                .with_span(span)
+                .with_hint("quote a text that starts with `!`"),
+            );
+        }
+    }
+}
+
+impl OpenMap {
+    fn read_key(&mut self, node: &Node, findings: &mut Diagnostics) -> Key {
+        let name = match &node.value {
+            Value::Scalar(scalar) if &*scalar.text == "<<" && scalar.style == ScalarStyle::Plain => {
+                return Key::Merge;
+            }
+            Value::Scalar(scalar) => scalar.text.clone(),
+            Value::Null => Str::from_static("~"),
+            Value::Broken => {
+                self.map.flawed = true;
+                return Key::Refused;
+            }
+            Value::Map(_) if self.flow && self.map.entries.is_empty() => {
+                // Reported where the map is used, by its place.
+                self.map.like_template = true;
+                self.map.flawed = true;
+                return Key::Refused;
+            }
+            Value::List(_) | Value::Map(_) => {
+                self.map.flawed = true;
+                findings.push(Diagnostic::error("config.type", "a list or map cannot be a name").with_span(node.span));
+                return Key::Refused;
+            }
+        };
+        match self.index.get(&name) {
+            None => {
+                self.index.insert(name.clone(), node.span);
+                Key::Name(name, node.span)
+            }
+            Some(first) => {
+                self.map.flawed = true;
+                findings.push(
+                    Diagnostic::error("config.key_duplicate", format!("{} is given twice", quoted(&name)))
+                        .with_label(node.span, "given again")
+                        .with_related(*first, "first given here"),
+                );
+                Key::Refused
+            }
+        }
+    }
+}
+
+/// Adds the entries of a merged map, or of a list of them, that the map does not have.
+fn merge(node: &Node, map: &mut Map, index: &mut HashMap<Str, Span>, findings: &mut Diagnostics) {
+    match &node.value {
+        Value::Map(from) => {
+            map.flawed |= from.flawed;
+            for entry in &from.entries {
+                if !index.contains_key(&entry.key) {
+                    index.insert(entry.key.clone(), entry.key_span);
+                    map.entries.push(entry.clone());
+                }
+            }
+        }
+        Value::List(nodes) if nodes.iter().all(|node| matches!(node.value, Value::Map(_))) => {
+            for node in nodes {
+                merge(node, map, index, findings);
+            }
+        }
+        Value::Broken => map.flawed = true,
+        Value::Null | Value::Scalar(_) | Value::List(_) => {
+            map.flawed = true;
+            findings.push(
+                Diagnostic::error("config.type", "`<<` merges a map or a list of maps")
+                    .with_span(node.span)
+                    .with_hint("write `<<: *name`, where `&name` stands before a map"),
+            );
+        }
+    }
+}
+
+fn too_deep(span: Span) -> Diagnostic {
+    Diagnostic::error("config.parse_error", format!("lists and maps are nested deeper than {MAX_DEPTH}"))
+        .with_label(span, "too deep from here on")
+}
+
+fn syntax_error(file: FileId, text: &str, error: &ScanError) -> Diagnostic {
+    use serde_yaml::granit_parser::ErrorKind;
+
+    let mut start = error.marker().byte_offset().unwrap_or(0).min(text.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    let len = text[start..].chars().next().filter(|c| !matches!(c, '\n' | '\r')).map_or(0, char::len_utf8);
+    let span = Span { file, start: start as u32, end: (start + len) as u32 };
+    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let line = text[line_start..].lines().next().unwrap_or_default();
+    let template = line.split_once("{{").is_some_and(|(before, _)| before.trim_end().ends_with([':', '-']));
+    let (message, hint) = match error.kind() {
+        _ if template => (error.info().to_owned(), Some("a text that starts with `{{` must be quoted: '{{ ... }}'")),
+        ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
+            ("a tab in the indentation".to_owned(), Some("indent with spaces"))
+        }
+        ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
+            (format!("the control character {character:?} is not allowed"), Some("is this a text file?"))
+        }
+        ErrorKind::UnexpectedCharacter { character } => {
+            (format!("a value cannot start with {character:?}"), Some("quote the text"))
+        }
+        ErrorKind::RecursionLimitExceeded => (format!("lists and maps are nested deeper than {MAX_DEPTH}"), None),
+        ErrorKind::MappingValueNotAllowed => (
+            "a `:` where no value can start".to_owned(),
+            Some("check the indentation, and quote a text that holds `: `"),
+        ),
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
+            ("a quoted text is not closed".to_owned(), None)
+        }
+        _ => (error.info().to_owned(), None),
+    };
+    let finding = Diagnostic::error("config.parse_error", message).with_span(span);
+    match hint {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    }
+}

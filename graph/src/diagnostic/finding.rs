@@ -1,0 +1,76 @@
+//! Findings for programs.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::lines::Lines;
+use super::{Diagnostics, FileId, Files, Label, Severity};
+
+/// A [`Diagnostic`](super::Diagnostic) with its places as lines and columns, to be serialised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding<'a> {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Stable code.
+    pub code: &'a str,
+    /// What is wrong.
+    pub message: &'a str,
+    /// JSON pointer of the field inside its pipeline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<&'a str>,
+    /// Where it is wrong.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place<'a>>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<&'a str>,
+    /// Places that explain it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<Place<'a>>,
+}
+
+/// A range of a file. Lines and columns count from 1, columns in characters; the end is exclusive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place<'a> {
+    /// Name of the file.
+    pub file: &'a str,
+    /// Line of the first character.
+    pub line: u32,
+    /// Column of the first character.
+    pub column: u32,
+    /// Line of the end.
+    pub end_line: u32,
+    /// Column of the end.
+    pub end_column: u32,
+    /// What is to be said about the place.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub label: &'a str,
+}
+
+impl Diagnostics {
+    /// The findings with lines and columns: what `--json` prints.
+    pub fn findings<'a>(&'a self, files: &'a Files) -> Vec<Finding<'a>> {
+        let mut texts: HashMap<FileId, Lines<'a>> = HashMap::new();
+        let mut place = |label: &'a Label| {
+            let file = files.get(label.span.file)?;
+            let lines = texts.entry(label.span.file).or_insert_with(|| Lines::of(&file.text));
+            let (line, column) = lines.position(label.span.start as usize);
+            let (end_line, end_column) = lines.position(label.span.end.max(label.span.start) as usize);
+            Some(Place { file: &file.name, line, column, end_line, end_column, label: &label.text })
+        };
+        self.iter()
+            .map(|diagnostic| Finding {
+                severity: diagnostic.severity,
+                code: diagnostic.code,
+                message: &diagnostic.message,
+                path: diagnostic.path.as_deref(),
+                place: diagnostic.label.as_ref().and_then(&mut place),
+                hint: diagnostic.hint.as_deref(),
+                related: diagnostic.related.iter().filter_map(&mut place).collect(),
+            })
+            .collect()
+    }
+}

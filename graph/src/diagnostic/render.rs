@@ -1,0 +1,179 @@
+//! Findings for people: the place underlined in its line.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Element, Level, Origin, Padding, Renderer, Snippet, normalize_untrusted_str};
+
+use super::lines::Lines;
+use super::{Diagnostic, Diagnostics, FileId, Files, Label, Severity};
+
+/// Lines between two places that are shown in one piece.
+const NEAR_LINES: usize = 50;
+
+/// A longer line is cut around the place.
+const MAX_LINE_BYTES: usize = 400;
+
+/// Bytes kept before the place in a line that is cut.
+const KEPT_BEFORE: usize = 80;
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenderStyle {
+    /// Whether to use colours.
+    pub color: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+}
+
+impl Default for RenderStyle {
+    /// No colours, 140 columns.
+    fn default() -> Self {
+        RenderStyle { color: false, width: 140 }
+    }
+}
+
+impl Diagnostics {
+    /// All findings as text, each with its place underlined; empty where there are none.
+    ///
+    /// Shows the text of the files and nothing that variables hold. Any span is fine: what lies outside of its file or
+    /// between the bytes of a character is moved to the nearest place. Control characters are made visible.
+    pub fn render(&self, files: &Files, style: RenderStyle) -> String {
+        let renderer = if style.color { Renderer::styled() } else { Renderer::plain() };
+        let renderer = renderer.term_width(style.width.max(40)).decor_style(DecorStyle::Ascii);
+        let mut texts: HashMap<FileId, Lines<'_>> = HashMap::new();
+        let mut out = String::new();
+        for diagnostic in self.iter() {
+            for label in diagnostic.label.iter().chain(&diagnostic.related) {
+                if let Some(file) = files.get(label.span.file) {
+                    texts.entry(label.span.file).or_insert_with(|| Lines::of(&file.text));
+                }
+            }
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            out.push_str(&render_one(diagnostic, files, &texts, &renderer));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn render_one(
+    diagnostic: &Diagnostic,
+    files: &Files,
+    texts: &HashMap<FileId, Lines<'_>>,
+    renderer: &Renderer,
+) -> String {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let title = level.primary_title(normalize_untrusted_str(&diagnostic.message)).id(diagnostic.code);
+    let mut elements = Vec::new();
+    let mut snippets: Vec<Excerpt<'_>> = Vec::new();
+    let labels = diagnostic.label.iter().map(|label| (label, AnnotationKind::Primary));
+    for (label, kind) in labels.chain(diagnostic.related.iter().map(|label| (label, AnnotationKind::Context))) {
+        let Some(lines) = texts.get(&label.span.file) else { continue };
+        let mark = Mark::new(lines, label, kind);
+        match snippets.iter_mut().find(|excerpt| excerpt.takes(label.span.file, &mark)) {
+            Some(excerpt) => excerpt.add(mark),
+            None => snippets.push(Excerpt {
+                file: label.span.file,
+                lines,
+                first: mark.line,
+                last: mark.line,
+                marks: vec![mark],
+            }),
+        }
+    }
+    for excerpt in snippets {
+        let name = files.get(excerpt.file).map_or("", |file| &file.name);
+        excerpt.draw(normalize_untrusted_str(name), &mut elements);
+    }
+    if let Some(hint) = &diagnostic.hint {
+        if !elements.is_empty() {
+            elements.push(Padding.into());
+        }
+        elements.push(Level::HELP.message(normalize_untrusted_str(hint)).into());
+    }
+    let text = renderer.render(&[title.elements(elements)]);
+    // Lines are padded to the width of the source.
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// A label on whole characters of its text.
+struct Mark<'a> {
+    label: &'a Label,
+    kind: AnnotationKind,
+    range: Range<usize>,
+    line: usize,
+}
+
+impl<'a> Mark<'a> {
+    fn new(lines: &Lines<'_>, label: &'a Label, kind: AnnotationKind) -> Self {
+        let start = lines.boundary(label.span.start as usize);
+        let end = lines.boundary(label.span.end as usize).max(start);
+        // Values of many lines are shown by their first.
+        let line = lines.line(start);
+        let line_end = lines.range(line).end;
+        let start = start.min(line_end);
+        Mark { label, kind, range: start..end.min(line_end).max(start), line }
+    }
+}
+
+/// Lines of a file with the labels on them.
+struct Excerpt<'a> {
+    file: FileId,
+    lines: &'a Lines<'a>,
+    first: usize,
+    last: usize,
+    marks: Vec<Mark<'a>>,
+}
+
+impl<'a> Excerpt<'a> {
+    fn takes(&self, file: FileId, mark: &Mark<'_>) -> bool {
+        let (first, last) = (self.first.min(mark.line), self.last.max(mark.line));
+        let bytes = |line: usize| self.lines.range(line).len();
+        file == self.file && last - first <= NEAR_LINES && (first..=last).all(|line| bytes(line) <= MAX_LINE_BYTES)
+    }
+
+    fn add(&mut self, mark: Mark<'a>) {
+        self.first = self.first.min(mark.line);
+        self.last = self.last.max(mark.line);
+        self.marks.push(mark);
+    }
+
+    fn draw(self, name: String, elements: &mut Vec<Element<'a>>) {
+        let mut shown = self.lines.range(self.first).start..self.lines.range(self.last).end;
+        let line = self.first + 1;
+        let mut cut = false;
+        if self.first == self.last && shown.len() > MAX_LINE_BYTES {
+            let at = self.marks.first().map_or(shown.start, |mark| mark.range.start);
+            let start = self.lines.boundary(at.saturating_sub(KEPT_BEFORE).max(shown.start));
+            cut = start > shown.start;
+            shown = start..self.lines.boundary((start + MAX_LINE_BYTES).min(shown.end));
+        }
+        let text = &self.lines.text()[shown.clone()];
+        let mut snippet = Snippet::source(text).line_start(line);
+        if cut {
+            // The column of the cut text would be wrong.
+            let column = self.marks.first().map_or(1, |mark| self.lines.position(mark.range.start).1);
+            elements.push(Origin::path(name).line(line).char_column(column as usize).into());
+            elements.push(Padding.into());
+        } else {
+            snippet = snippet.path(name);
+        }
+        for mark in self.marks {
+            let start = mark.range.start.clamp(shown.start, shown.end) - shown.start;
+            let end = mark.range.end.clamp(shown.start, shown.end) - shown.start;
+            let mut annotation = mark.kind.span(start..end.max(start));
+            if !mark.label.text.is_empty() {
+                annotation = annotation.label(normalize_untrusted_str(&mark.label.text));
+            }
+            snippet = snippet.annotation(annotation);
+        }
+        elements.push(snippet.into());
+    }
+}
