@@ -142,6 +142,11 @@ impl Arguments {
         self.values.get(name).map_or(self.span, |a| a.written.span())
     }
 
+    /// Where `len` bytes at `offset` of the value stand, as [`Written::place`] knows it.
+    pub fn place(&self, name: &str, offset: usize, len: usize) -> Span {
+        self.values.get(name).map_or(self.span, |a| a.written.place(offset, len))
+    }
+
     /// The value of an [`ParameterKind::Int`].
     pub fn int(&self, name: &str) -> Option<i64> {
         match self.typed(name)? {

@@ -1,6 +1,8 @@
 //! Records, the plan compiler and the executor of Anabranch.
 
 pub mod ack;
+#[cfg(test)]
+mod arbitrary;
 pub mod arguments;
 pub mod batch;
 pub mod condition;
@@ -9,6 +11,8 @@ pub mod destination;
 pub mod diagnostic;
 pub mod exec;
 pub mod fault;
+pub mod format;
+pub mod json;
 pub mod metadata;
 pub mod operator;
 pub mod plan;

@@ -69,6 +69,18 @@ impl Metadata {
         Metadata(Some(Arc::new(Vec::with_capacity(n))))
     }
 
+    /// From entries in any order; the last of equal keys wins. O(n log n); many entries are kept in key order.
+    pub fn from_entries(mut entries: Vec<(Str, Str)>) -> Self {
+        const FEW: usize = 32;
+        if entries.len() <= FEW {
+            return entries.into_iter().collect();
+        }
+        entries.reverse();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        entries.dedup_by(|later, kept| later.0 == kept.0);
+        Metadata(Some(Arc::new(entries)))
+    }
+
     #[inline]
     fn entries(&self) -> &[(Str, Str)] {
         self.0.as_ref().map_or(&[], |entries| entries.as_slice())
@@ -144,6 +156,16 @@ impl<K: Into<Str>, V: Into<Str>> FromIterator<(K, V)> for Metadata {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_of_equal_keys_wins_however_many_there_are() {
+        for n in [3, 100] {
+            let entries = (0..n).chain(0..n).enumerate().map(|(i, k)| (format!("k{k}").into(), i.to_string().into()));
+            let metadata = Metadata::from_entries(entries.collect());
+            assert_eq!(metadata.len(), n);
+            assert_eq!(metadata.get("k1").map(Str::as_str), Some((n + 1).to_string().as_str()));
+        }
+    }
 
     #[test]
     fn copies_share_until_written() {

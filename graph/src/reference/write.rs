@@ -1,0 +1,222 @@
+//! Setting, deleting and renaming what a reference points at.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Path, Reference, Side, Target};
+use crate::fault::Fault;
+use crate::metadata::Metadata;
+use crate::record::{Change, Data, Operation, Record};
+use crate::text::Str;
+use crate::value::{Object, Value};
+
+impl Reference {
+    /// Puts a value there, and creates the maps that are missing on the way.
+    ///
+    /// | Target | Takes |
+    /// | --- | --- |
+    /// | `.Operation` | the name of an operation, or its number 1 to 4 |
+    /// | `.Metadata` | a map of texts; null empties it |
+    /// | a metadata entry | text; null deletes it |
+    /// | `.Key`, `.Payload.Before`, `.Payload.After` | text and bytes (become raw data), a map (becomes structured data), null (absent) |
+    /// | a field | any value |
+    ///
+    /// # Errors
+    /// `reference_read_only`, `reference_type` (the target does not take such a value) and
+    /// `reference_unresolved` (something on the way is no map). The record is then as it was.
+    pub fn set(&self, record: &mut Record, value: Value) -> Result<(), Fault> {
+        match &self.target {
+            Target::Record | Target::Position | Target::Payload => return Err(self.read_only("set")),
+            Target::Operation => record.operation = self.operation(&value)?,
+            Target::Metadata => record.metadata = self.metadata(&value)?,
+            Target::Entry(key) => match value {
+                Value::Text(text) => {
+                    record.metadata.insert(key.clone(), text);
+                }
+                Value::Null => {
+                    record.metadata.remove(key);
+                }
+                other => return Err(self.refused(other.type_name(), "only text or null")),
+            },
+            Target::Data(side) => {
+                *side.of_mut(record) = match value {
+                    Value::Text(text) => Data::Raw(Bytes::copy_from_slice(text.as_bytes())),
+                    Value::Bytes(bytes) => Data::Raw(Bytes::from_owner(bytes)),
+                    Value::Map(object) => Data::Structured(object),
+                    Value::Null => Data::Absent,
+                    other => return Err(self.refused(other.type_name(), "only text, bytes, a map or null")),
+                };
+            }
+            Target::Field(side, path) => self.set_field(*side, path, record, value)?,
+        }
+        Ok(())
+    }
+
+    /// Puts data there, as [`Reference::set`] puts a value: in a field, raw data become bytes, structured data
+    /// a map and absent data null. Copies raw bytes only where a field takes them.
+    ///
+    /// # Errors
+    /// As [`Reference::set`].
+    pub fn set_data(&self, record: &mut Record, data: Data) -> Result<(), Fault> {
+        match (&self.target, data) {
+            (Target::Data(side), data) => {
+                *side.of_mut(record) = data;
+                Ok(())
+            }
+            (_, Data::Absent) => self.set(record, Value::Null),
+            (_, Data::Raw(bytes)) => self.set(record, Value::Bytes(Arc::from(bytes.as_ref()))),
+            (_, Data::Structured(object)) => self.set(record, Value::Map(object)),
+        }
+    }
+
+    /// The field, to be changed in place; copies maps on the way that other records share. `None` where there
+    /// is no such field, and for references to anything but fields.
+    ///
+    /// # Errors
+    /// `reference_unresolved`, as [`Reference::get`].
+    pub fn field_mut<'r>(&self, record: &'r mut Record) -> Result<Option<&'r mut Value>, Fault> {
+        let Target::Field(side, path) = &self.target else { return Ok(None) };
+        // Looked up first, so that nothing is copied in vain.
+        if self.parent(*side, path, record)?.is_none_or(|object| object.get(&path.last).is_none()) {
+            return Ok(None);
+        }
+        Ok(existing_parent(side.of_mut(record), path).and_then(|object| object.get_mut(&path.last)))
+    }
+
+    /// Removes it, and says whether anything was there: a field or entry is gone, data are absent, metadata
+    /// are empty, both sides of a payload are absent. What is missing stays missing.
+    ///
+    /// # Errors
+    /// `reference_read_only`, `reference_unresolved`. The record is then as it was.
+    pub fn delete(&self, record: &mut Record) -> Result<bool, Fault> {
+        match &self.target {
+            Target::Record | Target::Position | Target::Operation => Err(self.read_only("deleted")),
+            Target::Metadata => Ok(!std::mem::take(&mut record.metadata).is_empty()),
+            Target::Entry(key) => Ok(record.metadata.remove(key).is_some()),
+            Target::Payload => Ok(std::mem::take(&mut record.payload) != Change::default()),
+            Target::Data(side) => Ok(std::mem::take(side.of_mut(record)) != Data::Absent),
+            Target::Field(side, path) => {
+                if self.parent(*side, path, record)?.is_none_or(|object| object.get(&path.last).is_none()) {
+                    return Ok(false);
+                }
+                let parent = existing_parent(side.of_mut(record), path);
+                Ok(parent.is_some_and(|object| object.remove(&path.last).is_some()))
+            }
+        }
+    }
+
+    /// Gives a field or metadata entry another key in the same map, and says whether there was one. A missing
+    /// one is no error and creates nothing, and its own name is no new name.
+    ///
+    /// # Errors
+    /// `reference_read_only` (anything else has no name of its own), `reference_exists` (the map has the new
+    /// name already), `reference_unresolved`. The record is then as it was.
+    pub fn rename(&self, record: &mut Record, name: &Str) -> Result<bool, Fault> {
+        match &self.target {
+            Target::Entry(key) => {
+                if record.metadata.get(key).is_none() || key == name {
+                    return Ok(record.metadata.get(key).is_some());
+                }
+                if record.metadata.get(name).is_some() {
+                    return Err(self.exists(name));
+                }
+                if let Some(value) = record.metadata.remove(key) {
+                    record.metadata.insert(name.clone(), value);
+                }
+                Ok(true)
+            }
+            Target::Field(side, path) => {
+                let Some(parent) = self.parent(*side, path, record)? else { return Ok(false) };
+                if parent.get(&path.last).is_none() || path.last == *name {
+                    return Ok(parent.get(&path.last).is_some());
+                }
+                if parent.get(name).is_some() {
+                    return Err(self.exists(name));
+                }
+                if let Some(object) = existing_parent(side.of_mut(record), path)
+                    && let Some(value) = object.remove(&path.last)
+                {
+                    object.insert(name.clone(), value);
+                }
+                Ok(true)
+            }
+            _ => Err(self.read_only("renamed")),
+        }
+    }
+
+    fn set_field(&self, side: Side, path: &Path, record: &mut Record, value: Value) -> Result<(), Fault> {
+        // Every parent is a map, null or missing before anything is written.
+        self.parent(side, path, record)?;
+        let data = side.of_mut(record);
+        if matches!(data, Data::Absent) {
+            *data = Data::from(Object::new());
+        }
+        let Some(mut object) = data.fields_mut() else { return Err(self.unresolved(side, &[], "raw data")) };
+        for (i, key) in path.parents.iter().enumerate() {
+            if matches!(object.get(key), None | Some(Value::Null)) {
+                object.insert(key.clone(), Value::from(Object::new()));
+            }
+            object = match object.get_mut(key) {
+                Some(Value::Map(map)) => Arc::make_mut(map),
+                _ => return Err(self.unresolved(side, &path.parents[..=i], "a value")),
+            };
+        }
+        match object.get_mut(&path.last) {
+            Some(slot) => *slot = value,
+            None => {
+                object.insert(path.last.clone(), value);
+            }
+        }
+        Ok(())
+    }
+
+    fn operation(&self, value: &Value) -> Result<Operation, Fault> {
+        const TAKES: &str = "only create, update, delete, snapshot or their numbers 1 to 4";
+        match value {
+            Value::Text(name) => name.parse().map_err(|e| Fault::record("reference_type", e)),
+            Value::Int(number) => {
+                Operation::from_number(*number).ok_or_else(|| self.refused(&format!("the integer {number}"), TAKES))
+            }
+            other => Err(self.refused(other.type_name(), TAKES)),
+        }
+    }
+
+    fn metadata(&self, value: &Value) -> Result<Metadata, Fault> {
+        let object = match value {
+            Value::Null => return Ok(Metadata::new()),
+            Value::Map(object) => object,
+            other => return Err(self.refused(other.type_name(), "only a map of texts or null")),
+        };
+        let text = |(key, value): (&Str, &Value)| match value {
+            Value::Text(text) => Ok((key.clone(), text.clone())),
+            other => {
+                Err(self.refused(&format!("a map with {} in it", other.type_name()), "only a map of texts or null"))
+            }
+        };
+        object.iter().map(text).collect::<Result<Vec<_>, _>>().map(Metadata::from_entries)
+    }
+
+    #[cold]
+    fn read_only(&self, what: &str) -> Fault {
+        Fault::record("reference_read_only", format!("{} cannot be {what}", self.text))
+    }
+
+    #[cold]
+    fn refused(&self, found: &str, takes: &str) -> Fault {
+        Fault::record("reference_type", format!("cannot set {} to {found}: it takes {takes}", self.text))
+    }
+
+    #[cold]
+    fn exists(&self, name: &Str) -> Fault {
+        Fault::record("reference_exists", format!("cannot rename {} to {name:?}: field already exists", self.text))
+    }
+}
+
+/// The map that holds the field, where it is there already; copied if shared.
+fn existing_parent<'r>(data: &'r mut Data, path: &Path) -> Option<&'r mut Object> {
+    path.parents.iter().try_fold(data.fields_mut()?, |object, key| match object.get_mut(key) {
+        Some(Value::Map(map)) => Some(Arc::make_mut(map)),
+        _ => None,
+    })
+}
