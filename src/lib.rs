@@ -2,8 +2,10 @@
 //!
 //! A library only so that tests reach the service and its store; nothing depends on it.
 
+pub mod cli;
 pub mod files;
 pub mod log;
+pub mod panics;
 pub mod pipelines;
 pub mod service;
 pub mod settings;

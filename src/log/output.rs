@@ -29,18 +29,17 @@ struct State {
 }
 
 impl Output {
-    /// Standard output. On a terminal it is coloured, unless `NO_COLOR` is set, and has a status line; with
-    /// output in a pipe the status line goes to standard error, if that is a terminal.
+    /// Standard output, coloured if it may be. On a terminal it has a status line; with output in a pipe the
+    /// status line goes to standard error, if that is a terminal.
     ///
     /// # Errors
     /// Standard output is closed.
-    pub fn standard() -> io::Result<Arc<Output>> {
+    pub fn standard(color: bool) -> io::Result<Arc<Output>> {
         let stdout = io::stdout();
         let stderr = io::stderr();
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let on_terminal = stdout.is_terminal() && !dumb;
         let beside = !on_terminal && !stdout.is_terminal() && stderr.is_terminal() && !dumb;
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         Ok(Arc::new(Output {
             state: Mutex::new(State {
                 lines: File::from(stdout.as_fd().try_clone_to_owned()?),
@@ -48,7 +47,7 @@ impl Output {
                 status: String::new(),
                 buffer: Vec::new(),
             }),
-            colored: on_terminal && !plain,
+            colored: on_terminal && color,
             live: on_terminal || beside,
         }))
     }

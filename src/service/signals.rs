@@ -5,7 +5,7 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Those that end the service.
-pub struct Signals {
+pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
@@ -20,13 +20,14 @@ impl Signals {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn listen() -> io::Result<Signals> {
-        signal(SignalKind::from_raw(FILE_SIZE_EXCEEDED))?;
+    pub(super) fn listen() -> io::Result<Signals> {
+        // The handler stays when its stream goes.
+        drop(signal(SignalKind::from_raw(FILE_SIZE_EXCEEDED))?);
         Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// The number of the next one.
-    pub async fn next(&mut self) -> i32 {
+    pub(super) async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
             _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),

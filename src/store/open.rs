@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redb::backends::InMemoryBackend;
@@ -12,6 +11,7 @@ use redb::{Builder, DatabaseError, ReadableDatabase as _, StorageError, TableErr
 use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
 use super::{Database, Store};
 use crate::files::system;
+use crate::panics::caught;
 use crate::settings;
 
 /// The store cannot be used.
@@ -124,14 +124,14 @@ fn open_file(path: &Path) -> Result<Store, OpenError> {
         Err(error) => return Err(io(path, &error)),
     }
     // The library trusts pages that a checksum does not cover; damage there shows as a panic.
-    let opened = catch_unwind(AssertUnwindSafe(|| {
+    let opened = caught(|| {
         let database = builder().open(path).map_err(|error| refused(path, error))?;
         check(&database, path)?;
         Ok(database)
-    }));
+    });
     match opened {
-        Ok(database) => database.map(Store::new),
-        Err(_) => Err(OpenError::Damaged { path: path.into(), what: "its pages contradict each other".into() }),
+        Some(database) => database.map(Store::new),
+        None => Err(OpenError::Damaged { path: path.into(), what: "its pages contradict each other".into() }),
     }
 }
 
