@@ -51,6 +51,7 @@ impl RecordFormat {
             (false, Some(_)) => {
                 Err(Diagnostic::error("settings.unused", format!("{OPTIONS} is used only where {FORMAT} is template"))
                     .with_span(arguments.span(OPTIONS))
+                    .with_path(format!("/{OPTIONS}"))
                     .with_hint(format!("add {FORMAT}: template, or remove {OPTIONS}"))
                     .into())
             }
@@ -59,11 +60,13 @@ impl RecordFormat {
                 format!("{OPTIONS:?} is required where {FORMAT} is template"),
             )
             .with_span(arguments.span(FORMAT))
+            .with_path(format!("/{OPTIONS}"))
             .with_hint(format!("{OPTIONS}: the template, as '{{{{ toJson .Payload.After }}}}'"))
             .into()),
             (true, Some(text)) => Template::parse(text, MissingKey::Error).map(RecordFormat::Template).map_err(|e| {
                 let finding = Diagnostic::error("settings.invalid_template", format!("{OPTIONS}: {}", e.message))
-                    .with_span(arguments.place(OPTIONS, e.offset, e.len));
+                    .with_span(arguments.place(OPTIONS, e.offset, e.len))
+                    .with_path(format!("/{OPTIONS}"));
                 match e.hint {
                     Some(hint) => finding.with_hint(hint).into(),
                     None => finding.into(),

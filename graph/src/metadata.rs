@@ -73,7 +73,12 @@ impl Metadata {
     pub fn from_entries(mut entries: Vec<(Str, Str)>) -> Self {
         const FEW: usize = 32;
         if entries.len() <= FEW {
-            return entries.into_iter().collect();
+            let distinct = |(i, (key, _)): (usize, &(Str, Str))| entries[..i].iter().all(|(other, _)| other != key);
+            return match entries.iter().enumerate().all(distinct) {
+                true if entries.is_empty() => Metadata::new(),
+                true => Metadata(Some(Arc::new(entries))),
+                false => entries.into_iter().collect(),
+            };
         }
         entries.reverse();
         entries.sort_by(|a, b| a.0.cmp(&b.0));

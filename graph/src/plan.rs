@@ -16,7 +16,12 @@ pub mod lower;
 pub mod rewrite;
 pub mod stage;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
+
+use petgraph::stable_graph::NodeIndex;
 
 use crate::config::PipelineConfig;
 use crate::diagnostic::Diagnostics;
@@ -50,6 +55,8 @@ pub struct Compiled {
     pub stages: Arc<StagePlan>,
     /// Why two stages are not one: one entry per wire, in the order of [`StagePlan::wires`].
     pub cuts: Vec<Cut>,
+    /// The nodes of `rewritten` that each stage consists of, in order.
+    pub members: Vec<Vec<NodeIndex>>,
     /// What is probably not what was meant.
     pub warnings: Diagnostics,
     /// Values that must be masked in logs, faults and dead letters; sorted, each once.
@@ -73,6 +80,6 @@ pub fn compile(
     }
     let mut rewritten = lowered.clone();
     rewrite::rewrite(&mut rewritten);
-    let fuse::Fused { plan, cuts } = fuse::fuse(&config.id.value, &rewritten, options.limits)?;
-    Ok(Compiled { lowered, rewritten, stages: Arc::new(plan), cuts, warnings: findings, secrets })
+    let fuse::Fused { plan, cuts, members } = fuse::fuse(&config.id.value, &rewritten, options.limits)?;
+    Ok(Compiled { lowered, rewritten, stages: Arc::new(plan), cuts, members, warnings: findings, secrets })
 }

@@ -176,3 +176,62 @@ impl Registry {
         Ok(kind)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Arguments;
+    use crate::diagnostic::Diagnostics;
+    use crate::operator::ConfiguredOperator;
+    use crate::specification::Specification;
+
+    struct Named(Specification);
+
+    impl OperatorKind for Named {
+        fn specification(&self) -> &Specification {
+            &self.0
+        }
+
+        fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+            unreachable!()
+        }
+    }
+
+    fn registry() -> Registry {
+        let mut registry = Registry::new();
+        let mut specification = Specification::builtin("field.set", "Sets a field.");
+        specification.version = "v1.2.0".into();
+        registry.add_operator(Arc::new(Named(specification)));
+        registry.leave_out("custom.javascript", "js");
+        registry
+    }
+
+    fn error(reference: &str) -> String {
+        registry().operator(reference).map(|_| String::new()).unwrap_or_else(|e| e.to_string())
+    }
+
+    #[test]
+    fn references_have_a_type_a_name_and_a_version() {
+        for reference in
+            ["field.set", "builtin:field.set", "any:field.set@latest", "field.set@v1.2.0", "builtin:field.set@1.2.0"]
+        {
+            assert_eq!(error(reference), "", "{reference}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_reference_is_said() {
+        assert_eq!(error("field.sett"), "unknown plugin \"field.sett\"");
+        assert_eq!(error("field.set@v1"), "plugin \"field.set\" has version v1.2.0, not v1");
+        assert_eq!(error("standalone:field.set"), "no standalone plugin \"field.set\" is installed");
+        assert_eq!(error("grpc:field.set"), "unknown plugin type \"grpc\"");
+        assert_eq!(
+            error("custom.javascript"),
+            "plugin \"custom.javascript\" was left out of this build; rebuild with --features js"
+        );
+        let wrong = registry().source("field.set").map(|_| ()).unwrap_err();
+        assert_eq!(wrong.to_string(), "plugin \"field.set\" cannot be used as a source, only as a processor");
+        let near = registry().operator("field.sett").map(|_| ()).unwrap_err();
+        assert_eq!(near, ResolveError::Unknown { name: "field.sett".into(), near: Some("field.set".into()) });
+    }
+}

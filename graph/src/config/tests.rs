@@ -1,6 +1,5 @@
 use super::*;
 use crate::diagnostic::{Files, RenderStyle};
-use crate::text::Str;
 
 mod fields;
 mod hostile;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use annotate_snippets::renderer::DecorStyle;
-use annotate_snippets::{AnnotationKind, Element, Level, Origin, Padding, Renderer, Snippet, normalize_untrusted_str};
+use annotate_snippets::{AnnotationKind, Element, Level, Padding, Renderer, Snippet, normalize_untrusted_str};
 
 use super::lines::Lines;
 use super::{Diagnostic, Diagnostics, FileId, Files, Label, Severity};
@@ -14,6 +14,9 @@ const NEAR_LINES: usize = 50;
 
 /// A longer line is cut around the place.
 const MAX_LINE_BYTES: usize = 400;
+
+/// Longer values are underlined this far.
+const MAX_MARK_BYTES: usize = 100;
 
 /// Bytes kept before the place in a line that is cut.
 const KEPT_BEFORE: usize = 80;
@@ -88,9 +91,10 @@ fn render_one(
             }),
         }
     }
+    let mut moved = Vec::new();
     for excerpt in snippets {
         let name = files.get(excerpt.file).map_or("", |file| &file.name);
-        excerpt.draw(normalize_untrusted_str(name), &mut elements);
+        moved.extend(excerpt.draw(normalize_untrusted_str(name), &mut elements));
     }
     if let Some(hint) = &diagnostic.hint {
         if !elements.is_empty() {
@@ -98,7 +102,10 @@ fn render_one(
         }
         elements.push(Level::HELP.message(normalize_untrusted_str(hint)).into());
     }
-    let text = renderer.render(&[title.elements(elements)]);
+    let mut text = renderer.render(&[title.elements(elements)]);
+    for (printed, place) in moved {
+        text = text.replacen(&printed, &place, 1);
+    }
     // Lines are padded to the width of the source.
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
@@ -117,7 +124,7 @@ impl<'a> Mark<'a> {
         let end = lines.boundary(label.span.end as usize).max(start);
         // Values of many lines are shown by their first.
         let line = lines.line(start);
-        let line_end = lines.range(line).end;
+        let line_end = lines.range(line).end.min(lines.boundary(start + MAX_MARK_BYTES));
         let start = start.min(line_end);
         Mark { label, kind, range: start..end.min(line_end).max(start), line }
     }
@@ -145,26 +152,26 @@ impl<'a> Excerpt<'a> {
         self.marks.push(mark);
     }
 
-    fn draw(self, name: String, elements: &mut Vec<Element<'a>>) {
+    /// Adds the picture to a report. Where a line is cut, the report counts columns from the cut: then the place it
+    /// prints comes back with the one to print.
+    fn draw(self, name: String, elements: &mut Vec<Element<'a>>) -> Option<(String, String)> {
         let mut shown = self.lines.range(self.first).start..self.lines.range(self.last).end;
+        if shown.start == 0 && self.lines.text().starts_with('\u{feff}') {
+            shown.start = '\u{feff}'.len_utf8();
+        }
         let line = self.first + 1;
-        let mut cut = false;
+        let mut moved = None;
         if self.first == self.last && shown.len() > MAX_LINE_BYTES {
             let at = self.marks.first().map_or(shown.start, |mark| mark.range.start);
             let start = self.lines.boundary(at.saturating_sub(KEPT_BEFORE).max(shown.start));
-            cut = start > shown.start;
             shown = start..self.lines.boundary((start + MAX_LINE_BYTES).min(shown.end));
+            let column = |from: usize| self.lines.text()[from..at.max(from)].chars().count() + 1;
+            let place = |column: usize| format!("{name}:{line}:{column}");
+            let whole = self.lines.position(at).1 as usize;
+            moved = Some((place(column(start)), place(whole)));
         }
         let text = &self.lines.text()[shown.clone()];
-        let mut snippet = Snippet::source(text).line_start(line);
-        if cut {
-            // The column of the cut text would be wrong.
-            let column = self.marks.first().map_or(1, |mark| self.lines.position(mark.range.start).1);
-            elements.push(Origin::path(name).line(line).char_column(column as usize).into());
-            elements.push(Padding.into());
-        } else {
-            snippet = snippet.path(name);
-        }
+        let mut snippet = Snippet::source(text).line_start(line).path(name);
         for mark in self.marks {
             let start = mark.range.start.clamp(shown.start, shown.end) - shown.start;
             let end = mark.range.end.clamp(shown.start, shown.end) - shown.start;
@@ -175,5 +182,6 @@ impl<'a> Excerpt<'a> {
             snippet = snippet.annotation(annotation);
         }
         elements.push(snippet.into());
+        moved
     }
 }

@@ -29,7 +29,8 @@ impl JsonError {
             0 | 1 => 0,
             line => memchr::memchr_iter(b'\n', text).nth(line - 2).map_or(text.len(), |i| i + 1),
         };
-        let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
+        let offset = if error.is_eof() { text.len() } else { line_start + error.column().saturating_sub(1) };
+        let offset = offset.min(text.len());
         let mut message = error.to_string();
         if let Some(end) = message.rfind(" at line ") {
             message.truncate(end);
@@ -47,7 +48,7 @@ impl JsonError {
 /// What is wrong, and where: bad syntax, invalid UTF-8, a lone surrogate, a number beyond the range of
 /// floats, nesting that is too deep.
 pub fn parse_value(text: &[u8]) -> Result<Value, JsonError> {
-    Parser::default().parse_value(text)
+    parse(text, ValueSeed)
 }
 
 /// Reads a record. Unknown fields are skipped; all but `operation` may be missing.
@@ -55,92 +56,12 @@ pub fn parse_value(text: &[u8]) -> Result<Value, JsonError> {
 /// # Errors
 /// As [`parse_value`], and whatever is not as the JSON form of a record demands.
 pub fn parse_record(text: &[u8]) -> Result<Record, JsonError> {
-    Parser::default().parse_record(text)
+    parse(text, RecordSeed)
 }
 
-/// Reads many texts of similar shape: remembers the keys it meets, so that records share them.
-///
-/// Memory is bounded: [`Parser::new`] keeps at most 64 keys of at most 32 bytes.
-#[derive(Debug, Default)]
-pub struct Parser {
-    keys: Keys,
-}
-
-impl Parser {
-    /// A parser that remembers keys.
-    pub fn new() -> Self {
-        Parser { keys: Keys { slots: vec![None; Keys::SLOTS] } }
-    }
-
-    /// As [`parse_value`].
-    ///
-    /// # Errors
-    /// As [`parse_value`].
-    pub fn parse_value(&mut self, text: &[u8]) -> Result<Value, JsonError> {
-        self.parse(text, |keys| ValueSeed { keys })
-    }
-
-    /// As [`parse_record`].
-    ///
-    /// # Errors
-    /// As [`parse_record`].
-    pub fn parse_record(&mut self, text: &[u8]) -> Result<Record, JsonError> {
-        self.parse(text, |keys| RecordSeed { keys })
-    }
-
-    fn parse<'a, S, T>(&'a mut self, text: &[u8], seed: impl FnOnce(&'a mut Keys) -> S) -> Result<T, JsonError>
-    where
-        S: for<'de> DeserializeSeed<'de, Value = T>,
-    {
-        let mut json = serde_json::Deserializer::from_slice(text);
-        seed(&mut self.keys)
-            .deserialize(&mut json)
-            .and_then(|value| json.end().map(|()| value))
-            .map_err(|e| JsonError::new(&e, text))
-    }
-}
-
-/// The keys met last, one per slot. Without slots nothing is remembered.
-#[derive(Debug, Default)]
-struct Keys {
-    slots: Vec<Option<Str>>,
-}
-
-impl Keys {
-    const SLOTS: usize = 64;
-    const LONGEST: usize = 32;
-
-    fn get(&mut self, key: &str) -> Str {
-        let (&[first, .., last], 2..=Self::LONGEST) = (key.as_bytes(), key.len()) else { return key.into() };
-        let middle = key.as_bytes()[key.len() / 2];
-        let hash = key.len() + 7 * usize::from(first) + 31 * usize::from(last) + 13 * usize::from(middle);
-        match self.slots.get_mut(hash % Self::SLOTS) {
-            Some(Some(known)) if *known == *key => known.clone(),
-            Some(slot) => slot.insert(key.into()).clone(),
-            None => key.into(),
-        }
-    }
-}
-
-struct KeySeed<'p> {
-    keys: &'p mut Keys,
-}
-
-impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
-    type Value = Str;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Str, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for KeySeed<'_> {
-    type Value = Str;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-    fn visit_str<E>(self, key: &str) -> Result<Str, E> {
-        Ok(self.keys.get(key))
-    }
+fn parse<'de, S: DeserializeSeed<'de>>(text: &'de [u8], seed: S) -> Result<S::Value, JsonError> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    seed.deserialize(&mut json).and_then(|value| json.end().map(|()| value)).map_err(|e| JsonError::new(&e, text))
 }
 
 struct TextSeed;
@@ -162,18 +83,36 @@ impl Visitor<'_> for TextSeed {
     }
 }
 
-struct ValueSeed<'p> {
-    keys: &'p mut Keys,
+/// Reads a key without keeping it: one of these names, or the empty text for any other.
+struct NameSeed(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for NameSeed {
+    type Value = &'static str;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'static str, D::Error> {
+        deserializer.deserialize_str(self)
+    }
 }
 
-impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
+impl Visitor<'_> for NameSeed {
+    type Value = &'static str;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+    fn visit_str<E>(self, text: &str) -> Result<&'static str, E> {
+        Ok(self.0.iter().find(|name| **name == text).copied().unwrap_or_default())
+    }
+}
+
+struct ValueSeed;
+
+impl<'de> DeserializeSeed<'de> for ValueSeed {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for ValueSeed<'_> {
+impl<'de> Visitor<'de> for ValueSeed {
     type Value = Value;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
@@ -198,54 +137,48 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(ValueSeed { keys: self.keys })? {
+        while let Some(item) = seq.next_element_seed(ValueSeed)? {
             items.push(item);
         }
         Ok(Value::from(items))
     }
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
-        object(map, self.keys).map(Value::from)
+        object(map).map(Value::from)
     }
 }
 
-fn object<'de, A: MapAccess<'de>>(mut map: A, keys: &mut Keys) -> Result<Object, A::Error> {
+fn object<'de, A: MapAccess<'de>>(mut map: A) -> Result<Object, A::Error> {
     let mut entries = Vec::new();
-    while let Some(key) = map.next_key_seed(KeySeed { keys })? {
-        if entries.is_empty() {
-            entries.reserve(8);
-        }
-        entries.push((key, map.next_value_seed(ValueSeed { keys })?));
+    while let Some(key) = map.next_key_seed(TextSeed)? {
+        entries.push((key, map.next_value_seed(ValueSeed)?));
     }
     Ok(Object::from_entries(entries))
 }
 
-struct RecordSeed<'p> {
-    keys: &'p mut Keys,
-}
+struct RecordSeed;
 
-impl<'de> DeserializeSeed<'de> for RecordSeed<'_> {
+impl<'de> DeserializeSeed<'de> for RecordSeed {
     type Value = Record;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Record, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for RecordSeed<'_> {
+impl<'de> Visitor<'de> for RecordSeed {
     type Value = Record;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a record: an object with operation, position, metadata, key and payload")
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
-        let keys = self.keys;
         let mut record = Record::default();
         let mut operation = None;
-        while let Some(field) = map.next_key_seed(KeySeed { keys })? {
-            match field.as_str() {
+        while let Some(field) = map.next_key_seed(NameSeed(&["position", "operation", "metadata", "key", "payload"]))? {
+            match field {
                 "position" => record = record.with_position(Position(map.next_value_seed(Base64Seed)?)),
                 "operation" => operation = Some(map.next_value_seed(OperationSeed)?),
-                "metadata" => record.metadata = map.next_value_seed(MetadataSeed { keys })?,
-                "key" => record.key = map.next_value_seed(DataSeed { keys })?,
-                "payload" => record.payload = map.next_value_seed(ChangeSeed { keys })?,
+                "metadata" => record.metadata = map.next_value_seed(MetadataSeed)?,
+                "key" => record.key = map.next_value_seed(DataSeed)?,
+                "payload" => record.payload = map.next_value_seed(ChangeSeed)?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -297,18 +230,16 @@ impl Visitor<'_> for OperationSeed {
     }
 }
 
-struct MetadataSeed<'p> {
-    keys: &'p mut Keys,
-}
+struct MetadataSeed;
 
-impl<'de> DeserializeSeed<'de> for MetadataSeed<'_> {
+impl<'de> DeserializeSeed<'de> for MetadataSeed {
     type Value = Metadata;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Metadata, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for MetadataSeed<'_> {
+impl<'de> Visitor<'de> for MetadataSeed {
     type Value = Metadata;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("metadata: an object of texts, or null")
@@ -318,25 +249,23 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
         let mut entries = Vec::new();
-        while let Some(key) = map.next_key_seed(KeySeed { keys: self.keys })? {
+        while let Some(key) = map.next_key_seed(TextSeed)? {
             entries.push((key, map.next_value_seed(TextSeed)?));
         }
         Ok(Metadata::from_entries(entries))
     }
 }
 
-struct DataSeed<'p> {
-    keys: &'p mut Keys,
-}
+struct DataSeed;
 
-impl<'de> DeserializeSeed<'de> for DataSeed<'_> {
+impl<'de> DeserializeSeed<'de> for DataSeed {
     type Value = Data;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Data, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for DataSeed<'_> {
+impl<'de> Visitor<'de> for DataSeed {
     type Value = Data;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("data: an object, base64 text or null")
@@ -348,22 +277,20 @@ impl<'de> Visitor<'de> for DataSeed<'_> {
         Base64Seed.visit_str(text).map(Data::Raw)
     }
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Data, A::Error> {
-        object(map, self.keys).map(Data::from)
+        object(map).map(Data::from)
     }
 }
 
-struct ChangeSeed<'p> {
-    keys: &'p mut Keys,
-}
+struct ChangeSeed;
 
-impl<'de> DeserializeSeed<'de> for ChangeSeed<'_> {
+impl<'de> DeserializeSeed<'de> for ChangeSeed {
     type Value = Change;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Change, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for ChangeSeed<'_> {
+impl<'de> Visitor<'de> for ChangeSeed {
     type Value = Change;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a payload: an object with before and after, or null")
@@ -372,12 +299,11 @@ impl<'de> Visitor<'de> for ChangeSeed<'_> {
         Ok(Change::default())
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Change, A::Error> {
-        let keys = self.keys;
         let mut change = Change::default();
-        while let Some(field) = map.next_key_seed(KeySeed { keys })? {
-            match field.as_str() {
-                "before" => change.before = map.next_value_seed(DataSeed { keys })?,
-                "after" => change.after = map.next_value_seed(DataSeed { keys })?,
+        while let Some(field) = map.next_key_seed(NameSeed(&["before", "after"]))? {
+            match field {
+                "before" => change.before = map.next_value_seed(DataSeed)?,
+                "after" => change.after = map.next_value_seed(DataSeed)?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }

@@ -291,7 +291,7 @@ impl Unwritable {
     }
 
     #[cold]
-    fn into_fault(self: Box<Self>) -> Fault {
+    fn into_fault(self) -> Fault {
         let mut place = String::from(self.side.map_or("", Side::as_str));
         // The way to what is too deep is as long as it is deep.
         for step in self.steps.iter().rev().take(8) {

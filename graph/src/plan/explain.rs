@@ -1,9 +1,29 @@
 //! A plan for people and programs.
+//!
+//! Every format prints the same [`Picture`]: what a pass made, without anything that may not be shown.
 
+mod dot;
+mod json;
+mod mermaid;
+mod route;
+mod text;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use petgraph::stable_graph::NodeIndex;
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+use serde::Serialize;
+
+use self::route::Route;
 use super::Compiled;
+use super::fuse::Cut;
+use super::graph::{Guard, Node, NodeKind, PlanGraph, Port};
+use super::stage::{DeadLetterSpec, Limits, ReadSpec, StageKind, StageSpec, WriteSpec};
 
 /// The pass whose result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Pass {
     /// What the configuration says.
     Lowered,
@@ -12,6 +32,17 @@ pub enum Pass {
     /// The stages that run.
     #[default]
     Fused,
+}
+
+impl Pass {
+    /// Its name: `lowered`, `rewritten`, `fused`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Pass::Lowered => "lowered",
+            Pass::Rewritten => "rewritten",
+            Pass::Fused => "fused",
+        }
+    }
 }
 
 /// How a plan is shown.
@@ -38,9 +69,346 @@ pub struct TextStyle {
 }
 
 impl Compiled {
-    /// The plan after a pass. Deterministic; shows no credential.
+    /// The plan after a pass, ending in a line feed. The same configuration gives the same text; no
+    /// credential is in it.
     pub fn explain(&self, pass: Pass, format: Format, style: TextStyle) -> String {
-        let _ = (pass, format, style);
-        String::new()
+        let picture = Picture::of(self, pass);
+        match format {
+            Format::Text => text::print(&picture, style),
+            Format::Dot => dot::print(&picture),
+            Format::Mermaid => mermaid::print(&picture),
+            Format::Json => json::print(&picture),
+        }
+    }
+}
+
+/// What is shown of a plan.
+#[derive(Serialize)]
+struct Picture<'a> {
+    pipeline: &'a str,
+    pass: Pass,
+    nodes: Vec<Shape<'a>>,
+    edges: Vec<Line>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stages: Vec<Cluster<'a>>,
+    #[serde(skip_serializing_if = "<[Cut]>::is_empty")]
+    wires: &'a [Cut],
+    dead_letter_queue: DeadLetters<'a>,
+    routes: Vec<Route<'a>>,
+    limits: Bounds,
+}
+
+/// A node.
+#[derive(Serialize)]
+struct Shape<'a> {
+    /// Its number in the picture.
+    index: usize,
+    id: &'a str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plugin: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workers: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<Terms<'a>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    settings: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+/// A condition.
+#[derive(Serialize)]
+struct Terms<'a> {
+    text: &'a str,
+    /// Whether it runs without building text.
+    native: bool,
+    /// Whether the verdicts of the step before are taken over.
+    as_before: bool,
+}
+
+/// An edge between two nodes of the picture.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+struct Line {
+    from: usize,
+    to: usize,
+    port: Port,
+}
+
+/// A stage around nodes of the picture.
+#[derive(Serialize)]
+struct Cluster<'a> {
+    id: usize,
+    name: &'a str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workers: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strips_in_flight: Option<u32>,
+    nodes: Vec<usize>,
+}
+
+#[derive(Serialize)]
+struct DeadLetters<'a> {
+    plugin: &'a str,
+    window_size: u64,
+    window_nack_threshold: u64,
+}
+
+#[derive(Serialize)]
+struct Bounds {
+    replay_rows: usize,
+    held_bytes: usize,
+    queue_strips: usize,
+    queue_bytes: usize,
+}
+
+impl<'a> Picture<'a> {
+    fn of(compiled: &'a Compiled, pass: Pass) -> Self {
+        let graph = if pass == Pass::Lowered { &compiled.lowered } else { &compiled.rewritten };
+        let drawn = |kind: &NodeKind| {
+            pass != Pass::Fused || !matches!(kind, NodeKind::Merge | NodeKind::FanOut { .. } | NodeKind::Branch(_))
+        };
+        let indices: Vec<NodeIndex> = graph.node_indices().filter(|n| drawn(&graph[*n].kind)).collect();
+        let mut nodes: Vec<_> = indices.iter().enumerate().map(|(i, n)| Shape::of(i, &graph[*n])).collect();
+        let place = |node: NodeIndex| indices.binary_search(&node).ok();
+        let stages: &[StageSpec] = if pass == Pass::Fused { &compiled.stages.stages } else { &[] };
+        let stages: Vec<Cluster<'a>> = stages
+            .iter()
+            .zip(&compiled.members)
+            .enumerate()
+            .map(|(id, (stage, members))| Cluster::of(id, stage, members.iter().copied().filter_map(place).collect()))
+            .collect();
+        // The first step of a stage has none before it whose verdicts it could take over.
+        for first in stages.iter().filter_map(|stage| stage.nodes.first().copied()) {
+            if let Some(terms) = &mut nodes[first].condition {
+                terms.as_before = false;
+            }
+        }
+        let edges = match pass {
+            Pass::Fused => stage_lines(&stages, &compiled.cuts, &nodes),
+            _ => graph_lines(graph, place),
+        };
+        let Limits { replay_rows, held_bytes, queue_bytes, queue_strips } = compiled.stages.limits;
+        let DeadLetterSpec { plugin, window_size, threshold, .. } = &compiled.stages.dead_letter;
+        Picture {
+            pipeline: &compiled.stages.pipeline,
+            pass,
+            nodes,
+            edges,
+            stages,
+            wires: if pass == Pass::Fused { &compiled.cuts } else { &[] },
+            dead_letter_queue: DeadLetters { plugin, window_size: *window_size, window_nack_threshold: *threshold },
+            routes: route::all(&compiled.lowered, replay_rows),
+            limits: Bounds { replay_rows, held_bytes, queue_strips, queue_bytes },
+        }
+    }
+
+    /// The node that failed records go to.
+    fn dead_letter_node(&self) -> Option<&Shape<'a>> {
+        self.nodes.iter().find(|node| node.kind == DEAD_LETTER)
+    }
+}
+
+fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) -> Vec<Line> {
+    let mut lines: Vec<Line> = graph
+        .edge_references()
+        .filter_map(|edge| {
+            Some(Line { from: place(edge.source())?, to: place(edge.target())?, port: edge.weight().port })
+        })
+        .collect();
+    lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
+    lines
+}
+
+/// From step to step inside the stages, from stage to stage, and from each stage that can fail.
+fn stage_lines(stages: &[Cluster<'_>], cuts: &[Cut], nodes: &[Shape<'_>]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let dead_letter = nodes.iter().position(|node| node.kind == DEAD_LETTER);
+    for stage in stages {
+        lines.extend(stage.nodes.windows(2).map(|pair| Line { from: pair[0], to: pair[1], port: Port::Out }));
+        if let (Some(last), Some(to), true) = (stage.nodes.last(), dead_letter, stage.kind != "read") {
+            lines.push(Line { from: *last, to, port: Port::Failed });
+        }
+    }
+    for cut in cuts {
+        let ends = (stages.get(cut.wire.from.0), stages.get(cut.wire.to.0));
+        if let (Some(from), Some(to)) = ends
+            && let (Some(from), Some(to)) = (from.nodes.last(), to.nodes.first())
+        {
+            lines.push(Line { from: *from, to: *to, port: Port::Out });
+        }
+    }
+    lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
+    lines
+}
+
+const DEAD_LETTER: &str = "dead-letter queue";
+
+impl<'a> Shape<'a> {
+    fn of(index: usize, node: &'a Node) -> Self {
+        let mut shape = Shape {
+            index,
+            id: &node.id,
+            kind: "",
+            plugin: None,
+            workers: None,
+            condition: None,
+            settings: node.settings.iter().map(|given| (&*given.name, &*given.shown)).collect(),
+            notes: Vec::new(),
+        };
+        match &node.kind {
+            NodeKind::Source(read) => {
+                (shape.kind, shape.plugin) = ("source", Some(&*read.plugin));
+                shape.notes.extend(reading(read));
+            }
+            NodeKind::Operator(operator) | NodeKind::Split(operator) => {
+                shape.kind = if matches!(node.kind, NodeKind::Split(_)) { "split" } else { "processor" };
+                shape.plugin = Some(&operator.plugin);
+                shape.workers = Some(operator.workers);
+                shape.condition = operator.guard.as_ref().map(Terms::of);
+            }
+            NodeKind::Branch(guard) => {
+                shape.kind = "branch";
+                shape.condition = Some(Terms::of(guard));
+            }
+            NodeKind::FanOut { copies } => {
+                shape.kind = "fan-out";
+                shape.notes.push(format!("a copy to each of {copies} destinations"));
+            }
+            NodeKind::Merge => {
+                shape.kind = "merge";
+                shape.notes.push("strips as they come".to_owned());
+            }
+            NodeKind::Destination(write) => {
+                (shape.kind, shape.plugin) = ("destination", Some(&*write.plugin));
+                shape.notes.push(writing(write));
+            }
+            NodeKind::DeadLetter(dead_letter) => {
+                (shape.kind, shape.plugin) = (DEAD_LETTER, Some(&*dead_letter.plugin));
+            }
+        }
+        shape
+    }
+}
+
+fn reading(read: &ReadSpec) -> Option<String> {
+    let rows = read.batch_rows?;
+    Some(match read.batch_delay {
+        Duration::ZERO => format!("batches of {} records", grouped(rows as u64)),
+        delay => format!("batches of {} records or after {delay:?}", grouped(rows as u64)),
+    })
+}
+
+fn writing(write: &WriteSpec) -> String {
+    let policy = write.destination.policy();
+    let rows = grouped(write.batch_rows.unwrap_or(policy.rows) as u64);
+    let mut text = format!("up to {rows} records a write");
+    match write.batch_delay.unwrap_or(policy.linger) {
+        Duration::ZERO => {}
+        delay => text.push_str(&format!(", waits {delay:?} for more")),
+    }
+    if let Some(rate) = write.rate {
+        text.push_str(&format!(", {rate} records a second"));
+    }
+    text
+}
+
+impl<'a> Terms<'a> {
+    fn of(guard: &'a Guard) -> Self {
+        Terms { text: &guard.written, native: guard.condition.is_native(), as_before: guard.as_before }
+    }
+}
+
+impl<'a> Cluster<'a> {
+    fn of(id: usize, stage: &'a StageSpec, nodes: Vec<usize>) -> Self {
+        let (kind, workers, strips_in_flight) = match &stage.kind {
+            StageKind::Read(_) => ("read", None, None),
+            StageKind::Chain(_) => ("chain", None, None),
+            StageKind::Parallel { workers, .. } => ("parallel", Some(*workers), None),
+            StageKind::Async { in_flight, .. } => ("async", None, Some(*in_flight)),
+            StageKind::Isolate { workers, .. } => ("isolate", Some(*workers), None),
+            StageKind::Write(_) => ("write", None, None),
+        };
+        Cluster { id, name: &stage.name, kind, workers, strips_in_flight, nodes }
+    }
+
+    /// Its number, kind and width in one line: `S2 parallel ×4`.
+    fn title(&self, times: char) -> String {
+        let mut title = format!("S{} {}", self.id, self.kind);
+        match (self.workers, self.strips_in_flight) {
+            (Some(workers), _) if workers > 1 => title.push_str(&format!(" {times}{workers}")),
+            (_, Some(strips)) => title.push_str(&format!(", {strips} strips in flight")),
+            _ => {}
+        }
+        title
+    }
+}
+
+impl DeadLetters<'_> {
+    /// What happens when records fail.
+    fn rule(&self) -> String {
+        match (self.window_size, self.window_nack_threshold) {
+            (0, _) => "failures never stop the pipeline".to_owned(),
+            (_, 0) => "the first failure stops the pipeline".to_owned(),
+            (window, threshold) => format!(
+                "more than {} failures among the last {} records stop the pipeline",
+                grouped(threshold),
+                grouped(window)
+            ),
+        }
+    }
+}
+
+impl Bounds {
+    /// What the queues and the pipeline hold at most.
+    fn sentence(&self) -> String {
+        format!(
+            "queues between stages hold {} strips and {}, the pipeline {}",
+            self.queue_strips,
+            bytes(self.queue_bytes),
+            bytes(self.held_bytes)
+        )
+    }
+}
+
+/// A text on one line of at most `most` characters: white space collapsed, control characters escaped.
+fn one_line(text: &str, most: usize, ellipsis: &str) -> String {
+    let mut line = String::with_capacity(text.len().min(most * 4));
+    let words = text.split_whitespace().flat_map(|word| [" ", word]).skip(1);
+    let escaped = words.flat_map(str::chars).flat_map(|c| {
+        let (plain, control) = if c.is_control() { (None, Some(c.escape_default())) } else { (Some(c), None) };
+        plain.into_iter().chain(control.into_iter().flatten())
+    });
+    for (length, c) in escaped.enumerate() {
+        if length == most {
+            line.push_str(ellipsis);
+            break;
+        }
+        line.push(c);
+    }
+    line
+}
+
+/// A number with commas between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes in the largest unit that divides it.
+fn bytes(number: usize) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units.iter().find(|(_, shift)| number > 0 && number.is_multiple_of(1 << shift));
+    match unit {
+        Some((name, shift)) => format!("{} {name}", grouped((number >> shift) as u64)),
+        None => format!("{} B", grouped(number as u64)),
     }
 }

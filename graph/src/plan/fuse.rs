@@ -22,6 +22,8 @@ pub struct Fused {
     pub plan: StagePlan,
     /// One entry per wire, in the order of the wires.
     pub cuts: Vec<Cut>,
+    /// The nodes of each stage, in order.
+    pub members: Vec<Vec<NodeIndex>>,
 }
 
 /// Why two stages are not one.
@@ -79,7 +81,8 @@ impl fmt::Display for CutReason {
 pub fn fuse(pipeline: &Str, plan: &PlanGraph, limits: Limits) -> Result<Fused, Diagnostics> {
     check::arity(plan)?;
     let order = toposort(plan, None).map_err(|_| check::defect("the rewritten plan has a cycle"))?;
-    let mut fusion = Fusion { plan, stages: Vec::new(), stage_of: HashMap::new(), cut_before: HashMap::new() };
+    let mut fusion =
+        Fusion { plan, stages: Vec::new(), members: Vec::new(), stage_of: HashMap::new(), cut_before: HashMap::new() };
     fusion.reads();
     fusion.chains(&order);
     fusion.writes();
@@ -92,12 +95,13 @@ pub fn fuse(pipeline: &Str, plan: &PlanGraph, limits: Limits) -> Result<Fused, D
         return Err(check::defect("the plan has no dead-letter queue").into());
     };
     let plan = StagePlan { pipeline: pipeline.clone(), stages: fusion.stages, wires, dead_letter, limits };
-    Ok(Fused { plan, cuts })
+    Ok(Fused { plan, cuts, members: fusion.members })
 }
 
 struct Fusion<'a> {
     plan: &'a PlanGraph,
     stages: Vec<StageSpec>,
+    members: Vec<Vec<NodeIndex>>,
     stage_of: HashMap<NodeIndex, StageId>,
     /// Why the chain was cut in front of an operator.
     cut_before: HashMap<NodeIndex, CutReason>,
@@ -107,6 +111,7 @@ impl Fusion<'_> {
     fn push(&mut self, nodes: &[NodeIndex], kind: StageKind) {
         let id = StageId(self.stages.len());
         self.stage_of.extend(nodes.iter().map(|node| (*node, id)));
+        self.members.push(nodes.to_vec());
         self.stages.push(StageSpec { name: self.name(nodes), kind });
     }
 

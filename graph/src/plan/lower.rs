@@ -69,6 +69,14 @@ struct Processor {
     condition: Option<Node>,
 }
 
+/// A destination plugin with its settings, as connector or as dead-letter queue.
+struct Writing {
+    plugin: Str,
+    destination: Arc<dyn Destination>,
+    arguments: Arguments,
+    settings: Vec<Given>,
+}
+
 // ---- names, settings and conditions ---------------------------------------------------------------
 
 struct Resolver<'a> {
@@ -127,7 +135,8 @@ impl Resolver<'_> {
     }
 
     fn destination(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<Given>)> {
-        let (plugin, destination, arguments, settings) = self.writer(path, &config.plugin, &config.settings)?;
+        let Writing { plugin, destination, arguments, settings } =
+            self.writer(path, &config.plugin, &config.settings)?;
         let rate = arguments.float("sdk.rate.perSecond").filter(|rate| *rate > 0.0);
         let second = rate.map_or(1, |rate| rate.ceil().max(1.0) as usize);
         let spec = WriteSpec {
@@ -144,25 +153,20 @@ impl Resolver<'_> {
 
     fn dead_letter(&mut self, config: &DeadLetterConfig) -> Option<Node> {
         let path = "/dead-letter-queue";
-        let (plugin, destination, _, settings) = self.writer(path, &config.plugin, &config.settings)?;
+        let Writing { plugin, destination, settings, .. } = self.writer(path, &config.plugin, &config.settings)?;
         let (window_size, threshold) = (config.window_size.value, config.window_nack_threshold.value);
         let kind = NodeKind::DeadLetter(DeadLetterSpec { plugin, destination, window_size, threshold });
         Some(Node { id: "dead-letter-queue".into(), kind, settings, span: config.plugin.span, path: path.into() })
     }
 
-    fn writer(
-        &mut self,
-        path: &str,
-        plugin: &Spanned<Str>,
-        settings: &Settings,
-    ) -> Option<(Str, Arc<dyn Destination>, Arguments, Vec<Given>)> {
+    fn writer(&mut self, path: &str, plugin: &Spanned<Str>, settings: &Settings) -> Option<Writing> {
         let found = self.registry.destination(&plugin.value);
         let kind = self.resolved(path, plugin, found, "destination", || {
             self.registry.destinations().map(|k| k.specification().name.clone()).collect()
         })?;
         let (arguments, shown) = self.arguments(path, kind.specification(), settings)?;
         let destination = self.configured(path, settings, kind.configure(&arguments))?;
-        Some((kind.specification().name.clone(), destination, arguments, shown))
+        Some(Writing { plugin: kind.specification().name.clone(), destination, arguments, settings: shown })
     }
 
     fn processors(&mut self, parent: &str, connector: Option<&Str>, configs: &[ProcessorConfig]) -> Vec<Processor> {
@@ -231,7 +235,10 @@ impl Resolver<'_> {
             self.findings.push(
                 Diagnostic::error(
                     "plan.too_many_workers",
-                    format!("processor {plugin:?} allows at most {most} workers, not {workers}"),
+                    format!(
+                        "processor {plugin:?} allows at most {most} worker{}, not {workers}",
+                        if most == 1 { "" } else { "s" }
+                    ),
                 )
                 .with_span(config.workers.span)
                 .with_path(format!("{path}/workers"))
@@ -262,7 +269,7 @@ impl Resolver<'_> {
             Some(error) => {
                 let finding = Diagnostic::error(
                     "plan.invalid_condition",
-                    format!("the condition is no template: {}", error.message),
+                    format!("the condition does not compile: {}", error.message),
                 )
                 .with_span(written.place(error.offset, error.len))
                 .with_path(path);
@@ -273,11 +280,11 @@ impl Resolver<'_> {
             }
             None => Diagnostic::error(
                 "plan.invalid_condition",
-                "the condition is no template once its variables are replaced",
+                "the condition does not compile once its variables are replaced",
             )
             .with_span(written.span())
             .with_path(path)
-            .with_hint("a value with quotes or braces may need {{ printf \"%q\" }} or another way in"),
+            .with_hint("does a value hold quotes or braces?"),
         });
         None
     }

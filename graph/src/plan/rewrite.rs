@@ -24,7 +24,7 @@ pub const ALL: [&dyn Rewrite; 5] =
 /// Applies all rewrites until none fits. Every rewrite removes an edge or a node, or marks a condition as
 /// shared, so this ends; each sweep is O(nodes + edges).
 pub fn rewrite(plan: &mut PlanGraph) {
-    while ALL.iter().fold(false, |changed, rewrite| rewrite.apply_once(plan) || changed) {}
+    while ALL.iter().any(|rewrite| rewrite.apply_once(plan)) {}
 }
 
 /// A branch whose condition is constant loses the edge that no record takes.
@@ -111,7 +111,8 @@ impl Rewrite for MaskDiamonds {
 
     fn apply_once(&self, plan: &mut PlanGraph) -> bool {
         let mut changed = false;
-        for branch in plan.node_indices().collect::<Vec<_>>() {
+        let is_branch = |node: &NodeIndex| matches!(plan[*node].kind, NodeKind::Branch(_));
+        for branch in plan.node_indices().filter(is_branch).collect::<Vec<_>>() {
             let Some(diamond) = Diamond::at(plan, branch) else { continue };
             let NodeKind::Branch(guard) = plan[branch].kind.clone() else { continue };
             if let Some(operator) = plan[diamond.operator].kind.operator_mut() {
@@ -139,7 +140,6 @@ struct Diamond {
 
 impl Diamond {
     fn at(plan: &PlanGraph, branch: NodeIndex) -> Option<Diamond> {
-        let NodeKind::Branch(_) = plan[branch].kind else { return None };
         let [(Port::Taken, operator), (Port::Skipped, merge)] = *successors(plan, branch) else { return None };
         let unguarded = plan[operator].kind.operator().is_some_and(|o| o.guard.is_none());
         let joins = predecessors(plan, operator).len() == 1
@@ -151,7 +151,8 @@ impl Diamond {
 }
 
 /// A step with the condition of the step before takes over its verdicts, if that step keeps every row and
-/// writes nothing that the condition reads. A step whose writes are unknown never shares.
+/// writes nothing that the condition reads. A step whose writes are unknown never shares, and neither does
+/// a condition whose reads are: it may depend on the time, or on chance.
 pub struct ShareConditions;
 
 impl Rewrite for ShareConditions {
@@ -175,9 +176,11 @@ fn shares(plan: &PlanGraph, second: NodeIndex) -> bool {
     let [(_, first)] = *predecessors(plan, second) else { return false };
     let Some(first) = plan[first].kind.operator() else { return false };
     let Some(before) = &first.guard else { return false };
+    let (writes, reads) = (&first.signature.writes, guard.condition.reads());
     !guard.as_before
         && guard.condition.source() == before.condition.source()
         && first.signature.fan == Fan::One
-        && first.signature.writes != Access::Everything
-        && !first.signature.writes.overlaps(&guard.condition.reads())
+        && *writes != Access::Everything
+        && reads != Access::Everything
+        && !writes.overlaps(&reads)
 }

@@ -70,20 +70,6 @@ impl Reference {
         }
     }
 
-    /// The field, to be changed in place; copies maps on the way that other records share. `None` where there
-    /// is no such field, and for references to anything but fields.
-    ///
-    /// # Errors
-    /// `reference_unresolved`, as [`Reference::get`].
-    pub fn field_mut<'r>(&self, record: &'r mut Record) -> Result<Option<&'r mut Value>, Fault> {
-        let Target::Field(side, path) = &self.target else { return Ok(None) };
-        // Looked up first, so that nothing is copied in vain.
-        if self.parent(*side, path, record)?.is_none_or(|object| object.get(&path.last).is_none()) {
-            return Ok(None);
-        }
-        Ok(existing_parent(side.of_mut(record), path).and_then(|object| object.get_mut(&path.last)))
-    }
-
     /// Removes it, and says whether anything was there: a field or entry is gone, data are absent, metadata
     /// are empty, both sides of a payload are absent. What is missing stays missing.
     ///

@@ -182,32 +182,32 @@ pipelines:
     error[config.field_too_long]: pipeline "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…": "id" has 129 bytes, at most 128 are allowed
      --> p.yaml:3:9
       |
-    3 | ...d: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
-      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    3 |   - id: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
     error[config.field_too_long]: pipeline "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…": "name" has 129 bytes, at most 128 are allowed
      --> p.yaml:4:11
       |
-    4 | ...e: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
-      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    4 |     name: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...
+      |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
     error[config.field_too_long]: pipeline "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…": "description" has 8193 bytes, at most 8192 are allowed
      --> p.yaml:5:18
       |
-    5 | ...n: 'dddddddddddddddddddddddddddddddddddddddddddd...ddddddddddddddddddddddddddddddddddddddddddddd
-      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^...^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    5 |     description: 'ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd...
+      |                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
     error[config.field_too_long]: connector "in": "name" has 257 bytes, at most 256 are allowed
      --> p.yaml:7:57
       |
-    7 | ...e: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn}
-      |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    7 | ...nerator, name: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...
+      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
     error[config.field_too_long]: connector "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc…": with the pipeline's id before it, the id has 257 bytes, at most 256 are allowed
       --> p.yaml:12:13
        |
-    12 | ...d: ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc
-       |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    12 |       - id: cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc...
+       |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     "###);
 }
 
@@ -721,8 +721,27 @@ fn metadata_by_foreign_names() {
 
 #[test]
 fn places_in_long_lines_wide_characters_and_other_line_breaks() {
-    let long = format!("x-{}: 1\n", "long".repeat(200));
-    assert_snapshot!(report(&[&format!("\u{feff}version: 2.2\r\npipelines:\r\n  - {{id: p, name: žlutý 漢字, status: bad}}\r\n---\n{long}{{version: 3, \"{}\": 1, bad: 2}}", "y".repeat(1000))]), @r###"
+    let text = format!(
+        "\u{feff}verzion: 2.2\r\npipelines:\r\n  - {{id: p, name: žlutý 漢字, status: bad}}\r\n---\n{{version: 2.2, x-a: {}, bad: 2}}",
+        "ý".repeat(100_000)
+    );
+    assert_snapshot!(report(&[&text]), @r###"
+    warning[config.field_unknown]: a document has no field "verzion"; it is ignored
+     --> p.yaml:1:1
+      |
+    1 | verzion: 2.2
+      | ^^^^^^^
+      |
+      = help: did you mean "version"?
+
+    warning[config.version_missing]: no version is given; read as version 2.2
+     --> p.yaml:1:1
+      |
+    1 | verzion: 2.2
+      | ^^^^^^^
+      |
+      = help: write `version: 2.2` at the top of the document
+
     error[config.no_destination]: pipeline "p" has no destination
      --> p.yaml:3:10
       |
@@ -745,10 +764,12 @@ fn places_in_long_lines_wide_characters_and_other_line_breaks() {
     3 |   - {id: p, name: žlutý 漢字, status: bad}
       |                                       ^^^
 
-    error[config.parse_error]: simple key expected ':'
-     --> p.yaml:6:1
+    warning[config.field_unknown]: a document has no field "bad"; it is ignored
+     --> p.yaml:5:100023
       |
-    6 | {version: 3, "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy...
-      | ^
+    5 | ýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýýý, bad: 2}
+      |                                          ^^^
+      |
+      = help: the fields are: version, pipelines
     "###);
 }

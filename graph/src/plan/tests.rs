@@ -1,0 +1,6 @@
+mod files;
+mod findings;
+mod meaning;
+mod notation;
+mod pictures;
+mod scripted;

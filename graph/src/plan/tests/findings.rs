@@ -1,0 +1,257 @@
+//! Every finding, at its place.
+
+use insta::assert_snapshot;
+
+use super::notation::pipeline;
+use super::scripted::registry;
+use crate::diagnostic::{Diagnostics, Severity};
+use crate::plan::check::check;
+use crate::plan::fuse::fuse;
+use crate::plan::graph::{Edge, Port};
+use crate::plan::{CompileOptions, Limits, PlanGraph, compile};
+
+/// The findings on a pipeline: code, path, the text that is underlined, message, hint.
+fn findings_with(text: &str, options: &CompileOptions) -> String {
+    let findings = match compile(&pipeline(text), &registry(), options) {
+        Ok(compiled) => {
+            assert!(!compiled.warnings.has_errors());
+            compiled.warnings
+        }
+        Err(findings) => {
+            assert!(findings.has_errors());
+            findings
+        }
+    };
+    print(text, &findings)
+}
+
+fn print(text: &str, findings: &Diagnostics) -> String {
+    let mut out = String::new();
+    for finding in findings.iter() {
+        let span = finding.label.as_ref().map(|label| label.span).unwrap_or_default();
+        let mark = if finding.severity == Severity::Error { "error" } else { "warning" };
+        let path = finding.path.as_deref().unwrap_or("-");
+        let place = &text[span.start as usize..span.end as usize];
+        out.push_str(&format!("{mark} {} {path} at `{place}`\n  {}\n", finding.code, finding.message));
+        for related in &finding.related {
+            let place = &text[related.span.start as usize..related.span.end as usize];
+            out.push_str(&format!("  `{place}` {}\n", related.text));
+        }
+        out.extend(finding.hint.iter().map(|hint| format!("  hint: {hint}\n")));
+    }
+    out
+}
+
+fn findings(text: &str) -> String {
+    findings_with(text, &CompileOptions { split: true, ..CompileOptions::default() })
+}
+
+#[test]
+fn all_errors_are_found_at_once() {
+    let text = r#"
+source in gne
+  a sett key=a
+destination to out sdk.batch.sise=3 sdk.rate.burst=many
+b set value=2
+c out key=x
+d custom.javascript
+e set@v9.9.9 key=x
+f set key=x value=refused if {{ eq
+dead-letters nowhere
+"#;
+    assert_snapshot!(findings(text), @r#"
+error plan.unknown_plugin /connectors/0/plugin at `gne`
+  unknown source "gne"
+  hint: sources there are: endless, gen
+error plan.unknown_plugin /connectors/0/processors/0/plugin at `sett`
+  unknown processor "sett"
+  hint: did you mean "set"?
+error settings.unknown /connectors/1/settings/sdk.batch.sise at `sdk.batch.sise`
+  out has no parameter "sdk.batch.sise"
+  hint: did you mean "sdk.batch.size"?
+error settings.invalid /connectors/1/settings/sdk.rate.burst at `many`
+  sdk.rate.burst: "many" is not an integer
+error settings.required /processors/0/settings/key at `set`
+  "key" is required by set
+  hint: key: A metadata key.
+error plan.wrong_role /processors/1/plugin at `out`
+  plugin "out" cannot be used as a processor, only as a destination
+  hint: processors there are: call, clone, count, filter, picky, script, set, split
+error plan.plugin_left_out /processors/2/plugin at `custom.javascript`
+  plugin "custom.javascript" was left out of this build; rebuild with --features js
+error plan.wrong_version /processors/3/plugin at `set@v9.9.9`
+  plugin "set" has version v0.1.0, not v9.9.9
+  hint: write "set" for any version, or "set@v0.1.0"
+error settings.refused /processors/4/settings/value at `refused`
+  value: "refused" is refused
+error plan.invalid_condition /processors/4/condition at `{{ eq`
+  the condition does not compile: unclosed action
+error plan.unknown_plugin /dead-letter-queue/plugin at `nowhere`
+  unknown destination "nowhere"
+  hint: destinations there are: once, out, tx
+"#);
+}
+
+#[test]
+fn plugin_references_that_mean_nothing() {
+    let text =
+        "source in builtin:gen@latest\nsource two standalone:gen\nsource three remote:gen\ndestination to any:out\n";
+    assert_snapshot!(findings(text), @r#"
+error plan.plugin_not_installed /connectors/1/plugin at `standalone:gen`
+  no standalone plugin "gen" is installed
+error plan.unknown_plugin_type /connectors/2/plugin at `remote:gen`
+  unknown plugin type "remote"
+  hint: it is one of builtin, standalone, any
+"#);
+}
+
+#[test]
+fn several_records_of_one_need_the_flag() {
+    let text = "source in gen\ndestination to out\na split\n";
+    assert_eq!(findings(text), "");
+    assert_snapshot!(findings_with(text, &CompileOptions::default()), @r#"
+error plan.needs_arch_v2 /processors/0/plugin at `split`
+  processor "split" makes several records of one
+  hint: allow it with --preview.pipeline-arch-v2
+"#);
+}
+
+#[test]
+fn workers_are_limited_by_the_operator() {
+    let text =
+        "source in gen\ndestination to out\na count workers=2\nb set key=x workers=4000000000\nc set key=x workers=0\n";
+    assert_snapshot!(findings(text), @r#"
+error plan.too_many_workers /processors/0/workers at `2`
+  processor "count" allows at most 1 worker, not 2
+  hint: it keeps state from record to record: remove `workers`
+error plan.too_many_workers /processors/1/workers at `4000000000`
+  processor "set" allows at most 1024 workers, not 4000000000
+  hint: use workers: 1024 or fewer
+"#);
+}
+
+#[test]
+fn a_run_that_ends_needs_sources_that_can_tell() {
+    let text = "source in gen\nsource on endless\ndestination to out\n";
+    assert_eq!(findings(text), "");
+    assert_snapshot!(findings_with(text, &CompileOptions { once: true, ..CompileOptions::default() }), @r#"
+error plan.never_catches_up /connectors/1/plugin at `endless`
+  source "endless" cannot tell that there is nothing more to read
+  hint: a run with --once would never end: run it without --once
+"#);
+}
+
+#[test]
+fn a_pipeline_needs_both_ends() {
+    assert_snapshot!(findings("a set key=x\n"), @r#"
+error plan.no_source /connectors at ``
+  pipeline "demo" has no source
+  hint: add a connector of type source
+error plan.no_destination /connectors at ``
+  pipeline "demo" has no destination
+  hint: add a connector of type destination
+"#);
+}
+
+#[test]
+fn batches_larger_than_the_window() {
+    let text = r#"
+source in gen sdk.batch.size=20000
+destination to out
+"#;
+    assert_snapshot!(findings(text), @r#"
+error plan.batch_never_fills /connectors/0/settings/sdk.batch.size at `20000`
+  batches of 20000 records never fill: at most 16384 records of "in" are in flight
+  hint: set sdk.batch.size to 16384 or less, or raise engine.replay-rows
+"#);
+    let text = r#"
+source in gen sdk.batch.size=20000 sdk.batch.delay=1s
+destination to out sdk.batch.size=20000
+"#;
+    assert_snapshot!(findings(text), @r#"
+warning plan.batch_never_fills /connectors/0/settings/sdk.batch.size at `20000`
+  batches of 20000 records never fill: at most 16384 records of "in" are in flight
+  hint: set sdk.batch.size to 16384 or less, or raise engine.replay-rows
+warning plan.batch_never_fills /connectors/1/settings/sdk.batch.size at `20000`
+  writes of 20000 records may never fill: at most 16384 records of a source partition are in flight
+  hint: set sdk.batch.size to 16384 or less, or raise engine.replay-rows
+"#);
+    let text = "source in gen sdk.batch.size=16384\ndestination to out sdk.batch.size=20000\na clone\n";
+    assert_eq!(findings(text), "");
+}
+
+#[test]
+fn constant_conditions() {
+    let text = "source in gen\ndestination to out\na set key=a if true\nb set key=b if {{ false }}\n";
+    assert_snapshot!(findings(text), @r#"
+warning plan.condition_always_true /processors/0/condition at `true`
+  the condition holds for every record
+  hint: remove it: the processor is always applied
+warning plan.condition_always_false /processors/1/condition at `{{ false }}`
+  the condition holds for no record: the processor is never applied
+  hint: correct it, or remove the processor
+"#);
+}
+
+#[test]
+fn nothing_gets_past_an_unconditional_filter() {
+    let text = r#"
+source in gen
+  stop filter
+  a set key=a
+destination to out
+  b set key=b if {{ eq (index .Metadata "a") "1" }}
+destination other out
+c set key=c
+d filter
+"#;
+    assert_snapshot!(findings(text), @r#"
+warning plan.unreachable /connectors/0/processors/0 at `filter`
+  no record gets past "in:stop": "in:a", "c", "d" and 3 more after it never see one
+  `set` never sees a record
+  `set` never sees a record
+  `filter` never sees a record
+  hint: give it a condition, or move it
+"#);
+    for passes in [
+        "source in gen\ndestination to out\na filter if {{ eq (index .Metadata \"a\") \"1\" }}\nb set key=b\n",
+        "source in gen\n  a filter\nsource two gen\ndestination to out\nb set key=b\n",
+    ] {
+        assert!(!findings(passes).contains("b\""), "{}", findings(passes));
+    }
+}
+
+#[test]
+fn credentials_stay_out_of_findings_and_are_known() {
+    let text = "source in gen\ndestination to out token=hunter22 path=$HOME\na set key=a if {{ eq $TOKEN\n";
+    assert!(!findings(text).contains("value-of-"), "{}", findings(text));
+    let text = text.replace("{{ eq $TOKEN", "{{ eq \"a\" \"$TOKEN\" }}");
+    let compiled = compile(&pipeline(&text), &registry(), &CompileOptions::default()).unwrap();
+    let secrets: Vec<&str> = compiled.secrets.iter().map(crate::text::Str::as_str).collect();
+    assert_eq!(secrets, ["hunter22", "value-of-HOME"]);
+}
+
+#[test]
+fn an_unsound_plan_is_a_defect_and_no_panic() {
+    let compiled =
+        compile(&pipeline("source in gen\na set key=a\ndestination to out\n"), &registry(), &CompileOptions::default());
+    let sound = compiled.unwrap().rewritten;
+    let code = |plan: &PlanGraph| fuse(&"demo".into(), plan, Limits::default()).map(|_| ()).unwrap_err().0[0].code;
+    for edge in sound.edge_indices() {
+        if sound[edge].port == Port::Out {
+            let mut plan = sound.clone();
+            plan.remove_edge(edge);
+            assert_eq!(code(&plan), "plan.internal");
+        }
+    }
+    for node in sound.node_indices() {
+        let mut plan = sound.clone();
+        plan.remove_node(node);
+        assert_eq!(code(&plan), "plan.internal");
+    }
+    let mut cyclic = sound.clone();
+    let operator = cyclic.node_indices().find(|n| cyclic[*n].kind.operator().is_some()).unwrap();
+    cyclic.add_edge(operator, operator, Edge { port: Port::Out });
+    assert_eq!(code(&cyclic), "plan.internal");
+    assert!(check(&cyclic, &Limits::default()).has_errors());
+}

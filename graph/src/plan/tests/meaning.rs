@@ -1,0 +1,286 @@
+//! Random pipelines: whatever compiles is sound, and every pass means the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use petgraph::algo::{has_path_connecting, is_cyclic_directed};
+use petgraph::stable_graph::NodeIndex;
+use proptest::prelude::*;
+
+use super::notation::pipeline;
+use super::scripted::registry;
+use crate::batch::Mask;
+use crate::operator::{BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Operator, Rows};
+use crate::plan::graph::{NodeKind, PlanGraph, Port, successors};
+use crate::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
+use crate::plan::{CompileOptions, Format, Pass, TextStyle, compile};
+use crate::record::{Position, Record};
+
+const CONDITIONS: [&str; 6] = [
+    "",
+    "",
+    " if {{ eq (index .Metadata \"a\") \"1\" }}",
+    " if {{ eq (index .Metadata \"split.index\") \"1\" }}",
+    " if {{ true }}",
+    " if {{ false }}",
+];
+
+fn processor() -> impl Strategy<Value = String> {
+    let step = prop_oneof![
+        4 => ("[ab]", "[12]").prop_map(|(key, value)| format!("set key={key} value={value}")),
+        2 => ("[ab]", "[12]").prop_map(|(key, value)| format!("script key={key} value={value}")),
+        1 => Just("picky key=a value=11".to_owned()),
+        1 => Just("split".to_owned()),
+        1 => Just("clone".to_owned()),
+        1 => Just("filter".to_owned()),
+    ];
+    let workers = prop_oneof![3 => Just(1), 1 => Just(2)];
+    (step, workers, 0..CONDITIONS.len())
+        .prop_map(|(step, workers, condition)| format!("{step} workers={workers}{}", CONDITIONS[condition]))
+}
+
+/// The text of a pipeline; the sources are numbered `s0`, `s1`, the destinations `d0`, `d1`.
+fn any_pipeline() -> impl Strategy<Value = String> {
+    let connectors = |most| prop::collection::vec(prop::collection::vec(processor(), 0..3), 1..=most);
+    (connectors(2), prop::collection::vec(processor(), 0..8), connectors(3)).prop_map(
+        |(sources, shared, destinations)| {
+            let mut text = String::new();
+            for (role, plugin, connectors) in [("source", "gen", sources), ("destination", "out", destinations)] {
+                for (i, processors) in connectors.iter().enumerate() {
+                    text.push_str(&format!("{role} {}{i} {plugin}\n", &role[..1]));
+                    processors.iter().enumerate().for_each(|(i, p)| text.push_str(&format!("  p{i} {p}\n")));
+                }
+            }
+            shared.iter().enumerate().for_each(|(i, p)| text.push_str(&format!("p{i} {p}\n")));
+            text
+        },
+    )
+}
+
+/// What arrives at each destination, and `failed`, in order.
+type Arrived = BTreeMap<String, Vec<Record>>;
+
+struct Silent;
+
+impl LogSink for Silent {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What an operator makes of rows: for each row the records that stay, or none and whether it failed.
+fn apply(
+    operator: &Arc<dyn ConfiguredOperator>,
+    records: &mut [Record],
+    selected: Option<&Mask>,
+) -> Vec<(usize, Decision)> {
+    let host = Host { pipeline: "demo".into(), node: "step".into(), log: Arc::new(Silent) };
+    let mut built: Box<dyn Operator> = match operator.build(0, &host).unwrap() {
+        BuiltOperator::Inline(operator) => operator,
+        BuiltOperator::Isolate(operator) => operator,
+        BuiltOperator::Async(_) => unreachable!("no waiting steps here"),
+    };
+    let mut decisions = Vec::new();
+    built.process(&mut Rows::new(records, selected, &mut decisions));
+    decisions
+}
+
+/// Sends one record through a graph, depth first: rows keep their order.
+fn through_graph(plan: &PlanGraph, at: NodeIndex, mut record: Record, arrived: &mut Arrived) {
+    let node = &plan[at];
+    let mut rows = Vec::new();
+    let mut taken = None;
+    match &node.kind {
+        NodeKind::Destination(_) => return arrived.entry(node.id.to_string()).or_default().push(record),
+        NodeKind::Branch(guard) => {
+            taken = Some(guard.condition.evaluate(&record).unwrap());
+            rows.push(record);
+        }
+        NodeKind::Operator(step) | NodeKind::Split(step) => {
+            if step.guard.as_ref().is_some_and(|guard| !guard.condition.evaluate(&record).unwrap()) {
+                rows.push(record);
+            } else {
+                match apply(&step.operator, std::slice::from_mut(&mut record), None).pop() {
+                    None | Some((_, Decision::Keep)) => rows.push(record),
+                    Some((_, Decision::Split(pieces))) => rows = pieces,
+                    Some((_, Decision::Filter)) => {}
+                    Some((_, Decision::Fail(_))) => arrived.entry("failed".to_owned()).or_default().push(record),
+                }
+            }
+        }
+        NodeKind::Source(_) | NodeKind::FanOut { .. } | NodeKind::Merge | NodeKind::DeadLetter(_) => rows.push(record),
+    }
+    for row in rows {
+        for (port, next) in successors(plan, at) {
+            let follows = match port {
+                Port::Taken => taken == Some(true),
+                Port::Skipped => taken == Some(false),
+                Port::Out | Port::Failed => true,
+            };
+            if follows {
+                through_graph(plan, next, row.clone(), arrived);
+            }
+        }
+    }
+}
+
+/// Runs a strip through the steps of a stage as the executor does: a mask per step, taken over where the
+/// step says so.
+fn through_steps(steps: &[StepSpec], mut strip: Vec<Record>, arrived: &mut Arrived) -> Vec<Record> {
+    let mut before: Vec<bool> = Vec::new();
+    for step in steps {
+        let mut mask = Mask::none(strip.len());
+        match &step.condition {
+            StepCondition::Always => (0..strip.len()).for_each(|row| mask.set(row)),
+            StepCondition::If(condition) => condition.instantiate().select(&strip, &mut mask, &mut Vec::new()),
+            StepCondition::AsBefore => {
+                assert_eq!(before.len(), strip.len());
+                before.iter().enumerate().filter(|(_, b)| **b).for_each(|(row, _)| mask.set(row));
+            }
+        }
+        let decisions: BTreeMap<usize, Decision> = apply(&step.operator, &mut strip, Some(&mask)).into_iter().collect();
+        let mut decisions = decisions;
+        before.clear();
+        let mut next = Vec::new();
+        for (row, record) in strip.into_iter().enumerate() {
+            let kept = match decisions.remove(&row) {
+                None | Some(Decision::Keep) => vec![record],
+                Some(Decision::Split(pieces)) => pieces,
+                Some(Decision::Filter) => vec![],
+                Some(Decision::Fail(_)) => {
+                    arrived.entry("failed".to_owned()).or_default().push(record);
+                    vec![]
+                }
+            };
+            before.extend(kept.iter().map(|_| mask.get(row)));
+            next.extend(kept);
+        }
+        strip = next;
+    }
+    strip
+}
+
+fn through_stages(plan: &StagePlan, at: StageId, strip: Vec<Record>, arrived: &mut Arrived) {
+    let strip = match &plan.stages[at.0].kind {
+        StageKind::Read(_) => strip,
+        StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
+            through_steps(steps, strip, arrived)
+        }
+        StageKind::Async { .. } => unreachable!("no waiting steps here"),
+        StageKind::Write(write) => return arrived.entry(write.connector.to_string()).or_default().extend(strip),
+    };
+    for wire in plan.wires.iter().filter(|wire| wire.from == at) {
+        through_stages(plan, wire.to, strip.clone(), arrived);
+    }
+}
+
+fn strip(rows: &[u8]) -> Vec<Record> {
+    let record = |(i, kind): (usize, &u8)| {
+        let mut record = Record::at(Position::copy_from(&[i as u8 + 1]));
+        if *kind > 0 {
+            record.metadata.insert("a", "1".repeat(usize::from(*kind)));
+        }
+        record
+    };
+    rows.iter().enumerate().map(record).collect()
+}
+
+/// Failed rows come together in another order when rows go through a graph one by one.
+fn sorted_failures(mut arrived: Arrived) -> Arrived {
+    if let Some(failed) = arrived.get_mut("failed") {
+        failed.sort_by_key(|record| format!("{record:?}"));
+    }
+    arrived
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn plans_are_sound_and_passes_keep_their_meaning(
+        text in any_pipeline(),
+        rows in prop::collection::vec(0u8..3, 0..6),
+    ) {
+        let options = CompileOptions { split: true, ..CompileOptions::default() };
+        let compiled = compile(&pipeline(&text), &registry(), &options).unwrap();
+        for plan in [&compiled.lowered, &compiled.rewritten] {
+            prop_assert!(!is_cyclic_directed(plan));
+            let of = |wanted: fn(&NodeKind) -> bool| -> Vec<NodeIndex> {
+                plan.node_indices().filter(|n| wanted(&plan[*n].kind)).collect()
+            };
+            for source in of(|kind| matches!(kind, NodeKind::Source(_))) {
+                for destination in of(|kind| matches!(kind, NodeKind::Destination(_))) {
+                    prop_assert!(has_path_connecting(plan, source, destination, None));
+                }
+            }
+        }
+        let is_branch = |kind: &NodeKind| matches!(kind, NodeKind::Branch(_));
+        prop_assert!(!compiled.rewritten.node_weights().any(|node| is_branch(&node.kind)), "a branch is left");
+        let stages = &compiled.stages;
+        prop_assert!(stages.wires.iter().all(|wire| wire.from < wire.to), "a stage comes after its successor");
+        prop_assert_eq!(stages.wires.len(), compiled.cuts.len());
+        let first_steps = stages.stages.iter().filter_map(|stage| match &stage.kind {
+            StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => steps.first(),
+            _ => None,
+        });
+        for step in first_steps {
+            prop_assert!(!matches!(step.condition, StepCondition::AsBefore), "nothing is before a first step");
+        }
+
+        // One source at a time: between sources there is no order.
+        for (stage, source) in compiled.lowered.node_indices().filter(|n| {
+            matches!(compiled.lowered[*n].kind, NodeKind::Source(_))
+        }).enumerate() {
+            let mut outcomes = Vec::new();
+            for plan in [&compiled.lowered, &compiled.rewritten] {
+                let mut arrived = Arrived::new();
+                strip(&rows).into_iter().for_each(|record| through_graph(plan, source, record, &mut arrived));
+                outcomes.push(sorted_failures(arrived));
+            }
+            let mut arrived = Arrived::new();
+            through_stages(stages, StageId(stage), strip(&rows), &mut arrived);
+            arrived.retain(|_, records| !records.is_empty());
+            prop_assert_eq!(&outcomes[0], &outcomes[1]);
+            prop_assert_eq!(&outcomes[0], &sorted_failures(arrived));
+        }
+    }
+
+    #[test]
+    fn the_same_configuration_gives_the_same_plan(text in any_pipeline()) {
+        let options = CompileOptions { split: true, ..CompileOptions::default() };
+        let [first, second] = [(); 2].map(|()| compile(&pipeline(&text), &registry(), &options).unwrap());
+        for pass in [Pass::Lowered, Pass::Rewritten, Pass::Fused] {
+            for format in [Format::Text, Format::Dot, Format::Mermaid, Format::Json] {
+                let style = TextStyle { unicode: true, color: true };
+                prop_assert_eq!(first.explain(pass, format, style), second.explain(pass, format, style));
+            }
+        }
+    }
+
+    /// Whatever the texts are, findings come back and nothing panics.
+    #[test]
+    fn nonsense_is_refused(
+        plugins in prop::collection::vec("[a-z:@.]{1,8}|gen|out|set|split|count", 4),
+        settings in prop::collection::vec("(key|value|sdk\\.batch\\.size)=[a-z0-9$]{0,5}", 4),
+        workers in any::<u32>(),
+        condition in "(\\{\\{ ?)?[a-z.\" ]{1,12}(\\}\\})?",
+    ) {
+        let text = format!(
+            "source in {} {}\ndestination to {} {}\na {} {} workers={workers} if {condition}.\ndead-letters {} {}\n",
+            plugins[0], settings[0], plugins[1], settings[1], plugins[2], settings[2], plugins[3], settings[3],
+        );
+        let compiled = compile(&pipeline(&text), &registry(), &CompileOptions::default());
+        if let Err(findings) = compiled {
+            prop_assert!(findings.has_errors());
+            for finding in findings.iter() {
+                prop_assert!(finding.code.starts_with("plan.") || finding.code.starts_with("settings."));
+                prop_assert!(finding.path.is_some(), "{finding:?}");
+                prop_assert!(!finding.code.contains("internal"), "{finding:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `clone`: makes copies of a record.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::metadata::key;
+use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+
+use crate::ordinal::ordinal;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("clone", "Makes copies of every record.")
+        .describe(
+            "Adds copies to every record. The metadata `clone.index` is `0` in the original and `1` to `count` in the \
+             copies. The original is acknowledged when it and all copies are.\n\n\
+             Needs `--preview.pipeline-arch-v2`.",
+        )
+        .with(
+            Parameter::new("count", ParameterKind::Int, "Number of copies added to the original, 1 to 10000.")
+                .required()
+                .validate(Validation::GreaterThan(0.0))
+                .validate(Validation::LessThan(10_001.0)),
+        )
+        .with_all(shared::processor());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, Copies), Diagnostics> {
+    let Some(count) = arguments.size("count") else {
+        return Err(Diagnostic::error("settings.required", "count is required").into());
+    };
+    let signature = Signature {
+        fan: u32::try_from(count + 1).map_or(Fan::Many, Fan::Copies),
+        reads: Access::NOTHING,
+        writes: Access::These(vec![vec![Str::from_static("Metadata"), key::CLONE_INDEX]]),
+        needs_arch_v2: true,
+        ..Signature::inline()
+    };
+    Ok((signature, Copies { count }))
+}
+
+#[derive(Clone)]
+struct Copies {
+    count: usize,
+}
+
+impl Operator for Copies {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            let copy = |i| {
+                let mut copy = record.clone();
+                copy.metadata.insert(key::CLONE_INDEX, ordinal(i));
+                copy
+            };
+            Ok(Decision::Split((0..=self.count).map(copy).collect()))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, findings, process, record};
+
+    #[test]
+    fn the_original_counts_as_clone_0() {
+        let sample = record(r#"{"position":"Nw==","operation":"delete","metadata":{"a":"b"},"key":{"k":1}}"#);
+        let (_, decision) = process(&kind(), &[("count", "2")], &sample);
+        let Decision::Split(copies) = decision else { panic!("{decision:?}") };
+        assert_eq!(copies.len(), 3);
+        for (i, copy) in copies.into_iter().enumerate() {
+            let mut expected = sample.clone();
+            expected.metadata.insert("clone.index", i.to_string());
+            assert_eq!(copy, expected);
+        }
+    }
+
+    #[test]
+    fn the_count_is_checked() {
+        assert_eq!(findings(&kind(), &[("count", "0")]), ["count: \"0\" must be greater than 0"]);
+        assert_eq!(findings(&kind(), &[("count", "10001")]), ["count: \"10001\" must be less than 10001"]);
+        assert_eq!(findings(&kind(), &[]), ["\"count\" is required by clone"]);
+    }
+
+    #[test]
+    fn the_compiler_knows_what_it_touches() {
+        let signature = testing::signature(&kind(), &[("count", "1")]);
+        assert_eq!((signature.fan, signature.needs_arch_v2), (Fan::Copies(2), true));
+        assert!(!signature.writes.overlaps(&Access::These(vec![vec!["Key".into()]])));
+    }
+}

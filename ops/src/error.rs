@@ -1,0 +1,77 @@
+//! `error`: fails records.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::{Access, Fan, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_graph::template::Template;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("error", "Fails every record it sees.")
+        .describe(
+            "Fails every record it sees, so that it goes to the dead-letter queue. Give it a `condition`, so that it \
+             sees only the records that are to fail.",
+        )
+        .with(
+            Parameter::new(
+                "message",
+                ParameterKind::Template,
+                "The error of the record: a text, or a template over the record where it contains {{.",
+            )
+            .default_value("error processor triggered"),
+        )
+        .with_all(shared::processor().into_iter().map(|parameter| parameter.default_value("false")).collect());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, Failing), Diagnostics> {
+    let Some(message) = arguments.template("message") else {
+        return Err(Diagnostic::error("settings.required", "message is required").into());
+    };
+    let reads = if message.literal().is_some() { Access::NOTHING } else { message.reads() };
+    let signature = Signature { fan: Fan::Never, reads, writes: Access::NOTHING, ..Signature::inline() };
+    Ok((signature, Failing { message: message.clone() }))
+}
+
+#[derive(Clone)]
+struct Failing {
+    message: Template,
+}
+
+impl Operator for Failing {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            let mut message = String::new();
+            // The record fails either way; a broken template says so in place of its output.
+            if let Err(e) = self.message.render(record, &mut message) {
+                message = e.to_string();
+            }
+            Err(Fault::record("error_triggered", message))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, process, record};
+    use anabranch_graph::operator::Decision;
+
+    #[test]
+    fn every_record_fails_with_the_message() {
+        let sample = record(r#"{"operation":"create","key":"YQ=="}"#);
+        for (settings, message) in
+            [(&[][..], "error processor triggered"), (&[("message", "no such user")], "no such user")]
+        {
+            let (after, decision) = process(&kind(), settings, &sample);
+            let Decision::Fail(fault) = decision else { panic!("{decision:?}") };
+            assert_eq!((fault.code(), fault.message().as_str()), ("error_triggered", message));
+            assert_eq!(after, sample);
+        }
+        assert_eq!(testing::signature(&kind(), &[]).reads, Access::NOTHING);
+    }
+}

@@ -1,0 +1,3 @@
+//! Processors that change one field.
+
+pub mod set;

@@ -1,0 +1,185 @@
+//! `field.set`: sets a field to a text.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::record::Operation;
+use anabranch_graph::reference::{Reference, Target};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::template::Template;
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("field.set", "Sets a field to a text.")
+        .describe(
+            "Sets a field to the output of a template over the record; a text without `{{` is taken as it is.\n\n\
+             The value is always text. In `.Key`, `.Payload.Before` and `.Payload.After` it becomes raw data, in \
+             `.Operation` it must be one of `create`, `update`, `delete`, `snapshot`. Maps that are missing on the \
+             way to the field are created. `.Position` cannot be changed, `.Metadata` and `.Payload` only in parts.",
+        )
+        .with(
+            Parameter::new("field", ParameterKind::Reference, "The field to set, as .Payload.After.name.")
+                .required()
+                .validate(Validation::Within(
+                    [".Operation", ".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect(),
+                )),
+        )
+        .with(
+            Parameter::new("value", ParameterKind::Template, "The value, as '{{ .Metadata.title }}' or a plain text.")
+                .required(),
+        )
+        .with_all(shared::processor());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, SetField), Diagnostics> {
+    let (Some(field), Some(template)) = (arguments.reference("field"), arguments.template("value")) else {
+        return Err(Diagnostic::error("settings.required", "field and value are required").into());
+    };
+    let whole = |hint: &str| {
+        Diagnostics::from(
+            Diagnostic::error("settings.invalid", format!("field: {field} cannot be set to a text"))
+                .with_span(arguments.span("field"))
+                .with_path("/field")
+                .with_hint(hint),
+        )
+    };
+    match field.target() {
+        Target::Metadata => return Err(whole("name one entry, as .Metadata.title")),
+        Target::Payload => return Err(whole("did you mean .Payload.After?")),
+        Target::Record | Target::Position => return Err(whole("name a part of the record that can be changed")),
+        _ => {}
+    }
+    let value = match template.literal() {
+        Some(text) if *field.target() == Target::Operation => Content::Same(operation(text, arguments)?),
+        Some(text) => Content::Same(Value::from(text)),
+        None => Content::Rendered(template.clone()),
+    };
+    let reads = if template.literal().is_some() { Access::NOTHING } else { template.reads() };
+    let signature = Signature { reads, writes: field.access(), ..Signature::inline() };
+    Ok((signature, SetField { field: field.clone(), value, buffer: String::new() }))
+}
+
+fn operation(text: &str, arguments: &Arguments) -> Result<Value, Diagnostics> {
+    let text = text.trim();
+    text.parse::<Operation>().map(|operation| Value::Text(Str::from_static(operation.as_str()))).map_err(|e| {
+        let finding = Diagnostic::error("settings.invalid", format!("value: {e}"))
+            .with_span(arguments.span("value"))
+            .with_path("/value");
+        match did_you_mean(text, Operation::ALL.map(Operation::as_str)) {
+            Some(near) => finding.with_hint(format!("did you mean {near}?")),
+            None => finding,
+        }
+        .into()
+    })
+}
+
+#[derive(Clone)]
+struct SetField {
+    field: Reference,
+    value: Content,
+    /// The last output; kept for its memory.
+    buffer: String,
+}
+
+#[derive(Clone)]
+enum Content {
+    /// The same for every record.
+    Same(Value),
+    /// The output of a template.
+    Rendered(Template),
+}
+
+impl Operator for SetField {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        let SetField { field, value, buffer } = self;
+        let is_operation = *field.target() == Target::Operation;
+        rows.for_each(|record| {
+            let value = match value {
+                Content::Same(value) => value.clone(),
+                Content::Rendered(template) => {
+                    buffer.clear();
+                    template.render(record, buffer).map_err(|e| Fault::record("template_failed", e))?;
+                    Value::from(if is_operation { buffer.trim() } else { buffer.as_str() })
+                }
+            };
+            field.set(record, value)?;
+            Ok(Decision::Keep)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, findings, process, record};
+
+    fn set(field: &str, value: &str, before: &str) -> Result<String, String> {
+        let (after, decision) = process(&kind(), &[("field", field), ("value", value)], &record(before));
+        match decision {
+            Decision::Keep => Ok(testing::text(&after)),
+            Decision::Fail(fault) => Err(format!("{}: {}", fault.code(), fault.message())),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn fields_become_text() {
+        let plain = r#"{"operation":"create","payload":{"after":{"a":1}}}"#;
+        let shown = |after: &str| {
+            format!(
+                r#"{{"position":"","operation":"create","metadata":{{}},"key":null,"payload":{{"before":null,"after":{after}}}}}"#
+            )
+        };
+        assert_eq!(set(".Payload.After.a", "x", plain), Ok(shown(r#"{"a":"x"}"#)));
+        assert_eq!(set(".Payload.After.b.c", "7", plain), Ok(shown(r#"{"a":1,"b":{"c":"7"}}"#)));
+        assert_eq!(set(".Payload.After", "raw", plain), Ok(shown("\"cmF3\"")));
+        assert_eq!(set(".Operation", "delete", plain), Ok(shown(r#"{"a":1}"#).replace("create", "delete")));
+        assert_eq!(
+            set(".Metadata[\"x.y\"]", "1", plain),
+            Ok(shown(r#"{"a":1}"#).replace("\"metadata\":{}", "\"metadata\":{\"x.y\":\"1\"}"))
+        );
+        assert_eq!(
+            set(".Payload.After.a.b", "x", plain),
+            Err("reference_unresolved: cannot resolve reference .Payload.After.a.b: .Payload.After.a is integer, \
+                 not a map"
+                .to_owned())
+        );
+    }
+
+    #[test]
+    fn what_can_never_be_set_is_found_early() {
+        let told = |field, value| findings(&kind(), &[("field", field), ("value", value)]);
+        assert_eq!(
+            told(".Position", "x"),
+            ["field: \".Position\" must refer to .Operation, .Metadata, .Key, .Payload"]
+        );
+        assert_eq!(told(".", "x"), ["field: \".\" must refer to .Operation, .Metadata, .Key, .Payload"]);
+        assert_eq!(told(".Metadata", "x"), ["field: .Metadata cannot be set to a text"]);
+        assert_eq!(told(".Payload", "x"), ["field: .Payload cannot be set to a text"]);
+        assert_eq!(
+            told(".Operation", "updat"),
+            ["value: unknown operation \"updat\", expected one of create, update, delete, snapshot"]
+        );
+        assert_eq!(findings(&kind(), &[]).len(), 2);
+    }
+
+    #[test]
+    fn the_compiler_knows_what_it_touches() {
+        let signature = testing::signature(&kind(), &[("field", ".Payload.After.a"), ("value", "x")]);
+        assert_eq!(signature.writes, Reference::parse(".Payload.After.a").unwrap().access());
+        assert_eq!(signature.reads, Access::NOTHING);
+    }
+
+    #[test]
+    fn a_failed_row_stays_as_it_was() {
+        for field in [".Key.a", ".Payload.After.a.b", ".Payload.Before.a.b.c"] {
+            testing::failed_rows_stay(&kind(), &[("field", field), ("value", "x")]);
+        }
+    }
+}

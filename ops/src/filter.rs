@@ -1,0 +1,43 @@
+//! `filter`: drops records.
+
+use std::sync::Arc;
+
+use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::specification::{Specification, shared};
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("filter", "Drops every record it sees.")
+        .describe(
+            "Drops every record it sees and acknowledges it to the source. Give it a `condition`, so that it sees \
+             only the records that are to be dropped.",
+        )
+        .with_all(shared::processor().into_iter().map(|parameter| parameter.default_value("false")).collect());
+    crate::prototype::kind(specification, |_| {
+        let signature =
+            Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..Signature::inline() };
+        Ok((signature, Filter))
+    })
+}
+
+#[derive(Clone)]
+struct Filter;
+
+impl Operator for Filter {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|_| Ok(Decision::Filter));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{findings, process, record};
+
+    #[test]
+    fn every_record_is_dropped() {
+        let (_, decision) = process(&kind(), &[], &record(r#"{"operation":"create"}"#));
+        assert!(matches!(decision, Decision::Filter));
+        assert_eq!(findings(&kind(), &[("field", ".Key")]), ["filter has no parameter \"field\""]);
+    }
+}

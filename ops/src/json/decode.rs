@@ -1,0 +1,177 @@
+//! `json.decode`: turns JSON text into fields.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::json::parse_value;
+use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::reference::{Part, Reference, Target};
+use anabranch_graph::specification::{Specification, shared};
+use anabranch_graph::value::Value;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("json.decode", "Decodes a field from JSON text.")
+        .describe(
+            "Parses the JSON text in a field and puts what it says in its place. Integers stay exact up to 64 bits.\n\n\
+             `.Key`, `.Payload.Before` and `.Payload.After` take an object (structured data) or a text (raw data); a \
+             field below them takes any value. Empty text becomes absent or null; what is decoded already stays.",
+        )
+        .with(super::field_parameter("The field with the JSON text: .Key, .Payload.After, or a field below them."))
+        .with_all(shared::processor());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, Decode), Diagnostics> {
+    let field = super::field(arguments)?;
+    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
+    Ok((signature, Decode { field }))
+}
+
+#[derive(Clone)]
+struct Decode {
+    field: Reference,
+}
+
+impl Operator for Decode {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            if let Some(value) = self.decode(record)? {
+                self.field.set(record, value)?;
+            }
+            Ok(Decision::Keep)
+        });
+    }
+}
+
+impl Decode {
+    /// What the field becomes; `None` where it stays.
+    fn decode(&self, record: &Record) -> Result<Option<Value>, Fault> {
+        let text = match self.field.get(record)? {
+            Some(Part::Data(Data::Raw(bytes))) => bytes.as_ref(),
+            Some(Part::Value(Value::Text(text))) => text.as_bytes(),
+            Some(Part::Value(Value::Bytes(bytes))) => bytes.as_ref(),
+            None
+            | Some(
+                Part::Data(Data::Absent | Data::Structured(_))
+                | Part::Value(Value::Null | Value::Map(_) | Value::List(_)),
+            ) => {
+                return Ok(None);
+            }
+            Some(other) => {
+                return Err(Fault::record(
+                    "json_unexpected_type",
+                    format!("cannot decode {}: unexpected data type {}", self.field, other.type_name()),
+                ));
+            }
+        };
+        if text.is_empty() {
+            return Ok(Some(Value::Null));
+        }
+        let value = parse_value(text)
+            .map_err(|e| Fault::record("json_invalid", format!("cannot decode {}: {e}", self.field)))?;
+        match (self.field.target(), &value) {
+            (Target::Data(_), Value::Map(_) | Value::Text(_) | Value::Null) | (Target::Field(..), _) => Ok(Some(value)),
+            _ => Err(Fault::record(
+                "json_unexpected_type",
+                format!(
+                    "cannot decode {field}: the JSON text is a {}, and {field} takes only an object or a text",
+                    value.type_name(),
+                    field = self.field,
+                ),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, findings, process, record};
+
+    fn decode(field: &str, key: Data) -> Result<Data, String> {
+        let mut sample = record(r#"{"operation":"create"}"#);
+        sample.key = key;
+        let (after, decision) = process(&kind(), &[("field", field)], &sample);
+        match decision {
+            Decision::Keep => Ok(after.key),
+            Decision::Fail(fault) => {
+                assert_eq!(after, sample);
+                Err(format!("{}: {}", fault.code(), fault.message()))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn object(text: &str) -> Data {
+        match anabranch_graph::json::parse_value(text.as_bytes()).unwrap() {
+            Value::Map(map) => Data::Structured(map),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn data_become_structured() {
+        let exact = r#"{"id":1234567890123456789,"max":18446744073709551615,"f":1.0}"#;
+        let decoded = decode(".Key", Data::text(exact)).unwrap();
+        assert_eq!(decoded.fields().unwrap().get("id"), Some(&Value::Int(1_234_567_890_123_456_789)));
+        assert_eq!(decoded.fields().unwrap().get("max"), Some(&Value::UInt(u64::MAX)));
+        assert_eq!(decoded.fields().unwrap().get("f"), Some(&Value::Float(1.0)));
+        assert_eq!(decode(".Key", Data::text("\"text\"")), Ok(Data::text("text")));
+        assert_eq!(decode(".Key", Data::text("null")), Ok(Data::Absent));
+        assert_eq!(decode(".Key", Data::text("")), Ok(Data::Absent));
+        assert_eq!(decode(".Key", Data::Absent), Ok(Data::Absent));
+        assert_eq!(decode(".Key", decoded.clone()), Ok(decoded));
+    }
+
+    #[test]
+    fn fields_take_any_value() {
+        assert_eq!(decode(".Key.a", object(r#"{"a":"[1,{\"b\":2}]"}"#)), Ok(object(r#"{"a":[1,{"b":2}]}"#)));
+        assert_eq!(decode(".Key.a", object(r#"{"a":"7"}"#)), Ok(object(r#"{"a":7}"#)));
+        assert_eq!(decode(".Key.a", object(r#"{"a":""}"#)), Ok(object(r#"{"a":null}"#)));
+        for stays in [r#"{"a":null}"#, r#"{"a":[1]}"#, r#"{"a":{"b":1}}"#, r#"{"b":1}"#] {
+            assert_eq!(decode(".Key.a", object(stays)), Ok(object(stays)));
+        }
+    }
+
+    #[test]
+    fn bad_texts_fail_the_record() {
+        assert_eq!(
+            decode(".Key", Data::text("{\"a\":")),
+            Err("json_invalid: cannot decode .Key: invalid JSON at byte 5: EOF while parsing a value".to_owned())
+        );
+        for (text, kind) in [("[1]", "list"), ("1", "integer"), ("1.5", "float"), ("true", "bool")] {
+            assert_eq!(
+                decode(".Key", Data::text(text)),
+                Err(format!(
+                    "json_unexpected_type: cannot decode .Key: the JSON text is a {kind}, and .Key takes only an \
+                     object or a text"
+                ))
+            );
+        }
+        assert_eq!(
+            decode(".Key.a", object(r#"{"a":7}"#)),
+            Err("json_unexpected_type: cannot decode .Key.a: unexpected data type integer".to_owned())
+        );
+        assert!(decode(".Key.a", Data::text("{}")).unwrap_err().starts_with("reference_unresolved"));
+    }
+
+    #[test]
+    fn only_keys_and_payloads_hold_json() {
+        assert_eq!(
+            findings(&kind(), &[("field", ".Metadata.x")]),
+            ["field: \".Metadata.x\" must refer to .Key, .Payload"]
+        );
+        assert_eq!(findings(&kind(), &[("field", ".Payload")]), ["field: .Payload has two sides, Before and After"]);
+    }
+
+    #[test]
+    fn a_failed_row_stays_as_it_was() {
+        for field in [".Key", ".Payload.After.a", ".Payload.Before.a.b"] {
+            testing::failed_rows_stay(&kind(), &[("field", field)]);
+        }
+    }
+}

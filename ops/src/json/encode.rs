@@ -1,0 +1,126 @@
+//! `json.encode`: turns fields into JSON text.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::json::{write_data, write_value};
+use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::reference::{Part, Reference};
+use anabranch_graph::specification::{Specification, shared};
+use anabranch_graph::value::Value;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("json.encode", "Encodes a field as JSON text.")
+        .describe(
+            "Puts the JSON text of a field in its place: raw data in `.Key`, `.Payload.Before` and `.Payload.After`, \
+             text in a field below them. Bytes and raw data become base64 text, times RFC 3339 text. What is absent \
+             or null stays.",
+        )
+        .with(super::field_parameter("The field to encode: .Key, .Payload.After, or a field below them."))
+        .with_all(shared::processor());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> {
+    let field = super::field(arguments)?;
+    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
+    Ok((signature, Encode { field, buffer: Vec::new() }))
+}
+
+#[derive(Clone)]
+struct Encode {
+    field: Reference,
+    /// The last text; kept for its memory.
+    buffer: Vec<u8>,
+}
+
+impl Operator for Encode {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            self.encode(record)?;
+            Ok(Decision::Keep)
+        });
+        // One huge record must not hold its memory for ever.
+        if self.buffer.capacity() > 1 << 20 {
+            self.buffer = Vec::new();
+        }
+    }
+}
+
+impl Encode {
+    fn encode(&mut self, record: &mut Record) -> Result<(), Fault> {
+        self.buffer.clear();
+        match self.field.get(record)? {
+            Some(Part::Data(data)) if *data != Data::Absent => {
+                write_data(data, &mut self.buffer)?;
+                self.field.set_data(record, Data::Raw(bytes::Bytes::copy_from_slice(&self.buffer)))
+            }
+            Some(Part::Value(value)) if *value != Value::Null => {
+                write_value(value, &mut self.buffer)?;
+                let text = std::str::from_utf8(&self.buffer).map_err(|e| Fault::record("json_invalid", e))?;
+                self.field.set(record, Value::from(text))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, findings, process, record};
+
+    #[test]
+    fn the_field_becomes_text() {
+        let encode = |field: &str, before: &str| {
+            let (after, decision) = process(&kind(), &[("field", field)], &record(before));
+            assert!(matches!(decision, Decision::Keep), "{decision:?}");
+            after
+        };
+        let sample = r#"{"operation":"create","key":"YQ==","payload":{"after":{"a":{"z":1234567890123456789,"b":[1.0]},"n":null}}}"#;
+        let text = "{\"a\":{\"b\":[1.0],\"z\":1234567890123456789},\"n\":null}";
+        assert_eq!(encode(".Payload.After", sample).payload.after, Data::text(text));
+        assert_eq!(
+            encode(".Payload.After.a", sample).payload.after.fields().unwrap().get("a"),
+            Some(&Value::from("{\"b\":[1.0],\"z\":1234567890123456789}"))
+        );
+        assert_eq!(encode(".Key", sample).key, Data::text("\"YQ==\""));
+        for stays in [".Payload.Before", ".Payload.Before.x", ".Payload.After.n", ".Payload.After.no.way"] {
+            assert_eq!(encode(stays, sample), record(sample));
+        }
+    }
+
+    #[test]
+    fn decoding_gives_back_what_was_encoded() {
+        let sample = record(r#"{"operation":"create","payload":{"after":{"a":[1,"x",null,{"b":2.5}]}}}"#);
+        let settings = [("field", ".Payload.After")];
+        let (encoded, _) = process(&kind(), &settings, &sample);
+        assert_eq!(process(&crate::json::decode::kind(), &settings, &encoded).0, sample);
+    }
+
+    #[test]
+    fn numbers_that_json_lacks_fail_the_record() {
+        let mut sample = record(r#"{"operation":"create"}"#);
+        let fields: anabranch_graph::value::Object = [("a", f64::INFINITY)].into_iter().collect();
+        sample.key = Data::from(fields);
+        let (after, decision) = process(&kind(), &[("field", ".Key")], &sample);
+        assert_eq!(after, sample);
+        let Decision::Fail(fault) = decision else { panic!("{decision:?}") };
+        assert_eq!(fault.code(), "json_not_finite");
+    }
+
+    #[test]
+    fn a_failed_row_stays_as_it_was() {
+        for field in [".Key", ".Payload.After.a", ".Payload.Before.a.b"] {
+            testing::failed_rows_stay(&kind(), &[("field", field)]);
+        }
+        assert_eq!(
+            findings(&kind(), &[("field", ".Operation")]),
+            ["field: \".Operation\" must refer to .Key, .Payload"]
+        );
+    }
+}

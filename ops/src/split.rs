@@ -1,0 +1,191 @@
+//! `split`: makes a record of every element of a list.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::metadata::key;
+use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::record::Record;
+use anabranch_graph::reference::{Part, Reference, Target};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+
+use crate::ordinal::ordinal;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("split", "Makes a record of every element of a list.")
+        .describe(
+            "Replaces a record by one record for every element of the list in a field. Each is like the original but \
+             for the field, which holds the element, and the metadata `split.index`, which holds its number, from 0. \
+             An empty list drops the record. The original is acknowledged when all its pieces are.\n\n\
+             Needs `--preview.pipeline-arch-v2`.",
+        )
+        .with(
+            Parameter::new(
+                "field",
+                ParameterKind::Reference,
+                "The field with the list, below .Key or a side of the payload: .Payload.After.items.",
+            )
+            .required()
+            .validate(Validation::Within(vec![Str::from_static(".Key"), Str::from_static(".Payload")])),
+        )
+        .with_all(shared::processor());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, Split), Diagnostics> {
+    let Some(field) = arguments.reference("field") else {
+        return Err(Diagnostic::error("settings.required", "field is required").into());
+    };
+    if !matches!(field.target(), Target::Field(..)) {
+        return Err(Diagnostic::error(
+            "settings.invalid",
+            format!("field: {field} is raw data or a map, never a list that could be split"),
+        )
+        .with_span(arguments.span("field"))
+        .with_path("/field")
+        .with_hint("name the field that holds the list, as .Payload.After.items")
+        .into());
+    }
+    let index = vec![Str::from_static("Metadata"), key::SPLIT_INDEX];
+    let writes = match field.access() {
+        Access::These(mut paths) => {
+            paths.push(index);
+            Access::These(paths)
+        }
+        Access::Everything => Access::Everything,
+    };
+    let signature =
+        Signature { fan: Fan::Many, reads: field.access(), writes, needs_arch_v2: true, ..Signature::inline() };
+    Ok((signature, Split { field: field.clone() }))
+}
+
+#[derive(Clone)]
+struct Split {
+    field: Reference,
+}
+
+impl Operator for Split {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| self.split(record));
+    }
+}
+
+impl Split {
+    /// O(elements · fields of the maps on the way).
+    fn split(&self, record: &Record) -> Result<Decision, Fault> {
+        let items = match self.field.get(record)? {
+            Some(Part::Value(Value::List(items))) => items,
+            found => return Err(self.not_a_list(found)),
+        };
+        if items.is_empty() {
+            return Ok(Decision::Filter);
+        }
+        // Every piece copies the map around the field, so the list is taken out of it once beforehand.
+        let mut rest = record.clone();
+        self.field.set(&mut rest, Value::Null)?;
+        let mut pieces = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            let mut piece = rest.clone();
+            self.field.set(&mut piece, item.clone())?;
+            piece.metadata.insert(key::SPLIT_INDEX, ordinal(i));
+            pieces.push(piece);
+        }
+        Ok(Decision::Split(pieces))
+    }
+
+    #[cold]
+    fn not_a_list(&self, found: Option<Part<'_>>) -> Fault {
+        let found = found.map_or("missing", |part| part.type_name());
+        Fault::record("split_not_a_list", format!("field {:?} is not a list, it is {found}", self.field.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, findings, process, record, text};
+
+    fn split(field: &str, before: &str) -> Result<Vec<String>, String> {
+        let sample = record(before);
+        let (after, decision) = process(&kind(), &[("field", field)], &sample);
+        match decision {
+            Decision::Split(pieces) => Ok(pieces.iter().map(text).collect()),
+            Decision::Filter => Ok(Vec::new()),
+            Decision::Fail(fault) => {
+                assert_eq!(after, sample);
+                Err(format!("{}: {}", fault.code(), fault.message()))
+            }
+            Decision::Keep => panic!("kept"),
+        }
+    }
+
+    #[test]
+    fn each_element_becomes_a_record() {
+        let sample = r#"{"position":"Nw==","operation":"update","metadata":{"a":"b"},"key":"YQ==","payload":{"before":null,"after":{"id":7,"in":{"items":[1,{"x":[2]},"t"]}}}}"#;
+        let piece = |i: usize, item: &str| {
+            sample
+                .replace(r#"{"a":"b"}"#, &format!(r#"{{"a":"b","split.index":"{i}"}}"#))
+                .replace(r#"[1,{"x":[2]},"t"]"#, item)
+        };
+        assert_eq!(
+            split(".Payload.After.in.items", sample),
+            Ok(vec![piece(0, "1"), piece(1, r#"{"x":[2]}"#), piece(2, "\"t\"")])
+        );
+    }
+
+    #[test]
+    fn an_empty_list_drops_the_record() {
+        assert_eq!(split(".Key.l", r#"{"operation":"create","key":{"l":[]}}"#), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_list_fails() {
+        for (field, message) in [
+            (".Key.t", "split_not_a_list: field \".Key.t\" is not a list, it is text"),
+            (".Key.n", "split_not_a_list: field \".Key.n\" is not a list, it is null"),
+            (".Key.no.way", "split_not_a_list: field \".Key.no.way\" is not a list, it is missing"),
+            (
+                ".Payload.After.x",
+                "reference_unresolved: cannot resolve reference .Payload.After.x: .Payload.After is raw data, not a map",
+            ),
+        ] {
+            let sample = r#"{"operation":"create","key":{"t":"a,b","n":null},"payload":{"after":"WzFd"}}"#;
+            assert_eq!(split(field, sample), Err(message.to_owned()));
+        }
+        assert_eq!(
+            findings(&kind(), &[("field", ".Payload.After")]),
+            ["field: .Payload.After is raw data or a map, never a list that could be split"]
+        );
+        assert_eq!(
+            findings(&kind(), &[("field", ".Metadata.x")]),
+            ["field: \".Metadata.x\" must refer to .Key, .Payload"]
+        );
+    }
+
+    #[test]
+    fn a_second_split_numbers_anew() {
+        let sample = r#"{"operation":"create","metadata":{"split.index":"5"},"key":{"l":[[1,2]]}}"#;
+        let pieces = split(".Key.l", sample).unwrap();
+        assert!(pieces[0].contains(r#""split.index":"0""#) && pieces[0].contains(r#""l":[1,2]"#));
+    }
+
+    #[test]
+    fn the_compiler_knows_what_it_touches() {
+        let signature = testing::signature(&kind(), &[("field", ".Key.l")]);
+        assert_eq!((signature.fan, signature.needs_arch_v2), (Fan::Many, true));
+        let index = Access::These(vec![vec!["Metadata".into(), "split.index".into()]]);
+        assert!(signature.writes.overlaps(&index) && !signature.reads.overlaps(&index));
+    }
+
+    #[test]
+    fn a_failed_row_stays_as_it_was() {
+        for field in [".Key.a", ".Payload.After.a", ".Payload.Before.a.b"] {
+            testing::failed_rows_stay(&kind(), &[("field", field)]);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Running a processor on one record, for the tests of processors.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::config::Settings;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::json::write_record;
+use anabranch_graph::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows, Signature,
+};
+use anabranch_graph::record::{Data, Operation, Position, Record};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+struct Silence;
+
+impl LogSink for Silence {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn configure(
+    kind: &Arc<dyn OperatorKind>,
+    settings: &[(&str, &str)],
+) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
+        .and_then(|arguments| kind.configure(&arguments))
+}
+
+/// What is wrong with settings.
+pub(crate) fn findings(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Vec<String> {
+    configure(kind, settings).err().into_iter().flatten().map(|d| d.message).collect()
+}
+
+/// The signature under good settings.
+pub(crate) fn signature(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Signature {
+    configure(kind, settings).unwrap().signature()
+}
+
+/// The record afterwards, and the decision on it.
+pub(crate) fn process(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
+    let host = Host { pipeline: "p".into(), node: "n".into(), log: Arc::new(Silence) };
+    let BuiltOperator::Inline(mut operator) = configure(kind, settings).unwrap().build(0, &host).unwrap() else {
+        panic!("not inline");
+    };
+    let (mut records, mut decisions) = (vec![record.clone()], Vec::new());
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    assert!(decisions.len() <= 1);
+    (records.remove(0), decisions.pop().map_or(Decision::Keep, |(_, decision)| decision))
+}
+
+/// A record from its JSON text.
+pub(crate) fn record(json: &str) -> Record {
+    Record::from_json(json.as_bytes()).unwrap()
+}
+
+/// The JSON text of a record.
+pub(crate) fn text(record: &Record) -> String {
+    let mut out = Vec::new();
+    write_record(record, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// A row that fails is left as it was, pieces keep its position, and no row makes the processor panic.
+pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) {
+    TestRunner::default()
+        .run(&records(), |record| {
+            let (after, decision) = process(kind, settings, &record);
+            match decision {
+                Decision::Fail(_) => prop_assert_eq!(format!("{after:?}"), format!("{record:?}")),
+                Decision::Split(pieces) => {
+                    prop_assert!(pieces.iter().all(|piece| piece.position() == record.position()));
+                }
+                Decision::Keep | Decision::Filter => prop_assert_eq!(after.position(), record.position()),
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn records() -> impl Strategy<Value = Record> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-c\"\\[\\]{}:,0-9]{0,6}".prop_map(Value::from),
+        prop::sample::select(vec!["{\"a\":1}", "[1,2]", "\"x\"", "null"]).prop_map(Value::from),
+        vec(any::<u8>(), 0..4).prop_map(|b| Value::Bytes(Arc::from(b))),
+    ];
+    let value = leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![vec(inner.clone(), 0..4).prop_map(Value::from), object(inner.boxed()).prop_map(Value::from)]
+    });
+    let data = prop_oneof![
+        1 => Just(Data::Absent),
+        1 => "[a-c\"\\[\\]{}:,0-9]{0,6}".prop_map(Data::text),
+        1 => prop::sample::select(vec!["{\"a\":1}", "[1,2]", "\"x\"", "null", ""]).prop_map(Data::text),
+        4 => object(value.boxed()).prop_map(Data::from),
+    ];
+    (vec(any::<u8>(), 0..8), 0..4usize, data.clone(), data.clone(), data).prop_map(
+        |(position, operation, key, before, after)| {
+            let mut record = Record::create(Position(position.into()), key, after);
+            record.operation = Operation::ALL[operation];
+            record.payload.before = before;
+            record.metadata.insert("a", "1");
+            record
+        },
+    )
+}
+
+fn object(value: BoxedStrategy<Value>) -> impl Strategy<Value = Object> {
+    btree_map("[abc]", value, 0..4).prop_map(|entries| entries.into_iter().map(|(k, v)| (Str::from(k), v)).collect())
+}
