@@ -111,12 +111,7 @@ impl Context {
     fn new(json: bool, no_color: bool) -> Self {
         let plain = no_color || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let terminal = std::io::stdout().is_terminal();
-        Context {
-            json,
-            color_errors: !plain && std::io::stderr().is_terminal(),
-            color: !plain && terminal,
-            terminal,
-        }
+        Context { json, color_errors: !plain && std::io::stderr().is_terminal(), color: !plain && terminal, terminal }
     }
 
     /// The settings, or the report of what is wrong with them. Warnings go to standard error.

@@ -113,8 +113,7 @@ impl Found {
     }
 
     fn refuse(&mut self, path: &Path, error: &Unreadable) {
-        let finding =
-            Diagnostic::error("config.unreadable", format!("cannot read {}: {error}", path.display()));
+        let finding = Diagnostic::error("config.unreadable", format!("cannot read {}: {error}", path.display()));
         let hint = match error {
             Unreadable::Missing => Some("`anabranch init` makes the directory, `anabranch pipelines init` a pipeline"),
             Unreadable::NotText { .. } => Some("pipeline files are YAML, written in UTF-8"),

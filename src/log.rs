@@ -157,8 +157,7 @@ mod tests {
     }
 
     fn write(log: &Log, level: LogLevel, message: &str) -> io::Result<()> {
-        let line =
-            LogLine { level, component: "plugin", connector: "demo:out", plugin: "log", message };
+        let line = LogLine { level, component: "plugin", connector: "demo:out", plugin: "log", message };
         log.write_records(&line, &mut [&b"{\"a\":1}"[..], b"{\"a\":2}\n"].into_iter())
     }
 
@@ -234,8 +233,7 @@ mod tests {
     #[test]
     fn a_batch_larger_than_the_buffer_is_whole() {
         let (log, file) = log(LogFormat::Cli);
-        let line =
-            LogLine { level: LogLevel::Info, component: "plugin", connector: "c", plugin: "log", message: "" };
+        let line = LogLine { level: LogLevel::Info, component: "plugin", connector: "c", plugin: "log", message: "" };
         let record = format!("{{\"x\":\"{}\"}}", "y".repeat(1000)).into_bytes();
         log.write_records(&line, &mut std::iter::repeat_n(&record[..], 1000)).unwrap();
         let text = content(&file);

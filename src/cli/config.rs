@@ -20,7 +20,7 @@ pub(super) fn config(arguments: &Arguments, context: &Context) -> Report {
         Err(report) => return *report,
     };
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["SETTING", "VALUE", "FROM"]);
+    table.load_style(presets::NOTHING).set_header(["SETTING", "VALUE", "FROM"]);
     let mut values = Map::new();
     for entry in &settings.resolved {
         let source = json!(entry.source);

@@ -46,7 +46,9 @@ pub(super) fn init(arguments: &Arguments) -> Report {
             text.push_str(&format!("{word}  {path}\n"));
         }
     }
-    text.push_str("Anabranch is ready. `anabranch pipelines init` writes a demo pipeline, `anabranch run` starts it.\n");
+    text.push_str(
+        "Anabranch is ready. `anabranch pipelines init` writes a demo pipeline, `anabranch run` starts it.\n",
+    );
     Report::new("init").text(text).result(json!({ "made": list(&made), "kept": list(&kept) }))
 }
 

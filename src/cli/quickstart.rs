@@ -24,9 +24,11 @@ pub(super) fn quickstart(context: &Context) -> Report {
     let settings = match (Layers { flags: &flags, environment: &[] }).resolve() {
         Ok((settings, _)) => settings,
         Err(refused) => {
-            return Report::new("quickstart")
-                .notes(context.rendered(&refused.findings, &refused.files))
-                .fail(Exit::Failed, "quickstart.settings", "the defaults cannot be used");
+            return Report::new("quickstart").notes(context.rendered(&refused.findings, &refused.files)).fail(
+                Exit::Failed,
+                "quickstart.settings",
+                "the defaults cannot be used",
+            );
         }
     };
     let path = directory.path().to_path_buf();

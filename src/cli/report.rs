@@ -139,12 +139,12 @@ impl Report {
 }
 
 /// Findings for programs.
-pub fn findings(findings: &Diagnostics, files: &Files) -> Vec<Value> {
+pub(super) fn findings(findings: &Diagnostics, files: &Files) -> Vec<Value> {
     findings.iter().map(|finding| one(finding, files)).collect()
 }
 
 /// A finding for programs.
-pub fn one(finding: &Diagnostic, files: &Files) -> Value {
+pub(super) fn one(finding: &Diagnostic, files: &Files) -> Value {
     let place = finding.label.as_ref().and_then(|label| files.locate(label.span));
     json!({
         "severity": finding.severity,

@@ -121,7 +121,8 @@ fn conclude(report: Report, ended: &Ended, refused: bool) -> Report {
     }
     let report = report.result(json!({ "pipelines": result }));
     if !left.is_empty() {
-        let message = format!("not everything was delivered; what is left is read again at the next start: {}", left.join(", "));
+        let message =
+            format!("not everything was delivered; what is left is read again at the next start: {}", left.join(", "));
         report.fail(Exit::Environment, "run.not_drained", message)
     } else if refused {
         report.fail(Exit::Invalid, "run.invalid_pipelines", "some pipelines have errors and were not started")

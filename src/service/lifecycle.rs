@@ -123,8 +123,7 @@ impl Life {
 
     /// One run, from the stored positions to its end.
     async fn run(&mut self) -> Ending {
-        let services =
-            Services { store: Arc::new(self.store.clone()) as Arc<dyn StateStore>, log: self.log.clone() };
+        let services = Services { store: Arc::new(self.store.clone()) as Arc<dyn StateStore>, log: self.log.clone() };
         let mut running = {
             let _on_executor = self.executor.enter();
             exec::start(self.plan.clone(), services, self.options.clone())

@@ -83,6 +83,9 @@ mod tests {
         // Both waits are at most 4 s, the window is 5 minutes.
         let later = start + Duration::from_secs(305);
         assert!(recovery.next(later).is_some());
-        assert_eq!(super::Recovery::new(RecoveryPolicy { max_retries: Some(0), ..RecoveryPolicy::default() }).next(start), None);
+        assert_eq!(
+            super::Recovery::new(RecoveryPolicy { max_retries: Some(0), ..RecoveryPolicy::default() }).next(start),
+            None
+        );
     }
 }

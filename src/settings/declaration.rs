@@ -324,7 +324,9 @@ pub const KEYS: &[Key] = &[
         "Leaves out the metrics of that architecture.",
     )
     .awaits("metrics"),
-    Key::new("dev.enabled", Kind::Bool, Some("false"), "Reload pipeline files when they change.").alias("dev").awaits(DEV),
+    Key::new("dev.enabled", Kind::Bool, Some("false"), "Reload pipeline files when they change.")
+        .alias("dev")
+        .awaits(DEV),
     Key::new("dev.json", Kind::Bool, Some("false"), "Print the events of development mode as JSON.").awaits(DEV),
     Key::new("dev.cpuprofile", Kind::Path, None, "Write a CPU profile here.").awaits(DEV),
     Key::new("dev.memprofile", Kind::Path, None, "Write a memory profile here.").awaits(DEV),

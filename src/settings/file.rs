@@ -26,9 +26,9 @@ pub(super) fn read(file: FileId, text: &str) -> (Vec<Entry>, Diagnostics) {
         Err(error) => {
             let span = error.location().map(|at| reading.span(&at)).unwrap_or(Span { file, start: 0, end: 0 });
             let message = error.without_snippet().to_string();
-            reading.findings.push(
-                Diagnostic::error("service.parse_error", format!("not valid YAML: {message}")).with_span(span),
-            );
+            reading
+                .findings
+                .push(Diagnostic::error("service.parse_error", format!("not valid YAML: {message}")).with_span(span));
         }
     }
     (reading.entries, reading.findings)
@@ -55,8 +55,7 @@ impl Reading<'_> {
         match (&node.value, at_key) {
             (Node::Map(pairs), None) => {
                 for (name, value) in pairs {
-                    let path =
-                        if prefix.is_empty() { name.value.clone() } else { format!("{prefix}.{}", name.value) };
+                    let path = if prefix.is_empty() { name.value.clone() } else { format!("{prefix}.{}", name.value) };
                     let known = KEYS.iter().any(|k| {
                         k.name == path || k.name.strip_prefix(&path).is_some_and(|rest| rest.starts_with('.'))
                     });
@@ -202,7 +201,8 @@ mod tests {
             findings
                 .into_iter()
                 .map(|d| {
-                    let at = d.label.map_or("", |l| text.get(l.span.start as usize..l.span.end as usize).unwrap_or("?"));
+                    let at =
+                        d.label.map_or("", |l| text.get(l.span.start as usize..l.span.end as usize).unwrap_or("?"));
                     format!("{} [{at}] {}", d.message, d.hint.unwrap_or_default())
                 })
                 .collect(),

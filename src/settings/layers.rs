@@ -335,7 +335,11 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
 mod tests {
     use super::*;
 
-    fn resolve(flags: &[(&'static str, &str)], env: &[(&str, &str)], yaml: &str) -> Result<(Settings, Refused), Refused> {
+    fn resolve(
+        flags: &[(&'static str, &str)],
+        env: &[(&str, &str)],
+        yaml: &str,
+    ) -> Result<(Settings, Refused), Refused> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("anabranch.yaml");
         std::fs::write(&path, yaml).unwrap();
@@ -397,7 +401,8 @@ mod tests {
 
     #[test]
     fn slips_in_variables_and_settings_without_effect_are_warned_of() {
-        let (_, found) = resolve(&[], &[("ANABRANCH_DB_PAHT", "x"), ("ANABRANCH_MY_OWN", "y")], "dev.enabled: true").unwrap();
+        let (_, found) =
+            resolve(&[], &[("ANABRANCH_DB_PAHT", "x"), ("ANABRANCH_MY_OWN", "y")], "dev.enabled: true").unwrap();
         assert_eq!(
             messages(&found),
             [
@@ -409,7 +414,8 @@ mod tests {
 
     #[test]
     fn credentials_are_not_shown() {
-        let (settings, _) = resolve(&[], &[("ANABRANCH_DB_POSTGRES_CONNECTION_STRING", "postgres://u:hunter2@h")], "").unwrap();
+        let (settings, _) =
+            resolve(&[], &[("ANABRANCH_DB_POSTGRES_CONNECTION_STRING", "postgres://u:hunter2@h")], "").unwrap();
         let entry = settings.resolved.iter().find(|r| r.key.name == "db.postgres.connection-string").unwrap();
         assert_eq!(entry.shown(), Some("***"));
     }

@@ -100,9 +100,11 @@ pub(super) fn provision(transaction: &WriteTransaction, provision: &Provision) -
         if old.as_ref() != Some(&next) {
             put_pipeline(transaction, &next)?;
         }
-        changes.extend(
-            differences.into_iter().map(|(entity, action)| Change { pipeline: pipeline.id.clone(), entity, action }),
-        );
+        changes.extend(differences.into_iter().map(|(entity, action)| Change {
+            pipeline: pipeline.id.clone(),
+            entity,
+            action,
+        }));
     }
     for (id, old) in stored {
         let mut next = old.clone();

@@ -83,9 +83,8 @@ impl Store {
         match database {
             settings::Database::InMemory => {
                 let path = PathBuf::from("(in memory)");
-                let database = builder()
-                    .create_with_backend(InMemoryBackend::new())
-                    .map_err(|error| refused(&path, error))?;
+                let database =
+                    builder().create_with_backend(InMemoryBackend::new()).map_err(|error| refused(&path, error))?;
                 Ok(Store::new(initialized(database, &path)?))
             }
             settings::Database::Embedded(path) => open_file(path),

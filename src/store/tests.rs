@@ -245,7 +245,10 @@ async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
     let changes = store.provision(good(&[pipeline()])).await.unwrap();
     assert_eq!(
         shown(&changes),
-        ["connector input is no longer in the files; its state is kept", "connector in is back and goes on where it stopped"]
+        [
+            "connector input is no longer in the files; its state is kept",
+            "connector in is back and goes on where it stopped"
+        ]
     );
     assert_eq!(position(&store).await, Some(7));
 

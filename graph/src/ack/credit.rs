@@ -99,7 +99,8 @@ impl Run {
         let pieces = |run: &Run| run.shape == Shape::Pieces || run.rows == 1;
         let shape = if self.first == next.first && pieces(self) && pieces(&next) {
             Shape::Pieces
-        } else if self.shape_is_rows() && next.shape_is_rows() && self.first.checked_add(self.rows) == Some(next.first) {
+        } else if self.shape_is_rows() && next.shape_is_rows() && self.first.checked_add(self.rows) == Some(next.first)
+        {
             Shape::Rows
         } else {
             return Err(next);

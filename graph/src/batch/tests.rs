@@ -67,8 +67,12 @@ fn the_worse_of_two_decisions_counts() {
     let mut ledger = Ledger::new(LaneIndex(0), None);
     let mut batch = batch(&mut ledger, 0, 3, &alarm);
     let mut left = Leftover::new(&alarm);
-    let mut decisions =
-        vec![(2, Decision::Filter), (0, Decision::Keep), (2, Decision::Fail(Fault::record("x", "y"))), (9, Decision::Filter)];
+    let mut decisions = vec![
+        (2, Decision::Filter),
+        (0, Decision::Keep),
+        (2, Decision::Fail(Fault::record("x", "y"))),
+        (9, Decision::Filter),
+    ];
     batch.apply(&mut decisions, &mut left, &mut |run| ledger.lend(run)).unwrap();
     assert_eq!((batch.rows(), left.failed.faults.len(), left.filtered.rows()), (2, 1, 0));
     alarm.disarm();

@@ -76,8 +76,12 @@ fn generate(arguments: &Arguments) -> Result<(String, String), Box<Report>> {
     let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare(source), bare(destination)));
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_:.".contains(c);
     if name.is_empty() || name.len() > 128 || !name.chars().all(allowed) || name.starts_with('.') {
-        return Err(refused(Exit::Invalid, "pipelines.invalid_name", format!("{name:?} cannot be the id of a pipeline"))
-            .map(|report| report.suggest("use at most 128 letters, digits, `-`, `_`, `:` and `.`; not `.` first")));
+        return Err(refused(
+            Exit::Invalid,
+            "pipelines.invalid_name",
+            format!("{name:?} cannot be the id of a pipeline"),
+        )
+        .map(|report| report.suggest("use at most 128 letters, digits, `-`, `_`, `:` and `.`; not `.` first")));
     }
     let registry = registry();
     let context = Generated {
@@ -85,10 +89,13 @@ fn generate(arguments: &Arguments) -> Result<(String, String), Box<Report>> {
         source: Connector::new(source, &find(&registry, source, Side::Source)?),
         destination: Connector::new(destination, &find(&registry, destination, Side::Destination)?),
     };
-    let rendered = tera::Context::from_serialize(&context).and_then(|context| tera::Tera::one_off(TEMPLATE, &context, false));
+    let rendered =
+        tera::Context::from_serialize(&context).and_then(|context| tera::Tera::one_off(TEMPLATE, &context, false));
     match rendered {
         Ok(text) => Ok((name, text)),
-        Err(error) => Err(refused(Exit::Failed, "pipelines.template", format!("the template cannot be filled in: {error}"))),
+        Err(error) => {
+            Err(refused(Exit::Failed, "pipelines.template", format!("the template cannot be filled in: {error}")))
+        }
     }
 }
 
@@ -130,15 +137,19 @@ fn find(registry: &Registry, plugin: &str, side: Side) -> Result<Specification, 
             ResolveError::Unknown { near: Some(near), .. } => format!("did you mean {near}?"),
             _ => format!("there are: {}", names.join(", ")),
         };
-        Box::new(Report::new(COMMAND).fail(Exit::Invalid, "pipelines.unknown_plugin", format!("{flag}: {error}")).suggest(hint))
+        Box::new(
+            Report::new(COMMAND)
+                .fail(Exit::Invalid, "pipelines.unknown_plugin", format!("{flag}: {error}"))
+                .suggest(hint),
+        )
     })
 }
 
 fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
-    let directory = file.parent().filter(|p| !p.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from);
-    let written = std::fs::create_dir_all(directory).and_then(|()| {
-        if force { std::fs::write(file, content) } else { write_new(file, content.as_bytes(), 0o644) }
-    });
+    let directory =
+        file.parent().filter(|p| !p.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let written = std::fs::create_dir_all(directory)
+        .and_then(|()| if force { std::fs::write(file, content) } else { write_new(file, content.as_bytes(), 0o644) });
     written.map_err(|error| {
         let shown = file.display();
         if error.kind() == ErrorKind::AlreadyExists && file.exists() {
@@ -177,11 +188,8 @@ struct Setting {
 
 impl Connector {
     fn new(plugin: &str, specification: &Specification) -> Self {
-        let settings: Vec<Setting> = specification
-            .parameters
-            .iter()
-            .map(|parameter| Setting::new(&specification.name, parameter))
-            .collect();
+        let settings: Vec<Setting> =
+            specification.parameters.iter().map(|parameter| Setting::new(&specification.name, parameter)).collect();
         Connector {
             plugin: scalar(plugin),
             summary: specification.summary.to_string(),
@@ -227,7 +235,8 @@ impl Setting {
 /// A credential never stands in the file: `${POSTGRES_URL}`.
 fn variable(plugin: &str, parameter: &str) -> String {
     let name = format!("{plugin}_{parameter}");
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     format!("${{{name}}}")
 }
 

@@ -34,8 +34,7 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Report {
         Ok(stored) => stored,
         Err(message) => return Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", message),
     };
-    let pipelines =
-        Pipelines::load(&[&settings.pipelines.path], &registry(), &compile_options(&settings, false));
+    let pipelines = Pipelines::load(&[&settings.pipelines.path], &registry(), &compile_options(&settings, false));
     let mut rows: BTreeMap<String, Row> =
         stored.iter().map(|pipeline| (pipeline.id.to_string(), row(pipeline))).collect();
     for pipeline in &pipelines.good {
@@ -47,7 +46,7 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Report {
         rows.insert(id.to_string(), Row { state: "invalid".into(), detail });
     }
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["ID", "STATE", "DETAIL"]);
+    table.load_style(presets::NOTHING).set_header(["ID", "STATE", "DETAIL"]);
     for (id, row) in &rows {
         table.add_row([id, &row.state, &row.detail]);
     }

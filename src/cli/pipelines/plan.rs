@@ -74,8 +74,11 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
             .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
         return match id {
             Some(id) if !bad => {
-                let report =
-                    report.fail(Exit::Invalid, "plan.unknown_pipeline", format!("there is no pipeline {id:?} in {}", path.display()));
+                let report = report.fail(
+                    Exit::Invalid,
+                    "plan.unknown_pipeline",
+                    format!("there is no pipeline {id:?} in {}", path.display()),
+                );
                 match did_you_mean(id, pipelines.good.iter().map(|p| p.config.id.value.as_str())) {
                     Some(near) => report.suggest(format!("did you mean {near}?")),
                     None => report,

@@ -1,0 +1,133 @@
+//! The `drop` destination: counts records and forgets them, for measuring.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::format::{self, RecordFormat};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::Record;
+use anabranch_graph::source::Mark;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_graph::state::LaneId;
+
+/// The kind.
+#[derive(Debug)]
+pub struct DropDestination {
+    specification: Specification,
+}
+
+impl DropDestination {
+    /// With its parameters.
+    pub fn new() -> Self {
+        let specification = Specification::builtin("drop", "Counts records and forgets them.")
+            .describe(
+                "Counts records and forgets them: shows what a pipeline costs without its destination. The count is \
+                 logged when the pipeline stops.",
+            )
+            .with(
+                Parameter::new("encode", ParameterKind::Bool, "Whether to format each record before forgetting it.")
+                    .default_value("false"),
+            )
+            .with_all(format::parameters())
+            .with_all(shared::destination());
+        DropDestination { specification }
+    }
+}
+
+impl Default for DropDestination {
+    fn default() -> Self {
+        DropDestination::new()
+    }
+}
+
+impl DestinationKind for DropDestination {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        let format = RecordFormat::from_arguments(arguments)?;
+        let encode = arguments.bool("encode").unwrap_or_default();
+        Ok(Arc::new(ConfiguredDrop { format: encode.then(|| Arc::new(format)) }))
+    }
+}
+
+struct ConfiguredDrop {
+    format: Option<Arc<RecordFormat>>,
+}
+
+#[async_trait]
+impl Destination for ConfiguredDrop {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(Box::new(Counter {
+            host: host.clone(),
+            format: self.format.clone(),
+            text: Vec::new(),
+            records: 0,
+            bytes: 0,
+        }))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
+    }
+}
+
+struct Counter {
+    host: Host,
+    format: Option<Arc<RecordFormat>>,
+    text: Vec<u8>,
+    records: u64,
+    bytes: u64,
+}
+
+#[async_trait]
+impl Writer for Counter {
+    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let Some(format) = &self.format else {
+            self.records += rows.len() as u64;
+            return Ok(Verdicts::All(Delivered::Durable));
+        };
+        let mut verdicts = Vec::new();
+        for (row, record) in rows.iter().enumerate() {
+            self.text.clear();
+            if let Err(fault) = format.encode(record, &mut self.text) {
+                verdicts.resize_with(row, || Ok(Delivered::Durable));
+                verdicts.push(Err(fault));
+                continue;
+            }
+            self.records += 1;
+            self.bytes += self.text.len() as u64;
+        }
+        if verdicts.is_empty() {
+            return Ok(Verdicts::All(Delivered::Durable));
+        }
+        verdicts.resize_with(rows.len(), || Ok(Delivered::Durable));
+        Ok(Verdicts::Each(verdicts))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        let encoded = self.format.is_some().then_some(self.bytes);
+        tracing::info!(
+            pipeline = %self.host.pipeline,
+            connector = %self.host.node,
+            records = self.records,
+            bytes = encoded,
+            "dropped"
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

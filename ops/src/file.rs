@@ -1,0 +1,11 @@
+//! The `file` source and the `file` destination: lines of a file.
+
+mod appender;
+mod destination;
+mod follower;
+mod intent;
+mod position;
+mod source;
+
+pub use destination::FileDestination;
+pub use source::FileSource;

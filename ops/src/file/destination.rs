@@ -1,0 +1,201 @@
+//! The `file` destination: one line per record, appended.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::format::{self, RecordFormat};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::Record;
+use anabranch_graph::source::Mark;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_graph::state::LaneId;
+use anabranch_graph::text::Str;
+
+use super::appender::{Appender, Frame};
+use crate::offload::Offload;
+
+/// The kind.
+#[derive(Debug)]
+pub struct FileDestination {
+    specification: Specification,
+}
+
+impl FileDestination {
+    /// With its parameters.
+    pub fn new() -> Self {
+        let specification = Specification::builtin("file", "Appends records to a file, one per line.")
+            .describe(
+                "Appends each record and a line feed to a file, which is created if it is missing; its directory must \
+                 exist. A write that fails is taken back. After a crash of the service the line it was writing is cut \
+                 when the file is opened again: a file `.<name>.anabranch` beside it, there while the pipeline runs, \
+                 says which bytes those were. What others wrote is never cut; where it does not end in a line feed, \
+                 one is added. After a power failure an unfinished line may stay, on a line of its own. If the file is \
+                 moved away, a new one is begun. Pipes and devices, /dev/stdout for instance, are written to as they \
+                 are.",
+            )
+            .with(Parameter::new("path", ParameterKind::File, "The file.").required())
+            .with(
+                Parameter::new(
+                    "durability",
+                    ParameterKind::Text,
+                    "When a record counts as delivered: process (it is in the file; survives a crash of the service) \
+                     or disk (it is synced too; survives a power failure).",
+                )
+                .default_value("process")
+                .one_of(&["process", "disk"]),
+            )
+            .with_all(format::parameters())
+            .with_all(shared::destination());
+        FileDestination { specification }
+    }
+}
+
+impl Default for FileDestination {
+    fn default() -> Self {
+        FileDestination::new()
+    }
+}
+
+impl DestinationKind for FileDestination {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        Ok(Arc::new(ConfiguredFile {
+            path: PathBuf::from(arguments.text("path").map(Str::as_str).unwrap_or_default()),
+            sync: arguments.text("durability").is_some_and(|text| text.trim() == "disk"),
+            format: Arc::new(RecordFormat::from_arguments(arguments)?),
+        }))
+    }
+}
+
+struct ConfiguredFile {
+    path: PathBuf,
+    sync: bool,
+    format: Arc<RecordFormat>,
+}
+
+#[async_trait]
+impl Destination for ConfiguredFile {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        let (path, sync) = (self.path.clone(), self.sync);
+        let appender = tokio::task::spawn_blocking(move || Appender::open(&path, sync))
+            .await
+            .map_err(|e| Fault::fatal("file_unwritable", e))?
+            .map_err(|e| unwritable(&self.path, &e))?;
+        let mut writer = Lines {
+            host: host.clone(),
+            path: self.path.clone(),
+            sync: self.sync,
+            format: self.format.clone(),
+            output: Offload::Here(Output { appender, frame: Frame::new() }),
+        };
+        writer.warn();
+        Ok(Box::new(writer))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
+    }
+}
+
+/// What a blocking thread works on.
+struct Output {
+    appender: Appender,
+    frame: Frame,
+}
+
+struct Lines {
+    host: Host,
+    path: PathBuf,
+    sync: bool,
+    format: Arc<RecordFormat>,
+    output: Offload<Output, io::Result<()>>,
+}
+
+#[async_trait]
+impl Writer for Lines {
+    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        // A call that was given up: its rows come again, whatever became of them.
+        let _ = self.output.settle().await;
+        let Some(output) = self.output.here() else { return Err(broken()) };
+        output.frame.clear();
+        let mut failures = Vec::new();
+        for (row, record) in rows.iter().enumerate() {
+            if let Err(fault) = output.frame.line(|bytes| self.format.encode(record, bytes)) {
+                failures.push((row, fault));
+            }
+        }
+        if !output.frame.is_empty() {
+            let written = self.output.run(|output| output.appender.append(&mut output.frame)).await;
+            self.warn();
+            written.map_err(|_| broken())?.map_err(|e| unwritable(&self.path, &e))?;
+        }
+        let delivered = if self.sync { Delivered::Accepted } else { Delivered::Durable };
+        if failures.is_empty() {
+            return Ok(Verdicts::All(delivered));
+        }
+        let mut verdicts: Vec<Result<Delivered, Fault>> = rows.iter().map(|_| Ok(delivered)).collect();
+        for (row, fault) in failures {
+            verdicts[row] = Err(fault);
+        }
+        Ok(Verdicts::Each(verdicts))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        let _ = self.output.settle().await;
+        if self.sync {
+            let synced = self.output.run(|output| output.appender.sync()).await.map_err(|_| broken())?;
+            synced.map_err(|e| unwritable(&self.path, &e))?;
+        }
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn warn(&mut self) {
+        for warning in self.output.here().map(|output| output.appender.warnings()).unwrap_or_default() {
+            tracing::warn!(pipeline = %self.host.pipeline, connector = %self.host.node, "{warning}");
+        }
+    }
+}
+
+fn broken() -> Fault {
+    Fault::fatal("file_unwritable", "the thread that writes the file panicked")
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Fault {
+    use io::ErrorKind::{
+        BrokenPipe, FileTooLarge, InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+        QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    let shown = path.display();
+    let text = format!("cannot write {shown}: {error}");
+    match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => Fault::transient("disk_full", text),
+        BrokenPipe => Fault::fatal("reader_gone", format!("nobody reads {shown} any more: {error}")),
+        NotFound => {
+            let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Fault::fatal(
+                "directory_missing",
+                format!("cannot create {shown}: the directory {} does not exist; create it first", directory.display()),
+            )
+        }
+        PermissionDenied | IsADirectory | NotADirectory | ReadOnlyFilesystem | InvalidFilename => {
+            Fault::fatal("file_unwritable", text)
+        }
+        _ => Fault::transient("file_unwritable", text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

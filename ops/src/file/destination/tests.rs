@@ -1,0 +1,157 @@
+use std::fs;
+use std::io::Read;
+
+use anabranch_graph::config::Settings;
+use anabranch_graph::fault::FaultClass;
+use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
+use anabranch_graph::record::{Data, Position};
+use anabranch_graph::value::{Object, Value};
+
+use super::*;
+
+struct NoLog;
+
+impl LogSink for NoLog {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn open(path: &Path, more: &[(&str, &str)]) -> Result<Box<dyn Writer>, Fault> {
+    let kind = FileDestination::new();
+    let settings = [&[("path", path.to_str().unwrap())], more].concat();
+    let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings)).unwrap();
+    let host = Host { pipeline: "p".into(), node: "p:f".into(), log: Arc::new(NoLog) };
+    kind.configure(&arguments).unwrap().open(&host).await
+}
+
+fn row(text: &str) -> Record {
+    Record::create(Position::copy_from(b"1"), Data::Absent, Data::text(text))
+}
+
+/// A record that JSON cannot express.
+fn unwritable_row() -> Record {
+    let fields: Object = [("x", Value::Float(f64::NAN))].into_iter().collect();
+    Record::create(Position::copy_from(b"1"), Data::Absent, fields.into())
+}
+
+#[tokio::test]
+async fn records_are_lines_of_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out");
+    let mut writer = open(&path, &[]).await.unwrap();
+    let rows = [row("a"), unwritable_row(), row("b")];
+    let Ok(Verdicts::Each(verdicts)) = writer.write(&rows, &[]).await else { panic!("one verdict per row") };
+    assert!(matches!(verdicts[..], [Ok(Delivered::Durable), Err(_), Ok(Delivered::Durable)]));
+    assert!(matches!(writer.write(&rows[1..2], &[]).await, Ok(Verdicts::Each(v)) if v[0].is_err()));
+    writer.flush().await.unwrap();
+    let text = fs::read(&path).unwrap();
+    let read: Vec<Record> =
+        text.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| Record::from_json(l).unwrap()).collect();
+    assert_eq!(read, [row("a"), row("b")]);
+}
+
+#[tokio::test]
+async fn a_disk_write_counts_when_it_is_flushed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = open(&directory.path().join("out"), &[("durability", "disk")]).await.unwrap();
+    assert!(matches!(writer.write(&[row("a")], &[]).await, Ok(Verdicts::All(Delivered::Accepted))));
+    writer.flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_disk_is_transient_and_names_the_file() {
+    let mut writer = open(Path::new("/dev/full"), &[]).await.unwrap();
+    for _ in 0..2 {
+        let fault = writer.write(&[row("a")], &[]).await.unwrap_err();
+        assert_eq!((fault.code(), fault.class()), ("disk_full", FaultClass::Transient));
+        assert!(fault.message().contains("/dev/full"), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_said_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = open(&directory.path().join("no/out"), &[]).await.err().unwrap();
+    assert_eq!((missing.code(), missing.class()), ("directory_missing", FaultClass::Fatal));
+    assert!(missing.message().contains("/no does not exist"), "{missing}");
+    let folder = open(directory.path(), &[]).await.err().unwrap();
+    assert_eq!((folder.code(), folder.class()), ("file_unwritable", FaultClass::Fatal));
+}
+
+#[tokio::test]
+async fn a_pipe_takes_lines_until_its_reader_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reading = {
+        let path = path.clone();
+        std::thread::spawn(move || {
+            let mut first = [0; 12];
+            fs::File::open(path).unwrap().read_exact(&mut first).unwrap();
+            first
+        })
+    };
+    let mut writer = open(&path, &[]).await.unwrap();
+    writer.write(&[row("a")], &[]).await.unwrap();
+    assert_eq!(&reading.join().unwrap(), b"{\"position\":");
+    let fault = writer.write(&[row("b")], &[]).await.unwrap_err();
+    assert_eq!((fault.code(), fault.class()), ("reader_gone", FaultClass::Fatal));
+}
+
+const LIMITED: &str = "ANABRANCH_TEST_LIMITED_FILE";
+
+/// Runs itself again in a process that may not write more than 16 KiB into a file.
+#[test]
+fn a_write_that_fails_half_way_is_taken_back() {
+    if let Some(path) = std::env::var_os(LIMITED) {
+        tokio::runtime::Runtime::new().unwrap().block_on(write_up_to_the_limit(Path::new(&path)));
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out");
+    let child = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" --exact \"$1\" --nocapture"])
+        .arg(std::env::current_exe().unwrap())
+        .arg("file::destination::tests::a_write_that_fails_half_way_is_taken_back")
+        .env(LIMITED, &path)
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+    let text = fs::read(&path).unwrap();
+    assert!(text.len() > 10_000 && text.ends_with(b"\n"), "{}", text.len());
+    let numbers: Vec<u64> = text
+        .split(|b| *b == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| match Record::from_json(line).unwrap().key {
+            Data::Raw(key) => String::from_utf8_lossy(&key).parse().unwrap(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+    assert!(String::from_utf8_lossy(&child.stdout).contains(&format!("delivered {} ", numbers.len())), "{child:?}");
+}
+
+async fn write_up_to_the_limit(path: &Path) {
+    let mut writer = open(path, &[]).await.unwrap();
+    let mut delivered = 0;
+    loop {
+        let rows: Vec<Record> = (delivered..delivered + 10)
+            .map(|n| Record::create(Position::copy_from(b"1"), Data::text(n.to_string()), Data::text("x".repeat(100))))
+            .collect();
+        match writer.write(&rows, &[]).await {
+            Ok(_) => delivered += 10,
+            Err(fault) => {
+                assert_eq!((fault.code(), fault.class()), ("disk_full", FaultClass::Transient), "{fault}");
+                break;
+            }
+        }
+    }
+    // A smaller write still fits, and stands where the failed one was.
+    let small = Record::create(Position::copy_from(b"1"), Data::text(delivered.to_string()), Data::Absent);
+    writer.write(&[small], &[]).await.unwrap();
+    println!("delivered {} ", delivered + 1);
+}

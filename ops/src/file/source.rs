@@ -1,0 +1,420 @@
+//! The `file` source: one record per line, as the file grows.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::metadata::{Metadata, key};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Data, Position, Record};
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+
+use super::follower::{CHUNK, Follower, Step};
+use super::position::{Head, Place, Resume};
+use crate::arena::Arena;
+use crate::offload::Offload;
+
+/// An unterminated last line is delivered when it did not grow for so long.
+const STABLE: Duration = Duration::from_millis(100);
+
+/// Pause between two looks at a file that does not grow: doubled from the first to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(160));
+
+/// Most records of one read, whatever the room.
+const LONGEST_READ: usize = 4096;
+
+/// The kind.
+#[derive(Debug)]
+pub struct FileSource {
+    specification: Specification,
+}
+
+impl FileSource {
+    /// With its parameters.
+    pub fn new() -> Self {
+        let specification = Specification::builtin("file", "Reads the lines of a file and follows it as it grows.")
+            .describe(
+                "Makes a record of each line: the payload is the line without its line feed (a carriage return stays), \
+                 the key is the number of the line in the file, and the metadata has `file.path`. A file that does not \
+                 exist yet is waited for. A restart goes on after the last line; a file that was renamed and replaced \
+                 is read to its end before the new one, also when that happened between two runs and the old file is \
+                 still in the same directory. A truncated or rewritten file is read again from its start.\n\n\
+                 A last line without line feed is delivered when the end of the file is reached for the first time \
+                 and when the file is replaced; if it grows later, the whole line is delivered again under the same \
+                 number. While the file is followed, an unterminated line waits for its line feed.",
+            )
+            .with(Parameter::new("path", ParameterKind::File, "The file.").required())
+            .with(
+                Parameter::new(
+                    "maxLineBytes",
+                    ParameterKind::Bytes,
+                    "A longer line stops the pipeline: the bound of the memory one line may take.",
+                )
+                .default_value("64MiB")
+                .validate(Validation::GreaterThan(0.0)),
+            )
+            .with_all(shared::source());
+        FileSource { specification }
+    }
+}
+
+impl Default for FileSource {
+    fn default() -> Self {
+        FileSource::new()
+    }
+}
+
+impl SourceKind for FileSource {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        Ok(Arc::new(ConfiguredFile {
+            path: arguments.text("path").cloned().unwrap_or_default(),
+            limit: arguments.bytes("maxLineBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX),
+        }))
+    }
+}
+
+struct ConfiguredFile {
+    path: Str,
+    limit: usize,
+}
+
+#[async_trait]
+impl Source for ConfiguredFile {
+    fn catches_up(&self) -> bool {
+        true
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        let resume = resume.get(&Partition::ONLY).map(|mark| Resume::decode(&mark.position)).transpose()?;
+        let mut metadata = Metadata::with_capacity(4);
+        metadata.insert(key::FILE_PATH, self.path.clone());
+        let follower = Follower::new(PathBuf::from(self.path.as_str()), resume);
+        let mut reader = Lines {
+            host: host.clone(),
+            path: self.path.clone(),
+            limit: self.limit,
+            metadata,
+            input: Offload::Here(Input { follower, rest: Vec::new() }),
+            place: Place::default(),
+            whole: Bytes::new(),
+            found: None,
+            scanned: 0,
+            idle: Idle::default(),
+            arena: Arena::default(),
+            scratch: Vec::new(),
+        };
+        // What cannot be read is said here and now; a file that is missing may come.
+        let step = reader.look(0).await?;
+        reader.note(step);
+        Ok((Box::new(reader), Box::new(Forgetful)))
+    }
+}
+
+/// What a blocking thread works on.
+struct Input {
+    follower: Follower,
+    /// Bytes of the file after the whole lines.
+    rest: Vec<u8>,
+}
+
+/// The reader.
+struct Lines {
+    host: Host,
+    path: Str,
+    limit: usize,
+    /// Shared by all records.
+    metadata: Metadata,
+    input: Offload<Input, io::Result<Step>>,
+    /// What was delivered; the next line starts here.
+    place: Place,
+    /// Whole lines, line feeds included, that were not delivered yet.
+    whole: Bytes,
+    /// What a look brought that was not acted on yet.
+    found: Option<Step>,
+    /// Bytes of the rest that hold no line feed.
+    scanned: usize,
+    idle: Idle,
+    arena: Arena,
+    scratch: Vec<u8>,
+}
+
+/// What is known while the file does not grow.
+#[derive(Default)]
+struct Idle {
+    /// `CaughtUp` was said since the last record.
+    said: bool,
+    /// `CaughtUp` was said at any time.
+    ever: bool,
+    /// Length of the unterminated line, and when it is taken for stable.
+    tail: Option<(usize, Instant)>,
+    pause: Duration,
+}
+
+#[async_trait]
+impl Reader for Lines {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        loop {
+            let records = self.lines(room)?;
+            if !records.is_empty() {
+                self.idle = Idle { ever: self.idle.ever, ..Idle::default() };
+                return Ok(Read::Rows { partition: Partition::ONLY, records });
+            }
+            // Between here and the next loop, whatever a look brings is noted before anything else is waited for.
+            if self.found.is_none() {
+                let rest = self.input.here().map_or(0, |input| input.rest.len());
+                // A long line is read in pieces that double; only the last may pass the limit.
+                let most = rest.min(self.limit.saturating_sub(rest)).max(CHUNK);
+                let step = self.look(most).await?;
+                self.note(step);
+            }
+            match self.found.take() {
+                Some(Step::Replaced) => {
+                    let last = self.unterminated();
+                    self.warn("the file was replaced: going on with the new one");
+                    self.forget();
+                    if let Some(record) = last {
+                        return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
+                    }
+                }
+                Some(Step::Truncated) => {
+                    let last = self.unterminated();
+                    self.warn("the file was truncated or rewritten: reading it from its start");
+                    let identity = self.place.identity;
+                    self.forget();
+                    self.place.identity = identity;
+                    if let Some(record) = last {
+                        return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
+                    }
+                }
+                Some(end @ (Step::AtEnd | Step::Missing)) => {
+                    if let Some(read) = self.at_end(end).await {
+                        return Ok(read);
+                    }
+                }
+                Some(Step::Opened(_) | Step::Grown) | None => {}
+            }
+        }
+    }
+}
+
+impl Lines {
+    /// Looks at the file, at most `most` bytes further. Cancel-safe: what it brings is not lost.
+    async fn look(&mut self, most: usize) -> Result<Step, Fault> {
+        self.input
+            .run(move |input| input.follower.step(&mut input.rest, most))
+            .await
+            .map_err(|e| Fault::fatal("file_unreadable", e))?
+            .map_err(|e| self.unreadable(&e))
+    }
+
+    fn unreadable(&self, error: &io::Error) -> Fault {
+        use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
+        let text = format!("cannot read {}: {error}", self.path);
+        match error.kind() {
+            PermissionDenied | IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
+            _ => Fault::transient("file_unreadable", text),
+        }
+    }
+
+    /// Takes in what a look brought, at once and without waiting.
+    fn note(&mut self, step: Step) {
+        match &step {
+            Step::Opened(opened) => {
+                if let Some(warning) = &opened.warning {
+                    self.warn(warning);
+                }
+                self.place = Place {
+                    offset: opened.offset,
+                    line: opened.line,
+                    tail: opened.tail,
+                    identity: opened.identity,
+                    head: Head::of(&opened.head),
+                };
+            }
+            Step::Grown => self.take_whole_lines(),
+            Step::Missing if !self.idle.ever => self.warn("there is no such file: waiting for it"),
+            Step::Missing | Step::AtEnd | Step::Replaced | Step::Truncated => {}
+        }
+        self.found = Some(step);
+    }
+
+    /// Moves whole lines out of the rest. The bytes after them are copied; they are few.
+    fn take_whole_lines(&mut self) {
+        let Some(input) = self.input.here() else { return };
+        let Some(last) = memchr::memrchr(b'\n', &input.rest[self.scanned..]) else {
+            self.scanned = input.rest.len();
+            return;
+        };
+        let end = self.scanned + last + 1;
+        let rest = input.rest[end..].to_vec();
+        input.rest.truncate(end);
+        self.whole = Bytes::from(std::mem::replace(&mut input.rest, rest));
+        self.scanned = 0;
+    }
+
+    /// Records of the whole lines at hand, as far as there is room.
+    fn lines(&mut self, room: Room) -> Result<Vec<Record>, Fault> {
+        let mut records = Vec::new();
+        let (most, mut bytes) = (room.rows.clamp(1, LONGEST_READ), 0);
+        let (whole, mut start) = (self.whole.clone(), 0);
+        for end in memchr::memchr_iter(b'\n', &whole) {
+            let line = start..end;
+            if line.len() > self.limit {
+                if records.is_empty() {
+                    return Err(self.too_long());
+                }
+                break;
+            }
+            if line.len() as u64 == self.place.tail && self.place.tail > 0 {
+                // Delivered before its line feed came.
+                self.place.advance(&whole[start..=end]);
+                start = end + 1;
+                continue;
+            }
+            let weight = size_of::<Record>() + 64 + 20 + line.len();
+            if records.len() == most || (bytes + weight > room.bytes && !records.is_empty()) {
+                break;
+            }
+            if records.is_empty() {
+                records.reserve_exact(most.min(whole.len() - start));
+            }
+            bytes += weight;
+            self.place.advance(&whole[start..=end]);
+            records.push(self.record(self.place, self.place.line, whole.slice(line)));
+            start = end + 1;
+        }
+        self.whole = self.whole.split_off(start);
+        if self.whole.is_empty() {
+            // The records alone keep the buffer from here on.
+            self.whole = Bytes::new();
+            if records.is_empty() && self.scanned > self.limit {
+                return Err(self.too_long());
+            }
+        }
+        Ok(records)
+    }
+
+    fn too_long(&self) -> Fault {
+        Fault::fatal(
+            "line_too_long",
+            format!(
+                "line {} of {}, at byte {}, is longer than {} bytes; raise maxLineBytes to read it",
+                self.place.line + 1,
+                self.path,
+                self.place.offset,
+                self.limit
+            ),
+        )
+    }
+
+    fn record(&mut self, place: Place, line: u64, payload: Bytes) -> Record {
+        self.scratch.clear();
+        place.encode(&mut self.scratch);
+        let position = Position(self.arena.copy(&self.scratch));
+        let key = self.arena.copy(itoa::Buffer::new().format(line).as_bytes());
+        let mut record = Record::create(position, Data::Raw(key), Data::Raw(payload));
+        record.metadata = self.metadata.clone();
+        record
+    }
+
+    /// The unterminated line at the end, unless there is none or it was delivered.
+    fn unterminated(&mut self) -> Option<Record> {
+        let rest = match self.input.here() {
+            Some(input) if !input.rest.is_empty() && input.rest.len() as u64 != self.place.tail => {
+                Bytes::copy_from_slice(&input.rest)
+            }
+            _ => return None,
+        };
+        self.place.tail = rest.len() as u64;
+        let mut place = self.place;
+        place.head.feed(&rest);
+        Some(self.record(place, place.line + 1, rest))
+    }
+
+    /// Forgets the file that was read: the next one starts anew.
+    fn forget(&mut self) {
+        self.place = Place::default();
+        self.scanned = 0;
+        if let Some(input) = self.input.here() {
+            input.rest = Vec::new();
+        }
+    }
+
+    /// At the end of the file. If nothing is returned, it is time to look again.
+    async fn at_end(&mut self, end: Step) -> Option<Read> {
+        let rest = self.input.here().map_or(0, |input| input.rest.len());
+        if !self.idle.ever && rest > 0 && rest as u64 != self.place.tail {
+            let now = Instant::now();
+            match self.idle.tail {
+                Some((len, stable)) if len == rest => {
+                    if now >= stable {
+                        let record = self.unterminated()?;
+                        self.idle.tail = None;
+                        return Some(Read::Rows { partition: Partition::ONLY, records: vec![record] });
+                    }
+                    sleep_until(stable).await;
+                }
+                _ => {
+                    self.idle.tail = Some((rest, now + STABLE));
+                    sleep_until(now + STABLE).await;
+                }
+            }
+            return None;
+        }
+        if !self.idle.said {
+            (self.idle.said, self.idle.ever) = (true, true);
+            self.found = Some(end);
+            return Some(Read::CaughtUp);
+        }
+        self.idle.pause = (self.idle.pause * 2).clamp(PAUSES.0, PAUSES.1);
+        sleep(self.idle.pause).await;
+        None
+    }
+
+    fn warn(&self, what: &str) {
+        tracing::warn!(pipeline = %self.host.pipeline, connector = %self.host.node, path = %self.path, "{what}");
+    }
+}
+
+impl Place {
+    /// Past a line, its line feed included.
+    #[inline]
+    fn advance(&mut self, line: &[u8]) {
+        self.offset += line.len() as u64;
+        self.line += 1;
+        self.tail = 0;
+        self.head.feed(line);
+    }
+}
+
+/// There is nothing to forget: the lines stay in the file.
+struct Forgetful;
+
+#[async_trait]
+impl Acker for Forgetful {
+    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

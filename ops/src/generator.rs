@@ -1,0 +1,285 @@
+//! The `generator` source: records with random data.
+
+mod field;
+mod pace;
+mod settings;
+mod vocabulary;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use fastrand::Rng;
+use tokio::time::{Instant, sleep_until};
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::json::write_data;
+use anabranch_graph::metadata::{Metadata, key};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Change, Data, Operation, Position, Record};
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
+use anabranch_graph::specification::Specification;
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Timestamp, Value};
+
+use crate::arena::Arena;
+use field::{Field, pick};
+use pace::{Due, Pace};
+use settings::{Format, Settings};
+
+/// Most records of one read, whatever the room: the reader must not hold its thread for long.
+const LONGEST_READ: usize = 1024;
+
+/// The kind.
+#[derive(Debug)]
+pub struct Generator {
+    specification: Specification,
+}
+
+impl Generator {
+    /// With its parameters.
+    pub fn new() -> Self {
+        Generator { specification: settings::specification() }
+    }
+}
+
+impl Default for Generator {
+    fn default() -> Self {
+        Generator::new()
+    }
+}
+
+impl SourceKind for Generator {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        Ok(Arc::new(ConfiguredGenerator { settings: Settings::new(arguments)? }))
+    }
+}
+
+struct ConfiguredGenerator {
+    settings: Settings,
+}
+
+#[async_trait]
+impl Source for ConfiguredGenerator {
+    fn catches_up(&self) -> bool {
+        self.settings.count.is_some()
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        if self.settings.read_time {
+            tracing::warn!(
+                pipeline = %host.pipeline,
+                connector = %host.node,
+                "readTime is deprecated, use rate: {}",
+                self.settings.rate
+            );
+        }
+        let made = match resume.get(&Partition::ONLY) {
+            Some(mark) => number_of(&mark.position)?,
+            None => 0,
+        };
+        let mut collections = Vec::with_capacity(self.settings.collections.len());
+        for settings in &self.settings.collections {
+            let content = match &settings.format {
+                Format::Structured(fields) => Content::Structured(fields.clone()),
+                Format::Raw(fields) => Content::Raw(fields.clone()),
+                Format::File(path) => Content::File(whole_file(path).await?),
+            };
+            collections.push(Collection {
+                name: settings.name.clone(),
+                operations: settings.operations.clone(),
+                content,
+                metadata: Metadata::new(),
+            });
+        }
+        let reader = Generating {
+            weight: collections.iter().map(Collection::longest).max().unwrap_or(1),
+            collections,
+            pace: Pace::new(self.settings.rate, self.settings.burst, Instant::now()),
+            seed: self.settings.seed.unwrap_or_else(|| fastrand::u64(..)),
+            made,
+            count: self.settings.count,
+            caught_up: false,
+            arena: Arena::default(),
+            text: Vec::new(),
+        };
+        Ok((Box::new(reader), Box::new(Forgetful)))
+    }
+}
+
+/// The number in a position of ours.
+fn number_of(position: &Position) -> Result<u64, Fault> {
+    std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        let shown = String::from_utf8_lossy(&position.0);
+        Fault::fatal("position_unknown", format!("{shown:?} is not a position of a generator"))
+    })
+}
+
+async fn whole_file(path: &Path) -> Result<Bytes, Fault> {
+    tokio::fs::read(path)
+        .await
+        .map(Bytes::from)
+        .map_err(|e| Fault::fatal("file_unreadable", format!("cannot read {}: {e}", path.display())))
+}
+
+/// What the payloads of a collection hold.
+enum Content {
+    Structured(Vec<Field>),
+    Raw(Vec<Field>),
+    File(Bytes),
+}
+
+struct Collection {
+    name: Option<Str>,
+    operations: Vec<Operation>,
+    content: Content,
+    /// Of the current read; all its records share it.
+    metadata: Metadata,
+}
+
+impl Collection {
+    /// An upper bound of [`Record::weight`].
+    fn longest(&self) -> usize {
+        let of_fields = |fields: &[Field]| -> usize {
+            let entry = size_of::<Str>() + size_of::<Value>();
+            fields.iter().map(|field| entry + field.name.len() + field.kind.longest()).sum()
+        };
+        let payload = match &self.content {
+            Content::Structured(fields) | Content::Raw(fields) => of_fields(fields),
+            Content::File(bytes) => bytes.len(),
+        };
+        size_of::<Record>() + 2 * 64 + 16 + 2 * payload
+    }
+}
+
+/// The reader.
+struct Generating {
+    collections: Vec<Collection>,
+    /// An upper bound of the weight of a record.
+    weight: usize,
+    pace: Pace,
+    seed: u64,
+    /// Number of the last record, counted over restarts; also its position.
+    made: u64,
+    count: Option<u64>,
+    caught_up: bool,
+    /// Positions and raw payloads are cut from it: an allocation per some hundred records.
+    arena: Arena,
+    text: Vec<u8>,
+}
+
+#[async_trait]
+impl Reader for Generating {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        let left = self.count.map_or(u64::MAX, |count| count.saturating_sub(self.made));
+        if left == 0 {
+            if !std::mem::replace(&mut self.caught_up, true) {
+                return Ok(Read::CaughtUp);
+            }
+            std::future::pending::<()>().await;
+        }
+        let due = loop {
+            match self.pace.due(Instant::now()) {
+                Due::Now(due) => break due,
+                Due::At(then) => sleep_until(then).await,
+            }
+        };
+        let fitting = room.rows.min(room.bytes / self.weight).clamp(1, LONGEST_READ);
+        let rows = due.min(fitting).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let records = self.records(rows)?;
+        self.pace.gave(rows);
+        self.made += rows as u64;
+        Ok(Read::Rows { partition: Partition::ONLY, records })
+    }
+}
+
+impl Generating {
+    /// The next records. Each depends on the seed and its number alone, so that it does not matter where a
+    /// read or a run begins. The clock is read once.
+    fn records(&mut self, rows: usize) -> Result<Vec<Record>, Fault> {
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
+        let (now, created) = (Timestamp::from_timestamp_nanos(nanos), Str::from(itoa::Buffer::new().format(nanos)));
+        for collection in &mut self.collections {
+            let mut metadata = Metadata::with_capacity(4);
+            metadata.insert(key::CREATED_AT, created.clone());
+            if let Some(name) = &collection.name {
+                metadata.insert(key::COLLECTION, name.clone());
+            }
+            collection.metadata = metadata;
+        }
+        let mut records = Vec::with_capacity(rows);
+        for number in (self.made..).skip(1).take(rows) {
+            let random = &mut Rng::with_seed(scatter(self.seed ^ scatter(number)));
+            let collection = match &self.collections[..] {
+                [only] => only,
+                several => &several[random.usize(..several.len())],
+            };
+            let operation = match &collection.operations[..] {
+                [only] => *only,
+                several => several[random.usize(..several.len())],
+            };
+            let key = Data::Raw(Bytes::from_static(pick(random, vocabulary::WORDS).as_bytes()));
+            let mut data = || match &collection.content {
+                Content::Structured(fields) => Ok(structured(fields, random, &now)),
+                Content::Raw(fields) => {
+                    self.text.clear();
+                    write_data(&structured(fields, random, &now), &mut self.text)?;
+                    Ok(Data::Raw(self.arena.copy(&self.text)))
+                }
+                Content::File(bytes) => Ok(Data::Raw(bytes.clone())),
+            };
+            let payload = match operation {
+                Operation::Create | Operation::Snapshot => Change { before: Data::Absent, after: data()? },
+                Operation::Update => Change { before: data()?, after: data()? },
+                Operation::Delete => Change { before: data()?, after: Data::Absent },
+            };
+            let position = self.arena.copy(itoa::Buffer::new().format(number).as_bytes());
+            let mut record = Record::at(Position(position));
+            record.operation = operation;
+            record.metadata = collection.metadata.clone();
+            record.key = key;
+            record.payload = payload;
+            records.push(record);
+        }
+        Ok(records)
+    }
+}
+
+fn structured(fields: &[Field], random: &mut Rng, now: &Timestamp) -> Data {
+    let entries = fields.iter().map(|field| (field.name.clone(), field.kind.value(random, now))).collect();
+    Data::from(Object::from_entries(entries))
+}
+
+/// Makes near numbers far (the finaliser of splitmix64, a bijection).
+fn scatter(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// There is nothing to forget: what was made is gone.
+struct Forgetful;
+
+#[async_trait]
+impl Acker for Forgetful {
+    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

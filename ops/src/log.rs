@@ -1,0 +1,180 @@
+//! The `log` destination: one line of the service log per record.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::format::{self, RecordFormat};
+use anabranch_graph::operator::{Host, LogLevel, LogLine};
+use anabranch_graph::record::Record;
+use anabranch_graph::source::Mark;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_graph::state::LaneId;
+use anabranch_graph::text::Str;
+
+use crate::offload::Offload;
+
+const LEVELS: [(&str, LogLevel); 5] = [
+    ("trace", LogLevel::Trace),
+    ("debug", LogLevel::Debug),
+    ("info", LogLevel::Info),
+    ("warn", LogLevel::Warn),
+    ("error", LogLevel::Error),
+];
+
+/// The kind.
+#[derive(Debug)]
+pub struct LogDestination {
+    specification: Specification,
+}
+
+impl LogDestination {
+    /// With its parameters.
+    pub fn new() -> Self {
+        let specification = Specification::builtin("log", "Writes each record as a line of the service log.")
+            .describe(
+                "Writes each record as one line of the service log, with time, level, component, connector id, plugin \
+                 name and the record. A template's output that is not JSON is written as JSON text. Records of a level \
+                 that the service does not log are not formatted and count as delivered.",
+            )
+            .with(
+                Parameter::new("level", ParameterKind::Text, "Level of the lines.")
+                    .default_value("info")
+                    .one_of(&LEVELS.map(|(name, _)| name)),
+            )
+            .with(Parameter::new("message", ParameterKind::Text, "Text before each record."))
+            .with_all(format::parameters())
+            .with_all(shared::destination());
+        LogDestination { specification }
+    }
+}
+
+impl Default for LogDestination {
+    fn default() -> Self {
+        LogDestination::new()
+    }
+}
+
+impl DestinationKind for LogDestination {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        let wanted = arguments.text("level").map(|text| text.trim()).unwrap_or_default();
+        let level = LEVELS.iter().find(|(name, _)| *name == wanted).map_or(LogLevel::Info, |(_, level)| *level);
+        Ok(Arc::new(ConfiguredLog {
+            level,
+            message: arguments.text("message").cloned().unwrap_or_default(),
+            format: Arc::new(RecordFormat::from_arguments(arguments)?),
+        }))
+    }
+}
+
+struct ConfiguredLog {
+    level: LogLevel,
+    message: Str,
+    format: Arc<RecordFormat>,
+}
+
+#[async_trait]
+impl Destination for ConfiguredLog {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        let output = Output { host: host.clone(), message: self.message.clone(), bytes: Vec::new(), ends: Vec::new() };
+        Ok(Box::new(Logging { level: self.level, format: self.format.clone(), output: Offload::Here(output) }))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { rows: 1024, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
+    }
+}
+
+/// What a blocking thread works on: the log may be a terminal that was stopped.
+struct Output {
+    host: Host,
+    message: Str,
+    bytes: Vec<u8>,
+    /// Where each record ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Output {
+    fn write(&self, level: LogLevel) -> io::Result<()> {
+        let line =
+            LogLine { level, component: "plugin", connector: &self.host.node, plugin: "log", message: &self.message };
+        let mut start = 0;
+        let mut records = self.ends.iter().map(|end| &self.bytes[std::mem::replace(&mut start, *end)..*end]);
+        self.host.log.write_records(&line, &mut records)
+    }
+}
+
+struct Logging {
+    level: LogLevel,
+    format: Arc<RecordFormat>,
+    output: Offload<Output, io::Result<()>>,
+}
+
+#[async_trait]
+impl Writer for Logging {
+    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let broken = || Fault::fatal("log_unwritable", "the thread that writes the log panicked");
+        let _ = self.output.settle().await;
+        let Some(output) = self.output.here() else { return Err(broken()) };
+        if !output.host.log.enabled(self.level) {
+            return Ok(Verdicts::All(Delivered::Durable));
+        }
+        output.bytes.clear();
+        output.ends.clear();
+        let mut failures = Vec::new();
+        for (row, record) in rows.iter().enumerate() {
+            match encode(&self.format, record, &mut output.bytes) {
+                Ok(()) => output.ends.push(output.bytes.len()),
+                Err(fault) => failures.push((row, fault)),
+            }
+        }
+        if !output.ends.is_empty() {
+            let level = self.level;
+            let written = self.output.run(move |output| output.write(level)).await.map_err(|_| broken())?;
+            written.map_err(|e| Fault::transient("log_unwritable", format!("cannot write the log: {e}")))?;
+        }
+        if failures.is_empty() {
+            return Ok(Verdicts::All(Delivered::Durable));
+        }
+        let mut verdicts: Vec<Result<Delivered, Fault>> = rows.iter().map(|_| Ok(Delivered::Durable)).collect();
+        for (row, fault) in failures {
+            verdicts[row] = Err(fault);
+        }
+        Ok(Verdicts::Each(verdicts))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        let _ = self.output.settle().await;
+        Ok(())
+    }
+}
+
+/// The record as one line of JSON: a line of the log stays one, and stays readable for programs.
+fn encode(format: &RecordFormat, record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
+    let start = out.len();
+    format.encode(record, out)?;
+    if matches!(format, RecordFormat::Template(_)) {
+        let text = &out[start..];
+        let one_line = memchr::memchr2(b'\n', b'\r', text).is_none();
+        if !(one_line && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()) {
+            let quoted =
+                serde_json::to_vec(&String::from_utf8_lossy(text)).map_err(|e| Fault::record("format_failed", e))?;
+            out.truncate(start);
+            out.extend_from_slice(&quoted);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
