@@ -173,14 +173,12 @@ struct Connector {
     plugin: String,
     summary: String,
     settings: Vec<Setting>,
-    /// Whether any setting is written out: a map of comments alone would be no map.
-    given: bool,
 }
 
 #[derive(Serialize)]
 struct Setting {
-    description: Vec<String>,
-    facts: String,
+    /// What it is, line by line.
+    comments: Vec<String>,
     /// `name: value`.
     line: String,
     commented: bool,
@@ -224,12 +222,27 @@ impl Setting {
         // Names with a star stand for many; the reader chooses.
         let name = parameter.name.replace('*', "NAME");
         Setting {
-            description: parameter.description.lines().map(|l| l.trim().to_owned()).filter(|l| !l.is_empty()).collect(),
-            facts,
+            comments: wrapped(&parameter.description).into_iter().chain(wrapped(&facts)).collect(),
             line: format!("{}: {value}", scalar(&name)),
             commented: !parameter.is_required() || parameter.name.contains('*'),
         }
     }
+}
+
+/// Text in lines that fit an editor, given the indentation they get.
+fn wrapped(text: &str) -> Vec<String> {
+    const WIDTH: usize = 96;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// A credential never stands in the file: `${POSTGRES_URL}`.
