@@ -74,8 +74,8 @@ impl StatusLine {
 
 /// Rows read and rows settled.
 fn counts(progress: &anabranch_graph::exec::Progress) -> (u64, u64) {
-    let _ = progress;
-    (0, 0)
+    let totals = progress.totals();
+    (totals.read, totals.settled)
 }
 
 /// A number in a few characters: `999`, `12.3k`, `4.0M`.

@@ -119,7 +119,12 @@ impl Batch {
 
     /// Cuts it in pieces no larger than a strip, in order. O(rows) in all.
     pub fn strips(self) -> Strips {
-        Strips::new(self)
+        Strips::new(self, STRIP_ROWS, STRIP_BYTES)
+    }
+
+    /// Cuts it in pieces of at most so many rows and, going by their mean weight, bytes. O(rows) in all.
+    pub fn chunks(self, rows: usize, bytes: usize) -> Strips {
+        Strips::new(self, rows, bytes)
     }
 
     /// Whether it is no larger than a strip already.

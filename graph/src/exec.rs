@@ -1,7 +1,31 @@
 //! The executor: runs a fused plan as tokio tasks until its sources end, it is stopped, or it fails.
 
+mod chain;
+mod context;
+mod dead_letter;
+mod deliver;
+mod drain;
+mod fan_out;
+mod lanes;
+mod open;
+mod progress;
+mod queue;
+mod read;
+mod signal;
+mod supervise;
+#[cfg(test)]
+mod tests;
+mod write;
+
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use progress::{LaneCount, Progress, StageCount, Totals};
+
+use context::{Context, Interrupt};
 
 use crate::fault::Fault;
 use crate::operator::LogSink;
@@ -45,42 +69,74 @@ pub enum Ending {
     Killed,
 }
 
-/// Counters of a run, readable while it runs.
-#[derive(Debug, Default)]
-pub struct Progress {}
-
-/// A run.
-pub struct Running {}
+/// A run. Dropping it kills the run.
+pub struct Running {
+    context: Arc<Context>,
+    task: Option<JoinHandle<Ending>>,
+    /// How it ended, until somebody was told.
+    ending: Option<Ending>,
+    opened: watch::Receiver<Option<Result<(), Fault>>>,
+}
 
 /// Starts a plan on the current tokio runtime; returns at once.
-pub fn start(_plan: Arc<StagePlan>, _services: Services, _options: RunOptions) -> Running {
-    Running {}
+pub fn start(plan: Arc<StagePlan>, services: Services, options: RunOptions) -> Running {
+    let context = Arc::new(Context::new(&plan, services, options));
+    let (opened, is_open) = watch::channel(None);
+    let task = context.spawn(supervise::run(context.clone(), plan, opened));
+    Running { context, task: Some(task), ending: None, opened: is_open }
 }
 
 impl Running {
     /// Stops reading and drains. Of a budget, retries end at 60 %, writes and flushes at 85 %, the rest is for
-    /// commit and acknowledgement; `None` waits for ever. A later call can only shorten the budget.
-    pub fn stop(&self, _budget: Option<Duration>) {}
+    /// commit and acknowledgement; `None` waits for ever. A later call can only shorten the time left.
+    pub fn stop(&self, budget: Option<Duration>) {
+        self.context.order_stop(budget);
+    }
 
     /// Drops everything where it stands, as a crash would.
-    pub fn kill(&self) {}
+    pub fn kill(&self) {
+        self.context.kill();
+    }
 
-    /// Waits for the end; every task is joined. Cancel-safe: it may be called again until it has returned once,
-    /// so that a run can be awaited and stopped by one owner.
-    pub async fn join(&mut self) -> Ending {
-        Ending::Killed
+    /// Waits for the end; every task is joined.
+    pub async fn join(mut self) -> Ending {
+        self.wait().await
+    }
+
+    /// Waits for the end; every task is joined. Cancel-safe, so that one owner can wait for a run and stop it.
+    /// Once it has returned, it says [`Ending::Killed`].
+    pub async fn wait(&mut self) -> Ending {
+        if let Some(task) = &mut self.task {
+            let ending = task.await.unwrap_or_else(|error| {
+                Ending::Faulted(Fault::fatal("engine_panicked", format!("the executor panicked: {error}")))
+            });
+            self.task = None;
+            self.ending = Some(ending);
+        }
+        self.context.all_ended().await;
+        self.ending.take().unwrap_or(Ending::Killed)
     }
 
     /// Its counters.
     pub fn progress(&self) -> Arc<Progress> {
-        Arc::default()
+        self.context.progress.clone()
     }
 
-    /// Waits until sources, operators, destinations and the dead-letter queue are open.
+    /// Waits until sources, operators, destinations and the dead-letter queue are open, or the run has ended.
     ///
     /// # Errors
     /// Why one cannot be opened.
     pub async fn opened(&self) -> Result<(), Fault> {
-        Ok(())
+        let mut opened = self.opened.clone();
+        match opened.wait_for(Option::is_some).await {
+            Ok(result) => result.clone().unwrap_or(Ok(())),
+            Err(_) => Err(Fault::transient("not_opened", "the run ended before everything was open")),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.context.kill();
     }
 }

@@ -212,6 +212,7 @@ pub struct Rows<'a> {
     records: &'a mut [Record],
     selected: Option<&'a Mask>,
     decisions: &'a mut Vec<(usize, Decision)>,
+    current: Option<usize>,
 }
 
 impl<'a> Rows<'a> {
@@ -221,7 +222,7 @@ impl<'a> Rows<'a> {
         selected: Option<&'a Mask>,
         decisions: &'a mut Vec<(usize, Decision)>,
     ) -> Self {
-        Rows { records, selected, decisions }
+        Rows { records, selected, decisions, current: None }
     }
 
     /// Number of selected rows.
@@ -238,15 +239,24 @@ impl<'a> Rows<'a> {
     #[inline]
     pub fn for_each(&mut self, mut f: impl FnMut(&mut Record) -> Result<Decision, Fault>) {
         let decisions = &mut *self.decisions;
-        let mut visit = |row: usize, record: &mut Record| match f(record) {
-            Ok(Decision::Keep) => {}
-            Ok(decision) => decisions.push((row, decision)),
-            Err(fault) => decisions.push((row, Decision::Fail(fault))),
+        let current = &mut self.current;
+        let mut visit = |row: usize, record: &mut Record| {
+            *current = Some(row);
+            match f(record) {
+                Ok(Decision::Keep) => {}
+                Ok(decision) => decisions.push((row, decision)),
+                Err(fault) => decisions.push((row, Decision::Fail(fault))),
+            }
         };
         match self.selected {
             None => self.records.iter_mut().enumerate().for_each(|(row, record)| visit(row, record)),
             Some(mask) => mask.rows().for_each(|row| visit(row, &mut self.records[row])),
         }
+    }
+
+    /// The row that [`Rows::for_each`] visited last: where a panic happened.
+    pub fn current(&self) -> Option<usize> {
+        self.current
     }
 
     /// The selected rows with their numbers, for operators that look at several before they decide.

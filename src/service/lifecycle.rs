@@ -133,7 +133,7 @@ impl Life {
         let mut stopping = false;
         loop {
             tokio::select! {
-                ending = running.join() => {
+                ending = running.wait() => {
                     self.seen.send_modify(|seen| seen.progress = None);
                     return ending;
                 }

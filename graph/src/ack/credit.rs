@@ -68,6 +68,14 @@ impl Run {
         }
     }
 
+    /// How many rows after the first one of the segment row `row` of the run is a copy of.
+    pub(super) fn source_offset(&self, row: usize) -> u64 {
+        match self.shape {
+            Shape::Rows => row as u64,
+            Shape::Pieces => 0,
+        }
+    }
+
     /// The credit it holds of each of those rows.
     pub(super) fn credit_per_source_row(&self) -> u64 {
         match self.shape {

@@ -43,6 +43,8 @@ struct Segment {
     positions: Vec<Position>,
     /// Number of rows: `positions.len()`, or 0 where the position moved without a record.
     rows: u32,
+    /// Rows of this generation before it.
+    base: u64,
     bytes: usize,
     owed: Owed,
 }
@@ -85,6 +87,8 @@ pub struct Ledger {
     generation: u64,
     /// Rows of this generation that left by `advance`.
     seq: u64,
+    /// The same, with all rows that were read.
+    next_seq: u64,
     /// Number of the front segment; numbers wrap.
     pub(super) front: u32,
     /// Positions of the front segment that left already.
@@ -103,6 +107,7 @@ impl Ledger {
             lane,
             generation: resume.map_or(1, |mark| mark.generation),
             seq: resume.map_or(0, |mark| mark.seq),
+            next_seq: resume.map_or(0, |mark| mark.seq),
             front: 0,
             drained: 0,
             segments: VecDeque::new(),
@@ -117,17 +122,20 @@ impl Ledger {
     pub fn open(&mut self, positions: Vec<Position>, bytes: usize) -> Run {
         let segment = self.front.wrapping_add(self.segments.len() as u32);
         let rows = positions.len() as u32;
+        let base = self.next_seq;
+        self.next_seq += u64::from(rows);
         self.read += u64::from(rows);
         self.opened += u64::from(rows);
         let owed = Owed::Uniform(if rows == 0 { 0 } else { u64::from(Credit::FULL) });
-        self.segments.push_back(Segment { positions, rows, bytes, owed });
+        self.segments.push_back(Segment { positions, rows, base, bytes, owed });
         Run::whole(self.lane, segment, rows)
     }
 
     /// Registers a position without a row: settled at birth, it leaves in order like a row. O(1).
     pub fn open_progress(&mut self, position: Position) {
         self.opened += 1;
-        self.segments.push_back(Segment { positions: vec![position], rows: 0, bytes: 0, owed: Owed::Uniform(0) });
+        let owed = Owed::Uniform(0);
+        self.segments.push_back(Segment { positions: vec![position], rows: 0, base: self.next_seq, bytes: 0, owed });
     }
 
     fn segment_mut(&mut self, segment: u32) -> Result<&mut Segment, Overdrawn> {
@@ -255,12 +263,12 @@ impl Ledger {
         position.map(|position| Mark { generation: self.generation, seq, position: position.clone() })
     }
 
-    /// Number of the row a run begins with, counted from the start of the generation: what names a dead letter.
-    /// O(segments before it).
-    pub fn seq_of(&self, run: &Run) -> u64 {
+    /// Number, counted from the start of the generation, of the row that row `row` of a run is a copy of: what
+    /// names a dead letter. O(1).
+    pub fn seq_of_row(&self, run: &Run, row: usize) -> u64 {
         let index = run.segment.wrapping_sub(self.front) as usize;
-        let before: u64 = self.segments.iter().take(index).map(|segment| u64::from(segment.rows)).sum();
-        (self.seq + before + u64::from(run.first)).saturating_sub(self.drained as u64)
+        let in_segment = u64::from(run.first) + run.source_offset(row);
+        self.segments.get(index).map_or(self.seq, |segment| segment.base + in_segment)
     }
 
     /// The generation its marks belong to.

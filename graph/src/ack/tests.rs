@@ -28,7 +28,7 @@ fn rows_leave_in_read_order_and_also_out_of_the_front_segment() {
     let advance = ledger.advance().unwrap();
     assert_eq!(advance.positions, positions(0, 1));
     assert_eq!(advance.mark, Mark { generation: 1, seq: 1, position: position(0) });
-    assert_eq!((ledger.in_flight(), ledger.open_rows(), ledger.seq_of(&a)), (2, 2, 1));
+    assert_eq!((ledger.in_flight(), ledger.open_rows(), ledger.seq_of_row(&a, 0)), (2, 2, 1));
     assert_eq!(ledger.mark_if([&a]).unwrap().seq, 5);
     assert_eq!(ledger.settle(a), Ok(Settlement { rows: 2, bytes: 10 }));
     let advance = ledger.advance().unwrap();

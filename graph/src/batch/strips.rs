@@ -1,7 +1,7 @@
 //! A large batch as a sequence of strips.
 
+use super::Batch;
 use super::lineage::Feed;
-use super::{Batch, STRIP_BYTES, STRIP_ROWS};
 use crate::record::Record;
 
 /// The strips of a batch, in order. What is not taken rings the alarm of its lineage.
@@ -15,10 +15,10 @@ pub struct Strips {
 }
 
 impl Strips {
-    pub(super) fn new(batch: Batch) -> Self {
+    pub(super) fn new(batch: Batch, most_rows: usize, most_bytes: usize) -> Self {
         let each = batch.bytes / batch.rows().max(1);
-        let rows = (STRIP_BYTES / each.max(1)).clamp(1, STRIP_ROWS);
-        if batch.is_strip() {
+        let rows = (most_bytes / each.max(1)).clamp(1, most_rows.max(1));
+        if batch.rows() <= rows {
             let lineage = batch.lineage.sibling();
             let whole = (batch.rows() > 0).then_some(batch);
             return Strips { records: Vec::new().into_iter(), feed: lineage.feed(), whole, rows, each };

@@ -186,13 +186,11 @@ struct Setting {
 
 impl Connector {
     fn new(plugin: &str, specification: &Specification) -> Self {
-        let settings: Vec<Setting> =
-            specification.parameters.iter().map(|parameter| Setting::new(&specification.name, parameter)).collect();
+        let parameters = specification.parameters.iter();
         Connector {
             plugin: scalar(plugin),
             summary: specification.summary.to_string(),
-            given: settings.iter().any(|s| !s.commented),
-            settings,
+            settings: parameters.map(|parameter| Setting::new(&specification.name, parameter)).collect(),
         }
     }
 }

@@ -1,0 +1,234 @@
+//! A chain: steps fused into one future.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use super::Interrupt;
+use super::fan_out::{Output, overdrawn};
+use super::queue::Receiver;
+use crate::batch::{Batch, Leftover, Lend, Mask};
+use crate::condition::Condition;
+use crate::fault::Fault;
+use crate::operator::{Decision, Operator, Rows};
+use crate::plan::stage::StepCondition;
+use crate::text::Str;
+
+/// A chain gives other tasks a turn after so much work.
+const SLICE: Duration = Duration::from_micros(500);
+/// A call that takes longer is worth a line in the log.
+const SLOW: Duration = Duration::from_millis(5);
+
+/// For which rows a step is applied.
+enum Selection {
+    All,
+    If(Box<dyn Condition>),
+    AsBefore,
+}
+
+struct Step<O: ?Sized> {
+    node: Str,
+    selection: Selection,
+    operator: Box<O>,
+    panicked: bool,
+}
+
+/// The steps of a chain. A row that was split goes on in pieces no larger than a strip, each to the end of the chain
+/// before the next one.
+pub(super) struct Steps<O: ?Sized> {
+    steps: Vec<Step<O>>,
+    /// Batches on their way, with the step they are to enter; the last one goes on first.
+    waiting: Vec<(usize, Batch)>,
+    mask: Mask,
+    /// Whether `mask` holds the selection of the step before; otherwise that was all rows.
+    masked: bool,
+    decisions: Vec<(usize, Decision)>,
+    condition_failed: Vec<(usize, Fault)>,
+    /// Steps that panicked end the chain only where that is not repaired by building them anew.
+    repairable: bool,
+}
+
+impl<O: Operator + ?Sized> Steps<O> {
+    pub(super) fn new(steps: impl IntoIterator<Item = (Str, StepCondition, Box<O>)>, repairable: bool) -> Self {
+        let step = |(node, condition, operator)| Step {
+            node,
+            selection: match condition {
+                StepCondition::Always => Selection::All,
+                StepCondition::If(condition) => Selection::If(condition.instantiate()),
+                StepCondition::AsBefore => Selection::AsBefore,
+            },
+            operator,
+            panicked: false,
+        };
+        Steps {
+            steps: steps.into_iter().map(step).collect(),
+            waiting: Vec::new(),
+            mask: Mask::default(),
+            masked: false,
+            decisions: Vec::new(),
+            condition_failed: Vec::new(),
+            repairable,
+        }
+    }
+
+    /// Whether a step panicked: its state cannot be trusted.
+    pub(super) fn panicked(&self) -> bool {
+        self.steps.iter().any(|step| step.panicked)
+    }
+
+    /// Takes a strip.
+    pub(super) fn push(&mut self, batch: Batch) {
+        self.waiting.push((0, batch));
+    }
+
+    /// The next piece that reached the end of the chain. Rows that did not are in `left`.
+    pub(super) fn next(&mut self, left: &mut Leftover, lend: Lend<'_>) -> Result<Option<Batch>, Fault> {
+        while let Some((step, mut batch)) = self.waiting.pop() {
+            if batch.rows() == 0 {
+                continue;
+            }
+            if step == self.steps.len() {
+                return Ok(Some(batch));
+            }
+            self.step(step, &mut batch, left, lend)?;
+            let shared = self.steps.get(step + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
+            if batch.is_strip() || shared {
+                self.waiting.push((step + 1, batch));
+            } else {
+                let first = self.waiting.len();
+                self.waiting.extend(batch.strips().map(|strip| (step + 1, strip)));
+                self.waiting[first..].reverse();
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs one step on a batch.
+    fn step(&mut self, at: usize, batch: &mut Batch, left: &mut Leftover, lend: Lend<'_>) -> Result<(), Fault> {
+        let Self { steps, mask, masked, decisions, condition_failed, .. } = self;
+        let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
+        let step = &mut steps[at];
+        match &mut step.selection {
+            Selection::All => *masked = false,
+            Selection::AsBefore => {}
+            Selection::If(condition) => {
+                *masked = true;
+                mask.reset(batch.rows());
+                let selected = catch_unwind(AssertUnwindSafe(|| {
+                    condition.select(batch.records(), mask, condition_failed);
+                }));
+                if let Err(panic) = selected {
+                    mask.reset(batch.rows());
+                    condition_failed.clear();
+                    let fault =
+                        Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic)));
+                    condition_failed.extend((0..batch.rows()).map(|row| (row, fault.clone())));
+                }
+            }
+        }
+        let selected = masked.then_some(&*mask);
+        let started = Instant::now();
+        let rows = batch.rows();
+        let mut view = Rows::new(batch.records_mut(), selected, decisions);
+        let result = catch_unwind(AssertUnwindSafe(|| step.operator.process(&mut view)));
+        let took = started.elapsed();
+        if took > SLOW {
+            tracing::debug!(node = %step.node, rows, ?took, "a call held its thread for long");
+        }
+        if let Err(panic) = result {
+            let current = view.current();
+            decisions.clear();
+            let at = current.map_or_else(String::new, |row| format!(" at row {row} of {rows}"));
+            let message = format!("the processor panicked{at}: {}", text(&*panic));
+            if step.panicked && !self.repairable {
+                return Err(
+                    Fault::fatal("operator_panicked", format!("{message}; it is the second time")).at(&step.node)
+                );
+            }
+            step.panicked = true;
+            let fault = Fault::record("operator_panicked", message);
+            let rows = (0..rows).filter(|row| selected.is_none_or(|mask| mask.get(*row)));
+            decisions.extend(rows.map(|row| (row, Decision::Fail(fault.clone()))));
+        }
+        decisions.extend(condition_failed.drain(..).map(|(row, fault)| (row, Decision::Fail(fault))));
+        for (_, decision) in decisions.iter_mut() {
+            if let Decision::Fail(fault) = decision {
+                *fault = fault.clone().at(&step.node);
+            }
+        }
+        if shared && *masked && !decisions.is_empty() {
+            let before = std::mem::replace(mask, Mask::default());
+            carry(&before, decisions, mask);
+        }
+        batch.apply(decisions, left, lend).map_err(overdrawn)
+    }
+
+    /// Closes the operators. What cannot be released is logged.
+    pub(super) fn close(&mut self) {
+        for step in &mut self.steps {
+            let closed = catch_unwind(AssertUnwindSafe(|| step.operator.close()));
+            match closed {
+                Ok(Ok(())) => {}
+                Ok(Err(fault)) => tracing::warn!(node = %step.node, %fault, "could not close the processor"),
+                Err(panic) => {
+                    tracing::warn!(node = %step.node, panic = text(&*panic), "closing the processor panicked")
+                }
+            }
+        }
+    }
+}
+
+/// The selection of the rows that stay, after decisions on them.
+fn carry(before: &Mask, decisions: &[(usize, Decision)], after: &mut Mask) {
+    let mut counts = vec![1usize; before.len()];
+    for (row, decision) in decisions {
+        let Some(count) = counts.get_mut(*row) else { continue };
+        *count = match decision {
+            Decision::Keep => *count,
+            Decision::Split(new) => (*count).min(1) * new.len(),
+            Decision::Filter | Decision::Fail(_) => 0,
+        };
+    }
+    after.reset(counts.iter().sum());
+    let mut to = 0;
+    for (row, count) in counts.into_iter().enumerate() {
+        if before.get(row) {
+            (to..to + count).for_each(|row| after.set(row));
+        }
+        to += count;
+    }
+}
+
+/// What a panic said.
+pub(super) fn text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Runs a chain as one future until its input ends.
+pub(super) async fn run(
+    mut steps: Steps<dyn Operator + Send>,
+    mut input: Receiver,
+    output: Output,
+) -> Result<(), Interrupt> {
+    let mut since = Instant::now();
+    while let Some(batch) = input.recv().await {
+        output.count_in(&batch);
+        steps.push(batch);
+        loop {
+            let mut left = output.leftover();
+            let piece = steps.next(&mut left, &mut output.lend())?;
+            if !left.is_empty() {
+                output.put_aside(left).await?;
+            }
+            let Some(piece) = piece else { break };
+            output.emit(piece).await?;
+            if since.elapsed() > SLICE {
+                tokio::task::yield_now().await;
+                since = Instant::now();
+            }
+        }
+    }
+    steps.close();
+    Ok(())
+}

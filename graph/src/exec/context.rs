@@ -1,0 +1,266 @@
+//! What all tasks of a run share: lanes, signals, the first fault, and the one place where tasks are spawned.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::lanes::Lanes;
+use super::progress::Progress;
+use super::signal::Signal;
+use super::{RunOptions, Services};
+use crate::batch::Alarm;
+use crate::fault::{Fault, FaultClass};
+use crate::operator::Host;
+use crate::plan::stage::{Limits, StagePlan};
+use crate::text::Str;
+
+/// Why a stage ended before its input did.
+#[derive(Debug)]
+pub(super) enum Interrupt {
+    /// It failed.
+    Fault(Fault),
+    /// The stage it feeds is gone.
+    Gone,
+    /// The run is being stopped and its budget is used up.
+    GaveUp,
+}
+
+impl From<Fault> for Interrupt {
+    fn from(fault: Fault) -> Self {
+        Interrupt::Fault(fault)
+    }
+}
+
+/// When a stop was asked for, and how long it may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StopOrder {
+    pub(super) since: Instant,
+    pub(super) budget: Option<Duration>,
+}
+
+impl StopOrder {
+    /// When a share of the budget is used up.
+    pub(super) fn at(&self, percent: u32) -> Option<Instant> {
+        Some(self.since + self.budget? * percent / 100)
+    }
+}
+
+pub(super) struct Context {
+    pub(super) pipeline: Str,
+    pub(super) limits: Limits,
+    pub(super) services: Services,
+    pub(super) options: RunOptions,
+    pub(super) progress: Arc<Progress>,
+    pub(super) lanes: Lanes,
+    pub(super) alarm: Arc<Alarm>,
+    /// Sources stop reading.
+    pub(super) stopping: Signal,
+    /// Failed writes are not repeated any more.
+    pub(super) retries_over: Signal,
+    /// Stages give up what they have.
+    pub(super) writes_over: Signal,
+    /// Every stage has ended: what is settled now is all there will be.
+    pub(super) drained: Signal,
+    /// The run has failed or was killed: every task ends where it stands.
+    pub(super) halt: Signal,
+    /// As `halt`, and not even a commit under way is waited for.
+    pub(super) killed: Signal,
+    stop: watch::Sender<Option<StopOrder>>,
+    fault: Mutex<Option<Fault>>,
+    left: Mutex<Vec<Str>>,
+    live: Arc<Live>,
+}
+
+/// Number of tasks and threads that have not ended.
+#[derive(Default)]
+struct Live {
+    count: AtomicUsize,
+    changed: Notify,
+}
+
+/// Held by a task or thread as long as it lives.
+pub(super) struct Alive(Arc<Live>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+        self.0.changed.notify_one();
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Faults that are the consequence of another one, which may be noticed later.
+fn is_secondary(fault: &Fault) -> bool {
+    matches!(fault.code(), "lost" | "downstream_gone")
+}
+
+impl Context {
+    pub(super) fn new(plan: &StagePlan, services: Services, options: RunOptions) -> Self {
+        let progress = Arc::new(Progress::new(plan));
+        Context {
+            pipeline: plan.pipeline.clone(),
+            limits: plan.limits,
+            services,
+            options,
+            lanes: Lanes::new(plan.limits.replay_rows, plan.limits.held_bytes, progress.clone()),
+            progress,
+            alarm: Arc::default(),
+            stopping: Signal::default(),
+            retries_over: Signal::default(),
+            writes_over: Signal::default(),
+            drained: Signal::default(),
+            halt: Signal::default(),
+            killed: Signal::default(),
+            stop: watch::Sender::new(None),
+            fault: Mutex::default(),
+            left: Mutex::default(),
+            live: Arc::default(),
+        }
+    }
+
+    /// What an operator, source or destination may reach.
+    pub(super) fn host(&self, node: &Str) -> Host {
+        Host { pipeline: self.pipeline.clone(), node: node.clone(), log: self.services.log.clone() }
+    }
+
+    /// Counts a thread among the tasks that `join` waits for.
+    pub(super) fn alive(&self) -> Alive {
+        self.live.count.fetch_add(1, Ordering::AcqRel);
+        Alive(self.live.clone())
+    }
+
+    /// Spawns a task of this run.
+    pub(super) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        let alive = self.alive();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place where a run spawns: every task is counted and joined"
+        )]
+        tokio::spawn(async move {
+            let _alive = alive;
+            task.await
+        })
+    }
+
+    /// Waits until no task and no thread is left.
+    pub(super) async fn all_ended(&self) {
+        while self.live.count.load(Ordering::Acquire) > 0 {
+            self.live.changed.notified().await;
+        }
+    }
+
+    /// Spawns a stage. When it ends other than by the end of its input, the run is told.
+    pub(super) fn spawn_stage(
+        self: &Arc<Self>,
+        name: &Str,
+        stage: impl Future<Output = Result<(), Interrupt>> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let (context, name) = (self.clone(), name.clone());
+        self.spawn(async move {
+            let result = tokio::select! {
+                biased;
+                () = context.halt.wait() => Ok(()),
+                () = context.writes_over.wait() => Err(Interrupt::GaveUp),
+                result = stage => result,
+            };
+            match result {
+                Ok(()) => {}
+                Err(Interrupt::Fault(fault)) => context.fail(fault.at(&name)),
+                Err(Interrupt::Gone) if !context.stopping.is_set() => {
+                    context.fail(Fault::fatal("downstream_gone", "the stage it feeds has ended").at(&name));
+                }
+                Err(Interrupt::Gone | Interrupt::GaveUp) => context.leave(&name),
+            }
+        })
+    }
+
+    /// Ends the run with a fault, unless it has one already.
+    pub(super) fn fail(&self, fault: Fault) {
+        let mut first = locked(&self.fault);
+        if first.as_ref().is_none_or(|first| is_secondary(first) && !is_secondary(&fault)) {
+            *first = Some(fault);
+        }
+        drop(first);
+        self.alarm.disarm();
+        self.halt.set();
+    }
+
+    /// The fault that ended the run, with secrets masked.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        let fault = locked(&self.fault).clone()?;
+        let message = fault.message();
+        let masked = self.mask(&message);
+        if masked == message {
+            return Some(fault);
+        }
+        let clean = Fault::new(fault.class(), fault.code(), masked);
+        Some(match fault.node() {
+            Some(node) => clean.at(node),
+            None => clean,
+        })
+    }
+
+    /// The text with every secret replaced.
+    pub(super) fn mask(&self, text: &str) -> String {
+        let secrets = self.options.mask.iter().filter(|secret| !secret.is_empty());
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+    }
+
+    /// Drops everything where it stands.
+    pub(super) fn kill(&self) {
+        self.alarm.disarm();
+        self.killed.set();
+        self.halt.set();
+    }
+
+    /// Stops reading; of two orders the one that ends earlier counts.
+    pub(super) fn order_stop(&self, budget: Option<Duration>) {
+        let order = StopOrder { since: Instant::now(), budget };
+        self.stop.send_if_modified(|current| match current {
+            Some(current) if current.at(100).is_some_and(|end| order.at(100).is_none_or(|new| end <= new)) => false,
+            Some(_) if order.budget.is_none() => false,
+            _ => {
+                *current = Some(order);
+                true
+            }
+        });
+        self.stopping.set();
+    }
+
+    pub(super) fn stop_orders(&self) -> watch::Receiver<Option<StopOrder>> {
+        self.stop.subscribe()
+    }
+
+    /// The run gives up: lineages may be dropped from now on, their rows are replayed.
+    pub(super) fn give_up(&self, signal: &Signal) {
+        self.alarm.disarm();
+        signal.set();
+    }
+
+    /// Notes that something did not get done in time.
+    pub(super) fn leave(&self, name: &Str) {
+        self.alarm.disarm();
+        let mut left = locked(&self.left);
+        if !left.contains(name) {
+            left.push(name.clone());
+        }
+    }
+
+    /// What did not get done in time.
+    pub(super) fn left(&self) -> Vec<Str> {
+        locked(&self.left).clone()
+    }
+}
+
+/// A transient fault that outlived its retries while the run was being stopped: rows are left, nothing is broken.
+pub(super) fn is_left_over(fault: &Fault) -> bool {
+    fault.class() == FaultClass::Transient
+}

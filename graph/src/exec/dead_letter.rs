@@ -1,0 +1,218 @@
+//! The dead-letter queue: how many failures are too many, and the letters.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::sync::mpsc;
+
+use super::Interrupt;
+use super::context::Context;
+use super::deliver::Delivery;
+use super::lanes::Origin;
+use crate::batch::Failed;
+use crate::destination::{Delivered, Verdicts};
+use crate::fault::Fault;
+use crate::metadata::{Metadata, key};
+use crate::plan::stage::DeadLetterSpec;
+use crate::record::{Data, Operation, Record};
+use crate::state::LaneId;
+use crate::text::Str;
+use crate::value::{Object, Value};
+
+/// The latest failures of a lane, by the number of their outcome: O(threshold) memory, nothing per success.
+#[derive(Default)]
+struct Window {
+    failures: VecDeque<u64>,
+    /// How often a row failed under the same name: tells apart pieces that nothing else tells apart.
+    ordinals: HashMap<Str, (u64, u32)>,
+}
+
+impl Window {
+    /// Notes a failure; says whether there are too many now.
+    fn exceeded(&mut self, outcome: u64, size: u64, threshold: u64) -> bool {
+        if size == 0 {
+            return false;
+        }
+        self.failures.push_back(outcome);
+        while self.failures.front().is_some_and(|first| first + size <= outcome) {
+            self.failures.pop_front();
+        }
+        self.failures.len() as u64 > threshold
+    }
+
+    /// How often this name was asked for before. Names of rows that left the replay window are forgotten.
+    fn ordinal(&mut self, name: &Str, seq: u64, replay_rows: usize) -> u32 {
+        if self.ordinals.len() > 2 * replay_rows.max(1024) {
+            self.ordinals.retain(|_, (row, _)| *row + replay_rows as u64 >= seq);
+        }
+        let (_, count) = self.ordinals.entry(name.clone()).or_insert((seq, 0));
+        *count += 1;
+        *count - 1
+    }
+}
+
+pub(super) struct DeadLetters {
+    node: Str,
+    window_size: u64,
+    threshold: u64,
+    delivery: Delivery,
+    most_rows: usize,
+    windows: BTreeMap<LaneId, Window>,
+}
+
+impl DeadLetters {
+    pub(super) fn new(spec: &DeadLetterSpec, node: Str, delivery: Delivery) -> Self {
+        DeadLetters {
+            node,
+            window_size: spec.window_size,
+            threshold: spec.threshold,
+            most_rows: spec.destination.policy().rows.max(1),
+            delivery,
+            windows: BTreeMap::new(),
+        }
+    }
+
+    fn context(&self) -> &Arc<Context> {
+        &self.delivery.context
+    }
+
+    /// Writes letters until the last stage has ended.
+    pub(super) async fn run(mut self, mut failures: mpsc::Receiver<Failed>) -> Result<(), Interrupt> {
+        while let Some(failed) = failures.recv().await {
+            self.write(failed).await?;
+        }
+        let closed = self.delivery.writer.close().await;
+        closed.map_err(|fault| self.failed(&fault))?;
+        Ok(())
+    }
+
+    /// A failure of the dead-letter queue is fatal: the rows are neither delivered nor kept.
+    fn failed(&self, fault: &Fault) -> Fault {
+        let what = format!("the dead-letter queue failed: {}", fault.message());
+        Fault::fatal("dead_letter_failed", what).at(&self.node)
+    }
+
+    async fn write(&mut self, failed: Failed) -> Result<(), Interrupt> {
+        let Failed { batch, faults } = failed;
+        let mut origins = Vec::with_capacity(batch.rows());
+        self.context().lanes.failed(batch.lineage(), |origin| origins.push(origin));
+        let mut letters = Vec::with_capacity(batch.rows());
+        for ((record, origin), fault) in batch.records().iter().zip(origins).zip(&faults) {
+            self.check(&origin, fault)?;
+            letters.push(self.letter(record, &origin, fault));
+        }
+        for letters in letters.chunks(self.most_rows) {
+            let verdicts = self.delivery.write(letters, &[]).await.map_err(|interrupt| match interrupt {
+                Interrupt::Fault(fault) => Interrupt::Fault(self.failed(&fault)),
+                other => other,
+            })?;
+            let durable = match verdicts {
+                Verdicts::All(delivered) => delivered == Delivered::Durable,
+                Verdicts::Each(each) => {
+                    let mut durable = true;
+                    for verdict in each {
+                        durable &= verdict.map_err(|fault| self.failed(&fault))? == Delivered::Durable;
+                    }
+                    durable
+                }
+            };
+            if !durable {
+                let flushed = self.delivery.writer.flush().await;
+                flushed.map_err(|fault| self.failed(&fault))?;
+            }
+        }
+        let lineage = batch.into_parts().1;
+        self.context().progress.add_dead_lettered(lineage.rows());
+        self.context().lanes.settle_failed(lineage)?;
+        Ok(())
+    }
+
+    /// Counts a failure in the window of its lane.
+    fn check(&mut self, origin: &Origin, fault: &Fault) -> Result<(), Fault> {
+        let (size, threshold) = (self.window_size, self.threshold);
+        let window = self.windows.entry(origin.id.clone()).or_default();
+        if !window.exceeded(origin.outcome, size, threshold) {
+            return Ok(());
+        }
+        let (code, what) = if threshold == 0 {
+            (fault.code(), fault.message())
+        } else {
+            let what = format!(
+                "more than {threshold} of the latest {size} records failed, which is the threshold of the dead-letter \
+                 queue; the last one: {}",
+                fault.message()
+            );
+            ("dead_letter_threshold", what)
+        };
+        let stop = Fault::fatal(code, what);
+        Err(fault.node().map_or(stop.clone(), |node| stop.at(node)))
+    }
+
+    /// The record as it entered the step that failed, and why it failed. Its key names the copy, so that a replay
+    /// overwrites the letter instead of doubling it.
+    fn letter(&mut self, record: &Record, origin: &Origin, fault: &Fault) -> Record {
+        let node = fault.node().cloned().unwrap_or_default();
+        let path =
+            [key::SPLIT_INDEX, key::CLONE_INDEX].map(|key| record.metadata.get(&key).cloned().unwrap_or_default());
+        let Origin { id, generation, seq, .. } = origin;
+        let mut name = format!("{}:{}", self.context().pipeline, id.connector);
+        for part in [&*id.partition.0, &generation.to_string(), &seq.to_string(), &path[0], &path[1], &node] {
+            name.push('/');
+            name.push_str(part);
+        }
+        let name = Str::from(name);
+        let replay_rows = self.context().limits.replay_rows;
+        let ordinal = self.windows.entry(id.clone()).or_default().ordinal(&name, *seq, replay_rows);
+        let named = if ordinal == 0 { name.to_string() } else { format!("{name}#{ordinal}") };
+
+        let mut metadata = Metadata::with_capacity(5);
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        metadata.insert(key::CREATED_AT, nanos.to_string());
+        metadata.insert(key::SOURCE_CONNECTOR_ID, format!("{}:{}", self.context().pipeline, id.connector));
+        metadata.insert(key::DLQ_NACK_ERROR, self.context().mask(&fault.message()));
+        metadata.insert(key::DLQ_NACK_CODE, Str::from_static(fault.code()));
+        metadata.insert(key::DLQ_NACK_NODE_ID, node);
+
+        let mut letter = Record::create(record.position().clone(), Data::text(named), Data::from(content(record)));
+        letter.operation = Operation::Create;
+        letter.metadata = metadata;
+        letter
+    }
+}
+
+/// A record as the fields of another one.
+fn content(record: &Record) -> Object {
+    let data = |data: &Data| match data {
+        Data::Absent => Value::Null,
+        Data::Raw(bytes) => Value::Bytes(bytes[..].into()),
+        Data::Structured(fields) => Value::Map(fields.clone()),
+    };
+    let metadata: Object = record.metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    let payload: Object =
+        [("before", data(&record.payload.before)), ("after", data(&record.payload.after))].into_iter().collect();
+    let fields = [
+        ("position", Value::Bytes(record.position().0[..].into())),
+        ("operation", Value::from(record.operation.as_str())),
+        ("metadata", Value::from(metadata)),
+        ("key", data(&record.key)),
+        ("payload", Value::from(payload)),
+    ];
+    fields.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_count_only_while_they_are_in_the_window() {
+        let mut window = Window::default();
+        assert!(window.exceeded(1, 1, 0), "the defaults stop at the first failure");
+        let mut window = Window::default();
+        assert!((1..100).all(|outcome| !window.exceeded(outcome, 0, 0)), "no window, never too many");
+        let mut window = Window::default();
+        let exceeded: Vec<bool> = [1, 2, 12, 13, 14].map(|outcome| window.exceeded(outcome, 10, 2)).into();
+        assert_eq!(exceeded, [false, false, false, false, true]);
+    }
+}

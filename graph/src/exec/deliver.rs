@@ -1,0 +1,125 @@
+//! One delivery: rows through a writer, repeated where that is allowed, and halved around a record that fails it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Interrupt;
+use super::context::Context;
+use crate::destination::{Delivered, Retry, Verdicts, Writer};
+use crate::fault::{Fault, FaultClass};
+use crate::record::Record;
+use crate::source::Mark;
+use crate::state::LaneId;
+
+/// Waits between attempts: 100 ms doubling to 5 s, about 11 s in all. After that the pipeline recovers.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const ATTEMPTS: u32 = 8;
+
+/// How often in a row something may fail before it is given up.
+pub(super) struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    pub(super) fn new() -> Self {
+        Backoff { failures: 0 }
+    }
+
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    /// The fault, when there were enough attempts; `GaveUp` when the run is being stopped and has no time for more.
+    pub(super) async fn wait(&mut self, context: &Context, fault: Fault) -> Result<(), Interrupt> {
+        self.failures += 1;
+        if self.failures >= ATTEMPTS {
+            return Err(fault.into());
+        }
+        if context.retries_over.is_set() {
+            return Err(Interrupt::GaveUp);
+        }
+        let wait = (FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT);
+        tracing::debug!(%fault, attempt = self.failures, ?wait, "will try again");
+        tokio::select! {
+            () = tokio::time::sleep(wait) => Ok(()),
+            () = context.retries_over.wait() => Err(Interrupt::GaveUp),
+        }
+    }
+}
+
+/// A writer with the rules of its destination.
+pub(super) struct Delivery {
+    pub(super) context: Arc<Context>,
+    pub(super) writer: Box<dyn Writer>,
+    pub(super) retry: Retry,
+}
+
+impl Delivery {
+    /// Writes rows in order and says what became of each. Transient failures were retried, and are not among the
+    /// verdicts.
+    pub(super) async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Interrupt> {
+        let mut backoff = Backoff::new();
+        let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
+        // Ranges still to be written, the next one last.
+        let mut todo: Vec<Range<usize>> = vec![0..rows.len()];
+        while let Some(range) = todo.pop() {
+            let whole = range.len() == rows.len();
+            let part = if whole { marks } else { &[] };
+            match self.writer.write(&rows[range.clone()], part).await {
+                Ok(Verdicts::All(delivered)) if whole => return Ok(Verdicts::All(delivered)),
+                Ok(Verdicts::All(delivered)) => {
+                    verdicts.resize_with(rows.len(), || None);
+                    range.for_each(|row| verdicts[row] = Some(Ok(delivered)));
+                    backoff = Backoff::new();
+                }
+                Ok(Verdicts::Each(each)) if each.len() != range.len() => {
+                    let what = format!("the destination gave {} verdicts on {} rows", each.len(), range.len());
+                    return Err(Fault::fatal("verdict_count", what).into());
+                }
+                Ok(Verdicts::Each(each)) => {
+                    verdicts.resize_with(rows.len(), || None);
+                    let mut again = Vec::new();
+                    for (row, verdict) in range.zip(each) {
+                        match verdict {
+                            Err(fault) if fault.class() == FaultClass::Fatal => return Err(fault.into()),
+                            Err(fault) if fault.class() == FaultClass::Transient => again.push((row, fault)),
+                            verdict => verdicts[row] = Some(verdict),
+                        }
+                    }
+                    if let Some((_, fault)) = again.first() {
+                        self.may_repeat(fault)?;
+                        backoff.wait(&self.context, fault.clone()).await?;
+                        todo.extend(again.into_iter().rev().map(|(row, _)| row..row + 1));
+                    }
+                }
+                Err(fault) => match fault.class() {
+                    FaultClass::Fatal => return Err(fault.into()),
+                    FaultClass::Transient => {
+                        self.may_repeat(&fault)?;
+                        backoff.wait(&self.context, fault).await?;
+                        todo.push(range);
+                    }
+                    FaultClass::Record if range.len() == 1 => {
+                        verdicts.resize_with(rows.len(), || None);
+                        verdicts[range.start] = Some(Err(fault));
+                    }
+                    FaultClass::Record => {
+                        let middle = range.start + range.len() / 2;
+                        todo.push(middle..range.end);
+                        todo.push(range.start..middle);
+                    }
+                },
+            }
+        }
+        let missing = || Err(Fault::fatal("verdict_count", "the destination gave no verdict on a row"));
+        Ok(Verdicts::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
+    }
+
+    fn may_repeat(&self, fault: &Fault) -> Result<(), Interrupt> {
+        match self.retry {
+            Retry::AtMostOnce => Err(fault.clone().into()),
+            Retry::Idempotent | Retry::Transactional => Ok(()),
+        }
+    }
+}

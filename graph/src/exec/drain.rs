@@ -1,0 +1,173 @@
+//! The way back: destinations are flushed, the settled prefix of every lane is stored in one commit, and then
+//! acknowledged to its source. In this order, and never twice at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{join_all, try_join_all};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::context::Context;
+use super::lanes::{Due, Settled};
+use super::write::FlushGate;
+use crate::fault::{Fault, FaultClass};
+use crate::record::Position;
+use crate::source::{Acker, Partition};
+use crate::state::{Epoch, StoreError};
+use crate::text::Str;
+
+/// How long a settled row waits for others, so that they are stored together.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// How long a commit waits for a destination to flush. What it makes durable later is in the next one.
+const FLUSH: Duration = Duration::from_millis(250);
+/// Attempts of an acknowledgement, with waits of 10 ms doubling to 500 ms.
+const ACK_ATTEMPTS: u32 = 12;
+
+/// Who is told of stored positions, for one source.
+pub(super) struct Acknowledging {
+    pub(super) connector: Str,
+    pub(super) acker: Box<dyn Acker>,
+}
+
+pub(super) struct Drain {
+    pub(super) context: Arc<Context>,
+    pub(super) epoch: Epoch,
+    pub(super) sources: Vec<Acknowledging>,
+    pub(super) gates: Vec<Arc<FlushGate>>,
+}
+
+/// What a failure of the store means for the run.
+pub(super) fn store_fault(error: StoreError) -> Fault {
+    match error {
+        StoreError::Fenced { .. } => Fault::fatal("fenced", error),
+        StoreError::Unavailable(_) => Fault::transient("store_unavailable", error),
+        StoreError::Damaged(_) => Fault::fatal("store_damaged", error),
+    }
+}
+
+impl Drain {
+    /// Commits and acknowledges until everything has drained or the run has failed.
+    pub(super) async fn run(mut self) {
+        let result = self.commit_until_drained().await;
+        if let Err(fault) = result {
+            self.context.fail(fault);
+            return;
+        }
+        if self.context.halt.is_set() {
+            return;
+        }
+        let closing = self.sources.iter_mut().map(|source| async {
+            if let Err(fault) = source.acker.close().await {
+                tracing::warn!(connector = %source.connector, %fault, "could not close the source");
+            }
+        });
+        join_all(closing).await;
+    }
+
+    async fn commit_until_drained(&mut self) -> Result<(), Fault> {
+        let context = self.context.clone();
+        let mut earliest = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = context.halt.wait() => return Ok(()),
+                () = context.drained.wait() => break,
+                () = wait_until_due(&context, earliest) => {}
+            }
+            context.lanes.begin_commit();
+            tokio::select! {
+                biased;
+                () = context.halt.wait() => return Ok(()),
+                () = context.drained.wait() => {}
+                () = flush(&self.gates) => {}
+            }
+            self.commit().await?;
+            earliest = Instant::now() + INTERVAL;
+        }
+        // Every writer has flushed and ended: one commit takes all that is settled.
+        context.lanes.begin_commit();
+        self.commit().await
+    }
+
+    async fn commit(&mut self) -> Result<(), Fault> {
+        let settled = self.context.lanes.advance();
+        if settled.is_empty() {
+            return Ok(());
+        }
+        let moves: Vec<_> = settled.iter().map(|lane| (lane.id.clone(), lane.advance.mark.clone())).collect();
+        self.context.services.store.commit(&self.epoch, &moves).await.map_err(store_fault)?;
+        self.context.lanes.persisted(&settled);
+        self.acknowledge(settled).await
+    }
+
+    /// Tells every source what is stored: sources at the same time, the lanes of one source one after the other.
+    async fn acknowledge(&mut self, settled: Vec<Settled>) -> Result<(), Fault> {
+        let mut per_source: Vec<Vec<(Partition, Vec<Position>)>> = self.sources.iter().map(|_| Vec::new()).collect();
+        for lane in settled {
+            per_source[lane.source].push((lane.id.partition, lane.advance.positions));
+        }
+        let context = &self.context;
+        let told = self.sources.iter_mut().zip(per_source).map(|(source, lanes)| async move {
+            for (partition, positions) in lanes {
+                let acked = source.acknowledge(context, &partition, &positions).await;
+                acked.map_err(|fault| fault.at(&source.connector))?;
+            }
+            Ok::<(), Fault>(())
+        });
+        try_join_all(told).await?;
+        Ok(())
+    }
+}
+
+/// Waits for the first settled row, then for others to join it.
+async fn wait_until_due(context: &Context, earliest: Instant) {
+    let lanes = &context.lanes;
+    let mut due = lanes.due(Due::Never).await;
+    let soon = (Instant::now() + INTERVAL).max(earliest);
+    loop {
+        let until = match due {
+            Due::Now => return,
+            Due::Idle => earliest,
+            Due::Never | Due::Soon => soon,
+        };
+        tokio::select! {
+            biased;
+            () = sleep_until(until) => return,
+            more = lanes.due(due) => due = more,
+        }
+    }
+}
+
+/// Has every destination flush that has something to flush.
+async fn flush(gates: &[Arc<FlushGate>]) {
+    let asked: Vec<&Arc<FlushGate>> = gates.iter().filter(|gate| gate.request()).collect();
+    if !asked.is_empty() {
+        // A destination that takes longer does not hold up the others.
+        let _ = timeout(FLUSH, join_all(asked.into_iter().map(|gate| gate.finished()))).await;
+    }
+}
+
+impl Acknowledging {
+    async fn acknowledge(
+        &mut self,
+        context: &Context,
+        partition: &Partition,
+        positions: &[Position],
+    ) -> Result<(), Fault> {
+        let mut wait = Duration::from_millis(10);
+        for attempt in 1.. {
+            match self.acker.ack(partition, positions).await {
+                Ok(()) => break,
+                Err(fault) if fault.class() != FaultClass::Transient || attempt == ACK_ATTEMPTS => return Err(fault),
+                Err(fault) => tracing::debug!(connector = %self.connector, %fault, attempt, "acknowledgement failed"),
+            }
+            tokio::select! {
+                () = sleep(wait) => {}
+                // Stored is stored: the source may be told again on the next start.
+                () = context.halt.wait() => break,
+            }
+            wait = (wait * 2).min(Duration::from_millis(500));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! The way out of a stage: strips to its successors, filtered rows to the ledger, failed rows to the dead letters.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::Interrupt;
+use super::context::Context;
+use super::queue::Sender;
+use crate::ack::{Overdrawn, Run};
+use crate::batch::{Batch, Failed, Leftover};
+use crate::fault::{Fault, FaultClass};
+
+/// The outputs of one stage.
+#[derive(Clone)]
+pub(super) struct Output {
+    pub(super) context: Arc<Context>,
+    pub(super) stage: usize,
+    next: Vec<Sender>,
+    dead: mpsc::Sender<Failed>,
+}
+
+impl Output {
+    pub(super) fn new(context: &Arc<Context>, stage: usize, next: Vec<Sender>, dead: mpsc::Sender<Failed>) -> Self {
+        Output { context: context.clone(), stage, next, dead }
+    }
+
+    /// Tops up the credit of a run.
+    pub(super) fn lend(&self) -> impl FnMut(&mut Run) -> Result<(), Overdrawn> + '_ {
+        |run| self.context.lanes.lend(run)
+    }
+
+    /// Nothing left over yet.
+    pub(super) fn leftover(&self) -> Leftover {
+        Leftover::new(&self.context.alarm)
+    }
+
+    /// Counts what came in.
+    pub(super) fn count_in(&self, batch: &Batch) {
+        self.context.progress.stage_in(self.stage, batch.rows());
+    }
+
+    /// Gives every row to every successor, in pieces no larger than a strip. Payloads are shared.
+    pub(super) async fn emit(&self, batch: Batch) -> Result<(), Interrupt> {
+        self.context.progress.stage_out(self.stage, batch.rows());
+        for strip in batch.strips() {
+            if let [only] = &self.next[..] {
+                only.send(strip).await?;
+                continue;
+            }
+            let rows = strip.rows();
+            let copies = strip.fan_out(self.next.len(), &mut self.lend()).map_err(overdrawn)?;
+            self.context.progress.add_born(rows * (copies.len() - 1));
+            for (copy, next) in copies.into_iter().zip(&self.next) {
+                next.send(copy).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles what was filtered, and sends what failed to the dead letters. Failures that are not of their
+    /// records end the run.
+    pub(super) async fn put_aside(&self, left: Leftover) -> Result<(), Interrupt> {
+        let Leftover { filtered, failed, born } = left;
+        self.context.progress.add_born(born);
+        self.context.progress.add_filtered(filtered.rows());
+        self.context.lanes.settle(filtered)?;
+        self.fail(failed).await
+    }
+
+    /// Sends rows to the dead letters. Failures that are not of their records end the run.
+    pub(super) async fn fail(&self, failed: Failed) -> Result<(), Interrupt> {
+        if failed.faults.is_empty() {
+            return Ok(());
+        }
+        if let Some(fault) = failed.faults.iter().find(|fault| fault.class() != FaultClass::Record) {
+            return Err(fault.clone().into());
+        }
+        self.context.progress.add_failed(failed.faults.len());
+        self.dead.send(failed).await.map_err(|_| Interrupt::Gone)
+    }
+}
+
+pub(super) fn overdrawn(cause: Overdrawn) -> Fault {
+    Fault::fatal("credit_overdrawn", cause)
+}

@@ -1,0 +1,373 @@
+//! The lanes of a pipeline: their ledgers behind one lock, what readers wait for, and when a commit is due.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::progress::{LaneProgress, Progress};
+use crate::ack::{Advance, LaneIndex, Ledger, Overdrawn, Run};
+use crate::batch::Lineage;
+use crate::fault::Fault;
+use crate::record::Position;
+use crate::source::{Mark, Partition, Room};
+use crate::state::LaneId;
+
+/// How soon the settled prefix should be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// Nothing was settled since the last time.
+    Never,
+    /// Within the commit interval.
+    Soon,
+    /// A source has nothing more to read now: as soon as the interval since the last commit allows.
+    Idle,
+    /// Half of a window is used: at once.
+    Now,
+}
+
+struct Lane {
+    id: LaneId,
+    source: usize,
+    ledger: Ledger,
+    /// Copies that were delivered, filtered or failed.
+    outcomes: u64,
+    /// Its source has nothing more to read now.
+    idle: bool,
+    /// Somebody else's by now: not stored, not acknowledged.
+    abandoned: bool,
+    stored: Option<Mark>,
+    progress: Arc<LaneProgress>,
+}
+
+struct State {
+    lanes: Vec<Lane>,
+    /// Bytes of the segments that have open rows.
+    held: usize,
+    due: Due,
+}
+
+/// The settled prefix of one lane, to be stored and acknowledged.
+pub(super) struct Settled {
+    pub(super) lane: LaneIndex,
+    pub(super) id: LaneId,
+    pub(super) source: usize,
+    pub(super) advance: Advance,
+}
+
+/// What names a copy that failed.
+pub(super) struct Origin {
+    pub(super) id: LaneId,
+    pub(super) generation: u64,
+    /// Number of the row in its lane.
+    pub(super) seq: u64,
+    /// Number of this outcome among the outcomes of its lane.
+    pub(super) outcome: u64,
+}
+
+pub(super) struct Lanes {
+    state: Mutex<State>,
+    commit: Notify,
+    room: Notify,
+    replay_rows: usize,
+    held_bytes: usize,
+    progress: Arc<Progress>,
+}
+
+fn overdrawn(cause: Overdrawn) -> Fault {
+    Fault::fatal("credit_overdrawn", cause)
+}
+
+impl Lanes {
+    pub(super) fn new(replay_rows: usize, held_bytes: usize, progress: Arc<Progress>) -> Self {
+        let state = State { lanes: Vec::new(), held: 0, due: Due::Never };
+        Lanes {
+            state: Mutex::new(state),
+            commit: Notify::new(),
+            room: Notify::new(),
+            replay_rows: replay_rows.max(1),
+            held_bytes,
+            progress,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn raise(&self, state: &mut State, due: Due) {
+        if due > state.due {
+            state.due = due;
+            self.commit.notify_one();
+        }
+    }
+
+    /// Adds a lane that goes on after `resume`. A lane with the same id that was there before is abandoned.
+    pub(super) fn add(&self, source: usize, id: LaneId, resume: Option<&Mark>) -> Result<LaneIndex, Fault> {
+        let mut state = self.lock();
+        let index = u16::try_from(state.lanes.len())
+            .map_err(|_| Fault::fatal("too_many_lanes", "a pipeline can have at most 65536 partitions in a run"))?;
+        let mut resume = resume.cloned();
+        for earlier in state.lanes.iter_mut().filter(|lane| lane.id == id) {
+            earlier.abandoned = true;
+            resume = earlier.stored.clone().or(resume);
+        }
+        state.lanes.push(Lane {
+            ledger: Ledger::new(LaneIndex(index), resume.as_ref()),
+            progress: self.progress.add_lane(id.clone()),
+            id,
+            source,
+            outcomes: 0,
+            idle: false,
+            abandoned: false,
+            stored: resume,
+        });
+        Ok(LaneIndex(index))
+    }
+
+    /// Opens one segment per strip, under one lock.
+    pub(super) fn open(
+        &self,
+        lane: LaneIndex,
+        strips: impl Iterator<Item = (Vec<Position>, usize)>,
+        mut take: impl FnMut(Run),
+    ) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let lane = &mut state.lanes[usize::from(lane.0)];
+        lane.idle = false;
+        for (positions, bytes) in strips {
+            state.held += bytes;
+            lane.progress.read.fetch_add(positions.len() as u64, Ordering::Relaxed);
+            take(lane.ledger.open(positions, bytes));
+        }
+    }
+
+    /// Notes a position that moved without a record.
+    pub(super) fn progress(&self, lane: LaneIndex, position: Position) {
+        let mut state = self.lock();
+        state.lanes[usize::from(lane.0)].ledger.open_progress(position);
+        self.raise(&mut state, Due::Soon);
+    }
+
+    /// The source has nothing more to read now.
+    pub(super) fn caught_up(&self, source: usize) {
+        let mut state = self.lock();
+        let mut waiting = false;
+        for lane in state.lanes.iter_mut().filter(|lane| lane.source == source) {
+            lane.idle = true;
+            waiting |= lane.ledger.in_flight() == 0 && lane.ledger.unpersisted() > 0;
+        }
+        if waiting {
+            self.raise(&mut state, Due::Idle);
+        }
+    }
+
+    /// Gives back all credit of a lineage: its copies were delivered, filtered or dead-lettered.
+    pub(super) fn settle(&self, lineage: Lineage) -> Result<(), Fault> {
+        self.give_back(lineage, true)
+    }
+
+    /// The same for copies whose outcome was counted by [`Lanes::failed`].
+    pub(super) fn settle_failed(&self, lineage: Lineage) -> Result<(), Fault> {
+        self.give_back(lineage, false)
+    }
+
+    fn give_back(&self, lineage: Lineage, count: bool) -> Result<(), Fault> {
+        if lineage.is_empty() {
+            return Ok(());
+        }
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let held_before = state.held;
+        let mut due = Due::Never;
+        for run in lineage.settle_runs() {
+            let lane = &mut state.lanes[usize::from(run.lane().0)];
+            if count {
+                lane.outcomes += run.rows() as u64;
+            }
+            let settlement = lane.ledger.settle(run).map_err(overdrawn)?;
+            state.held -= settlement.bytes;
+            if settlement.rows > 0 {
+                lane.progress.settled.fetch_add(settlement.rows as u64, Ordering::Relaxed);
+                due = due.max(if lane.ledger.unpersisted() * 2 >= self.replay_rows {
+                    Due::Now
+                } else if lane.idle && lane.ledger.in_flight() == 0 {
+                    Due::Idle
+                } else {
+                    Due::Soon
+                });
+            }
+        }
+        self.raise(state, due);
+        let room = held_before >= self.held_bytes && state.held < self.held_bytes;
+        drop(guard);
+        if room {
+            self.room.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Notes rows that a destination accepted and will make durable when it is flushed.
+    pub(super) fn accepted(&self, lineage: &Lineage) {
+        let mut state = self.lock();
+        let mut due = Due::Soon;
+        for run in lineage.runs() {
+            let lane = &state.lanes[usize::from(run.lane().0)];
+            if lane.ledger.unpersisted() * 2 >= self.replay_rows {
+                due = Due::Now;
+            } else if lane.idle {
+                due = due.max(Due::Idle);
+            }
+        }
+        self.raise(&mut state, due);
+    }
+
+    /// Tops up the credit of a run.
+    pub(super) fn lend(&self, run: &mut Run) -> Result<(), Overdrawn> {
+        self.lock().lanes[usize::from(run.lane().0)].ledger.lend(run)
+    }
+
+    /// Counts failed copies, and says where each came from.
+    pub(super) fn failed(&self, lineage: &Lineage, mut each: impl FnMut(Origin)) {
+        let mut state = self.lock();
+        for run in lineage.runs() {
+            let lane = &mut state.lanes[usize::from(run.lane().0)];
+            for row in 0..run.rows() {
+                lane.outcomes += 1;
+                each(Origin {
+                    id: lane.id.clone(),
+                    generation: lane.ledger.generation(),
+                    seq: lane.ledger.seq_of_row(run, row),
+                    outcome: lane.outcomes,
+                });
+            }
+        }
+    }
+
+    /// For each lane the mark it would have if `lineage` were settled.
+    pub(super) fn marks_if(&self, lineage: &Lineage) -> Vec<(LaneId, Mark)> {
+        let state = self.lock();
+        let mut lanes: Vec<LaneIndex> = lineage.runs().iter().map(Run::lane).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        let mark = |index: LaneIndex| {
+            let lane = &state.lanes[usize::from(index.0)];
+            Some((lane.id.clone(), lane.ledger.mark_if(lineage.runs())?))
+        };
+        lanes.into_iter().filter_map(mark).collect()
+    }
+
+    /// What the source may read now; waits until that is something.
+    pub(super) async fn room(&self, source: usize) -> Room {
+        self.when_room(|state| {
+            let window = |lane: &Lane| self.replay_rows.saturating_sub(lane.ledger.unpersisted());
+            let lanes = state.lanes.iter().filter(|lane| lane.source == source && !lane.abandoned);
+            // A source with several partitions may read as long as one of them has room.
+            let rows = lanes.map(window).max().unwrap_or(self.replay_rows);
+            let bytes =
+                if state.held == 0 { self.held_bytes.max(1) } else { self.held_bytes.saturating_sub(state.held) };
+            (rows > 0 && bytes > 0).then_some(Room { rows, bytes })
+        })
+        .await
+    }
+
+    /// Waits until the window of a lane has room.
+    pub(super) async fn lane_room(&self, lane: LaneIndex) {
+        self.when_room(|state| {
+            (state.lanes[usize::from(lane.0)].ledger.unpersisted() < self.replay_rows).then_some(())
+        })
+        .await;
+    }
+
+    async fn when_room<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
+        loop {
+            let mut room = pin!(self.room.notified());
+            room.as_mut().enable();
+            if let Some(found) = ready(&self.lock()) {
+                return found;
+            }
+            room.await;
+        }
+    }
+
+    /// Waits until a commit is due, or more urgently due than `than`.
+    pub(super) async fn due(&self, than: Due) -> Due {
+        loop {
+            let due = self.lock().due;
+            if due > than {
+                return due;
+            }
+            self.commit.notified().await;
+        }
+    }
+
+    /// From now on settled rows make the next commit due.
+    pub(super) fn begin_commit(&self) {
+        self.lock().due = Due::Never;
+    }
+
+    /// Takes the settled prefix of every lane.
+    pub(super) fn advance(&self) -> Vec<Settled> {
+        let mut state = self.lock();
+        let lanes = state.lanes.iter_mut().enumerate().filter(|(_, lane)| !lane.abandoned);
+        lanes
+            .filter_map(|(index, lane)| {
+                let advance = lane.ledger.advance()?;
+                Some(Settled { lane: LaneIndex(index as u16), id: lane.id.clone(), source: lane.source, advance })
+            })
+            .collect()
+    }
+
+    /// Notes that these are stored, which makes room for as many rows.
+    pub(super) fn persisted(&self, settled: &[Settled]) {
+        let mut state = self.lock();
+        for settled in settled {
+            let lane = &mut state.lanes[usize::from(settled.lane.0)];
+            lane.ledger.persist(settled.advance.positions.len());
+            lane.stored = Some(settled.advance.mark.clone());
+            lane.progress.persisted.fetch_add(settled.advance.positions.len() as u64, Ordering::Relaxed);
+        }
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    /// Gives up what is open in a lane that is somebody else's.
+    pub(super) fn abandon(&self, lane: LaneIndex) {
+        self.lock().lanes[usize::from(lane.0)].abandoned = true;
+        self.room.notify_waiters();
+    }
+
+    /// Whether everything that was read in a lane is settled and stored.
+    pub(super) fn is_stored(&self, lane: LaneIndex) -> bool {
+        let state = self.lock();
+        let ledger = &state.lanes[usize::from(lane.0)].ledger;
+        ledger.is_empty() && ledger.unpersisted() == 0
+    }
+
+    /// Connectors of the lanes that still have open or unstored rows.
+    pub(super) fn left(&self) -> Vec<crate::text::Str> {
+        let state = self.lock();
+        let open = |lane: &&Lane| !lane.abandoned && (!lane.ledger.is_empty() || lane.ledger.unpersisted() > 0);
+        let mut left: Vec<_> = state.lanes.iter().filter(open).map(|lane| lane.id.connector.clone()).collect();
+        left.sort();
+        left.dedup();
+        left
+    }
+
+    /// Whether any lane was given up with rows still open.
+    pub(super) fn any_abandoned(&self) -> bool {
+        self.lock().lanes.iter().any(|lane| lane.abandoned && !lane.ledger.is_empty())
+    }
+
+    /// Whether the counters of every ledger agree with its open rows. O(segments).
+    pub(super) fn conserved(&self) -> bool {
+        self.lock().lanes.iter().all(|lane| lane.ledger.in_flight() == lane.ledger.open_rows())
+    }
+
+    /// The lane of a partition of a connector, by its id.
+    pub(super) fn lane_id(connector: &crate::text::Str, partition: &Partition) -> LaneId {
+        LaneId { connector: connector.clone(), partition: partition.clone() }
+    }
+}

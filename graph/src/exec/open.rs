@@ -1,0 +1,173 @@
+//! Opening a plan: first what takes records, then what processes them, sources last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use tokio::sync::mpsc;
+
+use super::chain::{self, Steps};
+use super::context::{Context, Interrupt};
+use super::dead_letter::DeadLetters;
+use super::deliver::Delivery;
+use super::drain::{Acknowledging, Drain, store_fault};
+use super::fan_out::Output;
+use super::queue::{Receiver, Sender, queue};
+use super::read::Reading;
+use super::write::{FlushGate, Writing};
+use crate::batch::Failed;
+use crate::destination::Writer;
+use crate::fault::Fault;
+use crate::operator::{BuiltOperator, Operator};
+use crate::plan::stage::{ReadSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
+use crate::source::{Mark, Partition};
+use crate::state::LaneId;
+use crate::text::Str;
+
+/// Failed batches between the stages and the dead letters.
+const DEAD_QUEUE: usize = 8;
+
+type Task = std::pin::Pin<Box<dyn Future<Output = Result<(), Interrupt>> + Send>>;
+
+/// Everything open, nothing running yet.
+pub(super) struct Opened {
+    pub(super) stages: Vec<(Str, Task)>,
+    pub(super) drain: Drain,
+}
+
+/// The ends of the queues of each stage.
+struct Wiring {
+    inputs: Vec<Option<Receiver>>,
+    outputs: Vec<Vec<Sender>>,
+}
+
+fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
+    let broken = |what: String| Fault::fatal("plan_broken", what);
+    let mut senders = Vec::new();
+    let mut inputs = Vec::new();
+    for _ in &plan.stages {
+        let (sender, receiver) = queue(&plan.limits);
+        senders.push(sender);
+        inputs.push(Some(receiver));
+    }
+    let mut outputs: Vec<Vec<Sender>> = plan.stages.iter().map(|_| Vec::new()).collect();
+    for wire in &plan.wires {
+        let (Some(output), Some(sender)) = (outputs.get_mut(wire.from.0), senders.get(wire.to.0)) else {
+            return Err(broken(format!("a wire leads from stage {} to stage {}", wire.from.0, wire.to.0)));
+        };
+        output.push(sender.clone());
+    }
+    for (stage, output) in plan.stages.iter().zip(&outputs) {
+        if output.is_empty() != matches!(stage.kind, StageKind::Write(_)) {
+            return Err(broken(format!("stage {} has {} successors", stage.name, output.len())));
+        }
+    }
+    Ok(Wiring { inputs, outputs })
+}
+
+/// Claims the pipeline, loads its marks and opens everything.
+pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Opened, Fault> {
+    let store = &context.services.store;
+    let epoch = store.claim(&plan.pipeline).await.map_err(store_fault)?;
+    let marks = store.load(&epoch).await.map_err(store_fault)?;
+    let Wiring { mut inputs, outputs } = wire(plan)?;
+
+    let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
+    let dead_letter = async {
+        let host = context.host(&dead_node);
+        plan.dead_letter.destination.open(&host).await.map_err(|fault| fault.at(&dead_node))
+    };
+    let writers = try_join_all(plan.stages.iter().map(|stage| open_writer(context, stage)));
+    let (dead_writer, writers) = futures::try_join!(dead_letter, writers)?;
+
+    let (dead, failures) = mpsc::channel::<Failed>(DEAD_QUEUE);
+    let mut stages: Vec<(Str, Task)> = Vec::new();
+    let mut gates = Vec::new();
+    let mut reads = Vec::new();
+    for (index, (stage, writer)) in plan.stages.iter().zip(writers).enumerate() {
+        let output = Output::new(context, index, outputs[index].clone(), dead.clone());
+        let input = inputs[index].take();
+        let task: Task = match (&stage.kind, writer, input) {
+            (StageKind::Read(spec), ..) => {
+                reads.push((stage.name.clone(), spec, output));
+                continue;
+            }
+            (StageKind::Write(spec), Some(writer), Some(input)) => {
+                let gate = Arc::new(FlushGate::default());
+                gates.push(gate.clone());
+                Box::pin(Writing::new(spec, writer, gate, output).run(input))
+            }
+            (StageKind::Chain(steps), _, Some(input)) => {
+                Box::pin(chain::run(build_inline(context, steps, 0)?, input, output))
+            }
+            _ => return Err(Fault::fatal("plan_broken", format!("stage {} cannot be run", stage.name))),
+        };
+        stages.push((stage.name.clone(), task));
+    }
+    drop(dead);
+    drop(outputs);
+
+    let delivery =
+        Delivery { context: context.clone(), writer: dead_writer, retry: plan.dead_letter.destination.policy().retry };
+    let letters = DeadLetters::new(&plan.dead_letter, dead_node.clone(), delivery);
+    stages.push((dead_node, Box::pin(letters.run(failures))));
+
+    let opening = reads
+        .into_iter()
+        .enumerate()
+        .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks));
+    let mut sources = Vec::new();
+    for (name, reading, acknowledging) in try_join_all(opening).await? {
+        stages.push((name, Box::pin(reading.run())));
+        sources.push(acknowledging);
+    }
+    Ok(Opened { stages, drain: Drain { context: context.clone(), epoch, sources, gates } })
+}
+
+async fn open_writer(context: &Arc<Context>, stage: &StageSpec) -> Result<Option<Box<dyn Writer>>, Fault> {
+    let StageKind::Write(WriteSpec { connector, destination, .. }) = &stage.kind else { return Ok(None) };
+    let host = context.host(connector);
+    destination.open(&host).await.map(Some).map_err(|fault| fault.at(connector))
+}
+
+async fn open_source(
+    context: &Arc<Context>,
+    source: usize,
+    name: Str,
+    spec: &ReadSpec,
+    output: Output,
+    marks: &BTreeMap<LaneId, Mark>,
+) -> Result<(Str, Reading, Acknowledging), Fault> {
+    let ours = marks.iter().filter(|(lane, _)| lane.connector == spec.connector);
+    let resume: BTreeMap<Partition, Mark> = ours.map(|(lane, mark)| (lane.partition.clone(), mark.clone())).collect();
+    let host = context.host(&spec.connector);
+    let (reader, acker) = spec.source.open(&resume, &host).await.map_err(|fault| fault.at(&spec.connector))?;
+    let reading = Reading::new(source, spec, reader, resume, output);
+    Ok((name, reading, Acknowledging { connector: spec.connector.clone(), acker }))
+}
+
+/// Builds the operators of a chain for one worker.
+pub(super) fn build_inline(
+    context: &Context,
+    steps: &[StepSpec],
+    worker: usize,
+) -> Result<Steps<dyn Operator + Send>, Fault> {
+    let mut built = Vec::with_capacity(steps.len());
+    for step in steps {
+        match build(context, step, worker)? {
+            BuiltOperator::Inline(operator) => built.push((step.node.clone(), step.condition.clone(), operator)),
+            BuiltOperator::Isolate(_) | BuiltOperator::Async(_) => return Err(wrong_class(step)),
+        }
+    }
+    Ok(Steps::new(built, false))
+}
+
+pub(super) fn build(context: &Context, step: &StepSpec, worker: usize) -> Result<BuiltOperator, Fault> {
+    let host = context.host(&step.node);
+    step.operator.build(worker, &host).map_err(|fault| fault.at(&step.node))
+}
+
+pub(super) fn wrong_class(step: &StepSpec) -> Fault {
+    let what = format!("processor {} built an operator of another class than it declares", step.plugin);
+    Fault::fatal("operator_class", what).at(&step.node)
+}

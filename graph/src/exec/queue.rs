@@ -1,0 +1,96 @@
+//! The queue between two stages: bounded by rows and by bytes, fair to its senders.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc};
+
+use super::Interrupt;
+use crate::batch::{Batch, STRIP_ROWS};
+use crate::plan::stage::Limits;
+
+struct Space {
+    rows: Semaphore,
+    bytes: Semaphore,
+    all_rows: u32,
+    all_bytes: u32,
+}
+
+impl Space {
+    /// What a batch takes of it. One that is larger than the queue takes all of it, and passes alone.
+    fn need(&self, batch: &Batch) -> (u32, u32) {
+        let at_most = |n: usize, all: u32| u32::try_from(n).unwrap_or(u32::MAX).min(all);
+        (at_most(batch.rows(), self.all_rows), at_most(batch.bytes(), self.all_bytes))
+    }
+}
+
+/// The end that is fed. Senders take turns in the order in which they began to wait.
+#[derive(Clone)]
+pub(super) struct Sender {
+    batches: mpsc::UnboundedSender<Batch>,
+    space: Arc<Space>,
+}
+
+/// The end that is drained; dropping it wakes the senders.
+pub(super) struct Receiver {
+    batches: mpsc::UnboundedReceiver<Batch>,
+    space: Arc<Space>,
+}
+
+pub(super) fn queue(limits: &Limits) -> (Sender, Receiver) {
+    let all_rows = u32::try_from(limits.queue_strips.max(1) * STRIP_ROWS).unwrap_or(u32::MAX >> 3);
+    let all_bytes = u32::try_from(limits.queue_bytes.max(1)).unwrap_or(u32::MAX).min(u32::MAX >> 3);
+    let space = Arc::new(Space {
+        rows: Semaphore::new(all_rows as usize),
+        bytes: Semaphore::new(all_bytes as usize),
+        all_rows,
+        all_bytes,
+    });
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Sender { batches: sender, space: space.clone() }, Receiver { batches: receiver, space })
+}
+
+impl Sender {
+    /// Waits for room and hands the batch over.
+    ///
+    /// # Errors
+    /// The other end is gone; the batch is dropped.
+    pub(super) async fn send(&self, batch: Batch) -> Result<(), Interrupt> {
+        let (rows, bytes) = self.space.need(&batch);
+        let (Ok(rows), Ok(bytes)) =
+            (self.space.rows.acquire_many(rows).await, self.space.bytes.acquire_many(bytes).await)
+        else {
+            return Err(Interrupt::Gone);
+        };
+        rows.forget();
+        bytes.forget();
+        self.batches.send(batch).map_err(|_| Interrupt::Gone)
+    }
+}
+
+impl Receiver {
+    fn release(&self, batch: Batch) -> Batch {
+        let (rows, bytes) = self.space.need(&batch);
+        self.space.rows.add_permits(rows as usize);
+        self.space.bytes.add_permits(bytes as usize);
+        batch
+    }
+
+    /// The next batch; `None` when all senders are gone and the queue is empty. Cancel-safe.
+    pub(super) async fn recv(&mut self) -> Option<Batch> {
+        let batch = self.batches.recv().await?;
+        Some(self.release(batch))
+    }
+
+    /// The next batch, if it is there already.
+    pub(super) fn try_recv(&mut self) -> Option<Batch> {
+        let batch = self.batches.try_recv().ok()?;
+        Some(self.release(batch))
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.space.rows.close();
+        self.space.bytes.close();
+    }
+}

@@ -1,0 +1,298 @@
+//! Reading a source: no more than the graph can take, cut in strips, each a segment of its lane's ledger.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::{Instant, timeout_at};
+
+use super::Interrupt;
+use super::context::Context;
+use super::fan_out::Output;
+use super::lanes::Lanes;
+use crate::ack::LaneIndex;
+use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
+use crate::fault::Fault;
+use crate::metadata::{Metadata, key};
+use crate::plan::stage::ReadSpec;
+use crate::record::Record;
+use crate::source::{Mark, Partition, Read, Reader, Room};
+use crate::text::Str;
+
+/// Most rows asked for at once, unless the connector collects more: keeps a read in cache and its latency low.
+const READ_ROWS: usize = 8 * STRIP_ROWS;
+/// How long the rows of a revoked partition may still be delivered.
+const REVOKED: Duration = Duration::from_secs(5);
+
+pub(super) struct Reading {
+    pub(super) source: usize,
+    pub(super) connector: Str,
+    pub(super) batch_rows: Option<usize>,
+    pub(super) batch_delay: Duration,
+    pub(super) reader: Box<dyn Reader>,
+    pub(super) resume: BTreeMap<Partition, Mark>,
+    pub(super) output: Output,
+    lanes: BTreeMap<Partition, LaneIndex>,
+    stamp: Stamp,
+}
+
+/// Rows that were read and are not in the graph yet.
+struct Collected {
+    partition: Partition,
+    records: Vec<Record>,
+}
+
+/// Whether there is more to read.
+#[derive(PartialEq, Eq)]
+enum More {
+    Yes,
+    No,
+}
+
+impl Reading {
+    pub(super) fn new(
+        source: usize,
+        spec: &ReadSpec,
+        reader: Box<dyn Reader>,
+        resume: BTreeMap<Partition, Mark>,
+        output: Output,
+    ) -> Self {
+        let id = format!("{}:{}", output.context.pipeline, spec.connector);
+        Reading {
+            source,
+            connector: spec.connector.clone(),
+            batch_rows: spec.batch_rows,
+            batch_delay: spec.batch_delay,
+            reader,
+            resume,
+            output,
+            lanes: BTreeMap::new(),
+            stamp: Stamp { connector: id.into() },
+        }
+    }
+
+    fn context(&self) -> &Arc<Context> {
+        &self.output.context
+    }
+
+    /// Reads until the source ends or the run is being stopped; what was read goes on in either case.
+    pub(super) async fn run(mut self) -> Result<(), Interrupt> {
+        let context = self.context().clone();
+        loop {
+            let room = tokio::select! {
+                biased;
+                () = context.stopping.wait() => break,
+                room = context.lanes.room(self.source) => room,
+            };
+            let read = tokio::select! {
+                biased;
+                () = context.stopping.wait() => break,
+                read = self.reader.read(self.ask(room, 0)) => read,
+            };
+            let read = self.named(read)?;
+            if self.take(read, room).await? == More::No {
+                break;
+            }
+        }
+        let stopped = self.reader.stop().await;
+        self.named(stopped)?;
+        // From here on no row comes: what is settled when the rest has drained is all.
+        context.lanes.caught_up(self.source);
+        Ok(())
+    }
+
+    fn named<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
+        result.map_err(|fault| fault.at(&self.connector))
+    }
+
+    /// What to ask the source for, when `have` rows are collected already.
+    fn ask(&self, room: Room, have: usize) -> Room {
+        let most = self.batch_rows.unwrap_or(0).max(READ_ROWS);
+        Room { rows: room.rows.min(most).saturating_sub(have).max(1), bytes: room.bytes }
+    }
+
+    async fn take(&mut self, read: Read, room: Room) -> Result<More, Interrupt> {
+        match read {
+            Read::Rows { partition, records } if records.is_empty() => {
+                tracing::debug!(connector = %self.connector, partition = %partition.0, "the source returned no rows");
+                tokio::task::yield_now().await;
+            }
+            Read::Rows { partition, records } => {
+                let collected = Collected { partition, records };
+                let wanted = self.batch_rows.unwrap_or(0).min(room.rows);
+                if collected.records.len() >= wanted || self.batch_delay.is_zero() {
+                    self.send(collected).await?;
+                } else {
+                    return self.collect(collected, wanted, room).await;
+                }
+            }
+            Read::Progress(partition, position) => {
+                if position.0.is_empty() {
+                    return Err(self.empty_position().into());
+                }
+                let lane = self.lane(&partition)?;
+                self.context().lanes.lane_room(lane).await;
+                self.context().lanes.progress(lane, position);
+            }
+            Read::CaughtUp => {
+                self.context().lanes.caught_up(self.source);
+                if self.context().options.once {
+                    return Ok(More::No);
+                }
+                tokio::task::yield_now().await;
+            }
+            Read::Revoked(partition) => self.revoke(&partition),
+            Read::End => return Ok(More::No),
+        }
+        Ok(More::Yes)
+    }
+
+    /// Collects rows of one partition until there are enough, or the first has waited long enough.
+    async fn collect(&mut self, mut collected: Collected, wanted: usize, room: Room) -> Result<More, Interrupt> {
+        let context = self.context().clone();
+        let until = Instant::now() + self.batch_delay;
+        while collected.records.len() < wanted {
+            let ask = self.ask(room, collected.records.len());
+            let read = tokio::select! {
+                biased;
+                () = context.stopping.wait() => break,
+                read = timeout_at(until, self.reader.read(ask)) => match read {
+                    Ok(read) => read,
+                    Err(_) => break,
+                },
+            };
+            match self.named(read)? {
+                Read::Rows { partition, records } if partition == collected.partition => {
+                    collected.records.extend(records)
+                }
+                other => {
+                    self.send(collected).await?;
+                    // A batch of another partition goes on as it is: it must not wait behind a delay twice.
+                    return match other {
+                        Read::Rows { partition, records } => {
+                            self.send(Collected { partition, records }).await?;
+                            Ok(More::Yes)
+                        }
+                        other => Box::pin(self.take(other, room)).await,
+                    };
+                }
+            }
+        }
+        self.send(collected).await?;
+        Ok(More::Yes)
+    }
+
+    fn empty_position(&self) -> Fault {
+        let what = "the source returned an empty position: storing it would restart the source from the beginning";
+        Fault::fatal("empty_position", what).at(&self.connector)
+    }
+
+    fn lane(&mut self, partition: &Partition) -> Result<LaneIndex, Fault> {
+        if let Some(lane) = self.lanes.get(partition) {
+            return Ok(*lane);
+        }
+        let id = Lanes::lane_id(&self.connector, partition);
+        let lane = self.context().lanes.add(self.source, id, self.resume.get(partition))?;
+        self.lanes.insert(partition.clone(), lane);
+        Ok(lane)
+    }
+
+    /// Opens a segment per strip, and sends the strips on.
+    async fn send(&mut self, collected: Collected) -> Result<(), Interrupt> {
+        let Collected { partition, mut records } = collected;
+        if records.is_empty() {
+            return Ok(());
+        }
+        if records.iter().any(|record| record.position().0.is_empty()) {
+            return Err(self.empty_position().into());
+        }
+        let lane = self.lane(&partition)?;
+        self.stamp.apply(&mut records);
+        // Cut first: a strip that is a whole segment settles in O(1).
+        let mut strips: Vec<(Vec<Record>, usize)> = Vec::with_capacity(records.len() / STRIP_ROWS + 1);
+        let total = records.len();
+        let mut records = records.into_iter();
+        if total <= STRIP_ROWS {
+            let all: Vec<Record> = records.collect();
+            let bytes = all.iter().map(Record::weight).sum();
+            if bytes <= STRIP_BYTES || total == 1 {
+                strips.push((all, bytes));
+                records = Vec::new().into_iter();
+            } else {
+                records = all.into_iter();
+            }
+        }
+        for record in records {
+            let weight = record.weight();
+            match strips.last_mut() {
+                Some((strip, bytes)) if strip.len() < STRIP_ROWS && *bytes + weight <= STRIP_BYTES => {
+                    strip.push(record);
+                    *bytes += weight;
+                }
+                _ => {
+                    let mut strip = Vec::with_capacity(STRIP_ROWS.min(total));
+                    strip.push(record);
+                    strips.push((strip, weight));
+                }
+            }
+        }
+        let context = self.context().clone();
+        context.lanes.lane_room(lane).await;
+        let mut runs = Vec::with_capacity(strips.len());
+        let positions = |strip: &Vec<Record>| strip.iter().map(|record| record.position().clone()).collect();
+        context.lanes.open(lane, strips.iter().map(|(strip, bytes)| (positions(strip), *bytes)), |run| {
+            runs.push(Lineage::of(run, &context.alarm));
+        });
+        context.progress.stage_in(self.output.stage, total);
+        for ((records, bytes), lineage) in strips.into_iter().zip(runs) {
+            self.output.emit(Batch::new(records, lineage, bytes)).await?;
+        }
+        Ok(())
+    }
+
+    /// The partition is somebody else's: what is open may still be delivered for a while, then it is given up.
+    fn revoke(&mut self, partition: &Partition) {
+        let Some(lane) = self.lanes.remove(partition) else { return };
+        let context = self.context().clone();
+        let task = context.clone();
+        context.spawn(async move {
+            let end = Instant::now() + REVOKED;
+            while Instant::now() < end && !task.lanes.is_stored(lane) {
+                tokio::select! {
+                    () = task.halt.wait() => return,
+                    () = task.drained.wait() => return,
+                    () = tokio::time::sleep(Duration::from_millis(100)) => {}
+                }
+            }
+            task.lanes.abandon(lane);
+        });
+    }
+}
+
+/// What the engine writes into the metadata of every record that lacks it.
+struct Stamp {
+    connector: Str,
+}
+
+impl Stamp {
+    /// One clock read per call. Records that share their metadata still share it afterwards.
+    fn apply(&self, records: &mut [Record]) {
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let read_at = Str::from(itoa::Buffer::new().format(nanos));
+        let mut from = 0;
+        while from < records.len() {
+            let (first, rest) = records[from..].split_at_mut(1);
+            let same = rest.iter().take_while(|record| record.metadata.shares(&first[0].metadata)).count();
+            let rest = &mut rest[..same];
+            rest.iter_mut().for_each(|record| record.metadata = Metadata::new());
+            let metadata = &mut first[0].metadata;
+            for (key, value) in [(key::READ_AT, &read_at), (key::SOURCE_CONNECTOR_ID, &self.connector)] {
+                if metadata.get(&key).is_none() {
+                    metadata.insert(key, value.clone());
+                }
+            }
+            rest.iter_mut().for_each(|record| record.metadata = first[0].metadata.clone());
+            from += same + 1;
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The course of a run: open, run, drain, and what it came to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::Ending;
+use super::context::{Context, StopOrder, is_left_over};
+use super::open::{Opened, open};
+use crate::fault::Fault;
+use crate::plan::stage::StagePlan;
+
+/// How long a failed run waits for a commit under way, so that what it stores is acknowledged.
+const LAST_COMMIT: Duration = Duration::from_secs(5);
+
+/// Runs a plan to its end.
+pub(super) async fn run(
+    context: Arc<Context>,
+    plan: Arc<StagePlan>,
+    opened: watch::Sender<Option<Result<(), Fault>>>,
+) -> Ending {
+    let opening = tokio::select! {
+        biased;
+        () = context.halt.wait() => return Ending::Killed,
+        () = context.stopping.wait() => return Ending::Stopped,
+        result = open(&context, &plan) => result,
+    };
+    let Opened { stages, drain } = match opening {
+        Ok(opening) => opening,
+        Err(fault) => {
+            context.fail(fault);
+            let fault = context.fault().unwrap_or_else(|| Fault::fatal("not_opened", "the run could not be opened"));
+            opened.send_replace(Some(Err(fault.clone())));
+            return Ending::Faulted(fault);
+        }
+    };
+    let mut running: FuturesUnordered<_> =
+        stages.into_iter().map(|(name, stage)| context.spawn_stage(&name, stage)).collect();
+    let committing = context.clone();
+    let mut commits = context.spawn(async move {
+        tokio::select! {
+            biased;
+            () = committing.killed.wait() => {}
+            () = drain.run() => {}
+        }
+    });
+    opened.send_replace(Some(Ok(())));
+    drop(opened);
+
+    let mut orders = context.stop_orders();
+    let mut order: Option<StopOrder> = None;
+    let mut stages_ended = false;
+    let mut expired = false;
+    loop {
+        let at = |percent| order.and_then(|order| order.at(percent));
+        tokio::select! {
+            biased;
+            Ok(()) = orders.changed() => order = *orders.borrow_and_update(),
+            () = context.alarm.rung(), if !context.halt.is_set() => {
+                let what = format!("{} rows left the graph without being settled", context.alarm.lost());
+                context.fail(Fault::fatal("lost", what));
+            }
+            ended = running.next(), if !stages_ended => match ended {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {error}")));
+                }
+                None => {
+                    stages_ended = true;
+                    context.drained.set();
+                }
+            },
+            ended = &mut commits, if stages_ended => {
+                if let Err(error) = ended {
+                    context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {error}")));
+                }
+                break;
+            }
+            () = due(at(60)), if !context.retries_over.is_set() => context.give_up(&context.retries_over),
+            () = due(at(85)), if !context.writes_over.is_set() => context.give_up(&context.writes_over),
+            () = due(at(100)), if !expired => {
+                expired = true;
+                context.kill();
+            }
+            () = late(&context, stages_ended) => {
+                commits.abort();
+                break;
+            }
+        }
+    }
+    ending(&context, expired)
+}
+
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A run that failed does not wait for ever for a store that hangs.
+async fn late(context: &Context, stages_ended: bool) {
+    context.halt.wait().await;
+    if stages_ended {
+        tokio::time::sleep(LAST_COMMIT).await;
+    } else {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// What a run came to, once every stage and the commit loop have ended.
+fn ending(context: &Context, expired: bool) -> Ending {
+    let stopping = context.stopping.is_set();
+    if let Some(fault) = context.fault() {
+        if stopping && is_left_over(&fault) {
+            let mut left = context.left();
+            left.extend(fault.node().cloned());
+            return Ending::NotDrained { left };
+        }
+        return Ending::Faulted(fault);
+    }
+    if context.killed.is_set() && !expired {
+        return Ending::Killed;
+    }
+    let unsettled = context.lanes.left();
+    let mut left = context.left();
+    if !unsettled.is_empty() || !left.is_empty() || expired {
+        if !stopping {
+            let what = format!("rows of {} are not settled although every stage has ended", unsettled.join(", "));
+            return Ending::Faulted(Fault::fatal("lost", what));
+        }
+        if left.is_empty() {
+            left = unsettled;
+        }
+        return Ending::NotDrained { left };
+    }
+    let totals = context.progress.totals();
+    if !context.lanes.any_abandoned() && !(context.lanes.conserved() && totals.balance()) {
+        return Ending::Faulted(Fault::fatal("not_conserved", format!("the rows do not add up: {totals:?}")));
+    }
+    if stopping { Ending::Stopped } else { Ending::Finished }
+}

@@ -1,0 +1,257 @@
+//! Writing a destination: coalescing, linger, rate limit, and what becomes of every row.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::Interrupt;
+use super::deliver::Delivery;
+use super::fan_out::{Output, overdrawn};
+use super::queue::Receiver;
+use crate::batch::{Batch, Lineage};
+use crate::destination::{Delivered, Retry, Verdicts, WritePolicy, Writer};
+use crate::fault::Fault;
+use crate::operator::Decision;
+use crate::plan::stage::WriteSpec;
+use crate::text::Str;
+
+/// How the commit loop asks a writer to flush.
+#[derive(Default)]
+pub(super) struct FlushGate {
+    /// Whether rows were accepted that are not durable yet.
+    dirty: AtomicBool,
+    wanted: AtomicU64,
+    done: AtomicU64,
+    wake: Notify,
+    finished: Notify,
+}
+
+impl FlushGate {
+    /// Asks for a flush, where there is something to flush; says whether there is.
+    pub(super) fn request(&self) -> bool {
+        if !self.dirty.load(Ordering::Acquire) {
+            return false;
+        }
+        self.wanted.fetch_add(1, Ordering::AcqRel);
+        self.wake.notify_one();
+        true
+    }
+
+    /// Waits until every flush that was asked for is done.
+    pub(super) async fn finished(&self) {
+        while self.done.load(Ordering::Acquire) < self.wanted.load(Ordering::Acquire) {
+            self.finished.notified().await;
+        }
+    }
+
+    fn done(&self, request: u64) {
+        self.done.store(request, Ordering::Release);
+        self.finished.notify_one();
+    }
+}
+
+/// A writer that ended will not flush again: nobody waits for it.
+struct Open(Arc<FlushGate>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dirty.store(false, Ordering::Release);
+        self.0.done(u64::MAX);
+    }
+}
+
+/// A token bucket over rows.
+struct Bucket {
+    rate: f64,
+    burst: f64,
+    tokens: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn new(rate: f64, burst: usize) -> Self {
+        let burst = if burst == 0 { rate.ceil().max(1.0) } else { burst as f64 };
+        Bucket { rate, burst, tokens: burst, at: Instant::now() }
+    }
+
+    /// Waits until `rows`, no more than the burst, may pass.
+    async fn take(&mut self, rows: usize) {
+        loop {
+            let now = Instant::now();
+            self.tokens = (self.tokens + (now - self.at).as_secs_f64() * self.rate).min(self.burst);
+            self.at = now;
+            let missing = rows as f64 - self.tokens;
+            if missing <= 1e-9 {
+                self.tokens -= rows as f64;
+                return;
+            }
+            // A nanosecond more, so that rounding never wakes it just before there is enough.
+            let wait = Duration::try_from_secs_f64(missing / self.rate).unwrap_or(Duration::from_secs(3600));
+            sleep_until(now + wait + Duration::from_nanos(1)).await;
+        }
+    }
+}
+
+pub(super) struct Writing {
+    connector: Str,
+    delivery: Delivery,
+    policy: WritePolicy,
+    bucket: Option<Bucket>,
+    gate: Open,
+    accepted: Lineage,
+    output: Output,
+}
+
+impl Writing {
+    pub(super) fn new(spec: &WriteSpec, writer: Box<dyn Writer>, gate: Arc<FlushGate>, output: Output) -> Self {
+        let mut policy = spec.destination.policy();
+        policy.rows = spec.batch_rows.unwrap_or(policy.rows).max(1);
+        policy.linger = spec.batch_delay.unwrap_or(policy.linger);
+        let bucket = spec.rate.filter(|rate| *rate > 0.0).map(|rate| Bucket::new(rate, spec.burst));
+        if let Some(bucket) = &bucket {
+            policy.rows = policy.rows.min(bucket.burst as usize).max(1);
+        }
+        let accepted = Lineage::none(&output.context.alarm);
+        let delivery = Delivery { context: output.context.clone(), writer, retry: policy.retry };
+        Writing { connector: spec.connector.clone(), delivery, policy, bucket, gate: Open(gate), accepted, output }
+    }
+
+    /// Writes until the input ends, then flushes and closes.
+    pub(super) async fn run(mut self, mut input: Receiver) -> Result<(), Interrupt> {
+        let result = self.write_all(&mut input).await;
+        result.map_err(|interrupt| match interrupt {
+            Interrupt::Fault(fault) => Interrupt::Fault(fault.at(&self.connector)),
+            other => other,
+        })
+    }
+
+    async fn write_all(&mut self, input: &mut Receiver) -> Result<(), Interrupt> {
+        let mut pending: Option<Batch> = None;
+        let mut ripe = Instant::now();
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = self.gate.0.wake.notified() => {
+                    self.flush().await?;
+                    continue;
+                }
+                next = input.recv() => next,
+                () = sleep_until(ripe), if pending.is_some() => {
+                    if let Some(batch) = pending.take() {
+                        self.write(batch).await?;
+                    }
+                    continue;
+                }
+            };
+            let Some(batch) = next else { break };
+            self.output.count_in(&batch);
+            if pending.is_none() {
+                ripe = Instant::now() + self.policy.linger;
+            }
+            let mut more = Some(batch);
+            while let Some(batch) = more {
+                let full = pending.as_ref().is_some_and(|pending| !self.fits(pending, &batch));
+                if full && let Some(pending) = pending.take() {
+                    self.write(pending).await?;
+                    ripe = Instant::now() + self.policy.linger;
+                }
+                match &mut pending {
+                    Some(pending) => pending.merge(batch),
+                    None => pending = Some(batch),
+                }
+                more = input.try_recv();
+                if let Some(batch) = &more {
+                    self.output.count_in(batch);
+                }
+            }
+            let due = self.policy.linger.is_zero() || pending.as_ref().is_some_and(|batch| self.is_full(batch));
+            if due && let Some(batch) = pending.take() {
+                self.write(batch).await?;
+            }
+        }
+        if let Some(batch) = pending.take() {
+            self.write(batch).await?;
+        }
+        self.flush().await?;
+        self.delivery.writer.close().await?;
+        Ok(())
+    }
+
+    fn fits(&self, pending: &Batch, next: &Batch) -> bool {
+        pending.rows() + next.rows() <= self.policy.rows && pending.bytes() + next.bytes() <= self.policy.bytes
+    }
+
+    fn is_full(&self, batch: &Batch) -> bool {
+        batch.rows() >= self.policy.rows || batch.bytes() >= self.policy.bytes
+    }
+
+    async fn write(&mut self, batch: Batch) -> Result<(), Interrupt> {
+        for chunk in batch.chunks(self.policy.rows, self.policy.bytes) {
+            if let Some(bucket) = &mut self.bucket {
+                bucket.take(chunk.rows()).await;
+            }
+            let marks = match self.policy.retry {
+                Retry::Transactional => self.output.context.lanes.marks_if(chunk.lineage()),
+                Retry::Idempotent | Retry::AtMostOnce => Vec::new(),
+            };
+            let verdicts = self.delivery.write(chunk.records(), &marks).await?;
+            self.settle(chunk, verdicts).await?;
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, mut batch: Batch, verdicts: Verdicts) -> Result<(), Interrupt> {
+        match verdicts {
+            Verdicts::All(Delivered::Durable) => {
+                self.delivered(batch.into_parts().1)?;
+            }
+            Verdicts::All(Delivered::Accepted) => {
+                self.accept(batch.into_parts().1);
+            }
+            Verdicts::Each(each) => {
+                // Rows that are durable leave like filtered ones, rows that failed like failed ones; accepted stay.
+                let decide = |(row, verdict)| match verdict {
+                    Ok(Delivered::Accepted) => None,
+                    Ok(Delivered::Durable) => Some((row, Decision::Filter)),
+                    Err(fault) => Some((row, Decision::Fail(Fault::at(fault, &self.connector)))),
+                };
+                let mut decisions = each.into_iter().enumerate().filter_map(decide).collect();
+                let mut left = self.output.leftover();
+                batch.apply(&mut decisions, &mut left, &mut self.output.lend()).map_err(overdrawn)?;
+                self.delivered(left.filtered)?;
+                self.accept(batch.into_parts().1);
+                self.output.fail(left.failed).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delivered(&self, lineage: Lineage) -> Result<(), Fault> {
+        self.output.context.progress.stage_out(self.output.stage, lineage.rows());
+        self.output.context.lanes.settle(lineage)
+    }
+
+    fn accept(&mut self, lineage: Lineage) {
+        if !lineage.is_empty() {
+            self.gate.0.dirty.store(true, Ordering::Release);
+            self.output.context.lanes.accepted(&lineage);
+            self.accepted.append(lineage);
+        }
+    }
+
+    /// Makes everything accepted durable, and settles it.
+    async fn flush(&mut self) -> Result<(), Interrupt> {
+        let request = self.gate.0.wanted.load(Ordering::Acquire);
+        if !self.accepted.is_empty() {
+            self.delivery.writer.flush().await?;
+            self.gate.0.dirty.store(false, Ordering::Release);
+            let accepted = self.accepted.take();
+            self.delivered(accepted)?;
+        }
+        self.gate.0.done(request);
+        Ok(())
+    }
+}
