@@ -129,12 +129,13 @@ impl Arguments {
         self.values.keys().filter_map(|name| Some((name, self.shown(name)?)))
     }
 
-    /// Values that must be masked in logs, faults and dead letters: substituted ones and credentials of 6 bytes and more.
+    /// Texts of 6 bytes and more that must be masked in logs, faults and dead letters: what came out of variables, and
+    /// whole credentials.
     pub fn secrets(&self) -> impl Iterator<Item = &Str> {
         self.values
             .values()
-            .filter(|a| (a.secret || a.written.is_substituted()) && a.written.value().len() >= 6)
-            .map(|a| a.written.value())
+            .flat_map(|a| a.written.substituted().chain(a.secret.then_some(a.written.value())))
+            .filter(|text| text.len() >= 6)
     }
 
     /// Where the value stands; the settings' place where it is a default.

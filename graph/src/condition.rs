@@ -1,10 +1,16 @@
 //! Conditions: for which rows a processor is applied.
 
+use std::sync::Arc;
+
 use crate::batch::Mask;
 use crate::fault::Fault;
 use crate::operator::Access;
 use crate::record::Record;
-use crate::template::{MissingKey, Template, TemplateError};
+use crate::template::predicate::{Predicate, verdict};
+use crate::template::{EvalError, MissingKey, Template, TemplateError};
+
+#[cfg(test)]
+mod tests;
 
 /// Selects rows of a strip.
 pub trait Condition: Send {
@@ -12,10 +18,23 @@ pub trait Condition: Send {
     fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>);
 }
 
-/// A condition as the plan holds it.
+/// A condition as the plan holds it: a template whose output, without blanks around it, is one of
+/// `1 t T TRUE true True 0 f F FALSE false False`. Cloning is O(1).
 #[derive(Clone, Debug)]
 pub struct CompiledCondition {
     template: Template,
+    /// Decides without the template, where the condition's shape allows.
+    predicate: Option<Arc<Predicate>>,
+    constant: Option<bool>,
+}
+
+/// Why a condition gave no verdict.
+#[derive(Debug, thiserror::Error)]
+enum NoVerdict {
+    #[error("the condition failed at character {}: {}", at, error.message)]
+    Failed { at: usize, error: EvalError },
+    #[error("the condition printed {0:?}, which is neither true nor false")]
+    NotBoolean(String),
 }
 
 impl CompiledCondition {
@@ -24,37 +43,89 @@ impl CompiledCondition {
     /// # Errors
     /// Why the template does not compile.
     pub fn compile(text: &str) -> Result<Self, TemplateError> {
-        Ok(CompiledCondition { template: Template::parse(text, MissingKey::NoValue)? })
+        let template = Template::parse(text, MissingKey::NoValue)?;
+        let predicate = template.predicate().map(Arc::new);
+        let mut condition = CompiledCondition { template, predicate, constant: None };
+        if condition.template.reads() == Access::NOTHING {
+            condition.constant = condition.evaluate(&Record::default()).ok();
+        }
+        Ok(condition)
     }
+
     /// Its text.
     pub fn source(&self) -> &str {
         self.template.source()
     }
-    /// The verdict, where it is the same for every record.
+
+    /// The verdict, where it is the same for every record. A condition that fails on every record has none.
     pub fn constant(&self) -> Option<bool> {
-        None
+        self.constant
     }
-    /// Whether it runs without building text.
+
+    /// Whether it decides the usual record without building text.
     pub fn is_native(&self) -> bool {
-        false
+        self.constant.is_some() || self.predicate.is_some()
     }
-    /// What it reads.
+
+    /// What its verdict depends on.
     pub fn reads(&self) -> Access {
         self.template.reads()
     }
+
     /// One for a stage of its own.
     pub fn instantiate(&self) -> Box<dyn Condition> {
-        struct Never;
-        impl Condition for Never {
-            fn select(&mut self, _: &[Record], _: &mut Mask, _: &mut Vec<(usize, Fault)>) {}
-        }
-        Box::new(Never)
+        Box::new(Running { condition: self.clone(), output: String::new() })
     }
+
     /// The verdict on one record.
     ///
     /// # Errors
-    /// `condition_failed`, `condition_not_boolean`.
-    pub fn evaluate(&self, _record: &Record) -> Result<bool, Fault> {
-        Ok(false)
+    /// A fault of the record: `condition_failed`, `condition_not_boolean`.
+    pub fn evaluate(&self, record: &Record) -> Result<bool, Fault> {
+        self.decide(record, &mut String::new())
+    }
+
+    fn decide(&self, record: &Record, output: &mut String) -> Result<bool, Fault> {
+        if let Some(verdict) = self.constant {
+            return Ok(verdict);
+        }
+        match self.predicate.as_ref().and_then(|predicate| predicate.holds(record)) {
+            Some(verdict) => Ok(verdict),
+            None => self.render(record, output),
+        }
+    }
+
+    /// The template's own verdict, with `output` as scratch space.
+    fn render(&self, record: &Record, output: &mut String) -> Result<bool, Fault> {
+        output.clear();
+        self.template.render(record, output).map_err(|error| {
+            let at = self.source().get(..error.offset).map_or(0, |before| before.chars().count()) + 1;
+            Fault::record("condition_failed", NoVerdict::Failed { at, error })
+        })?;
+        verdict(output).ok_or_else(|| {
+            const SHOWN: usize = 80;
+            let mut shown: String = output.chars().take(SHOWN).collect();
+            if shown.len() < output.len() {
+                shown.push('…');
+            }
+            Fault::record("condition_not_boolean", NoVerdict::NotBoolean(shown))
+        })
+    }
+}
+
+struct Running {
+    condition: CompiledCondition,
+    output: String,
+}
+
+impl Condition for Running {
+    fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>) {
+        for (row, record) in records.iter().enumerate() {
+            match self.condition.decide(record, &mut self.output) {
+                Ok(true) => out.set(row),
+                Ok(false) => {}
+                Err(fault) => failed.push((row, fault)),
+            }
+        }
     }
 }

@@ -4,11 +4,15 @@
 //! `pipeline` reads trees as pipelines, and `load` compares the pipelines of all files with each other. Every step
 //! adds its findings and goes on with what is sound.
 
+mod dead_letter;
 mod field;
 mod interpolate;
+mod item;
 mod load;
 mod metadata;
 mod pipeline;
+mod processor;
+mod settings;
 mod version;
 mod written;
 mod yaml;

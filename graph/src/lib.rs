@@ -23,5 +23,7 @@ pub mod source;
 pub mod specification;
 pub mod state;
 pub mod template;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod text;
 pub mod value;

@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn error(reference: &str) -> String {
-        registry().operator(reference).map(|_| String::new()).unwrap_or_else(|e| e.to_string())
+        registry().operator(reference).map_or_else(|e| e.to_string(), |_| String::new())
     }
 
     #[test]

@@ -1,72 +1,123 @@
-//! The template dialect.
+//! The template dialect: Go's `text/template` over records, with the functions of sprig.
+//!
+//! A template is compiled once: parsed, its functions and variables resolved, its field paths tied to
+//! the parts of the record. Rendering then borrows from the record and writes straight to the output.
+//! Values keep Go's types (an `int` does not compare with a `float64`), with these differences: the
+//! record's integers are integers and not floats, a template cannot change its record, and one
+//! rendering has a bound on its output, its steps and its depth.
 
+use std::fmt;
 use std::sync::Arc;
 
+use crate::operator::Access;
 use crate::record::Record;
 
-/// A compiled template.
-#[derive(Clone, Debug)]
-pub struct Template(Arc<str>);
+mod builtins;
+mod eval;
+mod format;
+mod functions;
+mod lex;
+mod methods;
+mod out;
+mod parse;
+pub(crate) mod predicate;
+mod reads;
+mod tree;
+mod val;
 
-/// What an absent map key renders as.
+#[cfg(test)]
+mod tests;
+
+use tree::{Node, Tree};
+
+/// A compiled template. Cloning is O(1).
+#[derive(Clone)]
+pub struct Template {
+    tree: Arc<Tree>,
+    missing: MissingKey,
+}
+
+/// What reading a map entry that is not there gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingKey {
-    /// `<no value>`.
+    /// No value, which prints as `<no value>`.
     NoValue,
-    /// It fails.
+    /// An error of the record.
     Error,
 }
 
-/// A text that is no template.
+/// Why a text is no template, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TemplateError {
-    /// Byte offset in the text.
+    /// Where it is, in bytes from the start of the text.
     pub offset: usize,
-    /// Bytes from there.
+    /// How many bytes it covers; may be 0, at the end of the text.
     pub len: usize,
     /// What is wrong.
     pub message: String,
-    /// What to do.
+    /// What to do about it.
     pub hint: Option<String>,
 }
 
-/// A template that failed on a record.
+/// Why a template failed on a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct EvalError {
-    /// Byte offset in the text.
+    /// Where the failing part is, in bytes from the start of the template.
     pub offset: usize,
-    /// What is wrong.
+    /// What went wrong.
     pub message: String,
 }
 
 impl Template {
-    /// Compiles.
+    /// Compiles a text. O(length).
     ///
     /// # Errors
-    /// The first thing wrong.
-    pub fn parse(text: &str, _missing: MissingKey) -> Result<Template, TemplateError> {
-        Ok(Template(text.into()))
+    /// The first thing that is wrong with it: syntax, an unknown function or variable, a function
+    /// that is refused because it would read the environment, use the network or make keys.
+    pub fn parse(text: &str, missing: MissingKey) -> Result<Template, TemplateError> {
+        Ok(Template { tree: Arc::new(parse::parse(text)?), missing })
     }
-    /// Its text.
+
+    /// The text it was compiled from.
     pub fn source(&self) -> &str {
-        &self.0
+        &self.tree.source
     }
-    /// The text when it has no actions.
+
+    /// The output, where it is the source itself because there is no action in it.
     pub fn literal(&self) -> Option<&str> {
-        (!self.0.contains("{{")).then_some(&self.0)
+        let plain = match self.tree.templates.first().map(|main| &*main.body) {
+            None | Some([]) => self.tree.source.is_empty(),
+            Some([Node::Text(at)]) => at.len() == self.tree.source.len(),
+            Some(_) => false,
+        };
+        plain.then(|| self.source())
     }
-    /// Appends the output.
+
+    /// Appends the output for `record`. What it costs is bounded: see the module's limits.
     ///
     /// # Errors
-    /// Why it failed on this record.
-    pub fn render(&self, _record: &Record, out: &mut String) -> Result<(), EvalError> {
-        out.push_str(&self.0);
-        Ok(())
+    /// What failed, with its place in the template; `out` is then as it was before. Output that is not
+    /// UTF-8 is an error too.
+    pub fn render(&self, record: &Record, out: &mut String) -> Result<(), EvalError> {
+        eval::render(&self.tree, self.missing, record, out)
     }
-    /// What it reads.
-    pub fn reads(&self) -> crate::operator::Access {
-        crate::operator::Access::Everything
+
+    /// The same verdict without the template, for a condition whose shape allows it.
+    pub(crate) fn predicate(&self) -> Option<predicate::Predicate> {
+        if self.missing == MissingKey::Error { None } else { predicate::Predicate::of(&self.tree) }
+    }
+
+    /// Which parts of the record its output depends on. Everything for one whose output depends on
+    /// more than the record: on the time, on chance.
+    pub fn reads(&self) -> Access {
+        reads::of(&self.tree)
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Template").field(&self.source()).finish()
     }
 }

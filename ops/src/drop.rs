@@ -16,37 +16,27 @@ use anabranch_graph::source::Mark;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
 use anabranch_graph::state::LaneId;
 
-/// The kind.
-#[derive(Debug)]
-pub struct DropDestination {
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn DestinationKind> {
+    let specification = Specification::builtin("drop", "Counts records and forgets them.")
+        .describe(
+            "Counts records and forgets them: shows what a pipeline costs without its destination. The count is \
+             logged when the pipeline stops.",
+        )
+        .with(
+            Parameter::new("encode", ParameterKind::Bool, "Whether to format each record before forgetting it.")
+                .default_value("false"),
+        )
+        .with_all(format::parameters())
+        .with_all(shared::destination());
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
     specification: Specification,
 }
 
-impl DropDestination {
-    /// With its parameters.
-    pub fn new() -> Self {
-        let specification = Specification::builtin("drop", "Counts records and forgets them.")
-            .describe(
-                "Counts records and forgets them: shows what a pipeline costs without its destination. The count is \
-                 logged when the pipeline stops.",
-            )
-            .with(
-                Parameter::new("encode", ParameterKind::Bool, "Whether to format each record before forgetting it.")
-                    .default_value("false"),
-            )
-            .with_all(format::parameters())
-            .with_all(shared::destination());
-        DropDestination { specification }
-    }
-}
-
-impl Default for DropDestination {
-    fn default() -> Self {
-        DropDestination::new()
-    }
-}
-
-impl DestinationKind for DropDestination {
+impl DestinationKind for Kind {
     fn specification(&self) -> &Specification {
         &self.specification
     }

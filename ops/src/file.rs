@@ -7,5 +7,5 @@ mod intent;
 mod position;
 mod source;
 
-pub use destination::FileDestination;
-pub use source::FileSource;
+pub use destination::kind as destination;
+pub use source::kind as source;

@@ -35,26 +35,16 @@ use settings::{Format, Settings};
 /// Most records of one read, whatever the room: the reader must not hold its thread for long.
 const LONGEST_READ: usize = 1024;
 
-/// The kind.
-#[derive(Debug)]
-pub struct Generator {
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn SourceKind> {
+    Arc::new(Kind { specification: settings::specification() })
+}
+
+struct Kind {
     specification: Specification,
 }
 
-impl Generator {
-    /// With its parameters.
-    pub fn new() -> Self {
-        Generator { specification: settings::specification() }
-    }
-}
-
-impl Default for Generator {
-    fn default() -> Self {
-        Generator::new()
-    }
-}
-
-impl SourceKind for Generator {
+impl SourceKind for Kind {
     fn specification(&self) -> &Specification {
         &self.specification
     }

@@ -28,40 +28,30 @@ const LEVELS: [(&str, LogLevel); 5] = [
     ("error", LogLevel::Error),
 ];
 
-/// The kind.
-#[derive(Debug)]
-pub struct LogDestination {
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn DestinationKind> {
+    let specification = Specification::builtin("log", "Writes each record as a line of the service log.")
+        .describe(
+            "Writes each record as one line of the service log, with time, level, component, connector id, plugin \
+             name and the record. A template's output that is not JSON is written as JSON text. Records of a level \
+             that the service does not log are not formatted and count as delivered.",
+        )
+        .with(
+            Parameter::new("level", ParameterKind::Text, "Level of the lines.")
+                .default_value("info")
+                .one_of(&LEVELS.map(|(name, _)| name)),
+        )
+        .with(Parameter::new("message", ParameterKind::Text, "Text before each record."))
+        .with_all(format::parameters())
+        .with_all(shared::destination());
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
     specification: Specification,
 }
 
-impl LogDestination {
-    /// With its parameters.
-    pub fn new() -> Self {
-        let specification = Specification::builtin("log", "Writes each record as a line of the service log.")
-            .describe(
-                "Writes each record as one line of the service log, with time, level, component, connector id, plugin \
-                 name and the record. A template's output that is not JSON is written as JSON text. Records of a level \
-                 that the service does not log are not formatted and count as delivered.",
-            )
-            .with(
-                Parameter::new("level", ParameterKind::Text, "Level of the lines.")
-                    .default_value("info")
-                    .one_of(&LEVELS.map(|(name, _)| name)),
-            )
-            .with(Parameter::new("message", ParameterKind::Text, "Text before each record."))
-            .with_all(format::parameters())
-            .with_all(shared::destination());
-        LogDestination { specification }
-    }
-}
-
-impl Default for LogDestination {
-    fn default() -> Self {
-        LogDestination::new()
-    }
-}
-
-impl DestinationKind for LogDestination {
+impl DestinationKind for Kind {
     fn specification(&self) -> &Specification {
         &self.specification
     }

@@ -27,6 +27,11 @@ impl LogSink for Silence {
     }
 }
 
+/// A host that logs nothing.
+pub(crate) fn host() -> Host {
+    Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence) }
+}
+
 fn configure(
     kind: &Arc<dyn OperatorKind>,
     settings: &[(&str, &str)],
@@ -47,8 +52,7 @@ pub(crate) fn signature(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)])
 
 /// The record afterwards, and the decision on it.
 pub(crate) fn process(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
-    let host = Host { pipeline: "p".into(), node: "n".into(), log: Arc::new(Silence) };
-    let BuiltOperator::Inline(mut operator) = configure(kind, settings).unwrap().build(0, &host).unwrap() else {
+    let BuiltOperator::Inline(mut operator) = configure(kind, settings).unwrap().build(0, &host()).unwrap() else {
         panic!("not inline");
     };
     let (mut records, mut decisions) = (vec![record.clone()], Vec::new());

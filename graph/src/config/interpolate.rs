@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::Variables;
+use super::field::quoted;
 use super::written::{Layout, Rewriting, Written};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::text::Str;
@@ -67,7 +68,7 @@ impl<'a> Resolver<'a> {
             rewriting.keep(kept..plain_end, value.len());
             value.push_str(&text[kept..plain_end]);
             if escaped {
-                rewriting.replace(plain_end..open + 2, value.len(), 2, false);
+                rewriting.replace(plain_end..open + 2, value.len(), 2);
                 value.push_str("${");
                 kept = open + 2;
                 continue;
@@ -98,10 +99,13 @@ impl<'a> Resolver<'a> {
             match self.evaluate(&expression, &text[range.clone()], place) {
                 Ok((replacement, foreign)) => {
                     whole = range == (0..text.len());
-                    rewriting.replace(range.clone(), value.len(), replacement.len(), foreign);
+                    rewriting.replace(range.clone(), value.len(), replacement.len());
                     value.push_str(&replacement);
+                    if foreign {
+                        rewriting.substitute(replacement);
+                    }
                 }
-                Err(finding) => findings.push(finding),
+                Err(finding) => findings.push(*finding),
             }
             kept = range.end;
         }
@@ -115,20 +119,25 @@ impl<'a> Resolver<'a> {
     }
 
     /// What an expression stands for, and whether that comes from outside the file.
-    fn evaluate(&mut self, expression: &Expression<'_>, written: &str, place: Span) -> Result<(Str, bool), Diagnostic> {
-        match *expression {
+    fn evaluate(
+        &mut self,
+        expression: &Expression<'_>,
+        written: &str,
+        place: Span,
+    ) -> Result<(Str, bool), Box<Diagnostic>> {
+        let finding = match *expression {
             Expression::Variable { name, default } => {
+                // As in a shell, the default stands in for an empty value too.
                 match (self.variables.variable(name).filter(|value| default.is_none() || !value.is_empty()), default) {
-                    (Some(value), _) => Ok((value.into(), true)),
-                    (None, Some(default)) => Ok((default.into(), false)),
-                    (None, None) => Err(Diagnostic::error(
+                    (Some(value), _) => return Ok((value.into(), true)),
+                    (None, Some(default)) => return Ok((default.into(), false)),
+                    (None, None) => Diagnostic::error(
                         "config.variable_unset",
                         format!("the environment variable {name} is not set"),
                     )
-                    .with_span(place)
                     .with_hint(format!(
                         "set it, or write `${{{name}:-default}}` to have a default, or `$${{{name}}}` for the text itself"
-                    ))),
+                    )),
                 }
             }
             Expression::File(path) => {
@@ -138,24 +147,20 @@ impl<'a> Resolver<'a> {
                     .entry(path.to_owned())
                     .or_insert_with(|| variables.file(path).map(|content| without_final_line_break(&content).into()));
                 match content {
-                    Ok(content) => Ok((content.clone(), true)),
-                    Err(why) => {
-                        Err(Diagnostic::error("config.variable_file", format!("{path:?} cannot be read: {why}"))
-                            .with_span(place)
-                            .with_hint(format!("write `$${written}` for the text itself", written = &written[1..])))
-                    }
+                    Ok(content) => return Ok((content.clone(), true)),
+                    Err(why) => Diagnostic::error("config.variable_file", format!("{path:?} cannot be read: {why}"))
+                        .with_hint(format!("write `${written}` for the text itself")),
                 }
             }
-            Expression::Foreign => Err(Diagnostic::error(
-                "config.variable_invalid",
-                format!("{} is not a variable", super::field::quoted(written)),
-            )
-            .with_span(place)
-            .with_hint(
-                "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, where NAME is letters, digits and `_`; \
-                 or `$${` for the two characters themselves",
-            )),
-        }
+            Expression::Foreign => {
+                Diagnostic::error("config.variable_invalid", format!("{} is not a variable", quoted(written)))
+                    .with_hint(
+                        "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, where NAME is letters, digits and `_`; \
+                     or `$${` for the two characters themselves",
+                    )
+            }
+        };
+        Err(Box::new(finding.with_span(place)))
     }
 }
 

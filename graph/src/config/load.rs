@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::field::{Path, Reader, quoted};
 use super::interpolate::Resolver;
+use super::item::items;
 use super::pipeline::{self, Draft};
 use super::version::Version;
 use super::yaml::{self, Node, Value};
@@ -16,6 +17,9 @@ use crate::text::Str;
 pub const MAX_FILE_BYTES: usize = 8 << 20;
 
 const DOCUMENT_FIELDS: &[&str] = &["version", "pipelines"];
+
+/// Most findings shown of one file.
+const MAX_FINDINGS: usize = 1000;
 
 /// Most places shown for one id that several pipelines have.
 const MAX_PLACES: usize = 8;
@@ -54,7 +58,7 @@ pub struct InvalidPipeline {
     /// Its list item.
     pub span: Span,
     /// The connectors and processors that are without errors, so that their plugins and settings can be checked in the
-    /// same go. It is no pipeline to be run or planned: other parts may be missing.
+    /// same go. It is no pipeline to be run: other parts are missing, perhaps every source or destination.
     pub sound_parts: Option<Box<PipelineConfig>>,
 }
 
@@ -97,15 +101,36 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     findings.0.sort_by_key(|finding| (finding.label.as_ref().map(|label| label.span), finding.code));
     // What an anchor holds is read again with each of its aliases.
     findings.0.dedup_by(|a, b| a.code == b.code && a.label == b.label && a.message == b.message);
-    loaded.diagnostics = findings;
+    loaded.diagnostics = Diagnostics(findings.0.chunk_by(in_same_file).flat_map(first_of_file).collect());
     loaded
+}
+
+fn in_same_file(a: &Diagnostic, b: &Diagnostic) -> bool {
+    let file = |finding: &Diagnostic| finding.label.as_ref().map(|label| label.span.file);
+    file(a) == file(b)
+}
+
+/// The findings of one file, cut where nobody reads on.
+fn first_of_file(findings: &[Diagnostic]) -> Vec<Diagnostic> {
+    let (shown, rest) = findings.split_at(findings.len().min(MAX_FINDINGS));
+    let mut shown = shown.to_vec();
+    if let Some(first) = rest.first() {
+        let message = format!("{} more findings in this file are not shown", rest.len());
+        let severity = rest.iter().map(|finding| finding.severity).min().unwrap_or(first.severity);
+        shown.push(Diagnostic {
+            severity,
+            label: first.label.clone(),
+            ..Diagnostic::error("config.too_many", message)
+        });
+    }
+    shown
 }
 
 /// Why a text is not to be parsed.
 fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
     let at = |byte: usize| Span { file: id, start: byte as u32, end: byte as u32 };
     if file.text.len() > MAX_FILE_BYTES {
-        let message = format!("the file has more than {} MiB, which is the most that is read", MAX_FILE_BYTES >> 20);
+        let message = format!("the file is too large: at most {} MiB are read", MAX_FILE_BYTES >> 20);
         return Some(Diagnostic::error("config.file_too_large", message).with_span(at(0)));
     }
     let garbage = match file.not_utf8 {
@@ -124,10 +149,10 @@ fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) -> bool {
     reader.findings.extend(findings);
     let mut complete = true;
     for document in documents {
-        complete &= match document {
-            Some(root) => read_document(&root, reader, drafts),
-            None => false,
-        };
+        let errors = reader.errors();
+        complete &= document.root.as_ref().is_some_and(|root| read_document(root, reader, drafts));
+        // A mistake in a part that belongs to no pipeline, as far as can be seen.
+        complete &= !document.flawed || reader.errors() > errors;
     }
     complete
 }
@@ -152,7 +177,7 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) 
     }
     reader.warn_unknown(&document, "a document", DOCUMENT_FIELDS, path);
     let (Ok(version), Some(pipelines)) = (version, pipelines) else { return reader.errors() == errors };
-    let Ok(items) = pipeline::items(pipelines, version, path.name("pipelines"), reader) else { return false };
+    let Ok(items) = items(pipelines, version, path.name("pipelines"), reader) else { return false };
     let mut complete = reader.errors() == errors;
     for (index, item) in items.iter().enumerate() {
         match pipeline::read(item, index, version, reader) {

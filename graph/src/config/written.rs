@@ -44,16 +44,15 @@ impl Written {
     /// A default (`${NAME:-default}`) and an escaped `$${` are the file's own words.
     pub fn is_substituted(&self) -> bool {
         match &self.layout {
-            Some(layout) => layout.substituted().next().is_some(),
+            Some(layout) => !layout.substituted.is_empty(),
             None => self.value != self.written,
         }
     }
 
-    /// The parts of the value that came out of variables and files, to be masked wherever the value may turn up.
-    pub fn substituted(&self) -> impl Iterator<Item = &str> {
-        let parts = self.layout.iter().flat_map(|layout| layout.substituted());
-        let whole = (self.layout.is_none() && self.value != self.written).then_some(0..self.value.len());
-        parts.chain(whole).filter_map(|range| self.value.get(range))
+    /// The parts of the value that came out of variables and files, to be masked wherever they may turn up.
+    pub fn substituted(&self) -> impl Iterator<Item = &Str> {
+        let whole = self.layout.is_none() && self.value != self.written;
+        self.layout.iter().flat_map(|layout| &layout.substituted).chain(whole.then_some(&self.value))
     }
 
     /// Where the value stands.
@@ -85,7 +84,10 @@ impl std::fmt::Display for Written {
 /// Which bytes of a file the bytes of a text came from: pieces in ascending order, with gaps where the
 /// file has only indentation or line breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct Layout(Vec<Piece>);
+pub(super) struct Layout {
+    pieces: Vec<Piece>,
+    substituted: Vec<Str>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
@@ -100,10 +102,8 @@ struct Piece {
 enum Kind {
     /// The same bytes.
     Verbatim,
-    /// An escape sequence, a default.
-    Rewritten,
-    /// The value of a variable or the content of a file.
-    Substituted,
+    /// An escape sequence, a variable.
+    Replaced,
 }
 
 impl Layout {
@@ -170,14 +170,14 @@ impl Layout {
                 _ => 1 + source[from + 1..].chars().next()?.len_utf8(),
             };
             let len = text.get(at..)?.chars().next()?.len_utf8();
-            self.push(at, len, start + from as u32, written, Kind::Rewritten);
+            self.push(at, len, start + from as u32, written, Kind::Replaced);
             (from, at) = (from + written, at + len);
         }
         (at == text.len()).then_some(())
     }
 
     fn push(&mut self, text: usize, len: usize, source: u32, source_len: usize, kind: Kind) {
-        self.0.push(Piece { text: text as u32, len: len as u32, source, source_len: source_len as u32, kind });
+        self.pieces.push(Piece { text: text as u32, len: len as u32, source, source_len: source_len as u32, kind });
     }
 
     /// The bytes of the file that hold `len` bytes at `offset` of the text.
@@ -185,7 +185,7 @@ impl Layout {
         let (first, at) = self.piece(offset)?;
         let start = match first.kind {
             Kind::Verbatim => first.source + at.min(first.len),
-            Kind::Rewritten | Kind::Substituted => first.source,
+            Kind::Replaced => first.source,
         };
         let end = match len {
             // Between two characters.
@@ -195,7 +195,7 @@ impl Layout {
                 let (last, at) = self.piece(offset + len - 1)?;
                 match last.kind {
                     Kind::Verbatim => last.source + (at + 1).min(last.len),
-                    Kind::Rewritten | Kind::Substituted => last.source + last.source_len,
+                    Kind::Replaced => last.source + last.source_len,
                 }
             }
         };
@@ -205,16 +205,9 @@ impl Layout {
     /// The last piece that starts at or before an offset, and how far behind its start the offset is.
     fn piece(&self, offset: usize) -> Option<(&Piece, u32)> {
         let offset = u32::try_from(offset).ok()?;
-        let after = self.0.partition_point(|piece| piece.text <= offset);
-        let piece = self.0.get(after.saturating_sub(1))?;
+        let after = self.pieces.partition_point(|piece| piece.text <= offset);
+        let piece = self.pieces.get(after.saturating_sub(1))?;
         Some((piece, offset.saturating_sub(piece.text)))
-    }
-
-    fn substituted(&self) -> impl Iterator<Item = Range<usize>> {
-        self.0
-            .iter()
-            .filter(|piece| piece.kind == Kind::Substituted && piece.len > 0)
-            .map(|piece| piece.text as usize..(piece.text + piece.len) as usize)
     }
 }
 
@@ -229,7 +222,7 @@ impl Rewriting {
     pub(super) fn of(before: Option<Layout>, len: usize, span: Span) -> Self {
         let before = before.unwrap_or_else(|| {
             let mut whole = Layout::default();
-            whole.push(0, len, span.start, (span.end - span.start) as usize, Kind::Rewritten);
+            whole.push(0, len, span.start, (span.end - span.start) as usize, Kind::Replaced);
             whole
         });
         Rewriting { before, after: Layout::default() }
@@ -245,8 +238,8 @@ impl Rewriting {
 
     /// `range` of the text is kept, from byte `at` of the result on.
     pub(super) fn keep(&mut self, range: Range<usize>, at: usize) {
-        let first = self.before.0.partition_point(|p| ((p.text + p.len) as usize) <= range.start);
-        for piece in &self.before.0[first..] {
+        let first = self.before.pieces.partition_point(|p| ((p.text + p.len) as usize) <= range.start);
+        for piece in &self.before.pieces[first..] {
             let (from, to) = (piece.text as usize, (piece.text + piece.len) as usize);
             if from >= range.end {
                 break;
@@ -258,16 +251,24 @@ impl Rewriting {
                     let source = piece.source + (start - from) as u32;
                     self.after.push(text, end - start, source, end - start, Kind::Verbatim);
                 }
-                kind => self.after.push(text, end - start, piece.source, piece.source_len as usize, kind),
+                Kind::Replaced => {
+                    self.after.push(text, end - start, piece.source, piece.source_len as usize, piece.kind);
+                }
             }
         }
     }
 
-    /// `range` of the text became `len` bytes at byte `at` of the result, foreign to the file or of its own.
-    pub(super) fn replace(&mut self, range: Range<usize>, at: usize, len: usize, foreign: bool) {
+    /// `range` of the text became `len` bytes at byte `at` of the result.
+    pub(super) fn replace(&mut self, range: Range<usize>, at: usize, len: usize) {
         if let Some(place) = self.before.place(range.start, range.len()) {
-            let kind = if foreign { Kind::Substituted } else { Kind::Rewritten };
-            self.after.push(at, len, place.start, (place.end - place.start) as usize, kind);
+            self.after.push(at, len, place.start, (place.end - place.start) as usize, Kind::Replaced);
+        }
+    }
+
+    /// The result holds a text that is not the file's.
+    pub(super) fn substitute(&mut self, text: Str) {
+        if !text.is_empty() {
+            self.after.substituted.push(text);
         }
     }
 

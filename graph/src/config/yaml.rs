@@ -10,7 +10,7 @@ use std::rc::Rc;
 use serde_yaml::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span as Range, StructureStyle, Tag};
 
 use super::field::quoted;
-use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
+use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span};
 use crate::text::Str;
 
 /// Deepest nesting of lists and maps, aliases included.
@@ -80,8 +80,16 @@ impl Entry {
     }
 }
 
-/// Reads all documents of a file. `None` stands for a document that did not parse.
-pub(super) fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec<Option<Rc<Node>>> {
+/// One document of a file.
+pub(super) struct Document {
+    /// Its content, where it did parse.
+    pub(super) root: Option<Rc<Node>>,
+    /// Whether errors were found in it.
+    pub(super) flawed: bool,
+}
+
+/// Reads all documents of a file.
+pub(super) fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec<Document> {
     let mut options = Options::default();
     options.set_emit_comments(false);
     options.emit_unresolved_aliases = true;
@@ -90,6 +98,7 @@ pub(super) fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec
     let mut parser = Parser::new_from_str_with_options(text, options);
     let mut builder = Builder { file, text, aliased_bytes: 0, anchors: HashMap::new(), open: Vec::new(), root: None };
     let mut documents = Vec::new();
+    let mut reported = 0;
     while let Some(next) = parser.next_event() {
         let event = next.map_err(|error| syntax_error(file, text, &error));
         let done = match event {
@@ -108,7 +117,9 @@ pub(super) fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec
         };
         let Some(root) = done else { continue };
         let failed = root.is_none();
-        documents.push(root);
+        let flawed = findings.0[reported..].iter().any(|finding| finding.severity == Severity::Error);
+        reported = findings.0.len();
+        documents.push(Document { root, flawed });
         builder.anchors.clear();
         builder.open.clear();
         builder.root = None;

@@ -1,1 +1,65 @@
+//! Scenarios on a paused clock: one file per promise.
 
+mod ordering;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Ending, RunOptions, Running, start};
+use crate::plan::stage::StagePlan;
+use crate::testing::{Journal, MemoryStore, Pipeline, Shelf, Upstream, services};
+
+/// What most scenarios need.
+struct Bench {
+    journal: Journal,
+    store: Arc<MemoryStore>,
+    letters: Arc<Shelf>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let journal = Journal::default();
+        let store = Arc::new(MemoryStore::new(&journal));
+        let letters = Arc::new(Shelf::new("letters", &journal));
+        Bench { journal, store, letters }
+    }
+
+    /// A pipeline with the default window: the first failure stops it.
+    fn pipeline(&self) -> Pipeline {
+        Pipeline::new(&self.letters, 1, 0)
+    }
+
+    /// A pipeline whose failures all go to the letters.
+    fn tolerant(&self) -> Pipeline {
+        Pipeline::new(&self.letters, 0, 0)
+    }
+
+    fn start(&self, plan: &Arc<StagePlan>) -> Running {
+        start(plan.clone(), services(&self.store), RunOptions::default())
+    }
+
+    fn start_once(&self, plan: &Arc<StagePlan>) -> Running {
+        start(plan.clone(), services(&self.store), RunOptions { once: true, ..RunOptions::default() })
+    }
+
+    async fn run(&self, plan: &Arc<StagePlan>) -> Ending {
+        in_time(self.start(plan).join()).await
+    }
+}
+
+/// Nothing here takes an hour of the paused clock, unless it hangs.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(3600), future).await.expect("it hangs")
+}
+
+fn finished(ending: &Ending) {
+    assert!(matches!(ending, Ending::Finished), "{ending:?}");
+}
+
+fn upstream(bench: &Bench, rows: u64) -> Arc<Upstream> {
+    Arc::new(Upstream::new(&bench.journal, rows, crate::testing::AtEnd::End))
+}
+
+fn shelf(bench: &Bench, name: &str) -> Arc<Shelf> {
+    Arc::new(Shelf::new(name, &bench.journal))
+}

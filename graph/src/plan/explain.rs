@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use self::route::Route;
 use super::Compiled;
-use super::fuse::Cut;
+use super::fuse::{Cut, CutReason};
 use super::graph::{Guard, Node, NodeKind, PlanGraph, Port};
 use super::stage::{DeadLetterSpec, Limits, ReadSpec, StageKind, StageSpec, WriteSpec};
 
@@ -133,6 +133,9 @@ struct Line {
     from: usize,
     to: usize,
     port: Port,
+    /// Why the stages of the two nodes are not one.
+    #[serde(skip)]
+    cut: Option<CutReason>,
 }
 
 /// A stage around nodes of the picture.
@@ -214,7 +217,8 @@ fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) ->
     let mut lines: Vec<Line> = graph
         .edge_references()
         .filter_map(|edge| {
-            Some(Line { from: place(edge.source())?, to: place(edge.target())?, port: edge.weight().port })
+            let (from, to) = (place(edge.source())?, place(edge.target())?);
+            Some(Line { from, to, port: edge.weight().port, cut: None })
         })
         .collect();
     lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
@@ -226,9 +230,9 @@ fn stage_lines(stages: &[Cluster<'_>], cuts: &[Cut], nodes: &[Shape<'_>]) -> Vec
     let mut lines = Vec::new();
     let dead_letter = nodes.iter().position(|node| node.kind == DEAD_LETTER);
     for stage in stages {
-        lines.extend(stage.nodes.windows(2).map(|pair| Line { from: pair[0], to: pair[1], port: Port::Out }));
+        lines.extend(stage.nodes.windows(2).map(|pair| Line::inside(pair[0], pair[1])));
         if let (Some(last), Some(to), true) = (stage.nodes.last(), dead_letter, stage.kind != "read") {
-            lines.push(Line { from: *last, to, port: Port::Failed });
+            lines.push(Line { port: Port::Failed, ..Line::inside(*last, to) });
         }
     }
     for cut in cuts {
@@ -236,11 +240,18 @@ fn stage_lines(stages: &[Cluster<'_>], cuts: &[Cut], nodes: &[Shape<'_>]) -> Vec
         if let (Some(from), Some(to)) = ends
             && let (Some(from), Some(to)) = (from.nodes.last(), to.nodes.first())
         {
-            lines.push(Line { from: *from, to: *to, port: Port::Out });
+            lines.push(Line { cut: Some(cut.reason), ..Line::inside(*from, *to) });
         }
     }
     lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
     lines
+}
+
+impl Line {
+    /// From one step of a stage to the next.
+    fn inside(from: usize, to: usize) -> Self {
+        Line { from, to, port: Port::Out, cut: None }
+    }
 }
 
 const DEAD_LETTER: &str = "dead-letter queue";

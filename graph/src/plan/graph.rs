@@ -144,6 +144,30 @@ impl NodeKind {
     }
 }
 
+/// Leads the failures of every node that can fail to the dead-letter queue, if there is one.
+pub fn wire_failures(plan: &mut PlanGraph) {
+    let Some(dead_letter) = plan.node_indices().find(|n| matches!(plan[*n].kind, NodeKind::DeadLetter(_))) else {
+        return;
+    };
+    let can_fail = |kind: &NodeKind| match kind {
+        NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Branch(_) | NodeKind::Destination(_) => true,
+        NodeKind::Source(_) | NodeKind::FanOut { .. } | NodeKind::Merge | NodeKind::DeadLetter(_) => false,
+    };
+    let failing: Vec<_> = plan.node_indices().filter(|n| can_fail(&plan[*n].kind)).collect();
+    for node in failing {
+        plan.add_edge(node, dead_letter, Edge { port: Port::Failed });
+    }
+}
+
+/// Takes away what [`wire_failures`] adds.
+pub fn unwire_failures(plan: &mut PlanGraph) {
+    let failures = plan.edge_indices().filter(|e| plan[*e].port == Port::Failed);
+    // The last first: it is at the head of the dead-letter queue's list of edges, so each takes O(1).
+    for edge in failures.collect::<Vec<_>>().into_iter().rev() {
+        plan.remove_edge(edge);
+    }
+}
+
 /// Successors that records flow to, failures left out: by port, then in the order of the configuration.
 /// O(e log e) for e edges of the node.
 pub fn successors(plan: &PlanGraph, node: NodeIndex) -> Vec<(Port, NodeIndex)> {

@@ -12,7 +12,7 @@ use crate::config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, Processor
 use crate::destination::Destination;
 use crate::diagnostic::{Diagnostic, Diagnostics, Spanned};
 use crate::plan::CompileOptions;
-use crate::plan::graph::{Edge, Given, Guard, Node, NodeKind, OperatorNode, PlanGraph, Port};
+use crate::plan::graph::{Edge, Given, Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, wire_failures};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
 use crate::registry::{Registry, ResolveError};
 use crate::specification::Specification;
@@ -443,17 +443,8 @@ fn connect(connectors: Vec<Connector>, processors: Vec<Processor>, dead_letter: 
         }
     }
     if let Some(node) = dead_letter {
-        let failing: Vec<_> = graph
-            .node_indices()
-            .filter(|n| {
-                let kind = &graph[*n].kind;
-                kind.operator().is_some() || matches!(kind, NodeKind::Branch(_) | NodeKind::Destination(_))
-            })
-            .collect();
-        let dead_letter = graph.add_node(node);
-        for node in failing {
-            graph.add_edge(node, dead_letter, Edge { port: Port::Failed });
-        }
+        graph.add_node(node);
+        wire_failures(&mut graph);
     }
     graph
 }

@@ -6,7 +6,7 @@ use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use crate::operator::{Access, Fan};
-use crate::plan::graph::{Edge, NodeKind, PlanGraph, Port, predecessors, successors};
+use crate::plan::graph::{Edge, NodeKind, PlanGraph, Port, predecessors, successors, unwire_failures, wire_failures};
 
 /// One kind of rewrite.
 pub trait Rewrite {
@@ -24,7 +24,13 @@ pub const ALL: [&dyn Rewrite; 5] =
 /// Applies all rewrites until none fits. Every rewrite removes an edge or a node, or marks a condition as
 /// shared, so this ends; each sweep is O(nodes + edges).
 pub fn rewrite(plan: &mut PlanGraph) {
-    while ALL.iter().any(|rewrite| rewrite.apply_once(plan)) {}
+    // Rewrites are about the ways of good records. With every node's failures wired to one queue, removing a
+    // node would cost as much as there are nodes.
+    unwire_failures(plan);
+    while let Some(applied) = ALL.iter().find(|rewrite| rewrite.apply_once(plan)) {
+        tracing::trace!(rewrite = applied.name(), nodes = plan.node_count(), "rewrote the plan");
+    }
+    wire_failures(plan);
 }
 
 /// A branch whose condition is constant loses the edge that no record takes.

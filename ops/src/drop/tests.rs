@@ -1,20 +1,9 @@
 use anabranch_graph::config::Settings;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::record::{Data, Position};
 use anabranch_graph::value::{Object, Value};
 
 use super::*;
-
-struct NoLog;
-
-impl LogSink for NoLog {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use crate::testing::host;
 
 #[tokio::test]
 async fn only_what_is_encoded_can_fail() {
@@ -22,11 +11,10 @@ async fn only_what_is_encoded_can_fail() {
     let good = Record::create(Position::copy_from(b"1"), Data::Absent, Data::Absent);
     let bad = Record::create(Position::copy_from(b"2"), Data::Absent, fields.into());
     let rows = [good.clone(), bad, good.clone(), good];
-    let host = Host { pipeline: "p".into(), node: "p:d".into(), log: Arc::new(NoLog) };
     for encode in ["false", "true"] {
-        let kind = DropDestination::new();
+        let kind = super::kind();
         let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs([("encode", encode)])).unwrap();
-        let mut writer = kind.configure(&arguments).unwrap().open(&host).await.unwrap();
+        let mut writer = kind.configure(&arguments).unwrap().open(&host()).await.unwrap();
         match writer.write(&rows, &[]).await.unwrap() {
             Verdicts::All(Delivered::Durable) => assert_eq!(encode, "false"),
             Verdicts::Each(verdicts) => {

@@ -22,49 +22,39 @@ use anabranch_graph::text::Str;
 use super::appender::{Appender, Frame};
 use crate::offload::Offload;
 
-/// The kind.
-#[derive(Debug)]
-pub struct FileDestination {
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn DestinationKind> {
+    let specification = Specification::builtin("file", "Appends records to a file, one per line.")
+        .describe(
+            "Appends each record and a line feed to a file, which is created if it is missing; its directory must \
+             exist. A write that fails is taken back. After a crash of the service the line it was writing is cut \
+             when the file is opened again: a file `.<name>.anabranch` beside it, there while the pipeline runs, \
+             says which bytes those were. What others wrote is never cut; where it does not end in a line feed, \
+             one is added. After a power failure an unfinished line may stay, on a line of its own. If the file is \
+             moved away, a new one is begun. Pipes and devices, /dev/stdout for instance, are written to as they \
+             are.",
+        )
+        .with(Parameter::new("path", ParameterKind::File, "The file.").required())
+        .with(
+            Parameter::new(
+                "durability",
+                ParameterKind::Text,
+                "When a record counts as delivered: process (it is in the file; survives a crash of the service) \
+                 or disk (it is synced too; survives a power failure).",
+            )
+            .default_value("process")
+            .one_of(&["process", "disk"]),
+        )
+        .with_all(format::parameters())
+        .with_all(shared::destination());
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
     specification: Specification,
 }
 
-impl FileDestination {
-    /// With its parameters.
-    pub fn new() -> Self {
-        let specification = Specification::builtin("file", "Appends records to a file, one per line.")
-            .describe(
-                "Appends each record and a line feed to a file, which is created if it is missing; its directory must \
-                 exist. A write that fails is taken back. After a crash of the service the line it was writing is cut \
-                 when the file is opened again: a file `.<name>.anabranch` beside it, there while the pipeline runs, \
-                 says which bytes those were. What others wrote is never cut; where it does not end in a line feed, \
-                 one is added. After a power failure an unfinished line may stay, on a line of its own. If the file is \
-                 moved away, a new one is begun. Pipes and devices, /dev/stdout for instance, are written to as they \
-                 are.",
-            )
-            .with(Parameter::new("path", ParameterKind::File, "The file.").required())
-            .with(
-                Parameter::new(
-                    "durability",
-                    ParameterKind::Text,
-                    "When a record counts as delivered: process (it is in the file; survives a crash of the service) \
-                     or disk (it is synced too; survives a power failure).",
-                )
-                .default_value("process")
-                .one_of(&["process", "disk"]),
-            )
-            .with_all(format::parameters())
-            .with_all(shared::destination());
-        FileDestination { specification }
-    }
-}
-
-impl Default for FileDestination {
-    fn default() -> Self {
-        FileDestination::new()
-    }
-}
-
-impl DestinationKind for FileDestination {
+impl DestinationKind for Kind {
     fn specification(&self) -> &Specification {
         &self.specification
     }

@@ -34,48 +34,38 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 /// Most records of one read, whatever the room.
 const LONGEST_READ: usize = 4096;
 
-/// The kind.
-#[derive(Debug)]
-pub struct FileSource {
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn SourceKind> {
+    let specification = Specification::builtin("file", "Reads the lines of a file and follows it as it grows.")
+        .describe(
+            "Makes a record of each line: the payload is the line without its line feed (a carriage return stays), \
+             the key is the number of the line in the file, and the metadata has `file.path`. A file that does not \
+             exist yet is waited for. A restart goes on after the last line; a file that was renamed and replaced \
+             is read to its end before the new one, also when that happened between two runs and the old file is \
+             still in the same directory. A truncated or rewritten file is read again from its start.\n\n\
+             A last line without line feed is delivered when the end of the file is reached for the first time \
+             and when the file is replaced; if it grows later, the whole line is delivered again under the same \
+             number. While the file is followed, an unterminated line waits for its line feed.",
+        )
+        .with(Parameter::new("path", ParameterKind::File, "The file.").required())
+        .with(
+            Parameter::new(
+                "maxLineBytes",
+                ParameterKind::Bytes,
+                "A longer line stops the pipeline: the bound of the memory one line may take.",
+            )
+            .default_value("64MiB")
+            .validate(Validation::GreaterThan(0.0)),
+        )
+        .with_all(shared::source());
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
     specification: Specification,
 }
 
-impl FileSource {
-    /// With its parameters.
-    pub fn new() -> Self {
-        let specification = Specification::builtin("file", "Reads the lines of a file and follows it as it grows.")
-            .describe(
-                "Makes a record of each line: the payload is the line without its line feed (a carriage return stays), \
-                 the key is the number of the line in the file, and the metadata has `file.path`. A file that does not \
-                 exist yet is waited for. A restart goes on after the last line; a file that was renamed and replaced \
-                 is read to its end before the new one, also when that happened between two runs and the old file is \
-                 still in the same directory. A truncated or rewritten file is read again from its start.\n\n\
-                 A last line without line feed is delivered when the end of the file is reached for the first time \
-                 and when the file is replaced; if it grows later, the whole line is delivered again under the same \
-                 number. While the file is followed, an unterminated line waits for its line feed.",
-            )
-            .with(Parameter::new("path", ParameterKind::File, "The file.").required())
-            .with(
-                Parameter::new(
-                    "maxLineBytes",
-                    ParameterKind::Bytes,
-                    "A longer line stops the pipeline: the bound of the memory one line may take.",
-                )
-                .default_value("64MiB")
-                .validate(Validation::GreaterThan(0.0)),
-            )
-            .with_all(shared::source());
-        FileSource { specification }
-    }
-}
-
-impl Default for FileSource {
-    fn default() -> Self {
-        FileSource::new()
-    }
-}
-
-impl SourceKind for FileSource {
+impl SourceKind for Kind {
     fn specification(&self) -> &Specification {
         &self.specification
     }

@@ -2,29 +2,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anabranch_graph::config;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use proptest::prelude::*;
 
 use super::field::FieldKind;
 use super::*;
-
-struct NoLog;
-
-impl LogSink for NoLog {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn host() -> Host {
-    Host { pipeline: "p".into(), node: "p:g".into(), log: Arc::new(NoLog) }
-}
+use crate::testing::host;
 
 fn configured(settings: &[(&str, &str)]) -> Result<Arc<dyn Source>, Vec<String>> {
-    let kind = Generator::new();
+    let kind = super::kind();
     Arguments::parse(kind.specification(), &config::Settings::from_pairs(settings.iter().copied()))
         .and_then(|arguments| kind.configure(&arguments))
         .map_err(|findings| findings.iter().map(|d| d.message.clone()).collect())

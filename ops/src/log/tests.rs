@@ -33,7 +33,7 @@ impl LogSink for Recorder {
 }
 
 async fn open(log: &Arc<Recorder>, settings: &[(&str, &str)]) -> Box<dyn Writer> {
-    let kind = LogDestination::new();
+    let kind = super::kind();
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied())).unwrap();
     let host = Host { pipeline: "p".into(), node: "p:l".into(), log: log.clone() };
     kind.configure(&arguments).unwrap().open(&host).await.unwrap()

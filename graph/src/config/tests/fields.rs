@@ -1,6 +1,7 @@
 //! Every field of a pipeline, its default and what may stand in it.
 
 use super::*;
+use crate::text::Str;
 
 #[test]
 fn every_field_is_read() {
@@ -192,7 +193,7 @@ fn places_inside_values_are_exact() {
     let variable = &settings.get("variable").unwrap().value;
     let place = variable.place(3, 2);
     assert_eq!(&text[place.start as usize..place.end as usize], "${SECRET}");
-    assert_eq!(variable.substituted().collect::<Vec<_>>(), ["hunter22", "4"]);
+    assert_eq!(variable.substituted().map(Str::as_str).collect::<Vec<_>>(), ["hunter22", "4"]);
 }
 
 #[test]

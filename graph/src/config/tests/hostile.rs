@@ -17,6 +17,8 @@ fn swallow(text: &str) -> Loaded {
     let spent = start.elapsed();
     // Far above the 0.1 s of an optimised build: this one is not, and machines are busy.
     assert!(spent < Duration::from_secs(4), "{spent:?} for {:?}", text.chars().take(80).collect::<String>());
+    let blamed = !loaded.invalid.is_empty() || !loaded.broken.is_empty();
+    assert_eq!(loaded.diagnostics.has_errors(), blamed, "{:?}", loaded.diagnostics);
     let first = Diagnostics(loaded.diagnostics.iter().take(20).cloned().collect());
     let _ = first.render(&files, RenderStyle { color: true, width: 80 });
     let _ = first.findings(&files);
@@ -146,7 +148,7 @@ fn what_is_not_text_is_refused() {
       |
       = help: is this a text file?
 
-    error[config.file_too_large]: the file has more than 8 MiB, which is the most that is read
+    error[config.file_too_large]: the file is too large: at most 8 MiB are read
      --> large.yaml:1:1
       |
     1 | #####################################################################################################################################...
@@ -246,4 +248,14 @@ pipelines:
 #[test]
 fn the_sample_is_good() {
     assert_eq!(clean(SAMPLE).len(), 2);
+}
+
+#[test]
+fn a_thousand_findings_of_a_file_are_enough() {
+    let files = files(&[&pipeline(""), &"a: 1\n".repeat(5000)]);
+    let findings = load(&files, &Environment).diagnostics;
+    assert_eq!(findings.0.len(), 1001);
+    let last = findings.0.last().unwrap();
+    assert_eq!((last.code, &*last.message), ("config.too_many", "4001 more findings in this file are not shown"));
+    assert_eq!(files.locate(last.label.as_ref().unwrap().span).unwrap().file, "2.yaml");
 }

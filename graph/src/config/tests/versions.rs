@@ -133,6 +133,8 @@ fn files_that_declare_nobody_knows_what_are_broken() {
         "version: 2.2\npipelines: [{name: x}]\n",
         "version: 2.2\npipelines: []\npipelines: []\n",
         "version: 2.2\nversion: 2.2\npipelines: []\n",
+        "version: 2.2\nx-a: {a: 1, a: 2}\npipelines: []\n",
+        "version: 2.2\nother: *nowhere\npipelines: []\n",
     ] {
         let loaded = load_text(text);
         assert_eq!(loaded.broken.len(), 1, "{text}");

@@ -33,8 +33,8 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     for line in &picture.edges {
         let _ = write!(out, "  n{} -> n{}", line.from, line.to);
         out.push_str(&match line.port {
-            Port::Out => match reason(picture, line.from, line.to) {
-                Some(reason) => format!(" [label={}, style=bold]", quoted(&reason)),
+            Port::Out => match line.cut {
+                Some(reason) => format!(" [label={}, style=bold]", quoted(&reason.to_string())),
                 None => String::new(),
             },
             Port::Taken | Port::Skipped => format!(" [label={}]", quoted(line.port.as_str())),
@@ -44,13 +44,6 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     }
     out.push_str("}\n");
     out
-}
-
-/// Why the stages of two nodes are not one.
-pub(super) fn reason(picture: &Picture<'_>, from: usize, to: usize) -> Option<String> {
-    let stage = |node: usize| picture.stages.iter().find(|stage| stage.nodes.contains(&node)).map(|stage| stage.id);
-    let ends = (stage(from)?, stage(to)?);
-    picture.wires.iter().find(|cut| (cut.wire.from.0, cut.wire.to.0) == ends).map(|cut| cut.reason.to_string())
 }
 
 fn node(out: &mut String, indent: &str, shape: &Shape<'_>) {

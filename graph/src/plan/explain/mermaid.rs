@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::dot::{label, reason};
+use super::dot::label;
 use super::{Picture, Shape};
 use crate::plan::graph::Port;
 
@@ -29,8 +29,8 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     }
     for line in &picture.edges {
         let arrow = match line.port {
-            Port::Out => match reason(picture, line.from, line.to) {
-                Some(reason) => format!("==>|\"{}\"|", escaped(&reason)),
+            Port::Out => match line.cut {
+                Some(reason) => format!("==>|\"{}\"|", escaped(&reason.to_string())),
                 None => "-->".to_owned(),
             },
             Port::Taken | Port::Skipped => format!("-->|{}|", line.port.as_str()),

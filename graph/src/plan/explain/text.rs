@@ -165,7 +165,10 @@ impl Page {
             for &index in &stage.nodes {
                 self.shape(&picture.nodes[index], bar.to_owned(), &format!("{bar}  "));
             }
-            let wires: Vec<_> = picture.wires.iter().filter(|cut| cut.wire.from.0 == stage.id).collect();
+            // Wires are sorted by the stage they leave.
+            let first = picture.wires.partition_point(|cut| cut.wire.from.0 < stage.id);
+            let end = picture.wires.partition_point(|cut| cut.wire.from.0 <= stage.id);
+            let wires = &picture.wires[first..end];
             for (i, cut) in wires.iter().enumerate() {
                 let lead = match i + 1 == wires.len() {
                     true => self.pick("╰─► ", "`-> "),

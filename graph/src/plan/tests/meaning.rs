@@ -132,18 +132,20 @@ fn through_graph(plan: &PlanGraph, at: NodeIndex, mut record: Record, arrived: &
 /// step says so.
 fn through_steps(steps: &[StepSpec], mut strip: Vec<Record>, arrived: &mut Arrived) -> Vec<Record> {
     let mut before: Vec<bool> = Vec::new();
+    let mut kept_rows = true;
     for step in steps {
         let mut mask = Mask::none(strip.len());
         match &step.condition {
             StepCondition::Always => (0..strip.len()).for_each(|row| mask.set(row)),
             StepCondition::If(condition) => condition.instantiate().select(&strip, &mut mask, &mut Vec::new()),
             StepCondition::AsBefore => {
-                assert_eq!(before.len(), strip.len());
+                assert!(kept_rows && before.len() == strip.len(), "the mask of the step before fits no more");
                 before.iter().enumerate().filter(|(_, b)| **b).for_each(|(row, _)| mask.set(row));
             }
         }
-        let decisions: BTreeMap<usize, Decision> = apply(&step.operator, &mut strip, Some(&mask)).into_iter().collect();
-        let mut decisions = decisions;
+        let mut decisions: BTreeMap<usize, Decision> =
+            apply(&step.operator, &mut strip, Some(&mask)).into_iter().collect();
+        kept_rows = decisions.values().all(|d| matches!(d, Decision::Keep | Decision::Fail(_)));
         before.clear();
         let mut next = Vec::new();
         for (row, record) in strip.into_iter().enumerate() {

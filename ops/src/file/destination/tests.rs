@@ -3,29 +3,17 @@ use std::io::Read;
 
 use anabranch_graph::config::Settings;
 use anabranch_graph::fault::FaultClass;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::record::{Data, Position};
 use anabranch_graph::value::{Object, Value};
 
 use super::*;
-
-struct NoLog;
-
-impl LogSink for NoLog {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::testing::host;
 
 async fn open(path: &Path, more: &[(&str, &str)]) -> Result<Box<dyn Writer>, Fault> {
-    let kind = FileDestination::new();
+    let kind = super::kind();
     let settings = [&[("path", path.to_str().unwrap())], more].concat();
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings)).unwrap();
-    let host = Host { pipeline: "p".into(), node: "p:f".into(), log: Arc::new(NoLog) };
-    kind.configure(&arguments).unwrap().open(&host).await
+    kind.configure(&arguments).unwrap().open(&host()).await
 }
 
 fn row(text: &str) -> Record {

@@ -3,21 +3,10 @@ use std::io::Write;
 use std::path::Path;
 
 use anabranch_graph::config::Settings;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use proptest::prelude::*;
 
 use super::*;
-
-struct NoLog;
-
-impl LogSink for NoLog {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::testing::host;
 
 const ROOM: Room = Room { rows: 100, bytes: 1 << 20 };
 
@@ -28,13 +17,12 @@ struct Reading {
 }
 
 async fn try_open(path: &Path, resume: Option<Position>, more: &[(&str, &str)]) -> Result<Reading, Fault> {
-    let kind = FileSource::new();
+    let kind = super::kind();
     let settings = [&[("path", path.to_str().unwrap())], more].concat();
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings)).unwrap();
-    let host = Host { pipeline: "p".into(), node: "p:f".into(), log: Arc::new(NoLog) };
     let marks =
         resume.iter().map(|position| (Partition::ONLY, Mark { generation: 0, seq: 0, position: position.clone() }));
-    let (reader, _) = kind.configure(&arguments).unwrap().open(&marks.collect(), &host).await?;
+    let (reader, _) = kind.configure(&arguments).unwrap().open(&marks.collect(), &host()).await?;
     Ok(Reading { reader, last: resume })
 }
 

@@ -1,0 +1,241 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::record::{Data, Operation, Position};
+use crate::value::{Object, Value};
+
+fn compile(text: &str) -> CompiledCondition {
+    CompiledCondition::compile(text).unwrap()
+}
+
+fn fields(entries: &[(&'static str, Value)]) -> Data {
+    Data::from(entries.iter().map(|(k, v)| (*k, v.clone())).collect::<Object>())
+}
+
+fn order() -> Record {
+    let inner: Object = [("y", "deep")].into_iter().collect();
+    let mut record = Record::create(
+        Position::copy_from(b"p"),
+        fields(&[("id", Value::Int(7))]),
+        fields(&[
+            ("active", Value::Bool(true)),
+            ("n", Value::Int(7)),
+            ("price", Value::Float(12.5)),
+            ("name", Value::from("Ada")),
+            ("none", Value::Null),
+            ("x", Value::Map(Arc::new(inner))),
+        ]),
+    );
+    record.metadata = [("k", "v"), ("a.b", "1")].into_iter().collect();
+    record
+}
+
+#[test]
+fn usual_shapes_are_native_and_decided() {
+    for (text, verdict) in [
+        (r#"{{ eq (printf "%v" (index .Payload.After "active")) "true" }}"#, true),
+        (r#"{{ eq .Metadata.k "v" }}"#, true),
+        (r#"{{ index .Metadata "a.b" | eq "2" }}"#, false),
+        (r#"{{ eq (index .Metadata "absent") "" }}"#, true),
+        (r#"{{ and (eq .Operation.String "create") (gt .Payload.After.n 5) }}"#, true),
+        (r#"{{ or (eq .Key.id 1 2 3) (lt .Payload.After.price 12.0) }}"#, false),
+        (r#"{{ not .Payload.Before }}"#, true),
+        (r#"{{ if .Payload.After.x.y }}true{{ else if .Metadata.k }}0{{ else }}false{{ end }}"#, true),
+        (r#"{{ eq (printf "%v" .Payload.After.price) "12.5" }}"#, true),
+        (r#"{{ eq (printf "%v" .Payload.After.n) "07" }}"#, false),
+        (r#"{{ eq (len .Payload.After.name) 3 }}"#, true),
+        ("{{ .Payload.After.active }}\n", true),
+        (r#"{{ ne .Payload.After.none nil }}"#, false),
+        (r#"{{ eq (printf "%s" .Operation) "create" }}"#, true),
+        (r#"{{ eq $.Payload.After.absent.deeper "x" }}"#, false),
+    ] {
+        let condition = compile(text);
+        assert!(condition.is_native(), "{text}");
+        assert_eq!(condition.constant(), None, "{text}");
+        let predicate = condition.predicate.as_ref().unwrap();
+        assert_eq!(predicate.holds(&order()), Some(verdict), "{text}");
+        assert_eq!(condition.render(&order(), &mut String::new()).unwrap(), verdict, "{text}");
+    }
+}
+
+#[test]
+fn conditions_of_nothing_are_constant() {
+    assert_eq!(compile("true").constant(), Some(true));
+    assert_eq!(compile(" {{ eq 1 2 }}\n").constant(), Some(false));
+    assert_eq!(compile("{{ if false }}1{{ else }}F{{ end }}").constant(), Some(false));
+    assert_eq!(compile("perhaps").constant(), None);
+    assert_eq!(compile("{{ .Metadata.k }}").constant(), None);
+}
+
+#[test]
+fn what_is_no_verdict_is_a_fault_of_the_record() {
+    let fault = compile("{{ .Metadata.k }}").evaluate(&order()).unwrap_err();
+    assert_eq!(fault.code(), "condition_not_boolean");
+    assert_eq!(fault.message(), r#"the condition printed "v", which is neither true nor false"#);
+    let fault = compile("{{ eq .Payload.After.n 7.5 }}").evaluate(&order()).unwrap_err();
+    assert_eq!(fault.code(), "condition_failed");
+    assert!(fault.message().contains("int64 and float64"), "{fault}");
+}
+
+#[test]
+fn failures_come_in_order_and_select_nothing() {
+    let mut raw = order();
+    raw.payload.after = Data::text("{}");
+    let mut other = order();
+    other.payload.after.fields_mut().unwrap().insert("n", Value::Int(8));
+    let records = [raw.clone(), order(), other, raw];
+    let (mut mask, mut failed) = (Mask::none(4), Vec::new());
+    compile("{{ eq .Payload.After.n 7 }}").instantiate().select(&records, &mut mask, &mut failed);
+    assert_eq!(mask.rows().collect::<Vec<_>>(), [1]);
+    assert_eq!(failed.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [0, 3]);
+}
+
+fn scalar() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        (-2i64..3).prop_map(Value::Int),
+        Just(Value::UInt(u64::MAX)),
+        prop_oneof![Just(0.0), Just(1.0), Just(12.5), Just(f64::NAN), Just(1e21), Just(-0.0)].prop_map(Value::Float),
+        prop_oneof![Just(""), Just("a"), Just("true"), Just("1"), Just("<nil>"), Just("12.5"), Just(" 0\n")]
+            .prop_map(Value::from),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    scalar().prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            object(inner).prop_map(|object| Value::Map(Arc::new(object))),
+            proptest::collection::vec(any::<u8>(), 0..3).prop_map(|bytes| Value::Bytes(bytes.into())),
+            Just(Value::Time(chrono::DateTime::UNIX_EPOCH)),
+        ]
+    })
+}
+
+fn object(inner: impl Strategy<Value = Value> + Clone) -> impl Strategy<Value = Object> {
+    let name = prop_oneof![Just("a"), Just("b"), Just("Bytes")];
+    proptest::collection::vec((name, inner), 0..3).prop_map(|entries| entries.into_iter().collect())
+}
+
+fn data() -> impl Strategy<Value = Data> {
+    prop_oneof![
+        1 => Just(Data::Absent),
+        1 => prop_oneof![Just(""), Just("true"), Just("x")].prop_map(Data::text),
+        4 => object(value().boxed()).prop_map(Data::from),
+    ]
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let entry = (prop_oneof![Just("a"), Just("b"), Just("GetCollection")], prop_oneof![Just(""), Just("a"), Just("1")]);
+    (data(), data(), data(), proptest::collection::vec(entry, 0..3), 0usize..4).prop_map(
+        |(key, before, after, metadata, operation)| {
+            let mut record = Record::create(Position::default(), key, after);
+            record.payload.before = before;
+            record.metadata = metadata.into_iter().collect();
+            record.operation = Operation::ALL[operation];
+            record
+        },
+    )
+}
+
+fn operand() -> impl Strategy<Value = String> {
+    let field = prop_oneof![
+        Just(".Operation"),
+        Just(".Operation.String"),
+        Just(".Metadata.a"),
+        Just(".Metadata.GetCollection"),
+        Just(".Metadata.a.b"),
+        Just("(index .Metadata \"a\")"),
+        Just("(index .Metadata \"absent\")"),
+        Just(".Key.a"),
+        Just(".Key"),
+        Just(".Payload.Before"),
+        Just(".Payload.After"),
+        Just(".Payload.After.a"),
+        Just(".Payload.After.Bytes"),
+        Just(".Payload.After.a.b"),
+        Just("$.Payload.After.b"),
+        Just("(index .Payload.After \"a\")"),
+        Just("(index .Payload.After \"a\" \"b\")"),
+        Just("(index .Payload.After.a \"b\")"),
+        Just("(index .Payload.After \"Bytes\")"),
+    ]
+    .prop_map(str::to_owned);
+    let literal = prop_oneof![
+        Just("\"\""),
+        Just("\"a\""),
+        Just("\"true\""),
+        Just("\"12.5\""),
+        Just("\"1\""),
+        Just("\"<nil>\""),
+        Just("0"),
+        Just("1"),
+        Just("12.5"),
+        Just("1.0"),
+        Just("true"),
+        Just("nil"),
+        Just("\"create\""),
+    ]
+    .prop_map(str::to_owned);
+    prop_oneof![3 => field.clone(), 2 => literal, 2 => (prop_oneof![
+        Just("printf \"%v\""),
+        Just("printf \"%s\""),
+        Just("len"),
+        Just("print"),
+        Just("int"),
+        Just("toString")
+    ], field).prop_map(|(f, x)| format!("({f} {x})"))]
+}
+
+fn expression() -> impl Strategy<Value = String> {
+    let comparison = prop_oneof![
+        Just("eq"),
+        Just("ne"),
+        Just("lt"),
+        Just("le"),
+        Just("gt"),
+        Just("ge"),
+        Just("hasPrefix"),
+        Just("hasSuffix"),
+        Just("contains")
+    ];
+    let leaf = prop_oneof![
+        4 => (comparison.clone(), operand(), operand()).prop_map(|(f, a, b)| format!("({f} {a} {b})")),
+        1 => (operand(), operand(), operand()).prop_map(|(a, b, c)| format!("(eq {a} {b} {c})")),
+        1 => (comparison, operand(), operand()).prop_map(|(f, a, b)| format!("({a} | {f} {b})")),
+        1 => operand(),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            inner.clone().prop_map(|x| format!("(not {x})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("(and {a} {b})")),
+            (inner.clone(), inner).prop_map(|(a, b)| format!("(or {a} {b})")),
+        ]
+    })
+}
+
+fn condition() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => expression().prop_map(|x| format!("{{{{ {x} }}}}\n")),
+        1 => (expression(), expression())
+            .prop_map(|(a, b)| format!("{{{{ if {a} }}}}true{{{{ else if {b} }}}} 0 {{{{ else }}}}{{{{ {a} }}}}{{{{ end }}}}")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+
+    /// Verdicts and failures of conditions are the template's, whether there is a predicate or not.
+    #[test]
+    fn predicates_say_what_templates_say(text in condition(), records in proptest::collection::vec(record(), 1..6)) {
+        let Ok(condition) = CompiledCondition::compile(&text) else { return Err(TestCaseError::reject("no condition")) };
+        for record in &records {
+            let ours = condition.evaluate(record).map_err(|fault| (fault.code(), fault.message()));
+            let template = condition.render(record, &mut String::new()).map_err(|fault| (fault.code(), fault.message()));
+            prop_assert_eq!(ours, template, "{}", text);
+        }
+    }
+}

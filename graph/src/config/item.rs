@@ -1,0 +1,173 @@
+//! What pipelines, connectors and processors have in common: they stand in lists, and have ids, names and plugins.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::Written;
+use super::field::{Object, Path, Reader, Reported, quoted};
+use super::version::Version;
+use super::yaml::{Entry, Node, Value};
+use crate::diagnostic::{Diagnostic, Span, Spanned, did_you_mean};
+use crate::text::Str;
+
+/// One of several pipelines, connectors or processors.
+pub(super) struct Item<'n> {
+    pub(super) id: Option<(&'n Str, Span)>,
+    pub(super) node: &'n Node,
+    pub(super) span: Span,
+}
+
+/// How an item is called in messages: by its id, by its place in the list without one.
+pub(super) struct Name<'a> {
+    pub(super) kind: &'static str,
+    pub(super) id: Option<&'a Written>,
+    pub(super) index: usize,
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.id {
+            Some(id) => write!(f, "{} {}", self.kind, quoted(id.written())),
+            None => write!(f, "{} {}", self.kind, self.index + 1),
+        }
+    }
+}
+
+/// The items of a list, or of a map by id before version 2.
+pub(super) fn items<'n>(
+    entry: &'n Entry,
+    version: Version,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Result<Vec<Item<'n>>, Reported> {
+    let span = entry.value_span();
+    match (&entry.value.value, version.has_maps()) {
+        (Value::Null, _) => Ok(Vec::new()),
+        (Value::List(nodes), false) => Ok(nodes.iter().map(|node| Item { id: None, node, span: node.span }).collect()),
+        (Value::Map(map), true) if !map.like_template => {
+            let object = reader.object(&entry.value, span, &quoted(&entry.key), path)?;
+            let item = |entry: &'n Entry| Item {
+                id: Some((&entry.key, entry.key_span)),
+                node: &entry.value,
+                span: Span { end: entry.value.span.end.max(entry.key_span.end), ..entry.key_span },
+            };
+            Ok(object.entries().iter().map(item).collect())
+        }
+        (Value::Map(_) | Value::List(_), maps) => {
+            let (wanted, hint) = if maps {
+                ("a map by id", "write `version: 2.2` for a list")
+            } else {
+                ("a list", "each item starts with `- id: `; maps by id are of versions 1.0 and 1.1")
+            };
+            let finding = Diagnostic::error(
+                "config.type",
+                format!("in version {version} {} must be {wanted}", quoted(&entry.key)),
+            )
+            .with_span(entry.key_span)
+            .with_hint(hint)
+            .with_path(path.to_string());
+            Err(reader.report(finding))
+        }
+        (other, maps) => {
+            let wanted = if maps { "a map by id" } else { "a list" };
+            Err(reader.wrong_type(other, span, &quoted(&entry.key), wanted, path))
+        }
+    }
+}
+
+/// The id: the key of the item before version 2, a field since.
+pub(super) fn read_id(
+    item: &Item<'_>,
+    object: &mut Object<'_>,
+    name: &Name<'_>,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Result<Written, Reported> {
+    match item.id {
+        None => reader.required(object, "id", name, path),
+        Some((id, span)) if id.trim().is_empty() => Err(reader.report(
+            Diagnostic::error("config.field_required", format!("{name}: \"id\" is required"))
+                .with_span(span)
+                .with_path(path.name("id").to_string()),
+        )),
+        Some((id, span)) => Ok(Written::new(id.clone(), id.clone(), span)),
+    }
+}
+
+/// Ids that are part of log lines and of keys of the state.
+pub(super) fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
+    if id.value().contains(char::is_control) {
+        reader.report(
+            Diagnostic::error("config.field_invalid", format!("{name}: the id holds a control character"))
+                .with_span(id.span())
+                .with_path(path.name("id").to_string()),
+        );
+    }
+}
+
+pub(super) fn check_unique(
+    id: &Written,
+    name: &Name<'_>,
+    ids: &mut HashMap<Str, Span>,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) {
+    match ids.get(id.value()) {
+        None => {
+            ids.insert(id.value().clone(), id.span());
+        }
+        Some(first) => {
+            reader.report(
+                Diagnostic::error("config.id_duplicate", format!("{name}: the id is used already"))
+                    .with_label(id.span(), "used again")
+                    .with_related(*first, "first used here")
+                    .with_path(path.name("id").to_string()),
+            );
+        }
+    }
+}
+
+pub(super) fn read_text(
+    object: &mut Object<'_>,
+    field: &str,
+    name: &Name<'_>,
+    max: usize,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Written> {
+    let entry = object.take(field)?;
+    let text = reader.text(entry, path.name(field)).ok()??;
+    reader.check_len(name, field, &text, max, path).ok()?;
+    (!text.value().is_empty()).then_some(text)
+}
+
+/// A text that must be one of a few; gives the index of the one it is.
+pub(super) fn one_of(
+    text: &Written,
+    field: &str,
+    of: &str,
+    words: [&str; 2],
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Result<usize, Reported> {
+    if let Some(index) = words.iter().position(|word| *word == &**text.value()) {
+        return Ok(index);
+    }
+    let mut finding = Diagnostic::error(
+        "config.field_invalid",
+        format!("{of}{field:?} is {}, but must be {:?} or {:?}", quoted(text.written()), words[0], words[1]),
+    )
+    .with_span(text.span())
+    .with_path(path.name(field).to_string());
+    if !text.is_substituted() {
+        finding.hint = did_you_mean(text.value().trim(), words).map(|word| format!("did you mean {word:?}?"));
+    }
+    Err(reader.report(finding))
+}
+
+pub(super) fn spanned(text: Option<&Written>, otherwise: Span) -> Spanned<Str> {
+    match text {
+        Some(text) => Spanned::new(text.value().clone(), text.span()),
+        None => Spanned::new(Str::default(), otherwise),
+    }
+}

@@ -1,0 +1,133 @@
+//! Processors of pipelines and connectors.
+
+use std::collections::HashMap;
+
+use super::field::{Object, Path, Reader, Reported};
+use super::item::{Item, Name, check_id, check_unique, items, read_id, spanned};
+use super::metadata::warn_foreign_keys;
+use super::settings::read_settings;
+use super::version::Version;
+use super::yaml::Value;
+use super::{ProcessorConfig, Written};
+use crate::diagnostic::{Diagnostic, Span, Spanned};
+use crate::text::Str;
+
+/// Every worker is a task with its own copy of the processor.
+const MAX_WORKERS: u64 = 1024;
+
+const FIELDS: &[&str] = &["id", "plugin", "condition", "settings", "workers"];
+
+/// The sound ones among the processors of a pipeline or connector.
+pub(super) fn read_processors(
+    object: &mut Object<'_>,
+    version: Version,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Vec<ProcessorConfig> {
+    let Some(entry) = object.take("processors") else { return Vec::new() };
+    let path = path.name("processors");
+    version.ordered(entry, path, reader);
+    let Ok(items) = items(entry, version, path, reader) else { return Vec::new() };
+    let mut ids = HashMap::new();
+    let mut processors = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let errors = reader.errors();
+        let processor = read_processor(item, index, version, path.index(index), reader, &mut ids);
+        if let Some(processor) = processor
+            && reader.errors() == errors
+        {
+            processors.push(processor);
+        }
+    }
+    processors
+}
+
+fn read_processor(
+    item: &Item<'_>,
+    index: usize,
+    version: Version,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+    ids: &mut HashMap<Str, Span>,
+) -> Option<ProcessorConfig> {
+    let unnamed = Name { kind: "processor", id: None, index };
+    let mut object = reader.object(item.node, item.span, &unnamed.to_string(), path).ok()?;
+    let id = read_id(item, &mut object, &unnamed, path, reader).ok();
+    let name = Name { id: id.as_ref(), ..unnamed };
+    if let Some(id) = &id {
+        check_id(id, &name, path, reader);
+        check_unique(id, &name, ids, path, reader);
+    }
+    let plugin = read_processor_plugin(&mut object, &name, version, path, reader).ok();
+    let condition = read_condition(&mut object, version, path, reader);
+    let workers = read_workers(&mut object, path, reader);
+    let settings = read_settings(&mut object, plugin.as_ref(), path, reader);
+    reader.warn_unknown(&object, "a processor", FIELDS, path);
+
+    let (id, plugin) = id.zip(plugin)?;
+    Some(ProcessorConfig {
+        workers: workers.unwrap_or(Spanned::new(1, id.span())),
+        id: spanned(Some(&id), id.span()),
+        plugin: spanned(Some(&plugin), plugin.span()),
+        condition,
+        settings,
+        span: item.span,
+    })
+}
+
+/// The field `plugin`, or `type` as it was called before version 2.2.
+fn read_processor_plugin(
+    object: &mut Object<'_>,
+    name: &Name<'_>,
+    version: Version,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Result<Written, Reported> {
+    let old = object.take("type");
+    if let Some(entry) = old
+        && version >= Version::V2_2
+    {
+        reader.report(
+            Diagnostic::warning("config.field_renamed", format!("{name}: \"type\" is now called \"plugin\""))
+                .with_span(entry.key_span)
+                .with_hint("rename the field, its value stays")
+                .with_path(path.name("type").to_string()),
+        );
+    }
+    if let Some(entry) = object.get("plugin") {
+        version.introduced(Version::V2_2, entry, path.name("plugin"), reader);
+    }
+    let plugin_is_blank = match object.get("plugin").map(|entry| &entry.value.value) {
+        None | Some(Value::Null) => true,
+        Some(Value::Scalar(scalar)) => scalar.text.trim().is_empty(),
+        Some(_) => false,
+    };
+    match old {
+        Some(_) if plugin_is_blank => {
+            object.take("plugin");
+            reader.required(object, "type", name, path)
+        }
+        _ if version < Version::V2_2 && plugin_is_blank => reader.required(object, "type", name, path),
+        _ => reader.required(object, "plugin", name, path),
+    }
+}
+
+fn read_condition(
+    object: &mut Object<'_>,
+    version: Version,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Written> {
+    let entry = object.take("condition")?;
+    let path = path.name("condition");
+    version.introduced(Version::V2_1, entry, path, reader);
+    let text = reader.text(entry, path).ok()??;
+    warn_foreign_keys(&text, path, reader);
+    (!text.value().trim().is_empty()).then_some(text)
+}
+
+fn read_workers(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>) -> Option<Spanned<u32>> {
+    let entry = object.take("workers")?;
+    let workers = reader.number(entry, MAX_WORKERS, path.name("workers")).ok()??;
+    Some(Spanned::new(u32::try_from(workers.value).unwrap_or(u32::MAX).max(1), workers.span))
+}

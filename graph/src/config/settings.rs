@@ -1,0 +1,111 @@
+//! Settings of plugins.
+
+use super::field::{Field, Object, Path, Reader, quoted};
+use super::interpolate::Dialect;
+use super::metadata::warn_foreign_keys;
+use super::yaml::{Entry, Value};
+use super::{Setting, Settings, Written};
+use crate::diagnostic::{Diagnostic, Spanned};
+
+/// Settings accepted beside `plugin` as well.
+const SCHEMA_PREFIX: &str = "sdk.schema.";
+
+/// The settings of a plugin, with those that stand beside it.
+pub(super) fn read_settings(
+    object: &mut Object<'_>,
+    plugin: Option<&Written>,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Settings {
+    let span = plugin.map_or(object.head(), Written::span);
+    let entry = object.take("settings");
+    let mut settings = entry
+        .and_then(|entry| read_settings_map(entry, plugin, path.name("settings"), reader).ok()?)
+        .unwrap_or(Settings { entries: Vec::new(), span });
+    for entry in object.take_prefixed(SCHEMA_PREFIX) {
+        let path = path.name(&entry.key);
+        if let Some(first) = settings.get(&entry.key) {
+            reader.report(
+                Diagnostic::error(
+                    "config.field_duplicate",
+                    format!("{:?} is given beside \"plugin\" and inside \"settings\"", entry.key),
+                )
+                .with_label(entry.key_span, "given beside")
+                .with_related(first.name.span, "given inside")
+                .with_hint("keep one of them")
+                .with_path(path.to_string()),
+            );
+            continue;
+        }
+        let Ok(Some(text)) = reader.text(entry, path) else { continue };
+        if entry.key.ends_with(".enabled") && reader.check_boolean(&entry.key, &text, path).is_err() {
+            continue;
+        }
+        settings.entries.push(Setting { name: Spanned::new(entry.key.clone(), entry.key_span), value: text });
+    }
+    settings
+}
+
+pub(super) fn read_settings_map(
+    entry: &Entry,
+    plugin: Option<&Written>,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Field<Settings> {
+    if matches!(entry.value.value, Value::Null) {
+        return Ok(None);
+    }
+    let object = reader.object(&entry.value, entry.value_span(), "\"settings\"", path)?;
+    let is_script_plugin = plugin.is_some_and(|plugin| bare_name(plugin.value()) == "custom.javascript");
+    let mut settings = Settings { entries: Vec::with_capacity(object.entries().len()), span: object.span() };
+    for entry in object.entries() {
+        let path = path.name(&entry.key);
+        let is_script = is_script_plugin || entry.key == *"script";
+        let value = match &entry.value.value {
+            Value::Null => Written::new("", "", entry.value_span()),
+            Value::Scalar(scalar) => {
+                let dialect = if is_script { Dialect::Script } else { Dialect::Value };
+                let Ok(read) = reader.interpolate(scalar, entry.value.span, dialect, path) else { continue };
+                read.text
+            }
+            other => {
+                refuse_nested(entry, other, path, reader);
+                continue;
+            }
+        };
+        if is_script || value.value().contains("{{") || value.value().starts_with('.') {
+            warn_foreign_keys(&value, path, reader);
+        }
+        settings.entries.push(Setting { name: Spanned::new(entry.key.clone(), entry.key_span), value });
+    }
+    Ok(Some(settings))
+}
+
+fn refuse_nested(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {
+    let (found, hint) = match value {
+        Value::Map(map) if !map.like_template => {
+            let nested = map.entries.first().map_or("name", |nested| &*nested.key);
+            ("a map", format!("names of settings have dots: write `{}.{nested}: ...`", entry.key))
+        }
+        Value::List(_) => ("a list", "write the items as one text, separated by commas".to_owned()),
+        _ => {
+            reader.wrong_type(value, entry.value_span(), &quoted(&entry.key), "a single value", path);
+            return;
+        }
+    };
+    reader.report(
+        Diagnostic::error(
+            "config.setting_nested",
+            format!("the setting {} must be a single value, not {found}", quoted(&entry.key)),
+        )
+        .with_span(entry.key_span)
+        .with_hint(hint)
+        .with_path(path.to_string()),
+    );
+}
+
+/// A plugin reference without prefix and version.
+pub(super) fn bare_name(reference: &str) -> &str {
+    let name = reference.split_once(':').map_or(reference, |(_, name)| name);
+    name.split_once('@').map_or(name, |(name, _)| name)
+}

@@ -1,0 +1,67 @@
+//! Escaping for other languages.
+
+use super::joined;
+use crate::template::format::is_printable;
+use crate::template::functions::{CallError, Context};
+use crate::template::val::Val;
+
+/// For HTML text and attributes.
+pub(super) fn html(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
+    let text = joined(args)?;
+    let mut escaped = Vec::with_capacity(text.as_bytes().len());
+    for byte in text.as_bytes() {
+        let piece: &[u8] = match byte {
+            0 => "\u{fffd}".as_bytes(),
+            b'"' => b"&#34;",
+            b'\'' => b"&#39;",
+            b'&' => b"&amp;",
+            b'<' => b"&lt;",
+            b'>' => b"&gt;",
+            other => std::slice::from_ref(other),
+        };
+        escaped.extend_from_slice(piece);
+    }
+    Ok(Val::text(escaped))
+}
+
+/// For a JavaScript string.
+pub(super) fn js(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
+    use std::fmt::Write as _;
+    let text = joined(args)?;
+    let text = text.lossy();
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => escaped.push_str(r"\\"),
+            '\'' => escaped.push_str(r"\'"),
+            '"' => escaped.push_str("\\\""),
+            '<' | '>' | '&' | '=' | '\0'..'\x20' => {
+                // Writing to a String cannot fail.
+                let _ = write!(escaped, "\\u{:04X}", u32::from(c));
+            }
+            c if c.is_ascii() || is_printable(c) => escaped.push(c),
+            c => {
+                let _ = write!(escaped, "\\u{:04X}", u32::from(c));
+            }
+        }
+    }
+    Ok(Val::text(escaped))
+}
+
+/// For the query of a URL: a blank becomes `+`.
+pub(super) fn url_query(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
+    use std::fmt::Write as _;
+    let text = joined(args)?;
+    let mut escaped = String::with_capacity(text.as_bytes().len());
+    for byte in text.as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(char::from(*byte)),
+            b' ' => escaped.push('+'),
+            other => {
+                // Writing to a String cannot fail.
+                let _ = write!(escaped, "%{other:02X}");
+            }
+        }
+    }
+    Ok(Val::text(escaped))
+}

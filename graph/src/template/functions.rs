@@ -1,0 +1,237 @@
+//! The functions that templates may call, and those they may not.
+//!
+//! A function declares the Go types of its parameters. The evaluator counts arguments, converts
+//! literals and checks types before the call, so a function may match its arguments exhaustively on
+//! what its parameters promise; anything else is [`CallError::arguments`].
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::val::Val;
+use crate::text::Str;
+
+#[cfg(test)]
+mod answers;
+mod cast;
+mod dates;
+mod defaults;
+mod dicts;
+mod encoding;
+mod equality;
+mod hashes;
+mod json;
+mod lists;
+mod math;
+pub(super) mod methods;
+mod paths;
+mod random;
+mod reflection;
+mod regex;
+mod semver;
+mod signature;
+mod strings;
+mod urls;
+
+/// A function.
+#[derive(Debug)]
+pub(crate) struct Function {
+    /// The name in templates.
+    pub(crate) name: &'static str,
+    /// Types of the fixed parameters.
+    pub(crate) params: &'static [Param],
+    /// Type of any further arguments; `None` = there may be none.
+    pub(crate) rest: Option<Param>,
+    /// Whether equal arguments always give an equal result, without an effect. `now` and `uuidv4` do not.
+    /// A function that changes its argument (`set`) is pure for literals and may say `true`.
+    pub(crate) pure: bool,
+    /// Calls it. The arguments fit `params` and `rest`.
+    pub(crate) call: fn(&mut Context, &[Val]) -> Result<Val, CallError>,
+}
+
+impl Function {
+    /// A pure function with a fixed number of parameters.
+    pub(crate) const fn new(
+        name: &'static str,
+        params: &'static [Param],
+        call: fn(&mut Context, &[Val]) -> Result<Val, CallError>,
+    ) -> Function {
+        Function { name, params, rest: None, pure: true, call }
+    }
+
+    /// The same with further arguments of type `rest`.
+    pub(crate) const fn variadic(self, rest: Param) -> Function {
+        Function { rest: Some(rest), ..self }
+    }
+
+    /// The same, not pure.
+    pub(crate) const fn impure(self) -> Function {
+        Function { pure: false, ..self }
+    }
+}
+
+/// The Go type of a parameter, and what the function then receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Param {
+    /// `interface{}`: anything; each nil arrives as [`Val::Nil`].
+    Any,
+    /// `reflect.Value`, for the builtins only: anything, the three nils told apart.
+    Reflect,
+    /// `string`: [`Val::Text`].
+    Text,
+    /// `bool`: [`Val::Bool`].
+    Bool,
+    /// `int`: [`Val::Int`].
+    Int,
+    /// `int64`: [`Val::Int64`].
+    Int64,
+    /// `float64`: [`Val::Float`].
+    Float,
+    /// `map[string]interface{}`: [`Val::Map`], never a `map[string]string`; nil arrives as [`Map::Nil`](super::val::Map).
+    Map,
+    /// `[]interface{}`: [`Val::List`]; nil arrives as a nil list.
+    List,
+    /// `time.Time`: [`Val::Time`].
+    Time,
+}
+
+/// Why a call failed; `error calling name: ` is put before it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CallError(pub(crate) Str);
+
+impl CallError {
+    /// The arguments are not what the parameters promise. Cannot happen when `params` is right.
+    pub(crate) fn arguments() -> CallError {
+        "wrong arguments".into()
+    }
+}
+
+impl From<&str> for CallError {
+    fn from(message: &str) -> CallError {
+        CallError(message.into())
+    }
+}
+
+impl From<String> for CallError {
+    fn from(message: String) -> CallError {
+        CallError(message.into())
+    }
+}
+
+/// What one rendering may still use. Templates come from users and run on every record: none may
+/// take the process down.
+#[derive(Debug)]
+pub(crate) struct Context {
+    bytes: usize,
+    steps: usize,
+}
+
+impl Context {
+    /// Bytes one rendering may build, intermediate results included.
+    pub(crate) const MAX_BYTES: usize = 256 << 20;
+    /// Iterations of `range`, template calls and elements made by functions in one rendering.
+    pub(crate) const MAX_STEPS: usize = 10_000_000;
+    /// How deep values may nest when they are printed, encoded or walked.
+    pub(crate) const MAX_DEPTH: usize = 128;
+
+    /// The full allowance.
+    pub(crate) const fn new() -> Context {
+        Context { bytes: Self::MAX_BYTES, steps: Self::MAX_STEPS }
+    }
+
+    /// Takes `bytes` of the allowance. Call it *before* building something whose size an argument
+    /// decides (`repeat`, `indent`, `until`): what is proportional to the arguments' own size needs no call.
+    ///
+    /// # Errors
+    /// When the allowance is used up.
+    pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), CallError> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or("the template builds more than 256 MiB of text")?;
+        Ok(())
+    }
+
+    /// Takes `steps` of the allowance: list elements to be made, loop iterations.
+    ///
+    /// # Errors
+    /// When the allowance is used up.
+    pub(crate) fn take_steps(&mut self, steps: usize) -> Result<(), CallError> {
+        self.steps = self.steps.checked_sub(steps).ok_or("the template takes more than 10 000 000 steps")?;
+        Ok(())
+    }
+}
+
+/// All tables. A file of functions adds its `mod` line above and its `TABLE` here.
+static TABLES: &[&[Function]] = &[
+    super::builtins::TABLE,
+    dates::TABLE,
+    defaults::TABLE,
+    dicts::TABLE,
+    encoding::TABLE,
+    hashes::TABLE,
+    json::TABLE,
+    lists::TABLE,
+    lists::TWINS,
+    math::TABLE,
+    paths::TABLE,
+    random::TABLE,
+    reflection::TABLE,
+    regex::TABLE,
+    semver::TABLE,
+    strings::TABLE,
+    urls::TABLE,
+];
+
+/// Names that sprig has and that are refused on purpose, with the reason.
+static REFUSED: &[(&[&str], &str)] = &[
+    (&["env", "expandenv"], "templates do not read the environment; write ${NAME} in the pipeline file instead"),
+    (&["getHostByName"], "templates do not use the network"),
+    (
+        &[
+            "genPrivateKey",
+            "genCA",
+            "genCAWithKey",
+            "genSelfSignedCert",
+            "genSelfSignedCertWithKey",
+            "genSignedCert",
+            "genSignedCertWithKey",
+            "buildCustomCert",
+            "derivePassword",
+            "htpasswd",
+            "bcrypt",
+            "encryptAES",
+            "decryptAES",
+        ],
+        "templates do not make keys or certificates",
+    ),
+];
+
+/// The function of that name.
+pub(crate) fn find(name: &str) -> Option<&'static Function> {
+    static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> =
+        LazyLock::new(|| TABLES.iter().flat_map(|table| table.iter()).map(|f| (f.name, f)).collect());
+    BY_NAME.get(name).copied()
+}
+
+/// Why a function of that name is refused, if it is.
+pub(crate) fn refusal(name: &str) -> Option<&'static str> {
+    REFUSED.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
+}
+
+/// All names, for suggestions.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().flat_map(|table| table.iter()).map(|f| f.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_there_once_and_none_is_refused() {
+        let mut all: Vec<_> = names().collect();
+        all.sort_unstable();
+        let count = all.len();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert!(all.iter().all(|name| refusal(name).is_none()));
+    }
+}

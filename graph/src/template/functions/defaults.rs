@@ -1,0 +1,21 @@
+//! What stands in for a value that is empty.
+
+use super::Function;
+use super::signature::function;
+use crate::template::val::Val;
+
+/// The table.
+pub(super) static TABLE: &[Function] = &[
+    function!("default", (other: Any; given: Any) => given.first().filter(|v| !is_empty(v)).unwrap_or(other).clone()),
+    function!("empty", (value: Any) => is_empty(value)),
+    function!("coalesce", (; values: Any) => values.iter().find(|v| !is_empty(v)).cloned().unwrap_or(Val::Nil)),
+    function!("all", (; values: Any) => !values.iter().any(is_empty)),
+    function!("any", (; values: Any) => values.iter().any(|v| !is_empty(v))),
+    function!("ternary", (yes: Any, no: Any, choice: Bool) => if choice { yes.clone() } else { no.clone() }),
+    function!("fail", (message: Text) => try Err::<Val, _>(message.to_key().as_str().into())),
+];
+
+/// Whether it is nil, zero, false or has no elements. A struct never is.
+pub(super) fn is_empty(value: &Val) -> bool {
+    !value.is_true()
+}

@@ -1,0 +1,64 @@
+//! How a table declares a function together with its parameters.
+
+/// The pattern that takes an argument of the given parameter type out of its value.
+macro_rules! argument {
+    (Any $name:pat) => {
+        $name
+    };
+    (Text $name:pat) => {
+        $crate::template::val::Val::Text($name)
+    };
+    (Bool $name:pat) => {
+        $crate::template::val::Val::Bool($name)
+    };
+    (Int $name:pat) => {
+        $crate::template::val::Val::Int($name)
+    };
+    (Map $name:pat) => {
+        $crate::template::val::Val::Map($name)
+    };
+    (Time $name:pat) => {
+        $crate::template::val::Val::Time($name)
+    };
+}
+
+/// What the expression sees of an argument: the number itself, a reference to anything else.
+macro_rules! seen {
+    (Int $name:ident) => {
+        *$name
+    };
+    (Bool $name:ident) => {
+        *$name
+    };
+    ($type:ident $name:ident) => {
+        $name
+    };
+}
+
+/// `function!("name", (a: Text, b: Int) => expression)` is a [`Function`](super::Function) whose expression
+/// gives anything a value can be made of. `|cx|` before the parameters names the allowance, `; rest: Any`
+/// after them the further arguments, and `=> try` marks an expression that may fail.
+macro_rules! function {
+    ($name:literal, $(|$cx:ident|)? ($($arg:ident: $type:ident),* $(; $rest:ident: $rest_type:ident)?) => try $body:expr) => {{
+        const PARAMS: &[$crate::template::functions::Param] = &[$($crate::template::functions::Param::$type),*];
+        let declared = $crate::template::functions::Function::new($name, PARAMS, |_context, args| {
+            $(let $cx = _context;)?
+            #[allow(irrefutable_let_patterns, reason = "a function of nothing but further arguments takes any")]
+            let [$($crate::template::functions::signature::argument!($type $arg),)* $($rest @ ..)?] = args else {
+                return Err($crate::template::functions::CallError::arguments());
+            };
+            $(let $arg = $crate::template::functions::signature::seen!($type $arg);)*
+            let result: Result<_, $crate::template::functions::CallError> = $body;
+            result.map($crate::template::val::Val::from)
+        });
+        $(let declared = declared.variadic($crate::template::functions::Param::$rest_type);)?
+        declared
+    }};
+    ($name:literal, $(|$cx:ident|)? ($($arg:ident: $type:ident),* $(; $rest:ident: $rest_type:ident)?) => $body:expr) => {
+        $crate::template::functions::signature::function!(
+            $name, $(|$cx|)? ($($arg: $type),* $(; $rest: $rest_type)?) => try Ok($body)
+        )
+    };
+}
+
+pub(super) use {argument, function, seen};

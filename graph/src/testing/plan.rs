@@ -1,0 +1,144 @@
+//! Plans by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::destination::ShelfDestination;
+use super::source::UpstreamSource;
+use super::{MemoryStore, Shelf, Upstream};
+use crate::exec::Services;
+use crate::operator::{ConfiguredOperator, LogLevel, LogLine, LogSink};
+use crate::plan::stage::{
+    DeadLetterSpec, Limits, ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire,
+    WriteSpec,
+};
+use crate::text::Str;
+
+struct Silent;
+
+impl LogSink for Silent {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Services with this store, and a log that nobody reads.
+pub fn services(store: &Arc<MemoryStore>) -> Services {
+    Services { store: store.clone(), log: Arc::new(Silent) }
+}
+
+/// A fused plan, stage by stage. Stages are added before their successors.
+pub struct Pipeline {
+    plan: StagePlan,
+}
+
+impl Pipeline {
+    /// A pipeline named `p` whose dead letters go to `letters`, with a window and threshold.
+    pub fn new(letters: &Arc<Shelf>, window_size: u64, threshold: u64) -> Self {
+        let dead_letter = DeadLetterSpec {
+            plugin: "shelf".into(),
+            destination: Arc::new(ShelfDestination(letters.clone())),
+            window_size,
+            threshold,
+        };
+        let limits = Limits::default();
+        Pipeline {
+            plan: StagePlan { pipeline: "p".into(), stages: Vec::new(), wires: Vec::new(), dead_letter, limits },
+        }
+    }
+
+    /// Changes the limits.
+    #[must_use]
+    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.plan.limits);
+        self
+    }
+
+    fn add(&mut self, name: &str, kind: StageKind) -> StageId {
+        self.plan.stages.push(StageSpec { name: name.into(), kind });
+        StageId(self.plan.stages.len() - 1)
+    }
+
+    fn wire(&mut self, from: &[StageId], to: StageId) -> StageId {
+        self.plan.wires.extend(from.iter().map(|from| Wire { from: *from, to }));
+        to
+    }
+
+    /// Adds a source.
+    pub fn read(&mut self, connector: &str, upstream: &Arc<Upstream>) -> StageId {
+        self.read_batches(connector, upstream, None, Duration::ZERO)
+    }
+
+    /// Adds a source that collects rows.
+    pub fn read_batches(
+        &mut self,
+        connector: &str,
+        upstream: &Arc<Upstream>,
+        batch_rows: Option<usize>,
+        batch_delay: Duration,
+    ) -> StageId {
+        let source = Arc::new(UpstreamSource(upstream.clone()));
+        let plugin = Str::from("upstream");
+        let spec = ReadSpec { connector: connector.into(), plugin, source, batch_rows, batch_delay };
+        self.add(connector, StageKind::Read(spec))
+    }
+
+    /// Adds a stage of steps.
+    pub fn stage(&mut self, name: &str, from: &[StageId], kind: StageKind) -> StageId {
+        let stage = self.add(name, kind);
+        self.wire(from, stage)
+    }
+
+    /// Adds a chain of operators that are applied to all rows.
+    pub fn chain(&mut self, from: &[StageId], operators: &[Arc<dyn ConfiguredOperator>]) -> StageId {
+        let steps =
+            operators.iter().enumerate().map(|(i, operator)| Self::step(&format!("step{i}"), operator)).collect();
+        self.stage("chain", from, StageKind::Chain(steps))
+    }
+
+    /// A step that is applied to all rows.
+    pub fn step(node: &str, operator: &Arc<dyn ConfiguredOperator>) -> StepSpec {
+        StepSpec {
+            node: node.into(),
+            plugin: "closure".into(),
+            operator: operator.clone(),
+            condition: StepCondition::Always,
+        }
+    }
+
+    /// Adds a destination.
+    pub fn write(&mut self, from: &[StageId], connector: &str, shelf: &Arc<Shelf>) -> StageId {
+        self.write_with(from, connector, shelf, |_| {})
+    }
+
+    /// Adds a destination with other settings.
+    pub fn write_with(
+        &mut self,
+        from: &[StageId],
+        connector: &str,
+        shelf: &Arc<Shelf>,
+        change: impl FnOnce(&mut WriteSpec),
+    ) -> StageId {
+        let mut spec = WriteSpec {
+            connector: connector.into(),
+            plugin: "shelf".into(),
+            destination: Arc::new(ShelfDestination(shelf.clone())),
+            batch_rows: None,
+            batch_delay: None,
+            rate: None,
+            burst: 0,
+        };
+        change(&mut spec);
+        let stage = self.add(connector, StageKind::Write(spec));
+        self.wire(from, stage)
+    }
+
+    /// The plan.
+    pub fn plan(self) -> Arc<StagePlan> {
+        Arc::new(self.plan)
+    }
+}
