@@ -1,5 +1,6 @@
 //! What is shown on a terminal while the service runs.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,14 +15,34 @@ use crate::service::lifecycle::Seen;
 pub struct StatusLine {
     output: Arc<Output>,
     pipelines: Vec<Row>,
-    drawn: Instant,
 }
 
 struct Row {
     id: Str,
     seen: watch::Receiver<Seen>,
-    /// Rows that were settled when the line was last drawn.
-    settled: u64,
+    /// When the line was drawn and how many rows were settled then, of this run; the oldest first.
+    history: VecDeque<(Instant, u64)>,
+}
+
+/// Rates are over this many redraws: one alone would flicker.
+const SAMPLES: usize = 6;
+
+impl Row {
+    /// Rows per second over the last redraws.
+    fn rate(&mut self, now: Instant, settled: u64) -> f64 {
+        if self.history.back().is_some_and(|(_, before)| *before > settled) {
+            self.history.clear();
+        }
+        if self.history.len() == SAMPLES {
+            self.history.pop_front();
+        }
+        let rate = self
+            .history
+            .front()
+            .map_or(0.0, |(at, before)| (settled - before) as f64 / now.duration_since(*at).as_secs_f64().max(0.001));
+        self.history.push_back((now, settled));
+        rate
+    }
 }
 
 impl StatusLine {
@@ -30,8 +51,8 @@ impl StatusLine {
 
     /// A line about these pipelines.
     pub fn new(output: Arc<Output>, pipelines: Vec<(Str, watch::Receiver<Seen>)>) -> Self {
-        let pipelines = pipelines.into_iter().map(|(id, seen)| Row { id, seen, settled: 0 }).collect();
-        StatusLine { output, pipelines, drawn: Instant::now() }
+        let row = |(id, seen)| Row { id, seen, history: VecDeque::with_capacity(SAMPLES) };
+        StatusLine { output, pipelines: pipelines.into_iter().map(row).collect() }
     }
 
     /// Whether anybody can see it.
@@ -41,21 +62,18 @@ impl StatusLine {
 
     /// Draws it anew.
     pub fn draw(&mut self) {
-        let elapsed = self.drawn.elapsed().as_secs_f64().max(0.001);
-        self.drawn = Instant::now();
+        let now = Instant::now();
         let mut text = String::new();
         for row in &mut self.pipelines {
-            let seen = row.seen.borrow();
+            let seen = row.seen.borrow().clone();
             if !text.is_empty() {
                 text.push_str("  |  ");
             }
             let _ = write!(text, "{} {}", row.id, seen.status.word());
-            if let Some((read, settled)) = seen.progress.as_deref().map(counts) {
-                let rate = settled.saturating_sub(row.settled) as f64 / elapsed;
-                row.settled = settled;
-                let _ = write!(text, " {}/s lag {}", short(rate), short(read.saturating_sub(settled) as f64));
-            } else {
-                row.settled = 0;
+            if let Some(totals) = seen.progress.map(|progress| progress.totals()) {
+                let rate = row.rate(now, totals.settled);
+                let lag = totals.read.saturating_sub(totals.settled) as f64;
+                let _ = write!(text, " {} records/s, lag {}", short(rate), short(lag));
             }
         }
         self.output.set_status(text);
@@ -72,12 +90,6 @@ impl StatusLine {
     }
 }
 
-/// Rows read and rows settled.
-fn counts(progress: &anabranch_graph::exec::Progress) -> (u64, u64) {
-    let totals = progress.totals();
-    (totals.read, totals.settled)
-}
-
 /// A number in a few characters: `999`, `12.3k`, `4.0M`.
 fn short(n: f64) -> String {
     match n {
@@ -90,7 +102,20 @@ fn short(n: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::*;
+    use crate::store::Status;
+
+    #[test]
+    fn rates_are_over_several_redraws() {
+        let (_, seen) = watch::channel(Seen { status: Status::Running, progress: None });
+        let mut row = Row { id: "p".into(), seen, history: VecDeque::new() };
+        let start = Instant::now();
+        let at = |n: u32| start + StatusLine::PERIOD * n;
+        let rates: Vec<f64> = (0..10).map(|n| row.rate(at(n), u64::from(n / 2))).collect();
+        assert_eq!(rates[0], 0.0);
+        assert!(rates[4..].iter().all(|rate| (0.7..=1.3).contains(rate)), "{rates:?}");
+        assert_eq!(row.rate(at(11), 0), 0.0, "a new run counts from 0");
+    }
 
     #[test]
     fn numbers_are_short() {

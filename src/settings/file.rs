@@ -24,7 +24,7 @@ pub(super) fn read(file: FileId, text: &str) -> (Vec<Entry>, Diagnostics) {
         Ok(None) => {}
         Ok(Some(root)) => reading.walk("", &root),
         Err(error) => {
-            let span = error.location().map(|at| reading.span(&at)).unwrap_or(Span { file, start: 0, end: 0 });
+            let span = error.location().map_or(Span { file, start: 0, end: 0 }, |at| reading.span(&at));
             let message = error.without_snippet().to_string();
             reading
                 .findings

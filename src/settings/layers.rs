@@ -324,7 +324,7 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
                 _ => did_you_mean(text, words.iter().copied()).map(|near| format!("did you mean {near}?")),
             },
         }),
-        Kind::Address if !text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
+        Kind::Address if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) => {
             plain(format!("{name}: {shown:?} is not an address (host:port)"))
         }
         _ => None,

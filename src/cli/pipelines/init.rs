@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anabranch_graph::registry::{Registry, ResolveError};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_graph::text::Str;
 use serde::Serialize;
 use serde_json::json;
 
@@ -203,7 +204,7 @@ impl Setting {
         });
         let mut facts = format!("Type: {}.", kind(parameter.kind));
         if let Some(texts) = choices {
-            facts.push_str(&format!(" One of: {}.", texts.iter().map(|t| t.as_str()).collect::<Vec<_>>().join(", ")));
+            facts.push_str(&format!(" One of: {}.", texts.iter().map(Str::as_str).collect::<Vec<_>>().join(", ")));
         }
         if parameter.is_required() {
             facts.push_str(" Required.");
