@@ -189,3 +189,6 @@ impl Life {
 pub fn names(ids: &[Str]) -> String {
     ids.iter().map(Str::as_str).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;
