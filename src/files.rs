@@ -55,6 +55,15 @@ pub fn system(error: &std::io::Error) -> String {
 /// # Errors
 /// Why it cannot be used.
 pub fn read_text(path: &Path, limit: u64) -> Result<String, Unreadable> {
+    let bytes = read_bytes(path, limit)?;
+    String::from_utf8(bytes).map_err(|error| Unreadable::NotText { offset: error.utf8_error().valid_up_to() })
+}
+
+/// The content of a file of at most `limit` bytes. A larger one is refused without reading it.
+///
+/// # Errors
+/// Why it cannot be used.
+fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
     let refused = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Unreadable::Missing,
         _ => Unreadable::System(error),
@@ -72,7 +81,7 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, Unreadable> {
     if bytes.len() as u64 > limit {
         return Err(Unreadable::TooLarge { bytes: bytes.len() as u64, limit });
     }
-    String::from_utf8(bytes).map_err(|error| Unreadable::NotText { offset: error.utf8_error().valid_up_to() })
+    Ok(bytes)
 }
 
 /// Pipeline files that were found.
@@ -104,9 +113,10 @@ pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
 
 impl Found {
     fn add(&mut self, path: &Path) {
-        match read_text(path, MAX_PIPELINE_FILE) {
-            Ok(text) => {
-                self.files.add(path.display().to_string(), text);
+        match read_bytes(path, MAX_PIPELINE_FILE) {
+            // What is not text is refused by its parser, which can show the place.
+            Ok(bytes) => {
+                self.files.add_bytes(path.display().to_string(), bytes);
             }
             Err(error) => self.refuse(path, &error),
         }
@@ -116,9 +126,8 @@ impl Found {
         let finding = Diagnostic::error("config.unreadable", format!("cannot read {}: {error}", path.display()));
         let hint = match error {
             Unreadable::Missing => Some("`anabranch init` makes the directory, `anabranch pipelines init` a pipeline"),
-            Unreadable::NotText { .. } => Some("pipeline files are YAML, written in UTF-8"),
             Unreadable::TooLarge { .. } => Some("is this a pipeline file? split it, if it is"),
-            Unreadable::NotAFile | Unreadable::System(_) => None,
+            Unreadable::NotText { .. } | Unreadable::NotAFile | Unreadable::System(_) => None,
         };
         let finding = match hint {
             Some(hint) => finding.with_hint(hint),
@@ -161,16 +170,23 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn what_is_not_text_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let binary = directory.path().join("binary.yaml");
         std::fs::write(&binary, b"ok\xff\xfe").unwrap();
+        assert!(matches!(read_text(&binary, 100), Err(Unreadable::NotText { offset: 2 })));
+        assert!(matches!(read_text(&binary, 3), Err(Unreadable::TooLarge { bytes: 4, limit: 3 })));
+        assert!(matches!(read_text(Path::new("/dev/zero"), 3), Err(Unreadable::NotAFile)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let directory = tempfile::tempdir().unwrap();
         let large = directory.path().join("large.yaml");
         File::create(&large).unwrap().set_len(100 << 20).unwrap();
         let found = find_pipelines(&[directory.path(), Path::new("/nowhere")]);
         let messages: Vec<_> = found.unreadable.iter().map(|(_, d)| d.message.clone()).collect();
-        assert!(messages[0].ends_with("binary.yaml: it is not text: byte 2 is not valid UTF-8"), "{messages:?}");
-        assert!(messages[1].ends_with("it is too large: 104857600 bytes, at most 8388608 are read"), "{messages:?}");
-        assert_eq!(messages[2], "cannot read /nowhere: no such file or directory");
+        assert!(messages[0].ends_with("it is too large: 104857600 bytes, at most 8388608 are read"), "{messages:?}");
+        assert_eq!(messages[1], "cannot read /nowhere: no such file or directory");
     }
 }

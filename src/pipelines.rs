@@ -51,11 +51,18 @@ impl Pipelines {
         let mut pipelines = Pipelines {
             files: found.files,
             good: Vec::with_capacity(loaded.pipelines.len()),
-            invalid: loaded.invalid.into_iter().map(|i| Invalid { id: i.id, span: i.span }).collect(),
+            invalid: loaded.invalid.iter().map(|i| Invalid { id: i.id.clone(), span: i.span }).collect(),
             unreadable: found.unreadable,
             broken: loaded.broken,
             findings: loaded.diagnostics,
         };
+        // The sound parts of pipelines that have errors are checked too: all mistakes are reported in one go.
+        for config in loaded.invalid.into_iter().filter_map(|i| i.sound_parts) {
+            if let Err(findings) = compile(&config, registry, options) {
+                let of_a_part = |d: &Diagnostic| d.severity == Severity::Error && !OF_THE_WHOLE.contains(&d.code);
+                pipelines.take(&config, Diagnostics(findings.into_iter().filter(of_a_part).collect()));
+            }
+        }
         for config in loaded.pipelines {
             match compile(&config, registry, options) {
                 Ok(compiled) => {
@@ -103,6 +110,9 @@ impl Pipelines {
     }
 }
 
+/// Findings that say nothing about a pipeline of which some parts could not be read.
+const OF_THE_WHOLE: &[&str] = &["plan.no_source", "plan.no_destination", "plan.unreachable", "plan.internal"];
+
 /// Variables of the process, and files named by `${file:PATH}`.
 struct Environment;
 
@@ -115,11 +125,6 @@ impl Variables for Environment {
     }
 
     fn file(&self, path: &str) -> Result<String, String> {
-        let mut text = read_text(Path::new(path), MAX_VALUE_FILE).map_err(|error| error.to_string())?;
-        // Files that hold one secret end with a newline that is not part of it.
-        if text.ends_with('\n') {
-            text.truncate(text.len() - if text.ends_with("\r\n") { 2 } else { 1 });
-        }
-        Ok(text)
+        read_text(Path::new(path), MAX_VALUE_FILE).map_err(|error| error.to_string())
     }
 }
