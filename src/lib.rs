@@ -1,1 +1,13 @@
+//! The service and its command line: everything a user of Anabranch touches.
+//!
+//! A library only so that tests reach the service and its store; nothing depends on it.
 
+pub mod cli;
+pub mod files;
+pub mod log;
+pub mod panics;
+pub mod pipelines;
+pub mod service;
+pub mod settings;
+pub mod store;
+pub mod terminal;

@@ -78,7 +78,9 @@ const HANGING: Duration = Duration::from_secs(5);
 /// A run. Dropping it kills the run.
 pub struct Running {
     context: Arc<Context>,
-    ending: Option<JoinHandle<Ending>>,
+    task: Option<JoinHandle<Ending>>,
+    /// How it ended, until somebody was told.
+    ending: Option<Ending>,
     opened: watch::Receiver<Option<Result<(), Fault>>>,
 }
 
@@ -86,8 +88,8 @@ pub struct Running {
 pub fn start(plan: Arc<StagePlan>, services: Services, options: RunOptions) -> Running {
     let context = Arc::new(Context::new(&plan, services, options));
     let (opened, is_open) = watch::channel(None);
-    let ending = context.spawn(supervise::run(context.clone(), plan, opened));
-    Running { context, ending: Some(ending), opened: is_open }
+    let task = context.spawn(supervise::run(context.clone(), plan, opened));
+    Running { context, task: Some(task), ending: None, opened: is_open }
 }
 
 impl Running {
@@ -104,13 +106,22 @@ impl Running {
 
     /// Waits for the end; every task is joined.
     pub async fn join(mut self) -> Ending {
-        let Some(ending) = self.ending.take() else { return Ending::Killed };
-        let ending = ending.await.unwrap_or_else(|error| {
-            Ending::Faulted(Fault::fatal("engine_panicked", format!("the executor panicked: {error}")))
-        });
+        self.wait().await
+    }
+
+    /// Waits for the end; every task is joined. Cancel-safe, so that one owner can wait for a run and stop it.
+    /// Once it has returned, it says [`Ending::Killed`].
+    pub async fn wait(&mut self) -> Ending {
+        if let Some(task) = &mut self.task {
+            let ending = task.await.unwrap_or_else(|error| {
+                Ending::Faulted(Fault::fatal("engine_panicked", format!("the executor panicked: {error}")))
+            });
+            self.task = None;
+            self.ending = Some(ending);
+        }
         // A thread that hangs in a processor cannot be ended: it is left behind.
         let _ = tokio::time::timeout(HANGING, self.context.all_ended()).await;
-        ending
+        self.ending.take().unwrap_or(Ending::Killed)
     }
 
     /// Its counters.

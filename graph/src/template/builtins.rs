@@ -34,7 +34,6 @@ pub(crate) static TABLE: &[Function] = &[
     Function::new("ge", &[Reflect, Reflect], compare::ge),
 ];
 
-
 /// For `and` and `or`, the truth that ends their evaluation.
 pub(super) fn short_circuit(function: &Function) -> Option<bool> {
     match function.name {

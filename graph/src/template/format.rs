@@ -119,7 +119,9 @@ impl<'a> Printer<'a> {
         match val {
             Val::Missing | Val::Nil | Val::NoData => self.out.push_str("<nil>"),
             Val::Bool(b) if matches!(verb, 't' | 'v') => self.pad(if *b { b"true" } else { b"false" }),
-            Val::Int(n) | Val::Int64(n) | Val::Duration(n) => return self.integer(*n < 0, n.unsigned_abs(), true, verb, val),
+            Val::Int(n) | Val::Int64(n) | Val::Duration(n) => {
+                return self.integer(*n < 0, n.unsigned_abs(), true, verb, val);
+            }
             Val::Operation(o) => return self.integer(false, *o as u64, true, verb, val),
             Val::Uint64(n) => return self.integer(false, *n, false, verb, val),
             Val::Byte(n) => return self.integer(false, u64::from(*n), false, verb, val),
@@ -150,7 +152,9 @@ impl<'a> Printer<'a> {
 
     /// Values that print themselves, where the verb takes a string.
     fn method(&mut self, val: &Val, verb: char) -> Result<bool, CallError> {
-        if !matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') || (self.erroring && !matches!(val, Val::Time(_) | Val::Version(_))) {
+        if !matches!(verb, 'v' | 's' | 'x' | 'X' | 'q')
+            || (self.erroring && !matches!(val, Val::Time(_) | Val::Version(_)))
+        {
             return Ok(false);
         }
         if self.flags.sharp_v && !matches!(val, Val::Time(_) | Val::Version(_)) {
@@ -208,11 +212,8 @@ impl<'a> Printer<'a> {
             'q' => self.quoted(bytes),
             'x' | 'X' => self.hex(bytes, verb == 'X'),
             _ => {
-                let (open, separator, close) = self.brackets(if matches!(val, Val::Bytes(_)) {
-                    "[]byte"
-                } else {
-                    val.type_name()
-                });
+                let (open, separator, close) =
+                    self.brackets(if matches!(val, Val::Bytes(_)) { "[]byte" } else { val.type_name() });
                 self.out.push_str(&open);
                 for (i, byte) in bytes.iter().enumerate() {
                     if i > 0 {

@@ -191,7 +191,9 @@ impl<'t> Lexer<'t> {
             let kind = match c {
                 ' ' | '\t' | '\r' | '\n' => {
                     // The blank before a closing marker belongs to the marker.
-                    while self.at_close() != Some(true) && self.peek().is_some_and(|c| c.is_ascii() && is_space(c as u8)) {
+                    while self.at_close() != Some(true)
+                        && self.peek().is_some_and(|c| c.is_ascii() && is_space(c as u8))
+                    {
                         self.at += 1;
                     }
                     Kind::Space
@@ -268,7 +270,8 @@ impl<'t> Lexer<'t> {
                 _ => {}
             }
         }
-        Err(error(start..self.at, message).hint("close it on the same line, or put text of several lines between backquotes"))
+        Err(error(start..self.at, message)
+            .hint("close it on the same line, or put text of several lines between backquotes"))
     }
 
     /// The rest of a name, and what must follow one.

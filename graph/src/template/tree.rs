@@ -106,13 +106,19 @@ pub(super) enum Term {
     /// `.a.b`
     Field(Fields),
     /// `$x.a.b`
-    Variable { slot: usize, fields: Fields },
+    Variable {
+        slot: usize,
+        fields: Fields,
+    },
     /// `f`
     Function(&'static Function),
     /// `(…)`
     Pipeline(Box<Pipeline>),
     /// `(…).a.b`
-    Chain { base: Box<Operand>, fields: Fields },
+    Chain {
+        base: Box<Operand>,
+        fields: Fields,
+    },
 }
 
 /// A literal, as the parameter it goes to wants it.

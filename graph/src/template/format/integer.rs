@@ -35,7 +35,8 @@ impl Printer<'_> {
                 let precision = self.flags.precision.unwrap_or(4).max(4);
                 let mut text = format!("U+{bits:0precision$X}");
                 if self.flags.sharp
-                    && let Some(c) = u32::try_from(bits).ok().and_then(char::from_u32).filter(|c| quote::is_printable(*c))
+                    && let Some(c) =
+                        u32::try_from(bits).ok().and_then(char::from_u32).filter(|c| quote::is_printable(*c))
                 {
                     text.push_str(&format!(" '{c}'"));
                 }
@@ -48,7 +49,13 @@ impl Printer<'_> {
 
     fn digits(&mut self, negative: bool, digits: &str, prefix: &str, verb: char) {
         let flags = self.flags;
-        if flags.width.is_none() && flags.precision.is_none() && !flags.plus && !flags.space && !flags.sharp && verb != 'O' {
+        if flags.width.is_none()
+            && flags.precision.is_none()
+            && !flags.plus
+            && !flags.space
+            && !flags.sharp
+            && verb != 'O'
+        {
             if negative {
                 self.out.push('-');
             }

@@ -22,6 +22,10 @@ const DELIBERATE: &[(&str, &str)] = &[
         r#"{{ dateInZone "2006-01-02 15:04 MST -07:00" 0 "Europe/Prague" }}"#,
         "zones with rules are refused, rather than taken for UTC",
     ),
+    (
+        r#"{{ merge (dict "a" (split "," "a")) (dict "a" (dict "b" 1)) }}"#,
+        "a map of text that is merged into becomes a map of anything",
+    ),
     (r#"{{ chunk -1 (list 1 2) }}"#, "a negative size makes no sense, whatever the list"),
     (r#"{{ durationRound ((toDate "2006" "2017").Sub (toDate "2006" "2015")) }}"#, "a duration is a length too"),
     (r#"{{ printf "%q" (mustRegexFindAll "." "a\xffb" -1) }}"#, BROKEN),
@@ -74,9 +78,6 @@ struct Seed {
 
 impl Seed {
     fn value(&self, param: Param) -> Val {
-        let list = || {
-            List::new((0..self.shape % 4).map(|n| Seed { shape: self.shape / 4 + n, ..self.clone() }.any()).collect())
-        };
         let map = || {
             let entries = ["a", "b", "host", "path", "userinfo"].into_iter().take(usize::from(self.shape % 6));
             let entry = |key: &str| (key.into(), Seed { shape: self.shape / 6, ..self.clone() }.any());
@@ -87,13 +88,15 @@ impl Seed {
             Param::Text => Val::text(self.text.clone()),
             Param::Bool => Val::Bool(self.int % 2 == 0),
             Param::Int => Val::Int(self.int),
-            Param::Int64 => Val::Int64(self.int),
             Param::Float => Val::Float(self.float),
             Param::Map if self.shape == 0 => Val::Map(Map::Nil),
             Param::Map => Val::Map(map()),
-            Param::List => list().into(),
             Param::Time => Val::Time(Rc::new(Time::utc(chrono::DateTime::from_timestamp_nanos(self.int)))),
         }
+    }
+
+    fn list(&self) -> List {
+        List::new((0..self.shape % 4).map(|n| Seed { shape: self.shape / 4 + n, ..self.clone() }.any()).collect())
     }
 
     fn any(&self) -> Val {
@@ -108,7 +111,7 @@ impl Seed {
             7 => Val::Duration(self.int),
             8 => self.value(Param::Time),
             9 => List::nil(Elements::Text).into(),
-            10 | 11 => self.value(Param::List),
+            10 | 11 => self.list().into(),
             12 | 13 => self.value(Param::Map),
             _ => self.value(Param::Text),
         }

@@ -4,7 +4,7 @@ use super::defaults::is_empty;
 use super::signature::function;
 use super::strings::to_text;
 use super::{CallError, Context, Function};
-use crate::template::val::{Dict, List, Map, Val};
+use crate::template::val::{Dict, List, Map, Text, Val};
 use crate::text::Str;
 
 /// The table.
@@ -30,16 +30,14 @@ pub(super) static TABLE: &[Function] = &[
         cx.take_steps(map.len()).map(|()| List::new(map.entries().into_iter().map(|(_, value)| value).collect()))
     }),
     function!("pick", (map: Map; keys: Text) => {
-        let keys = keys.iter().filter_map(Val::as_text).map(|key| key.to_key());
+        let keys = keys.iter().filter_map(Val::as_text).map(Text::to_key);
         Dict::from_entries(keys.filter_map(|key| map.get(&key).map(|value| (key, value))))
     }),
     function!("omit", |cx| (map: Map; keys: Text) => try {
-        let dict = copied(cx, map);
-        dict.map(|dict| {
+        copied(cx, map).inspect(|dict| {
             for key in keys.iter().filter_map(Val::as_text) {
                 dict.remove(&key.to_key());
             }
-            dict
         })
     }),
     function!("merge", |cx| (into: Map; from: Map) => try merged(cx, into, from, false)),
@@ -96,9 +94,6 @@ fn merge(cx: &mut Context, into: &Dict, from: &Map, overwrite: bool, depth: usiz
         let there = into.get(&key);
         let set = match (&value, &there) {
             (value, _) if value.is_nil() => overwrite,
-            (Val::Map(_), Some(Val::Map(map))) if map.is_text() => {
-                return Err(format!("{key:?} is {}, which cannot be merged into", map.type_name()).into());
-            }
             (Val::Map(from), Some(Val::Map(map))) => {
                 let inner = map.to_dict();
                 merge(cx, &inner, from, overwrite, depth + 1)?;
@@ -202,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_dict_is_changed_where_it_is() {
-        let dict = Dict::new();
+        let dict = Dict::default();
         call("set", &[dict.clone().into(), "a".into(), Val::Int(1)]);
         assert_eq!(dict.len(), 1);
         let copy = call("deepCopy", &[dict.clone().into()]);

@@ -180,9 +180,7 @@ fn field(fields: &Fields) -> Option<Source> {
         (None, ["Key"]) => Some(Source::Data(Part::Key)),
         (None, ["Payload", "Before"]) => Some(Source::Data(Part::Before)),
         (None, ["Payload", "After"]) => Some(Source::Data(Part::After)),
-        (Some(Part::Metadata), ["Metadata", key]) => {
-            Some(Source::Metadata { key: Str::from(*key), indexed: false })
-        }
+        (Some(Part::Metadata), ["Metadata", key]) => Some(Source::Metadata { key: Str::from(*key), indexed: false }),
         (Some(part), _) if part != Part::Metadata => {
             let names: Box<[Str]> = fields.names.get(part.depth()..)?.into();
             Some(Source::Field { part, indexed: names.len(), names })

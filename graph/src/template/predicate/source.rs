@@ -23,11 +23,18 @@ pub(crate) enum Source {
     /// `.Operation.String`.
     OperationName,
     /// `.Metadata.key`, or with `index` where an absent one is empty text.
-    Metadata { key: Str, indexed: bool },
+    Metadata {
+        key: Str,
+        indexed: bool,
+    },
     /// A key or payload side itself.
     Data(Part),
     /// Below a key or payload side. The names from `indexed` on are arguments of `index`.
-    Field { part: Part, names: Box<[Str]>, indexed: usize },
+    Field {
+        part: Part,
+        names: Box<[Str]>,
+        indexed: usize,
+    },
     /// `len` of it.
     Len(Box<Source>),
     /// `int` of it, where it is a number.

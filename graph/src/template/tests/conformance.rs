@@ -68,7 +68,7 @@ fn ours(template: &str, record: Option<&Record>) -> (Outcome, String) {
     let Some(record) = record else { return (Outcome::Output(Vec::new()), String::new()) };
     let mut out = String::from("before");
     match template.render(record, &mut out) {
-        Ok(()) => (Outcome::Output(out["before".len()..].as_bytes().to_vec()), String::new()),
+        Ok(()) => (Outcome::Output(out.as_bytes()["before".len()..].to_vec()), String::new()),
         Err(error) => {
             assert_eq!(out, "before");
             (Outcome::Failed("execute"), error.to_string())
@@ -107,7 +107,10 @@ fn templates_print_what_go_prints() {
                     Outcome::Failed(stage) => format!("failed to {stage}"),
                 };
                 let (go, us) = (show(&expected), show(&outcome));
-                differences.push(format!("{template} ({name})\n    Go   {go} {}\n    ours {us} {message}", case["go_message"]));
+                differences.push(format!(
+                    "{template} ({name})\n    Go   {go} {}\n    ours {us} {message}",
+                    case["go_message"]
+                ));
             }
         }
     }

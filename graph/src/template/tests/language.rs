@@ -17,7 +17,8 @@ fn place(text: &str) -> String {
 
 fn record() -> Record {
     let mut record = Record::default();
-    let object: Object = [("city", Value::from("Brno")), ("n", Value::Int(9_007_199_254_740_993))].into_iter().collect();
+    let object: Object =
+        [("city", Value::from("Brno")), ("n", Value::Int(9_007_199_254_740_993))].into_iter().collect();
     record.payload.after = Data::from(object);
     record.metadata = [("recfmt.collection", "orders")].into_iter().collect();
     record
@@ -74,7 +75,8 @@ fn a_failed_rendering_leaves_the_output_alone() {
 
 #[test]
 fn integers_of_the_record_stay_integers() {
-    let text = r#"{{ .Payload.After.n }} {{ printf "%d" .Payload.After.n }} {{ eq .Payload.After.n 9007199254740993 }}"#;
+    let text =
+        r#"{{ .Payload.After.n }} {{ printf "%d" .Payload.After.n }} {{ eq .Payload.After.n 9007199254740993 }}"#;
     assert_eq!(render_over(text, &record()).unwrap(), "9007199254740993 9007199254740993 true");
 }
 
@@ -110,7 +112,10 @@ fn metadata_have_getters() {
 #[test]
 fn variables_live_in_their_block() {
     assert_eq!(render("{{ $x := 1 }}{{ if true }}{{ $x := 2 }}{{ $x }}{{ end }}{{ $x }}").unwrap(), "21");
-    assert_eq!(render("{{ $x := 1 }}{{ range $i, $x := list 7 8 }}{{ $i }}{{ $x }}{{ end }}{{ $x }}").unwrap(), "07181");
+    assert_eq!(
+        render("{{ $x := 1 }}{{ range $i, $x := list 7 8 }}{{ $i }}{{ $x }}{{ end }}{{ $x }}").unwrap(),
+        "07181"
+    );
     let text = "{{ $i := 0 }}{{ $x := 1 }}{{ range $i, $x = list 7 8 }}{{ end }}{{ $i }}{{ $x }}";
     assert_eq!(render(text).unwrap(), "18");
     assert_eq!(parse_error("{{ if $x := 1 }}{{ end }}{{ $x }}").message, "undefined variable \"$x\"");

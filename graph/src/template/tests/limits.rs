@@ -49,11 +49,64 @@ fn deep_values_are_freed_and_not_printed() {
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::sample::select(&[
-            "{{", "}}", "{{- ", " -}}", "(", ")", "|", ".", ",", ":=", "=", "$", "$x", "$i, $e", "\"a\"", "`b`", "'c'", "1",
-            "-2.5", "0x1F", "nil", "true", ".Payload", ".After", ".Key.id", ".Metadata", "$.Key", "{{ if ", "{{ range ",
-            "{{ with ", "{{ else }}", "{{ else if ", "{{ end }}", "{{ end }}", "{{ template \"t\" . }}",
-            "{{ define \"t\" }}", "{{ block \"u\" . }}", "{{ break }}", "{{ continue }}", "/*", "*/", "printf", "index",
-            "len", "eq", "and", "or", "not", "print", "slice", "html", "call", "list", "dict", "set", " ", "\n", "é",
+            "{{",
+            "}}",
+            "{{- ",
+            " -}}",
+            "(",
+            ")",
+            "|",
+            ".",
+            ",",
+            ":=",
+            "=",
+            "$",
+            "$x",
+            "$i, $e",
+            "\"a\"",
+            "`b`",
+            "'c'",
+            "1",
+            "-2.5",
+            "0x1F",
+            "nil",
+            "true",
+            ".Payload",
+            ".After",
+            ".Key.id",
+            ".Metadata",
+            "$.Key",
+            "{{ if ",
+            "{{ range ",
+            "{{ with ",
+            "{{ else }}",
+            "{{ else if ",
+            "{{ end }}",
+            "{{ end }}",
+            "{{ template \"t\" . }}",
+            "{{ define \"t\" }}",
+            "{{ block \"u\" . }}",
+            "{{ break }}",
+            "{{ continue }}",
+            "/*",
+            "*/",
+            "printf",
+            "index",
+            "len",
+            "eq",
+            "and",
+            "or",
+            "not",
+            "print",
+            "slice",
+            "html",
+            "call",
+            "list",
+            "dict",
+            "set",
+            " ",
+            "\n",
+            "é",
         ])
         .prop_map(str::to_owned),
         ".{0,6}",
@@ -64,16 +117,37 @@ fn piece() -> impl Strategy<Value = String> {
 fn action() -> impl Strategy<Value = String> {
     let operand = prop_oneof![
         proptest::sample::select(&[
-            ".", "$", ".Key", ".Key.id", ".Metadata", ".Metadata.m", ".Position", ".Operation", ".Payload", ".Payload.Before",
-            ".Payload.After", ".Payload.After.list", ".Payload.After.map", ".Payload.After.text", "nil", "true", "0", "3",
-            "-1", "2.5", "\"%v\"", "\"%5.2q|%d\"", "\"m\"", "\"\\xff\"",
+            ".",
+            "$",
+            ".Key",
+            ".Key.id",
+            ".Metadata",
+            ".Metadata.m",
+            ".Position",
+            ".Operation",
+            ".Payload",
+            ".Payload.Before",
+            ".Payload.After",
+            ".Payload.After.list",
+            ".Payload.After.map",
+            ".Payload.After.text",
+            "nil",
+            "true",
+            "0",
+            "3",
+            "-1",
+            "2.5",
+            "\"%v\"",
+            "\"%5.2q|%d\"",
+            "\"m\"",
+            "\"\\xff\"",
         ])
         .prop_map(str::to_owned)
     ];
     let pipeline = operand.prop_recursive(3, 12, 3, |inner| {
         let function = proptest::sample::select(&[
-            "printf", "print", "println", "index", "len", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "slice",
-            "html", "js", "urlquery", "call", "list", "dict",
+            "printf", "print", "println", "index", "len", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not",
+            "slice", "html", "js", "urlquery", "call", "list", "dict",
         ]);
         prop_oneof![
             (function.clone(), proptest::collection::vec(inner.clone(), 0..4))
@@ -84,13 +158,22 @@ fn action() -> impl Strategy<Value = String> {
     });
     pipeline.prop_map(|p| format!("{{{{ {p} }}}}")).prop_recursive(3, 10, 3, |inner| {
         let inside = proptest::sample::select(&[
-            ".", "$", ".Key", ".Payload.After.list", ".Payload.After.map", ".Metadata", "3", "(printf \"%T\" .)",
+            ".",
+            "$",
+            ".Key",
+            ".Payload.After.list",
+            ".Payload.After.map",
+            ".Metadata",
+            "3",
+            "(printf \"%T\" .)",
         ]);
         prop_oneof![
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a} {b}")),
-            (inside.clone(), inner.clone(), inner.clone())
-                .prop_map(|(p, a, b)| format!("{{{{ range $k, $v := {p} }}}}{a}{{{{ $k }}}}{{{{ else }}}}{b}{{{{ end }}}}")),
-            (inside.clone(), inner.clone()).prop_map(|(p, a)| format!("{{{{ range {p} }}}}{a}{{{{ break }}}}{{{{ end }}}}")),
+            (inside.clone(), inner.clone(), inner.clone()).prop_map(|(p, a, b)| format!(
+                "{{{{ range $k, $v := {p} }}}}{a}{{{{ $k }}}}{{{{ else }}}}{b}{{{{ end }}}}"
+            )),
+            (inside.clone(), inner.clone())
+                .prop_map(|(p, a)| format!("{{{{ range {p} }}}}{a}{{{{ break }}}}{{{{ end }}}}")),
             (inside.clone(), inner.clone(), inner.clone())
                 .prop_map(|(p, a, b)| format!("{{{{ with $x := {p} }}}}{a}{{{{ $x }}}}{{{{ else }}}}{b}{{{{ end }}}}")),
             (inside, inner.clone()).prop_map(|(p, a)| format!("{{{{ if {p} }}}}{a}{{{{ end }}}}")),

@@ -233,11 +233,6 @@ impl Drop for Entries {
 }
 
 impl Dict {
-    /// An empty one.
-    pub(crate) fn new() -> Dict {
-        Dict::default()
-    }
-
     /// From entries in any order; the last of equal keys wins.
     pub(crate) fn from_entries(entries: impl IntoIterator<Item = (Str, Val)>) -> Dict {
         Dict(Rc::new(RefCell::new(Entries(entries.into_iter().collect()))))

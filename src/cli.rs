@@ -1,0 +1,182 @@
+//! The command line.
+
+mod config;
+mod init;
+mod pipelines;
+mod quickstart;
+mod report;
+mod run;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anabranch_graph::diagnostic::{Diagnostics, Files, RenderStyle};
+use anabranch_graph::plan::CompileOptions;
+use anabranch_graph::registry::Registry;
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::settings::{Layers, SettingFlags, Settings};
+pub use report::{Exit, Report};
+
+/// Moves records from sources, through processors, to destinations.
+#[derive(Debug, Parser)]
+#[command(name = "anabranch", version, disable_version_flag = true, max_term_width = 110)]
+struct Cli {
+    /// Print one JSON object on standard output instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Print without colours. The variable NO_COLOR does the same.
+    #[arg(long, global = true)]
+    no_color: bool,
+    /// Print the version.
+    #[arg(short = 'v', short_alias = 'V', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make the directories and the configuration file of a new service.
+    Init(init::Arguments),
+    /// Start the service and its pipelines.
+    Run(run::Arguments),
+    /// Write, check, show and list pipelines.
+    #[command(subcommand, visible_alias = "pipeline")]
+    Pipelines(pipelines::Command),
+    /// Run a demo pipeline in a temporary directory; nothing is left behind.
+    Quickstart,
+    /// Print every setting with its value and where the value comes from.
+    Config(config::Arguments),
+    /// Print the version.
+    Version,
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Parses the command line, does what it says, and reports.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed pipe after `--help` is nobody's problem.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { Exit::Invalid } else { Exit::Ok } as u8);
+        }
+    };
+    let context = Context::new(cli.json, cli.no_color);
+    let report = match cli.command {
+        Command::Init(arguments) => init::init(&arguments),
+        Command::Run(arguments) => run::run(&arguments, &context),
+        Command::Pipelines(command) => pipelines::dispatch(command, &context),
+        Command::Quickstart => quickstart::quickstart(&context),
+        Command::Config(arguments) => config::config(&arguments, &context),
+        Command::Version => version(),
+        Command::Completions { shell } => completions(shell),
+    };
+    ExitCode::from(report.print(context.json) as u8)
+}
+
+fn version() -> Report {
+    let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    Report::new("version")
+        .text(format!("anabranch {version} ({os} {arch})\n"))
+        .result(serde_json::json!({ "version": version, "os": os, "arch": arch }))
+}
+
+fn completions(shell: clap_complete::Shell) -> Report {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "anabranch", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    Report::new("completions").result(serde_json::json!({ "script": script })).text(script)
+}
+
+/// What every command looks at.
+struct Context {
+    /// Whether to print JSON.
+    json: bool,
+    /// Whether standard error takes colours.
+    color_errors: bool,
+    /// Whether standard output does.
+    color: bool,
+    /// Whether standard output is a terminal.
+    terminal: bool,
+}
+
+impl Context {
+    fn new(json: bool, no_color: bool) -> Self {
+        let plain = no_color || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let terminal = std::io::stdout().is_terminal();
+        Context { json, color_errors: !plain && std::io::stderr().is_terminal(), color: !plain && terminal, terminal }
+    }
+
+    /// The settings, or the report of what is wrong with them. Warnings go to standard error.
+    fn settings<const ALL: bool>(
+        &self,
+        command: &'static str,
+        flags: &SettingFlags<ALL>,
+    ) -> Result<Settings, Box<Report>> {
+        let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        match (Layers { flags: &flags.given, environment: &environment }).resolve() {
+            Ok((settings, found)) => {
+                self.note(&found.findings, &found.files);
+                Ok(settings)
+            }
+            Err(refused) => {
+                let text = self.rendered(&refused.findings, &refused.files);
+                Err(Box::new(
+                    Report::new(command)
+                        .notes(text)
+                        .fail(Exit::Invalid, "service.invalid_settings", "the settings cannot be used")
+                        .result(serde_json::json!({ "findings": report::findings(&refused.findings, &refused.files) })),
+                ))
+            }
+        }
+    }
+
+    /// Findings as text for standard error.
+    fn rendered(&self, findings: &Diagnostics, files: &Files) -> String {
+        findings.render(files, RenderStyle { color: self.color_errors, ..RenderStyle::default() })
+    }
+
+    /// Findings that keep nothing from going on.
+    fn note(&self, findings: &Diagnostics, files: &Files) {
+        if !findings.is_empty() {
+            let _ = std::io::stderr().write_all(self.rendered(findings, files).as_bytes());
+        }
+    }
+}
+
+/// Every plugin of this build.
+fn registry() -> Registry {
+    let mut registry = Registry::new();
+    anabranch_ops::register(&mut registry);
+    registry
+}
+
+fn compile_options(settings: &Settings, once: bool) -> CompileOptions {
+    CompileOptions { split: settings.arch_v2, once, limits: settings.limits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn settings_are_flags_of_every_command_that_compiles() {
+        for command in ["run", "pipelines validate", "pipelines plan", "pipelines list", "config"] {
+            let line = format!("anabranch {command} --preview.pipeline-arch-v2 --pipelines p --db.path=x");
+            let parsed = Cli::try_parse_from(line.split(' '));
+            assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+        }
+    }
+}

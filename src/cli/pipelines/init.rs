@@ -1,0 +1,301 @@
+//! `anabranch pipelines init`.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anabranch_graph::registry::{Registry, ResolveError};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_graph::text::Str;
+use serde::Serialize;
+use serde_json::json;
+
+use super::is_yaml;
+use crate::cli::init::write_new;
+use crate::cli::{Context, Exit, Report, registry};
+use crate::files::system;
+use crate::settings::SettingFlags;
+
+/// The demo pipeline.
+pub(in crate::cli) const DEMO: &str = include_str!("../templates/demo-pipeline.yaml");
+const TEMPLATE: &str = include_str!("../templates/pipeline.yaml.tera");
+const HELP: &str = include_str!("../templates/pipelines-init.help.txt");
+
+/// Writes a pipeline file. Without arguments it is `demo-pipeline.yaml`, which generates a record per second
+/// and logs it.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub(in crate::cli) struct Arguments {
+    /// Id and name of the pipeline, and name of its file [default: <source>-to-<destination>].
+    name: Option<String>,
+    /// Plugin to read from [default: generator].
+    #[arg(long, value_name = "PLUGIN")]
+    source: Option<String>,
+    /// Plugin to write to [default: log].
+    #[arg(long, value_name = "PLUGIN")]
+    destination: Option<String>,
+    /// Overwrite the file if there is one.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    settings: SettingFlags<false>,
+}
+
+const COMMAND: &str = "pipelines.init";
+
+pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
+    let settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let (name, content) = match generate(arguments) {
+        Ok(generated) => generated,
+        Err(report) => return *report,
+    };
+    let file = match &settings.pipelines.path {
+        path if is_yaml(path) && !path.is_dir() => path.clone(),
+        directory => directory.join(format!("{name}.yaml")),
+    };
+    if let Err(report) = write(&file, &content, arguments.force) {
+        return *report;
+    }
+    Report::new(COMMAND)
+        .text(format!("Wrote {}. `anabranch run` starts it.\n", file.display()))
+        .result(json!({ "file": file.display().to_string(), "pipeline": name }))
+}
+
+/// Name and text of the pipeline.
+fn generate(arguments: &Arguments) -> Result<(String, String), Box<Report>> {
+    if arguments.name.is_none() && arguments.source.is_none() && arguments.destination.is_none() {
+        return Ok(("demo-pipeline".to_owned(), DEMO.to_owned()));
+    }
+    let source = arguments.source.as_deref().unwrap_or("generator");
+    let destination = arguments.destination.as_deref().unwrap_or("log");
+    let bare = |plugin: &str| {
+        let plugin = plugin.rsplit(':').next().unwrap_or(plugin);
+        plugin.split('@').next().unwrap_or(plugin).to_owned()
+    };
+    let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare(source), bare(destination)));
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_:.".contains(c);
+    if name.is_empty() || name.len() > 128 || !name.chars().all(allowed) || name.starts_with('.') {
+        return Err(refused(
+            Exit::Invalid,
+            "pipelines.invalid_name",
+            format!("{name:?} cannot be the id of a pipeline"),
+        )
+        .map(|report| report.suggest("use at most 128 letters, digits, `-`, `_`, `:` and `.`; not `.` first")));
+    }
+    let registry = registry();
+    let context = Generated {
+        name: &name,
+        source: Connector::new(source, &find(&registry, source, Side::Source)?),
+        destination: Connector::new(destination, &find(&registry, destination, Side::Destination)?),
+    };
+    let rendered =
+        tera::Context::from_serialize(&context).and_then(|context| tera::Tera::one_off(TEMPLATE, &context, false));
+    match rendered {
+        Ok(text) => Ok((name, text)),
+        Err(error) => {
+            Err(refused(Exit::Failed, "pipelines.template", format!("the template cannot be filled in: {error}")))
+        }
+    }
+}
+
+fn refused(exit: Exit, code: &'static str, message: String) -> Box<Report> {
+    Box::new(Report::new(COMMAND).fail(exit, code, message))
+}
+
+trait MapBoxed {
+    fn map(self, change: impl FnOnce(Report) -> Report) -> Self;
+}
+
+impl MapBoxed for Box<Report> {
+    fn map(self, change: impl FnOnce(Report) -> Report) -> Self {
+        Box::new(change(*self))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Source,
+    Destination,
+}
+
+fn find(registry: &Registry, plugin: &str, side: Side) -> Result<Specification, Box<Report>> {
+    let found = match side {
+        Side::Source => registry.source(plugin).map(|kind| kind.specification().clone()),
+        Side::Destination => registry.destination(plugin).map(|kind| kind.specification().clone()),
+    };
+    found.map_err(|error| {
+        let names: Vec<&str> = match side {
+            Side::Source => registry.sources().map(|k| k.specification().name.as_str()).collect(),
+            Side::Destination => registry.destinations().map(|k| k.specification().name.as_str()).collect(),
+        };
+        let flag = match side {
+            Side::Source => "--source",
+            Side::Destination => "--destination",
+        };
+        let hint = match &error {
+            ResolveError::Unknown { near: Some(near), .. } => format!("did you mean {near}?"),
+            _ => format!("there are: {}", names.join(", ")),
+        };
+        Box::new(
+            Report::new(COMMAND)
+                .fail(Exit::Invalid, "pipelines.unknown_plugin", format!("{flag}: {error}"))
+                .suggest(hint),
+        )
+    })
+}
+
+fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
+    let directory =
+        file.parent().filter(|p| !p.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let written = std::fs::create_dir_all(directory)
+        .and_then(|()| if force { std::fs::write(file, content) } else { write_new(file, content.as_bytes(), 0o644) });
+    written.map_err(|error| {
+        let shown = file.display();
+        if error.kind() == ErrorKind::AlreadyExists && file.exists() {
+            refused(Exit::Invalid, "pipelines.init_destination_exists", format!("{shown} exists already"))
+                .map(|report| report.suggest("give another NAME, or --force to overwrite it"))
+        } else {
+            refused(Exit::Environment, "pipelines.cannot_write", format!("cannot write {shown}: {}", system(&error)))
+        }
+    })
+}
+
+#[derive(Serialize)]
+struct Generated<'a> {
+    name: &'a str,
+    source: Connector,
+    destination: Connector,
+}
+
+#[derive(Serialize)]
+struct Connector {
+    plugin: String,
+    summary: String,
+    settings: Vec<Setting>,
+}
+
+#[derive(Serialize)]
+struct Setting {
+    /// What it is, line by line.
+    comments: Vec<String>,
+    /// `name: value`.
+    line: String,
+    commented: bool,
+}
+
+impl Connector {
+    fn new(plugin: &str, specification: &Specification) -> Self {
+        let parameters = specification.parameters.iter();
+        Connector {
+            plugin: scalar(plugin),
+            summary: specification.summary.to_string(),
+            settings: parameters.map(|parameter| Setting::new(&specification.name, parameter)).collect(),
+        }
+    }
+}
+
+impl Setting {
+    fn new(plugin: &str, parameter: &Parameter) -> Self {
+        let choices = parameter.validations.iter().find_map(|v| match v {
+            Validation::OneOf(texts) => Some(texts),
+            _ => None,
+        });
+        let mut facts = format!("Type: {}.", kind(parameter.kind));
+        if let Some(texts) = choices {
+            facts.push_str(&format!(" One of: {}.", texts.iter().map(Str::as_str).collect::<Vec<_>>().join(", ")));
+        }
+        if parameter.is_required() {
+            facts.push_str(" Required.");
+        }
+        if let Some(default) = parameter.default.as_ref().filter(|d| !d.is_empty()) {
+            facts.push_str(&format!(" Default: {}.", default.escape_debug()));
+        }
+        let value = match (&parameter.default, choices) {
+            _ if parameter.secret => variable(plugin, &parameter.name),
+            (Some(default), _) => scalar(default),
+            (None, Some(texts)) if parameter.is_required() => texts.first().map_or_else(String::new, |t| scalar(t)),
+            (None, _) => "\"\"".to_owned(),
+        };
+        // Names with a star stand for many; the reader chooses.
+        let name = parameter.name.replace('*', "NAME");
+        Setting {
+            comments: wrapped(&parameter.description).into_iter().chain(wrapped(&facts)).collect(),
+            line: format!("{}: {value}", scalar(&name)),
+            commented: !parameter.is_required() || parameter.name.contains('*'),
+        }
+    }
+}
+
+/// Text in lines that fit an editor, given the indentation they get.
+fn wrapped(text: &str) -> Vec<String> {
+    const WIDTH: usize = 96;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A credential never stands in the file: `${POSTGRES_URL}`.
+fn variable(plugin: &str, parameter: &str) -> String {
+    let name = format!("{plugin}_{parameter}");
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    format!("${{{name}}}")
+}
+
+/// Text as a YAML scalar that means this very text.
+fn scalar(text: &str) -> String {
+    let plain = !text.is_empty()
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.' || c == '/')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@+".contains(c))
+        && !text.ends_with(':');
+    if plain { text.to_owned() } else { json!(text.replace("${", "$${")).to_string() }
+}
+
+fn kind(kind: ParameterKind) -> &'static str {
+    match kind {
+        ParameterKind::Text => "text",
+        ParameterKind::Int => "integer",
+        ParameterKind::Float => "number",
+        ParameterKind::Bool => "true or false",
+        ParameterKind::Duration => "duration, as 1m30s",
+        ParameterKind::Bytes => "size, as 64MiB",
+        ParameterKind::List => "list, separated by commas",
+        ParameterKind::Reference => "reference, as .Payload.After.name",
+        ParameterKind::Template => "template over the record",
+        ParameterKind::File => "path of a file",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_become_scalars_that_mean_them() {
+        assert_eq!(scalar("format.type"), "format.type");
+        assert_eq!(scalar("1.5"), "1.5");
+        assert_eq!(scalar(""), "\"\"");
+        assert_eq!(scalar("a, b"), "\"a, b\"");
+        assert_eq!(scalar("{{ .Key }}"), "\"{{ .Key }}\"");
+        assert_eq!(scalar("${X}"), "\"$${X}\"");
+        assert_eq!(scalar("say \"hi\""), "\"say \\\"hi\\\"\"");
+    }
+
+    #[test]
+    fn credentials_are_variables() {
+        let parameter = Parameter::new("objstore.secret_access_key", ParameterKind::Text, "Key.").secret().required();
+        let setting = Setting::new("s3", &parameter);
+        assert_eq!(setting.line, "objstore.secret_access_key: ${S3_OBJSTORE_SECRET_ACCESS_KEY}");
+        assert!(!setting.commented);
+    }
+}

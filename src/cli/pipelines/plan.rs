@@ -1,0 +1,131 @@
+//! `anabranch pipelines plan`.
+
+use std::path::{Path, PathBuf};
+
+use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_graph::plan::{Format, Pass, TextStyle};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::is_yaml;
+use crate::cli::{Context, Exit, Report, compile_options, registry, report};
+use crate::pipelines::{Pipeline, Pipelines};
+use crate::settings::SettingFlags;
+
+/// Prints the graph that a pipeline is compiled to. Opens nothing and shows no credential.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
+    #[arg(value_name = "FILE|ID")]
+    which: Option<String>,
+    /// Form of the graph.
+    #[arg(long, value_enum, default_value_t = FormatName::Text)]
+    format: FormatName,
+    /// The pass whose result is shown.
+    #[arg(long, value_enum, default_value_t = StageName::Fused)]
+    stage: StageName,
+    #[command(flatten)]
+    settings: SettingFlags<false>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FormatName {
+    /// For reading.
+    Text,
+    /// For Graphviz.
+    Dot,
+    /// For Mermaid.
+    Mermaid,
+    /// For programs.
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StageName {
+    /// What the file says.
+    Lowered,
+    /// After all rewrites.
+    Rewritten,
+    /// The stages that run.
+    Fused,
+}
+
+pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
+    const COMMAND: &str = "pipelines.plan";
+    let settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let (path, id) = match &arguments.which {
+        None => (settings.pipelines.path.clone(), None),
+        Some(which) => match as_file(which) {
+            Some(file) => (file, None),
+            None => (settings.pipelines.path.clone(), Some(which.as_str())),
+        },
+    };
+    let pipelines = Pipelines::load(&[&path], &registry(), &compile_options(&settings, false));
+    let wanted = |of: Option<&str>| id.is_none() || of == id;
+    let good: Vec<&Pipeline> = pipelines.good.iter().filter(|p| wanted(Some(&p.config.id.value))).collect();
+    let bad = pipelines.invalid.iter().any(|p| wanted(p.id.as_deref())) || !pipelines.is_complete();
+    if good.is_empty() || (bad && id.is_none()) {
+        let findings = pipelines.all_findings();
+        let report = Report::new(COMMAND)
+            .notes(context.rendered(&findings, &pipelines.files))
+            .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
+        return match id {
+            Some(id) if !bad => {
+                let report = report.fail(
+                    Exit::Invalid,
+                    "plan.unknown_pipeline",
+                    format!("there is no pipeline {id:?} in {}", path.display()),
+                );
+                match did_you_mean(id, pipelines.good.iter().map(|p| p.config.id.value.as_str())) {
+                    Some(near) => report.suggest(format!("did you mean {near}?")),
+                    None => report,
+                }
+            }
+            _ if bad => report.fail(Exit::Invalid, "plan.invalid", "there is no plan of a pipeline that has errors"),
+            _ => report.fail(Exit::Invalid, "plan.no_pipelines", format!("there is no pipeline in {}", path.display())),
+        };
+    }
+    let pass = match arguments.stage {
+        StageName::Lowered => Pass::Lowered,
+        StageName::Rewritten => Pass::Rewritten,
+        StageName::Fused => Pass::Fused,
+    };
+    let format = match (arguments.format, context.json) {
+        (_, true) | (FormatName::Json, _) => Format::Json,
+        (FormatName::Text, _) => Format::Text,
+        (FormatName::Dot, _) => Format::Dot,
+        (FormatName::Mermaid, _) => Format::Mermaid,
+    };
+    let style = TextStyle { unicode: context.terminal, color: context.color };
+    let mut plans: Vec<String> = good.iter().map(|p| p.compiled.explain(pass, format, style)).collect();
+    for plan in &mut plans {
+        if !plan.ends_with('\n') {
+            plan.push('\n');
+        }
+    }
+    let as_json = |text: &String| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
+    let text = match (format, plans.as_slice()) {
+        (Format::Json, [_, _, ..]) => {
+            format!("{}\n", json!({ "pipelines": plans.iter().map(as_json).collect::<Vec<_>>() }))
+        }
+        _ => plans.join("\n"),
+    };
+    let result = match format {
+        Format::Json => json!({ "plans": plans.iter().map(as_json).collect::<Vec<_>>() }),
+        Format::Text | Format::Dot | Format::Mermaid => Value::Null,
+    };
+    Report::new(COMMAND)
+        .notes(context.rendered(&pipelines.findings, &pipelines.files))
+        .summary(json!({ "pipelines": plans.len() }))
+        .result(result)
+        .text(text)
+}
+
+/// The argument as a file, if it looks like one or is one.
+fn as_file(which: &str) -> Option<PathBuf> {
+    let path = Path::new(which);
+    (is_yaml(path) || which.contains('/') || path.exists()).then(|| path.to_path_buf())
+}

@@ -1,0 +1,110 @@
+//! `anabranch pipelines validate`.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anabranch_graph::diagnostic::{FileId, Severity};
+use serde_json::{Value, json};
+
+use crate::cli::{Context, Exit, Report, compile_options, registry, report};
+use crate::pipelines::Pipelines;
+use crate::settings::SettingFlags;
+
+/// Reads and compiles pipeline files and reports everything that is wrong with them, each with its place.
+/// Exit code 0: all pipelines can be started; 2: there are errors. Warnings do not count.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// Files and directories; without any, those of `pipelines.path`.
+    #[arg(value_hint = clap::ValueHint::AnyPath)]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    settings: SettingFlags<false>,
+}
+
+pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
+    let settings = match context.settings("pipelines.validate", &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let paths = match arguments.paths.as_slice() {
+        [] => std::slice::from_ref(&settings.pipelines.path),
+        paths => paths,
+    };
+    let pipelines = Pipelines::load(paths, &registry(), &compile_options(&settings, false));
+    let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
+    let files = files(&pipelines);
+    let mut text = String::new();
+    for file in &files {
+        let ids: Vec<&str> = file.pipelines.iter().map(String::as_str).collect();
+        let ids = if ids.is_empty() { "no pipeline".to_owned() } else { ids.join(", ") };
+        let _ = writeln!(text, "{} {}: {ids}", if file.ok { "ok   " } else { "error" }, file.path);
+    }
+    let count = pipelines.good.len() + pipelines.invalid.len();
+    let _ = writeln!(
+        text,
+        "{}, {}, {}, {}",
+        counted(files.len(), "file"),
+        counted(count, "pipeline"),
+        counted(errors, "error"),
+        counted(warnings, "warning")
+    );
+    let refused = pipelines.has_errors();
+    Report::new("pipelines.validate")
+        .notes(context.rendered(&pipelines.all_findings(), &pipelines.files))
+        .text(text)
+        .summary(json!({ "files": files.len(), "pipelines": count, "errors": errors, "warnings": warnings }))
+        .result(json!({ "files": files.iter().map(Checked::json).collect::<Vec<_>>() }))
+        .found(if refused { Exit::Invalid } else { Exit::Ok })
+}
+
+struct Checked {
+    path: String,
+    ok: bool,
+    pipelines: Vec<String>,
+    findings: Vec<Value>,
+}
+
+impl Checked {
+    fn json(&self) -> Value {
+        json!({ "path": self.path, "ok": self.ok, "pipelines": self.pipelines, "findings": self.findings })
+    }
+}
+
+fn files(pipelines: &Pipelines) -> Vec<Checked> {
+    let mut files: Vec<Checked> = pipelines
+        .unreadable
+        .iter()
+        .map(|(path, finding)| Checked {
+            path: path.display().to_string(),
+            ok: false,
+            pipelines: Vec::new(),
+            findings: vec![report::one(finding, &pipelines.files)],
+        })
+        .collect();
+    for id in (0..).map(FileId) {
+        let Some(file) = pipelines.files.get(id) else { break };
+        let about: Vec<_> =
+            pipelines.findings.iter().filter(|d| d.label.as_ref().is_some_and(|l| l.span.file == id)).collect();
+        let good = pipelines.good.iter().map(|p| (p.config.span, p.config.id.value.to_string()));
+        let invalid = pipelines
+            .invalid
+            .iter()
+            .map(|p| (p.span, p.id.as_ref().map_or_else(|| "(without id)".to_owned(), ToString::to_string)));
+        let mut ids: Vec<_> = good.chain(invalid).filter(|(span, _)| span.file == id).collect();
+        ids.sort_by_key(|(span, _)| span.start);
+        files.push(Checked {
+            path: file.name.to_string(),
+            ok: !pipelines.broken.contains(&id)
+                && !pipelines.invalid.iter().any(|p| p.span.file == id)
+                && about.iter().all(|d| d.severity != Severity::Error),
+            pipelines: ids.into_iter().map(|(_, id)| id).collect(),
+            findings: about.into_iter().map(|d| report::one(d, &pipelines.files)).collect(),
+        });
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}

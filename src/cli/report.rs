@@ -1,0 +1,160 @@
+//! What a command has to say, as text or as JSON, and the exit code.
+
+use std::io::{ErrorKind, Write as _};
+
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
+use serde_json::{Value, json};
+
+use crate::files::system;
+
+/// Exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Done, or cancelled.
+    Ok = 0,
+    /// It failed at run time.
+    Failed = 1,
+    /// What was given is not valid.
+    Invalid = 2,
+    /// The environment refuses: in use, out of reach, not allowed, not drained in time.
+    Environment = 3,
+}
+
+/// What a command has to say.
+#[derive(Debug)]
+pub struct Report {
+    command: &'static str,
+    exit: Exit,
+    /// For standard output, in human mode.
+    text: String,
+    /// For standard error, in human mode.
+    notes: String,
+    summary: Value,
+    result: Value,
+    error: Option<(&'static str, String, Option<String>)>,
+}
+
+impl Report {
+    /// All is well.
+    pub fn new(command: &'static str) -> Self {
+        Report {
+            command,
+            exit: Exit::Ok,
+            text: String::new(),
+            notes: String::new(),
+            summary: json!({}),
+            result: Value::Null,
+            error: None,
+        }
+    }
+
+    /// Text for people on standard output.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.text = text.into();
+        self
+    }
+
+    /// Text for people on standard error.
+    #[must_use]
+    pub fn notes(mut self, text: impl Into<String>) -> Self {
+        self.notes = text.into();
+        self
+    }
+
+    /// Counts for programs.
+    #[must_use]
+    pub fn summary(mut self, summary: Value) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    /// The result for programs.
+    #[must_use]
+    pub fn result(mut self, result: Value) -> Self {
+        self.result = result;
+        self
+    }
+
+    /// The command worked, and what it looked at is not well: `ok` is false, and there is no error.
+    #[must_use]
+    pub fn found(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// The command failed.
+    #[must_use]
+    pub fn fail(mut self, exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+        self.exit = exit;
+        self.error = Some((code, message.into(), None));
+        self
+    }
+
+    /// What to do about the failure.
+    #[must_use]
+    pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        if let Some((_, _, slot)) = &mut self.error {
+            *slot = Some(suggestion.into());
+        }
+        self
+    }
+
+    /// Prints it. A reader that went away is not an error; a full disk is.
+    pub fn print(self, as_json: bool) -> Exit {
+        let mut err = std::io::stderr();
+        let out = if as_json {
+            let error = self.error.map(|(code, message, suggestion)| match suggestion {
+                None => json!({ "code": code, "message": message }),
+                Some(suggestion) => json!({ "code": code, "message": message, "suggestion": suggestion }),
+            });
+            let envelope = json!({
+                "command": self.command,
+                "ok": self.exit == Exit::Ok,
+                "summary": self.summary,
+                "result": self.result,
+                "error": error,
+            });
+            format!("{envelope}\n")
+        } else {
+            let mut notes = self.notes;
+            if let Some((_, message, suggestion)) = self.error {
+                notes.push_str(&format!("error: {message}\n"));
+                if let Some(suggestion) = suggestion {
+                    notes.push_str(&format!("  {suggestion}\n"));
+                }
+            }
+            let _ = err.write_all(notes.as_bytes());
+            self.text
+        };
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                let _ = writeln!(err, "error: cannot write to standard output: {}", system(&error));
+                self.exit.max(Exit::Environment)
+            }
+            _ => self.exit,
+        }
+    }
+}
+
+/// Findings for programs.
+pub(super) fn findings(findings: &Diagnostics, files: &Files) -> Vec<Value> {
+    findings.iter().map(|finding| one(finding, files)).collect()
+}
+
+/// A finding for programs.
+pub(super) fn one(finding: &Diagnostic, files: &Files) -> Value {
+    let place = finding.label.as_ref().and_then(|label| files.locate(label.span));
+    json!({
+        "severity": finding.severity,
+        "code": finding.code,
+        "message": finding.message,
+        "configPath": finding.path,
+        "suggestion": finding.hint,
+        "fix": null,
+        "file": place.as_ref().map(|p| p.file.as_str()),
+        "line": place.as_ref().map(|p| p.line),
+        "column": place.as_ref().map(|p| p.column),
+    })
+}

@@ -1,0 +1,134 @@
+//! `anabranch run`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Context, Exit, Report, compile_options, registry, report};
+use crate::log::{Log, Output};
+use crate::pipelines::Pipelines;
+use crate::service::lifecycle::{Outcome, names};
+use crate::service::{Ended, Service, ServiceError};
+use crate::settings::{LogFormat, SettingFlags, Settings};
+use crate::store::OpenError;
+
+/// Starts the service and all pipelines whose file does not say `status: stopped`. Ctrl+C stops it: sources
+/// are read no further, what was read is delivered, and the next start goes on from there. A second Ctrl+C
+/// ends it at once; what was not delivered is then read again.
+///
+/// Exit codes: 0 everything was delivered, 1 a pipeline failed, 2 a pipeline file or a setting is not valid,
+/// 3 not everything could be delivered in time or the store is in use.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// End when there is nothing more to read and everything is delivered.
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    settings: SettingFlags<true>,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
+    match context.settings("run", &arguments.settings) {
+        Ok(settings) => serve("run", settings, arguments.once, None, context),
+        Err(report) => *report,
+    }
+}
+
+/// Runs the service with these settings to its end.
+pub(super) fn serve(
+    command: &'static str,
+    mut settings: Settings,
+    once: bool,
+    before_abort: Option<Box<dyn Fn()>>,
+    context: &Context,
+) -> Report {
+    if context.json {
+        settings.log.format = LogFormat::Json;
+    }
+    let path = settings.pipelines.path.clone();
+    let pipelines = Pipelines::load(&[&path], &registry(), &compile_options(&settings, once));
+    if !pipelines.unreadable.is_empty() && !path.exists() {
+        return Report::new(command)
+            .fail(
+                Exit::Invalid,
+                "service.invalid_settings",
+                format!("pipelines.path: there is no file or directory {}", path.display()),
+            )
+            .suggest("`anabranch init` makes the directory, `anabranch pipelines init` writes a pipeline into it");
+    }
+    let findings = pipelines.all_findings();
+    let refused = pipelines.has_errors();
+    if pipelines.good.is_empty() || (refused && settings.pipelines.exit_on_degraded) {
+        let report = Report::new(command)
+            .notes(context.rendered(&findings, &pipelines.files))
+            .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
+        return match (refused, pipelines.good.is_empty()) {
+            (false, _) => report
+                .fail(Exit::Invalid, "run.no_pipelines", format!("there is no pipeline in {}", path.display()))
+                .suggest("`anabranch pipelines init` writes one"),
+            (true, true) => report.fail(Exit::Invalid, "run.no_valid_pipelines", "no pipeline can be started"),
+            (true, false) => report.fail(
+                Exit::Invalid,
+                "run.invalid_pipelines",
+                "a pipeline file has errors, and pipelines.exit-on-degraded is set: nothing was started",
+            ),
+        };
+    }
+    context.note(&findings, &pipelines.files);
+    let output = match Output::standard(context.color) {
+        Ok(output) => output,
+        Err(error) => {
+            return Report::new(command).fail(
+                Exit::Environment,
+                "run.no_output",
+                format!("cannot write to standard output: {}", crate::files::system(&error)),
+            );
+        }
+    };
+    let log = Log::new(settings.log, output);
+    log.install();
+    match (Service { settings, log: Arc::clone(&log), once, before_abort }).run(pipelines) {
+        Ok(ended) => conclude(Report::new(command), &ended, refused && once),
+        Err(error) => {
+            let code = match &error {
+                ServiceError::Open(OpenError::InUse { .. }) => "store.in_use",
+                ServiceError::Open(_) | ServiceError::Store(_) => "store.unavailable",
+                ServiceError::System { .. } => "run.system",
+            };
+            Report::new(command).fail(Exit::Environment, code, error.to_string())
+        }
+    }
+}
+
+/// The exit code and the last words.
+fn conclude(report: Report, ended: &Ended, refused: bool) -> Report {
+    let mut left = Vec::new();
+    let mut degraded = Vec::new();
+    let mut result: Vec<Value> = ended.invalid.iter().map(|id| json!({ "id": id, "status": "invalid" })).collect();
+    for (id, outcome) in &ended.outcomes {
+        result.push(match outcome {
+            Outcome::Finished => json!({ "id": id, "status": "finished" }),
+            Outcome::Stopped => json!({ "id": id, "status": "stopped" }),
+            Outcome::NotDrained { left } => json!({ "id": id, "status": "stopped", "left": left }),
+            Outcome::Degraded { error } => json!({ "id": id, "status": "degraded", "error": error }),
+        });
+        match outcome {
+            Outcome::NotDrained { left: nodes } if nodes.is_empty() => left.push(id.to_string()),
+            Outcome::NotDrained { left: nodes } => left.push(format!("{id} ({})", names(nodes))),
+            Outcome::Degraded { error } => degraded.push(format!("{id}: {error}")),
+            Outcome::Finished | Outcome::Stopped => {}
+        }
+    }
+    let report = report.result(json!({ "pipelines": result }));
+    if !left.is_empty() {
+        let message =
+            format!("not everything was delivered; what is left is read again at the next start: {}", left.join(", "));
+        report.fail(Exit::Environment, "run.not_drained", message)
+    } else if refused {
+        report.fail(Exit::Invalid, "run.invalid_pipelines", "some pipelines have errors and were not started")
+    } else if !degraded.is_empty() && (ended.gave_up || !ended.signalled) {
+        report.fail(Exit::Failed, "run.degraded", format!("degraded: {}", degraded.join("; ")))
+    } else {
+        report
+    }
+}

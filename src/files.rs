@@ -1,0 +1,192 @@
+//! Reading files that users wrote: bounded, and with errors that say what to do.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use anabranch_graph::diagnostic::{Diagnostic, Files};
+
+/// The largest pipeline file that is read.
+pub const MAX_PIPELINE_FILE: u64 = 8 << 20;
+
+/// Why a text file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// It does not exist.
+    #[error("no such file or directory")]
+    Missing,
+    /// It is a directory, a device, a socket.
+    #[error("it is not a regular file")]
+    NotAFile,
+    /// It is larger than anything of its kind.
+    #[error("it is too large: {bytes} bytes, at most {limit} are read")]
+    TooLarge {
+        /// Its size, as far as it was looked at.
+        bytes: u64,
+        /// The largest that is read.
+        limit: u64,
+    },
+    /// It holds something else than text.
+    #[error("it is not text: byte {offset} is not valid UTF-8")]
+    NotText {
+        /// Offset of the first bad byte.
+        offset: usize,
+    },
+    /// The system refuses.
+    #[error("{}", system(.0))]
+    System(#[source] std::io::Error),
+}
+
+/// The system's message without its number.
+pub fn system(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "no such file or directory".to_owned(),
+        ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => {
+            let text = error.to_string();
+            let end = text.find(" (os error").unwrap_or(text.len());
+            text[..end].to_lowercase()
+        }
+    }
+}
+
+/// The content of a text file of at most `limit` bytes. A larger one is refused without reading it.
+///
+/// # Errors
+/// Why it cannot be used.
+pub fn read_text(path: &Path, limit: u64) -> Result<String, Unreadable> {
+    let bytes = read_bytes(path, limit)?;
+    String::from_utf8(bytes).map_err(|error| Unreadable::NotText { offset: error.utf8_error().valid_up_to() })
+}
+
+/// The content of a file of at most `limit` bytes. A larger one is refused without reading it.
+///
+/// # Errors
+/// Why it cannot be used.
+fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
+    let refused = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => Unreadable::Missing,
+        _ => Unreadable::System(error),
+    };
+    // Asked before opening: opening a named pipe would wait for a writer.
+    let metadata = std::fs::metadata(path).map_err(refused)?;
+    if !metadata.is_file() {
+        return Err(Unreadable::NotAFile);
+    }
+    if metadata.len() > limit {
+        return Err(Unreadable::TooLarge { bytes: metadata.len(), limit });
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(refused)?;
+    if bytes.len() as u64 > limit {
+        return Err(Unreadable::TooLarge { bytes: bytes.len() as u64, limit });
+    }
+    Ok(bytes)
+}
+
+/// Pipeline files that were found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Those that could be read, in the order of their names.
+    pub files: Files,
+    /// Those that could not, and why.
+    pub unreadable: Vec<(PathBuf, Diagnostic)>,
+}
+
+/// Pipeline files at `paths`: a file as it is, of a directory its direct children named `*.yml` or `*.yaml`,
+/// sorted by name.
+pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
+    let mut found = Found::default();
+    for path in paths {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            found.add(path);
+            continue;
+        }
+        match children(path) {
+            Ok(children) => children.iter().for_each(|child| found.add(child)),
+            Err(error) => found.refuse(path, &Unreadable::System(error)),
+        }
+    }
+    found
+}
+
+impl Found {
+    fn add(&mut self, path: &Path) {
+        match read_bytes(path, MAX_PIPELINE_FILE) {
+            // What is not text is refused by its parser, which can show the place.
+            Ok(bytes) => {
+                self.files.add_bytes(path.display().to_string(), bytes);
+            }
+            Err(error) => self.refuse(path, &error),
+        }
+    }
+
+    fn refuse(&mut self, path: &Path, error: &Unreadable) {
+        let finding = Diagnostic::error("config.unreadable", format!("cannot read {}: {error}", path.display()));
+        let hint = match error {
+            Unreadable::Missing => Some("`anabranch init` makes the directory, `anabranch pipelines init` a pipeline"),
+            Unreadable::TooLarge { .. } => Some("is this a pipeline file? split it, if it is"),
+            Unreadable::NotText { .. } | Unreadable::NotAFile | Unreadable::System(_) => None,
+        };
+        let finding = match hint {
+            Some(hint) => finding.with_hint(hint),
+            None => finding,
+        };
+        self.unreadable.push((path.to_path_buf(), finding));
+    }
+}
+
+fn children(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
+        // A directory or device of that name is not a pipeline file; a dangling link is one that is missing.
+        let file = std::fs::metadata(&path).map_or(true, |m| m.is_file());
+        if matches!(extension.as_deref(), Some("yml" | "yaml")) && file {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_gives_its_yaml_files_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["b.yaml", "a.YML", "c.txt", "d.yaml.bak"] {
+            std::fs::write(directory.path().join(name), "x").unwrap();
+        }
+        std::fs::create_dir(directory.path().join("sub.yml")).unwrap();
+        let found = find_pipelines(&[directory.path()]);
+        let names: Vec<_> = (0..3).filter_map(|i| found.files.get(anabranch_graph::diagnostic::FileId(i))).collect();
+        assert_eq!(names.len(), 2);
+        assert!(names[0].name.ends_with("a.YML") && names[1].name.ends_with("b.yaml"));
+    }
+
+    #[test]
+    fn what_is_not_text_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let binary = directory.path().join("binary.yaml");
+        std::fs::write(&binary, b"ok\xff\xfe").unwrap();
+        assert!(matches!(read_text(&binary, 100), Err(Unreadable::NotText { offset: 2 })));
+        assert!(matches!(read_text(&binary, 3), Err(Unreadable::TooLarge { bytes: 4, limit: 3 })));
+        assert!(matches!(read_text(Path::new("/dev/zero"), 3), Err(Unreadable::NotAFile)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let large = directory.path().join("large.yaml");
+        File::create(&large).unwrap().set_len(100 << 20).unwrap();
+        let found = find_pipelines(&[directory.path(), Path::new("/nowhere")]);
+        let messages: Vec<_> = found.unreadable.iter().map(|(_, d)| d.message.clone()).collect();
+        assert!(messages[0].ends_with("it is too large: 104857600 bytes, at most 8388608 are read"), "{messages:?}");
+        assert_eq!(messages[1], "cannot read /nowhere: no such file or directory");
+    }
+}

@@ -1,0 +1,242 @@
+//! The service log: lines of the service itself and of the `log` destination, in one stream on standard
+//! output, and the status line of a terminal.
+
+mod line;
+mod output;
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
+use anabranch_graph::text::Str;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+pub use output::Output;
+
+use crate::settings::LogSettings;
+use line::{Fields, Style};
+
+/// What is kept of a target: only this product's lines, not those of the libraries below it.
+const TARGETS: &str = "anabranch";
+
+/// The service log.
+pub struct Log {
+    settings: LogSettings,
+    style: Style,
+    output: Arc<Output>,
+    masks: RwLock<Vec<Str>>,
+}
+
+impl Log {
+    /// A log that writes to `output`.
+    pub fn new(settings: LogSettings, output: Arc<Output>) -> Arc<Log> {
+        let style = Style { format: settings.format, color: output.is_colored() };
+        Arc::new(Log { settings, style, output, masks: RwLock::default() })
+    }
+
+    /// Makes this log the receiver of all `tracing` events of the process. Only the first call counts.
+    pub fn install(self: &Arc<Self>) {
+        let subscriber = tracing_subscriber::registry().with(Receiver(self.clone()));
+        let _ = tracing::subscriber::set_global_default(subscriber);
+    }
+
+    /// Values that no line of the service may show. Records are the user's data and are not searched.
+    pub fn mask(&self, secrets: impl IntoIterator<Item = Str>) {
+        let mut masks = self.masks.write().unwrap_or_else(PoisonError::into_inner);
+        masks.extend(secrets);
+        // The longest first: one secret may be the beginning of another.
+        masks.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        masks.dedup();
+    }
+
+    /// Where lines go.
+    pub fn output(&self) -> &Arc<Output> {
+        &self.output
+    }
+
+    /// The text without the values that were given to [`Log::mask`].
+    pub fn masked(&self, text: String) -> String {
+        let masks = self.masks.read().unwrap_or_else(PoisonError::into_inner);
+        masks.iter().fold(text, |text, secret| {
+            if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***") } else { text }
+        })
+    }
+}
+
+impl LogSink for Log {
+    fn enabled(&self, level: LogLevel) -> bool {
+        level >= self.settings.level
+    }
+
+    fn write_records(&self, line: &LogLine<'_>, records: &mut dyn Iterator<Item = &[u8]>) -> io::Result<()> {
+        if !self.enabled(line.level) {
+            return Ok(());
+        }
+        let (head, tail) = line::around_record(line, self.style);
+        self.output.write_lines(&mut |buffer| match records.next() {
+            None => false,
+            Some(record) => {
+                buffer.extend_from_slice(head.as_bytes());
+                buffer.extend_from_slice(record.trim_ascii_end());
+                buffer.extend_from_slice(tail.as_bytes());
+                true
+            }
+        })
+    }
+}
+
+struct Receiver(Arc<Log>);
+
+impl<S: Subscriber> Layer<S> for Receiver {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        metadata.target().starts_with(TARGETS) && self.0.enabled(level(metadata))
+    }
+
+    fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
+        use tracing::level_filters::LevelFilter;
+        Some(match self.0.settings.level {
+            LogLevel::Trace => LevelFilter::TRACE,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Error => LevelFilter::ERROR,
+        })
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        fields.each(|text| self.0.masked(text));
+        let mut text = Some(line::event(level(event.metadata()), &fields, self.0.style));
+        // There is nobody left to tell that the log itself cannot be written.
+        let _ = self.0.output.write_lines(&mut |buffer| {
+            let line = text.take();
+            buffer.extend_from_slice(line.as_deref().unwrap_or_default().as_bytes());
+            line.is_some()
+        });
+    }
+}
+
+fn level(metadata: &Metadata<'_>) -> LogLevel {
+    match *metadata.level() {
+        tracing::Level::TRACE => LogLevel::Trace,
+        tracing::Level::DEBUG => LogLevel::Debug,
+        tracing::Level::INFO => LogLevel::Info,
+        tracing::Level::WARN => LogLevel::Warn,
+        tracing::Level::ERROR => LogLevel::Error,
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// The word of a level in JSON lines.
+fn word(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Trace => "trace",
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::LogFormat;
+
+    fn log(format: LogFormat) -> (Arc<Log>, tempfile::NamedTempFile) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let output = Output::to_file(file.reopen().unwrap());
+        (Log::new(LogSettings { level: LogLevel::Info, format }, output), file)
+    }
+
+    fn write(log: &Log, level: LogLevel, message: &str) -> io::Result<()> {
+        let line = LogLine { level, component: "plugin", connector: "demo:out", plugin: "log", message };
+        log.write_records(&line, &mut [&b"{\"a\":1}"[..], b"{\"a\":2}\n"].into_iter())
+    }
+
+    fn content(file: &tempfile::NamedTempFile) -> String {
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let stamp = regex::Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z").unwrap();
+        stamp.replace_all(&text, "NOW").into_owned()
+    }
+
+    #[test]
+    fn each_record_is_one_line_with_its_origin() {
+        let (log, file) = log(LogFormat::Cli);
+        write(&log, LogLevel::Info, "").unwrap();
+        write(&log, LogLevel::Debug, "left out").unwrap();
+        write(&log, LogLevel::Warn, "record delivery failed").unwrap();
+        assert_eq!(
+            content(&file),
+            "NOW INF component=plugin connector_id=demo:out plugin_name=log record={\"a\":1}\n\
+             NOW INF component=plugin connector_id=demo:out plugin_name=log record={\"a\":2}\n\
+             NOW WRN record delivery failed component=plugin connector_id=demo:out plugin_name=log record={\"a\":1}\n\
+             NOW WRN record delivery failed component=plugin connector_id=demo:out plugin_name=log record={\"a\":2}\n"
+        );
+    }
+
+    #[test]
+    fn json_lines_are_json() {
+        let (log, file) = log(LogFormat::Json);
+        write(&log, LogLevel::Error, "a \"b\"").unwrap();
+        for line in content(&file).lines() {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(value["level"], "error");
+            assert_eq!(value["message"], "a \"b\"");
+            assert_eq!(value["connector_id"], "demo:out");
+            assert!(value["record"]["a"].is_number());
+        }
+    }
+
+    #[test]
+    fn events_are_masked_and_foreign_ones_left_out() {
+        for format in [LogFormat::Cli, LogFormat::Json] {
+            let (log, file) = log(format);
+            log.mask(["hunter\"2".into(), "hunter\"22".into()]);
+            let subscriber = tracing_subscriber::registry().with(Receiver(log.clone()));
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::info!(pipeline = "demo", error = "no hunter\"22 here", "cannot \"use\" {}", "hunter\"2");
+                tracing::info!(target: "hyper", "not ours");
+                tracing::debug!("too fine");
+            });
+            let text = content(&file);
+            assert_eq!(text.lines().count(), 1, "{text}");
+            assert!(!text.contains("hunter"), "{text}");
+            match format {
+                LogFormat::Cli => {
+                    assert_eq!(text, "NOW INF cannot \"use\" *** pipeline=demo error=\"no *** here\"\n");
+                }
+                LogFormat::Json => {
+                    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+                    assert_eq!(value["message"], "cannot \"use\" ***");
+                    assert_eq!(value["pipeline"], "demo");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_no_panic() {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let settings = LogSettings { level: LogLevel::Info, format: LogFormat::Cli };
+        let log = Log::new(settings, Output::to_file(full));
+        assert_eq!(write(&log, LogLevel::Info, "").unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_batch_larger_than_the_buffer_is_whole() {
+        let (log, file) = log(LogFormat::Cli);
+        let line = LogLine { level: LogLevel::Info, component: "plugin", connector: "c", plugin: "log", message: "" };
+        let record = format!("{{\"x\":\"{}\"}}", "y".repeat(1000)).into_bytes();
+        log.write_records(&line, &mut std::iter::repeat_n(&record[..], 1000)).unwrap();
+        let text = content(&file);
+        assert_eq!(text.lines().filter(|l| l.ends_with("\"}")).count(), 1000);
+    }
+}

@@ -1,0 +1,154 @@
+//! The text of log lines.
+
+use std::fmt::{self, Write as _};
+
+use anabranch_graph::operator::{LogLevel, LogLine};
+use tracing::field::{Field, Visit};
+
+use super::word;
+use crate::settings::LogFormat;
+
+/// How lines look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    pub(super) format: LogFormat,
+    pub(super) color: bool,
+}
+
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+fn now() -> String {
+    chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now())
+        .to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+}
+
+/// Timestamp and level, as every line for people begins.
+fn opening(level: LogLevel, color: bool) -> String {
+    let (short, paint) = match level {
+        LogLevel::Trace => ("TRC", "\x1b[35m"),
+        LogLevel::Debug => ("DBG", "\x1b[34m"),
+        LogLevel::Info => ("INF", "\x1b[32m"),
+        LogLevel::Warn => ("WRN", "\x1b[33m"),
+        LogLevel::Error => ("ERR", "\x1b[31m"),
+    };
+    if color { format!("{DIM}{}{RESET} {paint}{short}{RESET}", now()) } else { format!("{} {short}", now()) }
+}
+
+/// What stands before and after each record of a batch.
+pub(super) fn around_record(line: &LogLine<'_>, style: Style) -> (String, &'static str) {
+    match style.format {
+        LogFormat::Cli => {
+            let mut text = opening(line.level, style.color);
+            if !line.message.is_empty() {
+                text.push(' ');
+                one_line(&mut text, line.message);
+            }
+            for (name, value) in
+                [("component", line.component), ("connector_id", line.connector), ("plugin_name", line.plugin)]
+            {
+                pair(&mut text, name, value, style.color);
+            }
+            let _ = if style.color { write!(text, " {DIM}record={RESET}") } else { write!(text, " record=") };
+            (text, "\n")
+        }
+        LogFormat::Json => {
+            let mut text = json_opening(line.level);
+            if !line.message.is_empty() {
+                json_pair(&mut text, "message", line.message);
+            }
+            json_pair(&mut text, "component", line.component);
+            json_pair(&mut text, "connector_id", line.connector);
+            json_pair(&mut text, "plugin_name", line.plugin);
+            text.push_str(",\"record\":");
+            (text, "}\n")
+        }
+    }
+}
+
+/// The line of an event of the service.
+pub(super) fn event(level: LogLevel, fields: &Fields, style: Style) -> String {
+    match style.format {
+        LogFormat::Cli => {
+            let mut text = opening(level, style.color);
+            text.push(' ');
+            one_line(&mut text, &fields.message);
+            for (name, value) in &fields.others {
+                pair(&mut text, name, value, style.color);
+            }
+            text.push('\n');
+            text
+        }
+        LogFormat::Json => {
+            let mut text = json_opening(level);
+            json_pair(&mut text, "message", &fields.message);
+            for (name, value) in &fields.others {
+                json_pair(&mut text, name, value);
+            }
+            text.push_str("}\n");
+            text
+        }
+    }
+}
+
+fn pair(text: &mut String, name: &str, value: &str, color: bool) {
+    let _ = if color { write!(text, " {DIM}{name}={RESET}") } else { write!(text, " {name}=") };
+    let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"');
+    let _ = if plain { write!(text, "{value}") } else { write!(text, "{value:?}") };
+}
+
+/// Nothing that is logged may look like a second line.
+fn one_line(text: &mut String, message: &str) {
+    for c in message.chars() {
+        match c {
+            '\n' => text.push_str("\\n"),
+            c if c.is_control() && c != '\t' => text.extend(c.escape_default()),
+            c => text.push(c),
+        }
+    }
+}
+
+fn json_opening(level: LogLevel) -> String {
+    format!("{{\"time\":\"{}\",\"level\":\"{}\"", now(), word(level))
+}
+
+fn json_pair(text: &mut String, name: &str, value: &str) {
+    // Writing JSON text of two strings cannot fail.
+    let quoted = |s: &str| serde_json::to_string(s).unwrap_or_default();
+    let _ = write!(text, ",{}:{}", quoted(name), quoted(value));
+}
+
+/// Message and fields of an event.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    message: String,
+    others: Vec<(&'static str, String)>,
+}
+
+impl Fields {
+    /// Replaces every text.
+    pub(super) fn each(&mut self, change: impl Fn(String) -> String) {
+        self.message = change(std::mem::take(&mut self.message));
+        for (_, value) in &mut self.others {
+            *value = change(std::mem::take(value));
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        } else {
+            self.others.push((field.name(), format!("{value:?}")));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}

@@ -1,0 +1,167 @@
+//! Standard output, written whole lines at a time, with a status line below them on a terminal.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A line is written at once when the buffer has grown to this; the end of a batch writes the rest.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Erases the status line. The cursor always stands at its end.
+const ERASE: &[u8] = b"\r\x1b[2K";
+
+/// Where log lines and the status line go. One lock for both, so that neither tears the other.
+pub struct Output {
+    state: Mutex<State>,
+    colored: bool,
+    /// Whether somebody is looking.
+    live: bool,
+}
+
+struct State {
+    lines: File,
+    /// Standard error, where only that is a terminal.
+    beside: Option<File>,
+    status: String,
+    buffer: Vec<u8>,
+}
+
+impl Output {
+    /// Standard output, coloured if it may be. On a terminal it has a status line; with output in a pipe the
+    /// status line goes to standard error, if that is a terminal.
+    ///
+    /// # Errors
+    /// Standard output is closed.
+    pub fn standard(color: bool) -> io::Result<Arc<Output>> {
+        let stdout = io::stdout();
+        let stderr = io::stderr();
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let on_terminal = stdout.is_terminal() && !dumb;
+        let beside = !on_terminal && !stdout.is_terminal() && stderr.is_terminal() && !dumb;
+        Ok(Arc::new(Output {
+            state: Mutex::new(State {
+                lines: File::from(stdout.as_fd().try_clone_to_owned()?),
+                beside: if beside { Some(File::from(stderr.as_fd().try_clone_to_owned()?)) } else { None },
+                status: String::new(),
+                buffer: Vec::new(),
+            }),
+            colored: on_terminal && color,
+            live: on_terminal || beside,
+        }))
+    }
+
+    /// A file in the place of standard output, without colour and status line.
+    pub fn to_file(file: File) -> Arc<Output> {
+        Arc::new(Output {
+            state: Mutex::new(State { lines: file, beside: None, status: String::new(), buffer: Vec::new() }),
+            colored: false,
+            live: false,
+        })
+    }
+
+    /// Whether lines are coloured.
+    pub fn is_colored(&self) -> bool {
+        self.colored
+    }
+
+    /// Whether there is a status line.
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// Writes the lines that `next` appends until it returns false, under one lock, at most one write per
+    /// 64 KiB.
+    ///
+    /// # Errors
+    /// The reader is gone, the disk is full. Lines before the failing write are out.
+    pub fn write_lines(&self, next: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> io::Result<()> {
+        let mut state = self.state();
+        let status = self.live && !state.status.is_empty();
+        state.buffer.clear();
+        if status {
+            state.erase()?;
+        }
+        let mut outcome = Ok(());
+        while outcome.is_ok() && next(&mut state.buffer) {
+            if state.buffer.len() >= BUFFER_BYTES {
+                outcome = state.flush();
+            }
+        }
+        if status && outcome.is_ok() {
+            state.draw()?;
+        }
+        outcome.and_then(|()| state.flush())
+    }
+
+    /// Replaces the status line; an empty one removes it.
+    pub fn set_status(&self, text: String) {
+        if !self.live {
+            return;
+        }
+        let mut state = self.state();
+        if state.status == text {
+            return;
+        }
+        state.buffer.clear();
+        // A status line that cannot be drawn is no loss.
+        let _ = state.erase().and_then(|()| {
+            state.status = text;
+            state.draw()
+        });
+        let _ = state.flush();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn erase(&mut self) -> io::Result<()> {
+        match &mut self.beside {
+            Some(file) => file.write_all(ERASE),
+            None => {
+                self.buffer.extend_from_slice(ERASE);
+                Ok(())
+            }
+        }
+    }
+
+    /// Draws the status line with wrapping off: what does not fit is cut by the terminal.
+    fn draw(&mut self) -> io::Result<()> {
+        if self.status.is_empty() {
+            return Ok(());
+        }
+        let text = format!("\x1b[?7l{}\x1b[?7h", self.status);
+        match &mut self.beside {
+            Some(file) => file.write_all(text.as_bytes()),
+            None => {
+                self.buffer.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let State { lines, buffer, .. } = self;
+        let mut rest = &buffer[..];
+        let mut outcome = Ok(());
+        while !rest.is_empty() {
+            match lines.write(rest) {
+                Ok(0) => outcome = Err(ErrorKind::WriteZero.into()),
+                Ok(n) => rest = &rest[n..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Somebody who shares the pipe made it non-blocking; its reader needs a moment.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => outcome = Err(error),
+            }
+            if outcome.is_err() {
+                break;
+            }
+        }
+        buffer.clear();
+        outcome
+    }
+}

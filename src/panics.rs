@@ -1,0 +1,39 @@
+//! Panics: defects of this program. They are reported where the user looks, and end nothing by themselves.
+
+use std::cell::Cell;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
+
+thread_local! {
+    static EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reports every panic of the process as a line of the service log, or on standard error before there is one.
+pub fn report() {
+    set_hook(Box::new(|panic| {
+        if EXPECTED.get() {
+            return;
+        }
+        let message = message(panic);
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        if tracing::dispatcher::has_been_set() {
+            tracing::error!(place = %place, "internal error: {message}");
+        } else {
+            let _ = writeln!(std::io::stderr(), "internal error: {message} ({place})");
+        }
+    }));
+}
+
+/// Runs what may panic on input that nobody can check beforehand; `None` if it did.
+pub fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
+    let before = EXPECTED.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    EXPECTED.set(before);
+    outcome.ok()
+}
+
+fn message(panic: &PanicHookInfo<'_>) -> String {
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("unknown").to_owned()
+}

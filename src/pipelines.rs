@@ -1,0 +1,130 @@
+//! From pipeline files to compiled pipelines, with everything that is wrong with them.
+
+use std::path::{Path, PathBuf};
+
+use anabranch_graph::config::{PipelineConfig, Variables, load};
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
+use anabranch_graph::plan::{CompileOptions, Compiled, compile};
+use anabranch_graph::registry::Registry;
+use anabranch_graph::text::Str;
+
+use crate::files::{find_pipelines, read_text};
+
+/// What is at the paths that were given.
+pub struct Pipelines {
+    /// The files that could be read.
+    pub files: Files,
+    /// Pipelines that can run, in the order of files, documents and lists.
+    pub good: Vec<Pipeline>,
+    /// Pipelines with errors.
+    pub invalid: Vec<Invalid>,
+    /// Files that could not be read, and why.
+    pub unreadable: Vec<(PathBuf, Diagnostic)>,
+    /// Files that were read but not understood as a whole: which pipelines they declare is not known.
+    pub broken: Vec<FileId>,
+    /// All findings with a place, in the order of files and places.
+    pub findings: Diagnostics,
+}
+
+/// A pipeline that can run.
+pub struct Pipeline {
+    /// As its file declares it.
+    pub config: PipelineConfig,
+    /// As it runs.
+    pub compiled: Compiled,
+}
+
+/// A pipeline with errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// Its id, where it has one.
+    pub id: Option<Str>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Pipelines {
+    /// Reads and compiles everything at `paths`. Opens nothing but the files.
+    pub fn load<P: AsRef<Path>>(paths: &[P], registry: &Registry, options: &CompileOptions) -> Pipelines {
+        let found = find_pipelines(paths);
+        let loaded = load(&found.files, &Environment);
+        let mut pipelines = Pipelines {
+            files: found.files,
+            good: Vec::with_capacity(loaded.pipelines.len()),
+            invalid: loaded.invalid.iter().map(|i| Invalid { id: i.id.clone(), span: i.span }).collect(),
+            unreadable: found.unreadable,
+            broken: loaded.broken,
+            findings: loaded.diagnostics,
+        };
+        // The sound parts of pipelines that have errors are checked too: all mistakes are reported in one go.
+        for config in loaded.invalid.into_iter().filter_map(|i| i.sound_parts) {
+            if let Err(findings) = compile(&config, registry, options) {
+                let of_a_part = |d: &Diagnostic| d.severity == Severity::Error && !OF_THE_WHOLE.contains(&d.code);
+                pipelines.take(&config, Diagnostics(findings.into_iter().filter(of_a_part).collect()));
+            }
+        }
+        for config in loaded.pipelines {
+            match compile(&config, registry, options) {
+                Ok(compiled) => {
+                    pipelines.take(&config, compiled.warnings.clone());
+                    pipelines.good.push(Pipeline { config, compiled });
+                }
+                Err(findings) => {
+                    pipelines.take(&config, findings);
+                    pipelines.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
+                }
+            }
+        }
+        let place = |d: &Diagnostic| d.label.as_ref().map(|l| (l.span.file, l.span.start));
+        pipelines.findings.0.sort_by_key(place);
+        pipelines
+    }
+
+    /// Every finding about a pipeline gets a place: its id, where it has none of its own.
+    fn take(&mut self, config: &PipelineConfig, findings: Diagnostics) {
+        for finding in findings {
+            let placed = if finding.label.is_some() { finding } else { finding.with_span(config.id.span) };
+            self.findings.push(placed);
+        }
+    }
+
+    /// Whether every file was read and understood.
+    pub fn is_complete(&self) -> bool {
+        self.unreadable.is_empty() && self.broken.is_empty()
+    }
+
+    /// Whether anything is wrong that keeps a pipeline from running.
+    pub fn has_errors(&self) -> bool {
+        !self.is_complete() || !self.invalid.is_empty() || self.findings.has_errors()
+    }
+
+    /// Number of findings of a severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        let unreadable = if severity == Severity::Error { self.unreadable.len() } else { 0 };
+        self.findings.iter().filter(|d| d.severity == severity).count() + unreadable
+    }
+
+    /// All findings: those about files that could not be read first.
+    pub fn all_findings(&self) -> Diagnostics {
+        Diagnostics(self.unreadable.iter().map(|(_, d)| d).chain(self.findings.iter()).cloned().collect())
+    }
+}
+
+/// Findings that say nothing about a pipeline of which some parts could not be read.
+const OF_THE_WHOLE: &[&str] = &["plan.no_source", "plan.no_destination", "plan.unreachable", "plan.internal"];
+
+/// Variables of the process, and files named by `${file:PATH}`.
+struct Environment;
+
+/// The largest file that a value may be read from.
+const MAX_VALUE_FILE: u64 = 1 << 20;
+
+impl Variables for Environment {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn file(&self, path: &str) -> Result<String, String> {
+        read_text(Path::new(path), MAX_VALUE_FILE).map_err(|error| error.to_string())
+    }
+}

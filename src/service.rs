@@ -1,0 +1,214 @@
+//! The service: starts all good pipelines, watches over them, and stops them.
+//!
+//! Pipelines run on a multi-thread runtime. Signals, timers and everything in this module run on a second,
+//! current-thread runtime, so that a busy executor cannot delay a stop.
+
+pub mod lifecycle;
+pub mod recovery;
+mod signals;
+pub mod status;
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anabranch_graph::exec::RunOptions;
+use anabranch_graph::state::StoreError;
+use anabranch_graph::text::Str;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::log::Log;
+use crate::pipelines::Pipelines;
+use crate::settings::Settings;
+use crate::store::{OpenError, Provision, Status, StopReason, Store, StoredPipeline};
+use crate::terminal::StatusLine;
+use lifecycle::{Life, Order, Outcome, Seen};
+use signals::Signals;
+
+/// How the service is run.
+pub struct Service {
+    /// Its settings.
+    pub settings: Settings,
+    /// Its log.
+    pub log: Arc<Log>,
+    /// Whether to end when there is nothing more to read.
+    pub once: bool,
+    /// What to do before the process ends at once: a second signal leaves no time for destructors.
+    pub before_abort: Option<Box<dyn Fn()>>,
+}
+
+/// The service ended.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// Pipelines by outcome.
+    pub outcomes: Vec<(Str, Outcome)>,
+    /// Ids of pipelines with errors.
+    pub invalid: Vec<Str>,
+    /// Whether it was stopped by a signal.
+    pub signalled: bool,
+    /// Whether a degraded pipeline ended it.
+    pub gave_up: bool,
+}
+
+/// The service could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The store cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system refuses.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's message.
+        error: std::io::Error,
+    },
+}
+
+/// How long a pipeline may take beyond its budget before it is left behind.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Service {
+    /// Runs until everything has ended, or a signal stops it.
+    ///
+    /// # Errors
+    /// The store or the system refuses; nothing was started.
+    pub fn run(self, pipelines: Pipelines) -> Result<Ended, ServiceError> {
+        let system = |what| move |error| ServiceError::System { what, error };
+        let control =
+            Builder::new_current_thread().enable_all().build().map_err(system("start the control runtime"))?;
+        let executor = executor().map_err(system("start the executor"))?;
+        let ended = control.block_on(async {
+            let signals = Signals::listen().map_err(system("listen to signals"))?;
+            let store = Store::open(&self.settings.database)?;
+            self.serve(pipelines, store, signals, executor.handle()).await
+        });
+        // A call that hangs in the system must not keep the process from ending.
+        executor.shutdown_background();
+        control.shutdown_background();
+        ended
+    }
+
+    async fn serve(
+        &self,
+        pipelines: Pipelines,
+        store: Store,
+        mut signals: Signals,
+        executor: &Handle,
+    ) -> Result<Ended, ServiceError> {
+        let provision = Provision {
+            good: pipelines.good.iter().map(|p| StoredPipeline::from(&p.config)).collect(),
+            invalid: pipelines.invalid.iter().filter_map(|i| i.id.clone()).collect(),
+            complete: pipelines.is_complete(),
+        };
+        let mut ended = Ended { invalid: provision.invalid.clone(), ..Ended::default() };
+        for change in store.provision(provision).await? {
+            tracing::info!(pipeline = %change.pipeline, "{change}");
+        }
+        for id in &ended.invalid {
+            tracing::error!(pipeline = %id, "invalid: it is not started");
+        }
+
+        let (orders, order) = watch::channel(Order::Run);
+        let mut lives = FuturesUnordered::new();
+        let mut watched = Vec::new();
+        for pipeline in pipelines.good {
+            let id = pipeline.config.id.value.clone();
+            self.log.mask(pipeline.compiled.secrets.iter().cloned());
+            if pipeline.config.status == anabranch_graph::config::DesiredStatus::Stopped {
+                tracing::info!(pipeline = %id, "not started: its file says `status: stopped`");
+                continue;
+            }
+            let status = Status::Stopped { reason: StopReason::System };
+            let (seen, watching) = watch::channel(Seen { status, progress: None });
+            watched.push((id.clone(), watching));
+            let life = Life {
+                id: id.clone(),
+                plan: pipeline.compiled.stages.clone(),
+                options: RunOptions { once: self.once, mask: pipeline.compiled.secrets.into() },
+                store: store.clone(),
+                log: self.log.clone(),
+                executor: executor.clone(),
+                recovery: self.settings.pipelines.recovery,
+                orders: order.clone(),
+                seen,
+            };
+            tracing::info!(pipeline = %id, "starting");
+            lives.push(async move { (id, life.live().await) });
+        }
+        if lives.is_empty() && !self.once {
+            tracing::warn!("no pipeline is to be started; waiting for Ctrl+C");
+        }
+
+        let mut status_line = StatusLine::new(self.log.output().clone(), watched);
+        let mut redraw = interval(StatusLine::PERIOD);
+        redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // When what still runs is left behind; `None` = not stopping, or waiting for ever.
+        let mut deadline: Option<Instant> = None;
+        let mut stopping = false;
+        while !(lives.is_empty() && (self.once || stopping)) {
+            tokio::select! {
+                Some((id, outcome)) = lives.next(), if !lives.is_empty() => {
+                    let degraded = matches!(outcome, Outcome::Degraded { .. });
+                    // What fails while it is drained was not drained.
+                    let outcome = if degraded && stopping { Outcome::NotDrained { left: Vec::new() } } else { outcome };
+                    ended.outcomes.push((id, outcome));
+                    if degraded && self.settings.pipelines.exit_on_degraded && !stopping {
+                        tracing::error!("stopping, as pipelines.exit-on-degraded says");
+                        ended.gave_up = true;
+                        stopping = true;
+                        deadline = self.stop(&orders);
+                    }
+                }
+                signal = signals.next() => {
+                    if stopping {
+                        status_line.clear();
+                        if let Some(before_abort) = &self.before_abort {
+                            before_abort();
+                        }
+                        std::process::exit(128 + signal);
+                    }
+                    tracing::info!("stopping; a second signal ends at once");
+                    ended.signalled = true;
+                    stopping = true;
+                    deadline = self.stop(&orders);
+                }
+                () = until(deadline) => break,
+                _ = redraw.tick(), if status_line.is_live() => status_line.draw(),
+            }
+        }
+        status_line.clear();
+        for (id, watching) in status_line.into_watched() {
+            if !ended.outcomes.iter().any(|(ended, _)| *ended == id) {
+                tracing::warn!(pipeline = %id, status = watching.borrow().status.word(), "does not stop; it is left behind");
+                ended.outcomes.push((id, Outcome::NotDrained { left: Vec::new() }));
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Tells all pipelines to stop, and says when those that do not are left behind.
+    fn stop(&self, orders: &watch::Sender<Order>) -> Option<Instant> {
+        let budget = self.settings.shutdown_timeout;
+        orders.send_replace(Order::Stop(budget));
+        budget.map(|budget| Instant::now() + budget + GRACE)
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep(deadline.saturating_duration_since(Instant::now())).await,
+        None => pending().await,
+    }
+}
+
+fn executor() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().enable_all().thread_name("anabranch-exec").build()
+}

@@ -1,0 +1,194 @@
+//! The life of one pipeline: run, recover, stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
+use anabranch_graph::fault::FaultClass;
+use anabranch_graph::plan::StagePlan;
+use anabranch_graph::state::StateStore;
+use anabranch_graph::text::Str;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::recovery::Recovery;
+use super::status::{Event, next};
+use crate::log::Log;
+use crate::settings::RecoveryPolicy;
+use crate::store::{Status, StopReason, Store};
+
+/// What is asked of all pipelines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Run.
+    Run,
+    /// Stop reading, drain within the budget; `None` = however long it takes.
+    Stop(Option<Duration>),
+}
+
+/// How a pipeline's life ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its sources ended and everything is delivered.
+    Finished,
+    /// It was stopped and drained.
+    Stopped,
+    /// It was stopped, and this was left.
+    NotDrained {
+        /// Ids of connectors and processors.
+        left: Vec<Str>,
+    },
+    /// It failed for good.
+    Degraded {
+        /// What it failed of.
+        error: String,
+    },
+}
+
+/// What is known of a pipeline while the service runs.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Its status.
+    pub status: Status,
+    /// Counters of its current run.
+    pub progress: Option<Arc<Progress>>,
+}
+
+/// What a pipeline needs to live.
+pub struct Life {
+    /// Its id.
+    pub id: Str,
+    /// What it runs.
+    pub plan: Arc<StagePlan>,
+    /// Whether it ends when there is nothing more to read.
+    pub options: RunOptions,
+    /// Where its status and its marks go.
+    pub store: Store,
+    /// Where its lines go.
+    pub log: Arc<Log>,
+    /// The runtime that its tasks run on.
+    pub executor: Handle,
+    /// When it is started again.
+    pub recovery: RecoveryPolicy,
+    /// What is asked of it.
+    pub orders: watch::Receiver<Order>,
+    /// Where it shows how it is doing.
+    pub seen: watch::Sender<Seen>,
+}
+
+impl Life {
+    /// Runs the pipeline until it is finished, stopped or degraded.
+    pub async fn live(mut self) -> Outcome {
+        let mut recovery = Recovery::new(self.recovery);
+        loop {
+            self.enter(Event::Start).await;
+            let error = match self.run().await {
+                Ending::Finished => {
+                    self.enter(Event::End).await;
+                    tracing::info!(pipeline = %self.id, "finished: there is nothing more to read, everything is delivered");
+                    return Outcome::Finished;
+                }
+                Ending::Stopped => return self.stopped(Outcome::Stopped).await,
+                Ending::NotDrained { left } => return self.stopped(Outcome::NotDrained { left }).await,
+                Ending::Killed => return self.degraded("it was killed".to_owned()).await,
+                Ending::Faulted(fault) => {
+                    let error = self.log.masked(fault.to_string());
+                    if fault.class() == FaultClass::Transient { error } else { return self.degraded(error).await }
+                }
+            };
+            // A fault while stopping: what is left is read again at the next start.
+            if *self.orders.borrow() != Order::Run {
+                tracing::warn!(pipeline = %self.id, error = %error, "failed while stopping");
+                return self.stopped(Outcome::NotDrained { left: Vec::new() }).await;
+            }
+            let Some(wait) = recovery.next(Instant::now()) else {
+                let tries = match recovery.attempts() {
+                    0 => String::new(),
+                    n => format!(" (after {n} attempts to recover)"),
+                };
+                return self.degraded(format!("{error}{tries}")).await;
+            };
+            self.enter(Event::Retry { error: error.clone() }).await;
+            tracing::warn!(
+                pipeline = %self.id, error = %error, attempt = recovery.attempts(),
+                "failed; starts again in {:.1} s", wait.as_secs_f64()
+            );
+            let stop = async { self.orders.wait_for(|order| *order != Order::Run).await.is_ok() };
+            if timeout(wait, stop).await.is_ok() {
+                return self.stopped(Outcome::Stopped).await;
+            }
+        }
+    }
+
+    /// One run, from the stored positions to its end.
+    async fn run(&mut self) -> Ending {
+        let services = Services { store: Arc::new(self.store.clone()) as Arc<dyn StateStore>, log: self.log.clone() };
+        let mut running = {
+            let _on_executor = self.executor.enter();
+            exec::start(self.plan.clone(), services, self.options.clone())
+        };
+        let progress = running.progress();
+        self.seen.send_modify(|seen| seen.progress = Some(progress));
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                ending = running.wait() => {
+                    self.seen.send_modify(|seen| seen.progress = None);
+                    return ending;
+                }
+                order = self.orders.wait_for(|order| *order != Order::Run), if !stopping => {
+                    stopping = true;
+                    // The service is gone without a word: stop as it would have said.
+                    let budget = order.map_or(None, |order| match *order {
+                        Order::Run => None,
+                        Order::Stop(budget) => budget,
+                    });
+                    running.stop(budget);
+                }
+            }
+        }
+    }
+
+    async fn stopped(&mut self, outcome: Outcome) -> Outcome {
+        self.enter(Event::Stop(StopReason::System)).await;
+        match &outcome {
+            Outcome::NotDrained { left } => tracing::warn!(
+                pipeline = %self.id, left = %names(left),
+                "stopped before everything was delivered; what is left is read again at the next start"
+            ),
+            Outcome::Finished | Outcome::Stopped | Outcome::Degraded { .. } => {
+                tracing::info!(pipeline = %self.id, "stopped: everything that was read is delivered");
+            }
+        }
+        outcome
+    }
+
+    async fn degraded(&mut self, error: String) -> Outcome {
+        self.enter(Event::Fail { error: error.clone() }).await;
+        tracing::error!(pipeline = %self.id, error = %error, "degraded: it does not run until the service is started again");
+        Outcome::Degraded { error }
+    }
+
+    /// Moves the status, shows it and stores it.
+    async fn enter(&mut self, event: Event) {
+        let moved = next(&self.seen.borrow().status, event);
+        match moved {
+            Ok(status) => {
+                self.seen.send_modify(|seen| seen.status = status.clone());
+                if let Err(error) = self.store.set_status(&self.id, status).await {
+                    tracing::warn!(pipeline = %self.id, error = %error, "the status could not be stored");
+                }
+            }
+            Err(refused) => tracing::error!(pipeline = %self.id, "{refused}"),
+        }
+    }
+}
+
+/// Names in a row.
+pub fn names(ids: &[Str]) -> String {
+    ids.iter().map(Str::as_str).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use anabranch_graph::fault::Fault;
+use anabranch_graph::testing::{AtEnd, Journal, Pipeline, Reaction, Shelf, Upstream};
+
+use super::*;
+use crate::log::Output;
+use crate::settings::{Database, LogFormat, LogSettings};
+use crate::store::{Provision, StoredDeadLetter, StoredPipeline};
+
+/// A pipeline `p` of ten rows with its surroundings.
+struct Stand {
+    upstream: Arc<Upstream>,
+    shelf: Arc<Shelf>,
+    store: Store,
+    orders: watch::Sender<Order>,
+    recovery: RecoveryPolicy,
+}
+
+impl Stand {
+    async fn new(at_end: AtEnd, shelf: impl FnOnce(Shelf) -> Shelf) -> Stand {
+        let journal = Journal::default();
+        let store = Store::open(&Database::InMemory).unwrap();
+        let stored = StoredPipeline {
+            id: "p".into(),
+            name: "p".into(),
+            description: "".into(),
+            autostart: true,
+            dead_letter: StoredDeadLetter {
+                plugin: "log".into(),
+                settings: vec![],
+                window_size: 1,
+                window_nack_threshold: 0,
+            },
+            connectors: vec![],
+            processors: vec![],
+            detached_connectors: vec![],
+            detached: false,
+            status: Status::Stopped { reason: StopReason::System },
+        };
+        store.provision(Provision { good: vec![stored], invalid: vec![], complete: true }).await.unwrap();
+        Stand {
+            upstream: Arc::new(Upstream::new(&journal, 10, at_end)),
+            shelf: Arc::new(shelf(Shelf::new("out", &journal))),
+            store,
+            orders: watch::channel(Order::Run).0,
+            recovery: RecoveryPolicy {
+                min_delay: Duration::from_millis(1),
+                max_delay: Duration::from_millis(5),
+                ..RecoveryPolicy::default()
+            },
+        }
+    }
+
+    fn life(&self) -> (Life, watch::Receiver<Seen>) {
+        let letters = Arc::new(Shelf::new("letters", &Journal::default()));
+        let mut pipeline = Pipeline::new(&letters, 1, 0);
+        let source = pipeline.read("in", &self.upstream);
+        pipeline.write(&[source], "out", &self.shelf);
+        let file = tempfile::tempfile().unwrap();
+        let settings = LogSettings { level: anabranch_graph::operator::LogLevel::Error, format: LogFormat::Cli };
+        let status = Status::Stopped { reason: StopReason::System };
+        let (seen, watching) = watch::channel(Seen { status, progress: None });
+        let life = Life {
+            id: "p".into(),
+            plan: pipeline.plan(),
+            options: RunOptions::default(),
+            store: self.store.clone(),
+            log: Log::new(settings, Output::to_file(file)),
+            executor: Handle::current(),
+            recovery: self.recovery,
+            orders: self.orders.subscribe(),
+            seen,
+        };
+        (life, watching)
+    }
+
+    async fn stored(&self) -> Status {
+        self.store.pipelines().await.unwrap().remove(0).status
+    }
+}
+
+fn broken_line() -> Fault {
+    Fault::transient("lost", "the line broke")
+}
+
+#[tokio::test]
+async fn a_pipeline_whose_source_ends_is_finished() {
+    let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
+    assert_eq!(stand.life().0.live().await, Outcome::Finished);
+    assert_eq!(stand.stored().await, Status::Finished);
+    assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_transient_fault_is_recovered_from() {
+    let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
+    stand.upstream.fail_read(broken_line());
+    let (life, mut seen) = stand.life();
+    let states = async {
+        let mut states = Vec::new();
+        while seen.changed().await.is_ok() {
+            let word = seen.borrow_and_update().status.word();
+            if states.last() != Some(&word) {
+                states.push(word);
+            }
+        }
+        states
+    };
+    let (outcome, states) = tokio::join!(life.live(), states);
+    assert_eq!(outcome, Outcome::Finished);
+    assert_eq!(states, ["running", "recovering", "running", "finished"]);
+    assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_fatal_fault_degrades_at_once() {
+    let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
+    stand.upstream.fail_read(Fault::fatal("gone", "the table was dropped"));
+    let Outcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
+    assert!(error.contains("the table was dropped"), "{error}");
+    assert_eq!(stand.stored().await, Status::Degraded { error });
+    // Started by hand it runs again.
+    assert_eq!(stand.life().0.live().await, Outcome::Finished);
+}
+
+#[tokio::test]
+async fn attempts_to_recover_run_out() {
+    let mut stand = Stand::new(AtEnd::End, |shelf| shelf).await;
+    stand.recovery.max_retries = Some(0);
+    stand.upstream.fail_read(broken_line());
+    let Outcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
+    assert!(error.contains("the line broke"), "{error}");
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_wait_for_recovery() {
+    let mut stand = Stand::new(AtEnd::End, |shelf| shelf).await;
+    stand.recovery.min_delay = Duration::from_secs(3600);
+    stand.recovery.max_delay = Duration::from_secs(3600);
+    stand.upstream.fail_read(broken_line());
+    let (life, mut seen) = stand.life();
+    let stop = async {
+        seen.wait_for(|seen| matches!(seen.status, Status::Recovering { .. })).await.unwrap();
+        stand.orders.send_replace(Order::Stop(Some(Duration::from_secs(5))));
+    };
+    let (outcome, ()) = tokio::join!(life.live(), stop);
+    assert_eq!(outcome, Outcome::Stopped);
+    assert_eq!(stand.stored().await, Status::Stopped { reason: StopReason::System });
+}
+
+#[tokio::test]
+async fn a_stop_drains_what_was_read() {
+    let stand = Stand::new(AtEnd::Wait, |shelf| shelf.accepting()).await;
+    let (life, _seen) = stand.life();
+    let upstream = stand.upstream.clone();
+    let stop = async {
+        while upstream.rows_read() < 10 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stand.orders.send_replace(Order::Stop(Some(Duration::from_secs(20))));
+    };
+    let (outcome, ()) = tokio::join!(life.live(), stop);
+    assert_eq!(outcome, Outcome::Stopped);
+    assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
+    assert_eq!(stand.upstream.kept(), 0, "all rows are acknowledged");
+}
+
+#[tokio::test]
+async fn what_does_not_drain_is_named() {
+    let stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Hang)).await;
+    let (life, _seen) = stand.life();
+    let upstream = stand.upstream.clone();
+    let stop = async {
+        while upstream.rows_read() < 10 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stand.orders.send_replace(Order::Stop(Some(Duration::from_millis(50))));
+    };
+    let (outcome, ()) = tokio::join!(life.live(), stop);
+    let Outcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };
+    assert!(left.iter().any(|id| *id == "out"), "{left:?}");
+    assert_eq!(stand.upstream.kept(), 10, "nothing is acknowledged");
+}

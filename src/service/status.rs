@@ -1,0 +1,112 @@
+//! The states of a pipeline and the moves between them.
+//!
+//! ```text
+//!            start                        sources ended
+//! stopped ─────────► running ───────────────────────────► finished
+//!    ▲                │  ▲ │ transient fault, tries left
+//!    │      stop      │  │ └──────────► recovering ─┐
+//!    ├────────────────┘  └──────────────────┘ again │
+//!    │                 any other fault              │ stop, tries used up
+//!    └───────────── degraded ◄──────────────────────┘
+//! ```
+
+use crate::store::{Status, StopReason};
+
+/// What happens to a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A run begins.
+    Start,
+    /// Its sources ended and everything is delivered.
+    End,
+    /// It was told to stop, and did.
+    Stop(StopReason),
+    /// It failed and is started again after a wait.
+    Retry {
+        /// What it failed of.
+        error: String,
+    },
+    /// It failed for good.
+    Fail {
+        /// What it failed of.
+        error: String,
+    },
+}
+
+/// A move that the states do not have: a defect of the caller.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a pipeline that is {from} cannot take {event:?}")]
+pub struct Refused {
+    /// The state.
+    pub from: &'static str,
+    /// What was asked of it.
+    pub event: Event,
+}
+
+/// The state after an event.
+///
+/// # Errors
+/// The event cannot happen in this state; the state stays.
+pub fn next(status: &Status, event: Event) -> Result<Status, Refused> {
+    match (status, event) {
+        (
+            Status::Stopped { .. }
+            | Status::Degraded { .. }
+            | Status::Finished
+            | Status::Invalid
+            | Status::Recovering { .. },
+            Event::Start,
+        ) => Ok(Status::Running),
+        (Status::Running, Event::End) => Ok(Status::Finished),
+        (Status::Running | Status::Recovering { .. }, Event::Stop(reason)) => Ok(Status::Stopped { reason }),
+        (Status::Running, Event::Retry { error }) => Ok(Status::Recovering { error }),
+        (Status::Running | Status::Recovering { .. }, Event::Fail { error }) => Ok(Status::Degraded { error }),
+        (from, event) => Err(Refused { from: from.word(), event }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_move_is_decided() {
+        let error = || "x".to_owned();
+        let states = [
+            Status::Running,
+            Status::Recovering { error: error() },
+            Status::Stopped { reason: StopReason::User },
+            Status::Stopped { reason: StopReason::System },
+            Status::Degraded { error: error() },
+            Status::Finished,
+            Status::Invalid,
+        ];
+        let events = [
+            Event::Start,
+            Event::End,
+            Event::Stop(StopReason::System),
+            Event::Retry { error: error() },
+            Event::Fail { error: error() },
+        ];
+        let table: Vec<String> = states
+            .iter()
+            .map(|state| {
+                let moves: Vec<_> =
+                    events.iter().map(|event| next(state, event.clone()).map_or("-", |to| to.word())).collect();
+                format!("{}: {}", state.word(), moves.join(" "))
+            })
+            .collect();
+        assert_eq!(
+            table,
+            [
+                "running: - finished stopped recovering degraded",
+                "recovering: running - stopped - degraded",
+                "stopped: running - - - -",
+                "stopped: running - - - -",
+                "degraded: running - - - -",
+                "finished: running - - - -",
+                "invalid: running - - - -",
+            ]
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! The service's own settings: flags over environment variables over `anabranch.yaml` over defaults.
+
+pub mod declaration;
+mod document;
+mod file;
+mod flags;
+mod layers;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anabranch_graph::operator::LogLevel;
+use anabranch_graph::plan::stage::Limits;
+
+pub use document::document;
+pub use flags::SettingFlags;
+pub use layers::{Layers, Refused, Resolved, Source};
+
+/// The settings with their types. Built only by [`Layers::resolve`], so every value has passed its checks.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The configuration file, whether or not it exists.
+    pub config_path: PathBuf,
+    /// Where state is stored.
+    pub database: Database,
+    /// What is logged, and how.
+    pub log: LogSettings,
+    /// Pipeline files and what happens when a pipeline fails.
+    pub pipelines: PipelineSettings,
+    /// Bounds of a running pipeline.
+    pub limits: Limits,
+    /// How long a stop waits for records in flight; `None` = for ever.
+    pub shutdown_timeout: Option<Duration>,
+    /// Whether `split` and `clone` are allowed.
+    pub arch_v2: bool,
+    /// Every setting as text with the layer it comes from, in the order of the declaration.
+    pub resolved: Vec<Resolved>,
+}
+
+/// Where state is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Database {
+    /// In one file, used by one process.
+    Embedded(PathBuf),
+    /// In memory: nothing survives the process.
+    InMemory,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// Lines below it are left out.
+    pub level: LogLevel,
+    /// Form of the lines.
+    pub format: LogFormat,
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Cli,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Pipeline files and what happens when a pipeline fails.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineSettings {
+    /// A file or a directory.
+    pub path: PathBuf,
+    /// Whether a degraded pipeline ends the service.
+    pub exit_on_degraded: bool,
+    /// When a failed pipeline is started again.
+    pub recovery: RecoveryPolicy,
+}
+
+/// When a failed pipeline is started again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecoveryPolicy {
+    /// Shortest wait.
+    pub min_delay: Duration,
+    /// Longest wait, at least `min_delay`.
+    pub max_delay: Duration,
+    /// Growth of the wait with each attempt.
+    pub backoff_factor: u32,
+    /// Attempts that are made; `None` = no limit.
+    pub max_retries: Option<u32>,
+    /// An attempt is forgotten this long after it was made.
+    pub max_retries_window: Duration,
+}
+
+impl Default for RecoveryPolicy {
+    fn default() -> Self {
+        RecoveryPolicy {
+            min_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(600),
+            backoff_factor: 2,
+            max_retries: None,
+            max_retries_window: Duration::from_secs(300),
+        }
+    }
+}
+
+/// `path` below `base`, without a leading `./`.
+fn below(base: &Path, path: &str) -> PathBuf {
+    let path = path.strip_prefix("./").unwrap_or(path);
+    if base == Path::new(".") { PathBuf::from(path) } else { base.join(path) }
+}

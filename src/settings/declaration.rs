@@ -1,0 +1,356 @@
+//! Every setting of the service, declared once.
+//!
+//! The table drives flags, environment variables, the configuration file, its generated form, `config` and
+//! the documentation. Nothing else knows a setting by name, except [`Settings`](super::Settings), which
+//! gives it a type.
+
+/// One setting.
+#[derive(Debug)]
+pub struct Key {
+    /// Dotted name: `db.path`. The flag is `--db.path`.
+    pub name: &'static str,
+    /// What its value must be.
+    pub kind: Kind,
+    /// Value used where no layer gives one; `None` = no value.
+    pub default: Option<&'static str>,
+    /// What it does, one sentence or two.
+    pub comment: &'static str,
+    /// Another name of the flag.
+    pub alias: Option<&'static str>,
+    /// Whether the value is a credential.
+    pub secret: bool,
+    /// The part of the service that reads it, where this version does not have that part yet.
+    pub awaits: Option<&'static str>,
+}
+
+/// The type of a setting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// Path of a file or directory.
+    Path,
+    /// True or false.
+    Bool,
+    /// An integer of at least `min`.
+    Int {
+        /// The smallest allowed.
+        min: i64,
+    },
+    /// A number of bytes of at least `min`: `64MiB`.
+    Bytes {
+        /// The smallest allowed.
+        min: u64,
+    },
+    /// A span of time: `25s`, `1m30s`.
+    Duration {
+        /// Whether 0 is allowed.
+        zero: bool,
+    },
+    /// One of some words.
+    Choice(&'static [&'static str]),
+    /// Texts separated by commas.
+    List,
+    /// `host:port`.
+    Address,
+}
+
+impl Kind {
+    /// The type in a word or two, for help and generated files.
+    pub fn describe(self) -> String {
+        match self {
+            Kind::Text => "text".into(),
+            Kind::Path => "path".into(),
+            Kind::Bool => "true or false".into(),
+            Kind::Int { .. } => "integer".into(),
+            Kind::Bytes { .. } => "size, as 64MiB".into(),
+            Kind::Duration { .. } => "duration, as 1m30s".into(),
+            Kind::Choice(words) => words.join(" or "),
+            Kind::List => "list, separated by commas".into(),
+            Kind::Address => "host:port".into(),
+        }
+    }
+}
+
+impl Key {
+    const fn new(name: &'static str, kind: Kind, default: Option<&'static str>, comment: &'static str) -> Self {
+        Key { name, kind, default, comment, alias: None, secret: false, awaits: None }
+    }
+
+    const fn alias(mut self, alias: &'static str) -> Self {
+        self.alias = Some(alias);
+        self
+    }
+
+    const fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    const fn awaits(mut self, part: &'static str) -> Self {
+        self.awaits = Some(part);
+        self
+    }
+
+    /// Name of the environment variable: `ANABRANCH_DB_PATH`.
+    pub fn variable(&self) -> String {
+        let upper = |c: char| if c == '.' || c == '-' { '_' } else { c.to_ascii_uppercase() };
+        ENVIRONMENT_PREFIX.chars().chain(self.name.chars().map(upper)).collect()
+    }
+
+    /// The part of the name before the first dot.
+    pub fn section(&self) -> &'static str {
+        self.name.split('.').next().unwrap_or(self.name)
+    }
+}
+
+/// What the names of all variables start with.
+pub const ENVIRONMENT_PREFIX: &str = "ANABRANCH_";
+
+/// The key of this name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// Settings of other services of this kind, and what replaces them here.
+pub const REPLACED: &[(&str, &str)] = &[
+    ("db.badger.path", "db.path"),
+    ("db.sqlite.path", "db.path"),
+    ("db.sqlite.table", "db.path (the embedded store needs no table)"),
+    ("pipelines", "pipelines.path"),
+];
+
+/// What the sections are about, in the order of the generated file.
+pub const SECTIONS: &[(&str, &str)] = &[
+    ("db", "Where positions and pipelines are stored"),
+    ("engine", "Bounds of a running pipeline"),
+    ("shutdown", "Stopping"),
+    ("log", "The service log"),
+    ("pipelines", "Pipeline files and what happens when a pipeline fails"),
+    ("connectors", "Standalone connectors"),
+    ("processors", "Standalone processors"),
+    ("schema-registry", "The schema registry"),
+    ("api", "HTTP and gRPC interfaces"),
+    ("install", "Installing plugins"),
+    ("preview", "Preview features"),
+    ("dev", "Development mode"),
+];
+
+const API: &str = "the HTTP API";
+const GRPC: &str = "the gRPC API";
+const STANDALONE: &str = "standalone plugins";
+const POSTGRES: &str = "the PostgreSQL store";
+const SCHEMAS: &str = "the schema registry";
+const INSTALL: &str = "plugin installation";
+const DEV: &str = "development mode";
+
+/// All settings. `config.path` comes first: it says where the file is, so it cannot stand in it.
+pub const KEYS: &[Key] = &[
+    Key::new("config.path", Kind::Path, Some("./anabranch.yaml"), "The configuration file of the service."),
+    Key::new(
+        "db.type",
+        Kind::Choice(&["embedded", "inmemory"]),
+        Some("embedded"),
+        "Store of positions: embedded (one file, used by one process) or inmemory (nothing survives the process).",
+    ),
+    Key::new("db.path", Kind::Path, Some("./anabranch.db"), "File of the embedded store."),
+    Key::new("db.postgres.connection-string", Kind::Text, None, "Connection URL of the PostgreSQL store.")
+        .secret()
+        .awaits(POSTGRES),
+    Key::new("db.postgres.table", Kind::Text, Some("anabranch_kv_store"), "Table of the PostgreSQL store.")
+        .awaits(POSTGRES),
+    Key::new(
+        "engine.replay-rows",
+        Kind::Int { min: 1 },
+        Some("16384"),
+        "Most records of a source that are read and not yet stored as settled: the bound on duplicates after a crash.",
+    ),
+    Key::new(
+        "engine.held-bytes",
+        Kind::Bytes { min: 64 << 10 },
+        Some("64MiB"),
+        "Most bytes of records that a pipeline holds in memory; a single larger record still passes.",
+    ),
+    Key::new(
+        "engine.queue-bytes",
+        Kind::Bytes { min: 4 << 10 },
+        Some("8MiB"),
+        "Most bytes in one queue between two stages of a pipeline.",
+    ),
+    Key::new(
+        "shutdown.timeout",
+        Kind::Duration { zero: true },
+        Some("25s"),
+        "How long a stop waits for records in flight; what is left is read again at the next start. 0s = for ever.",
+    ),
+    Key::new(
+        "log.level",
+        Kind::Choice(&["trace", "debug", "info", "warn", "error"]),
+        Some("info"),
+        "Lines below this level are left out.",
+    ),
+    Key::new(
+        "log.format",
+        Kind::Choice(&["cli", "json"]),
+        Some("cli"),
+        "cli (for people) or json (one object per line).",
+    ),
+    Key::new("pipelines.path", Kind::Path, Some("./pipelines"), "A pipeline file, or a directory of them.")
+        .alias("pipelines"),
+    Key::new(
+        "pipelines.exit-on-degraded",
+        Kind::Bool,
+        Some("false"),
+        "Stop the service when a pipeline fails for good, or when a pipeline file has errors.",
+    ),
+    Key::new(
+        "pipelines.error-recovery.min-delay",
+        Kind::Duration { zero: false },
+        Some("1s"),
+        "Shortest wait before a failed pipeline is started again.",
+    ),
+    Key::new(
+        "pipelines.error-recovery.max-delay",
+        Kind::Duration { zero: false },
+        Some("10m"),
+        "Longest wait before a failed pipeline is started again.",
+    ),
+    Key::new(
+        "pipelines.error-recovery.backoff-factor",
+        Kind::Int { min: 0 },
+        Some("2"),
+        "The wait grows by this factor with each attempt.",
+    ),
+    Key::new(
+        "pipelines.error-recovery.max-retries",
+        Kind::Int { min: -1 },
+        Some("-1"),
+        "Attempts after which a pipeline counts as failed for good. -1 = no limit, 0 = no attempt at all.",
+    ),
+    Key::new(
+        "pipelines.error-recovery.max-retries-window",
+        Kind::Duration { zero: false },
+        Some("5m"),
+        "A pipeline that ran this long after an attempt gets that attempt back.",
+    ),
+    Key::new("connectors.path", Kind::Path, Some("./connectors"), "Directory of standalone connectors.")
+        .awaits(STANDALONE),
+    Key::new(
+        "connectors.max-receive-record-size",
+        Kind::Bytes { min: 1 },
+        Some("4194304"),
+        "Largest record that a standalone connector may send.",
+    )
+    .awaits(STANDALONE),
+    Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors.")
+        .awaits(STANDALONE),
+    Key::new(
+        "processors.egress.enabled",
+        Kind::Bool,
+        Some("false"),
+        "Whether standalone processors may send HTTP requests.",
+    )
+    .awaits(STANDALONE),
+    Key::new("processors.egress.allow", Kind::List, Some(""), "Hosts that standalone processors may reach.")
+        .awaits(STANDALONE),
+    Key::new("processors.egress.secret-refs", Kind::List, Some(""), "Secrets that standalone processors may use.")
+        .awaits(STANDALONE),
+    Key::new(
+        "processors.egress.timeout",
+        Kind::Duration { zero: true },
+        Some("0s"),
+        "Longest time of one HTTP request of a standalone processor; 0s = the request's own.",
+    )
+    .awaits(STANDALONE),
+    Key::new(
+        "processors.egress.max-response-bytes",
+        Kind::Bytes { min: 0 },
+        Some("0"),
+        "Largest HTTP response a standalone processor gets; 0 = no limit.",
+    )
+    .awaits(STANDALONE),
+    Key::new("schema-registry.type", Kind::Choice(&["builtin", "confluent"]), Some("builtin"), "Where schemas live.")
+        .awaits(SCHEMAS),
+    Key::new("schema-registry.confluent.connection-string", Kind::Text, None, "URL of the Confluent schema registry.")
+        .secret()
+        .awaits(SCHEMAS),
+    Key::new(
+        "schema-registry.confluent.auth.type",
+        Kind::Choice(&["none", "basic", "bearer"]),
+        Some("none"),
+        "How to log in to the Confluent schema registry.",
+    )
+    .awaits(SCHEMAS),
+    Key::new("schema-registry.confluent.auth.basic.username", Kind::Text, None, "User, for basic authentication.")
+        .awaits(SCHEMAS),
+    Key::new("schema-registry.confluent.auth.basic.password", Kind::Text, None, "Password, for basic authentication.")
+        .secret()
+        .awaits(SCHEMAS),
+    Key::new("schema-registry.confluent.auth.bearer.token", Kind::Text, None, "Token, for bearer authentication.")
+        .secret()
+        .awaits(SCHEMAS),
+    Key::new("api.enabled", Kind::Bool, Some("true"), "Whether to serve the API.").awaits(API),
+    Key::new("api.http.address", Kind::Address, Some("127.0.0.1:8080"), "Address of the HTTP API.").awaits(API),
+    Key::new("api.http.token-file", Kind::Path, None, "File with the token that requests must carry.").awaits(API),
+    Key::new("api.http.tls.cert", Kind::Path, None, "Certificate chain of the HTTP API, PEM.").awaits(API),
+    Key::new("api.http.tls.key", Kind::Path, None, "Private key of the HTTP API, PEM.").awaits(API),
+    Key::new("api.http.cors.allowed-origins", Kind::List, Some(""), "Origins whose pages may use the HTTP API.")
+        .awaits(API),
+    Key::new("api.http.ui.enabled", Kind::Bool, Some("true"), "Whether to serve the web interface.").awaits(API),
+    Key::new("api.grpc.address", Kind::Address, Some("127.0.0.1:8084"), "Address of the gRPC API.").awaits(GRPC),
+    Key::new(
+        "api.allow-live-restart-apply",
+        Kind::Bool,
+        Some("false"),
+        "Whether applying a changed pipeline through the API may restart it.",
+    )
+    .awaits(API),
+    Key::new("install.allow-unsigned", Kind::Bool, Some("false"), "Whether unsigned plugins may be installed.")
+        .awaits(INSTALL),
+    Key::new("install.max-staleness", Kind::Duration { zero: true }, Some("168h"), "Oldest plugin index that is used.")
+        .awaits(INSTALL),
+    Key::new("install.allow-stale-bundle", Kind::Bool, Some("false"), "Whether a bundle with an old index is used.")
+        .awaits(INSTALL),
+    Key::new(
+        "preview.pipeline-arch-v2",
+        Kind::Bool,
+        Some("false"),
+        "Allows the processors split and clone, which make several records of one.",
+    ),
+    Key::new(
+        "preview.pipeline-arch-v2-disable-metrics",
+        Kind::Bool,
+        Some("false"),
+        "Leaves out the metrics of that architecture.",
+    )
+    .awaits("metrics"),
+    Key::new("dev.enabled", Kind::Bool, Some("false"), "Reload pipeline files when they change.")
+        .alias("dev")
+        .awaits(DEV),
+    Key::new("dev.json", Kind::Bool, Some("false"), "Print the events of development mode as JSON.").awaits(DEV),
+    Key::new("dev.cpuprofile", Kind::Path, None, "Write a CPU profile here.").awaits(DEV),
+    Key::new("dev.memprofile", Kind::Path, None, "Write a memory profile here.").awaits(DEV),
+    Key::new("dev.blockprofile", Kind::Path, None, "Write a profile of blocking here.").awaits(DEV),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_section_is_described() {
+        let names: BTreeSet<_> = KEYS.iter().map(|k| k.name).collect();
+        assert_eq!(names.len(), KEYS.len());
+        for key in KEYS.iter().filter(|k| k.name != "config.path") {
+            assert!(SECTIONS.iter().any(|(s, _)| *s == key.section()), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn variables_are_upper_case_with_underscores() {
+        let key = find("pipelines.error-recovery.max-retries").unwrap();
+        assert_eq!(key.variable(), "ANABRANCH_PIPELINES_ERROR_RECOVERY_MAX_RETRIES");
+    }
+}

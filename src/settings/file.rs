@@ -1,0 +1,246 @@
+//! Reading `anabranch.yaml`: dotted keys, nested maps, or both.
+
+use std::fmt;
+
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Span, did_you_mean};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_yaml::Spanned;
+
+use super::declaration::{KEYS, Key, REPLACED, find};
+
+/// A setting as the file gives it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: &'static Key,
+    pub(super) text: String,
+    /// Where the value stands.
+    pub(super) span: Span,
+}
+
+/// What the file says. Unknown keys are warnings, everything else that is wrong is an error.
+pub(super) fn read(file: FileId, text: &str) -> (Vec<Entry>, Diagnostics) {
+    let mut reading = Reading { file, entries: Vec::new(), findings: Diagnostics::new(), text };
+    match serde_yaml::from_str::<Option<Spanned<Node>>>(text) {
+        Ok(None) => {}
+        Ok(Some(root)) => reading.walk("", &root),
+        Err(error) => {
+            let span = error.location().map_or(Span { file, start: 0, end: 0 }, |at| reading.span(&at));
+            let message = error.without_snippet().to_string();
+            reading
+                .findings
+                .push(Diagnostic::error("service.parse_error", format!("not valid YAML: {message}")).with_span(span));
+        }
+    }
+    (reading.entries, reading.findings)
+}
+
+struct Reading<'a> {
+    file: FileId,
+    text: &'a str,
+    entries: Vec<Entry>,
+    findings: Diagnostics,
+}
+
+impl Reading<'_> {
+    fn span(&self, at: &serde_yaml::Location) -> Span {
+        let end_of_text = self.text.len() as u64;
+        let start = at.span().byte_offset().unwrap_or(0).min(end_of_text);
+        let end = (start + at.span().byte_len().unwrap_or(0)).min(end_of_text);
+        Span { file: self.file, start: start as u32, end: end as u32 }
+    }
+
+    fn walk(&mut self, prefix: &str, node: &Spanned<Node>) {
+        let span = self.span(&node.referenced);
+        let at_key = find(prefix);
+        match (&node.value, at_key) {
+            (Node::Map(pairs), None) => {
+                for (name, value) in pairs {
+                    let path = if prefix.is_empty() { name.value.clone() } else { format!("{prefix}.{}", name.value) };
+                    let known = KEYS.iter().any(|k| {
+                        k.name == path || k.name.strip_prefix(&path).is_some_and(|rest| rest.starts_with('.'))
+                    });
+                    if known && path != "config" {
+                        self.walk(&path, value);
+                    } else {
+                        let span = self.span(&name.referenced);
+                        self.unknown(&path, span);
+                    }
+                }
+            }
+            (Node::Scalar(text), Some(key)) => self.take(key, text.clone(), span),
+            (Node::List(items), Some(key)) => {
+                let texts: Option<Vec<&str>> = items.iter().map(|i| i.value.scalar()).collect();
+                match texts {
+                    Some(texts) => self.take(key, texts.join(","), span),
+                    None => self.wrong_shape(prefix, span),
+                }
+            }
+            (Node::Null, _) => {}
+            (Node::Map(_), Some(_)) | (Node::Scalar(_) | Node::List(_), None) => self.wrong_shape(prefix, span),
+        }
+    }
+
+    fn take(&mut self, key: &'static Key, text: String, span: Span) {
+        match self.entries.iter().find(|e| e.key.name == key.name) {
+            Some(first) => self.findings.push(
+                Diagnostic::error("service.duplicate_key", format!("{} is set twice", key.name))
+                    .with_span(span)
+                    .with_related(first.span, "set here already"),
+            ),
+            None => self.entries.push(Entry { key, text, span }),
+        }
+    }
+
+    fn wrong_shape(&mut self, path: &str, span: Span) {
+        let message = if path.is_empty() {
+            "the file must hold settings as `name: value`".to_owned()
+        } else {
+            match find(path) {
+                Some(key) => format!("{path} must be a single value ({})", key.kind.describe()),
+                None => format!("{path} is a group of settings, not a setting"),
+            }
+        };
+        self.findings.push(Diagnostic::error("service.wrong_type", message).with_span(span));
+    }
+
+    fn unknown(&mut self, path: &str, span: Span) {
+        let finding =
+            Diagnostic::warning("service.unknown_key", format!("there is no setting {path:?}; it is ignored"))
+                .with_span(span);
+        let hint = if path == "config.path" || path == "config" {
+            Some("the path of this file is given by --config.path or ANABRANCH_CONFIG_PATH".to_owned())
+        } else if let Some((_, new)) = REPLACED.iter().find(|(old, _)| *old == path) {
+            Some(format!("use {new}"))
+        } else {
+            did_you_mean(path, KEYS.iter().map(|k| k.name)).map(|near| format!("did you mean {near}?"))
+        };
+        self.findings.push(match hint {
+            Some(hint) => finding.with_hint(hint),
+            None => finding,
+        });
+    }
+}
+
+/// Any YAML, with places. Scalars are kept as text: settings have types of their own.
+#[derive(Debug)]
+enum Node {
+    Null,
+    Scalar(String),
+    List(Vec<Spanned<Node>>),
+    Map(Vec<(Spanned<String>, Spanned<Node>)>),
+}
+
+impl Node {
+    fn scalar(&self) -> Option<&str> {
+        match self {
+            Node::Scalar(text) => Some(text),
+            Node::Null | Node::List(_) | Node::Map(_) => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyNode;
+        impl<'de> Visitor<'de> for AnyNode {
+            type Value = Node;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value, a list or a map")
+            }
+            fn visit_unit<E>(self) -> Result<Node, E> {
+                Ok(Node::Null)
+            }
+            fn visit_none<E>(self) -> Result<Node, E> {
+                Ok(Node::Null)
+            }
+            fn visit_some<D: Deserializer<'de>>(self, d: D) -> Result<Node, D::Error> {
+                d.deserialize_any(AnyNode)
+            }
+            fn visit_bool<E>(self, v: bool) -> Result<Node, E> {
+                Ok(Node::Scalar(v.to_string()))
+            }
+            fn visit_i64<E>(self, v: i64) -> Result<Node, E> {
+                Ok(Node::Scalar(v.to_string()))
+            }
+            fn visit_u64<E>(self, v: u64) -> Result<Node, E> {
+                Ok(Node::Scalar(v.to_string()))
+            }
+            fn visit_f64<E>(self, v: f64) -> Result<Node, E> {
+                Ok(Node::Scalar(v.to_string()))
+            }
+            fn visit_str<E>(self, v: &str) -> Result<Node, E> {
+                Ok(Node::Scalar(v.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = seq.next_element()? {
+                    items.push(item);
+                }
+                Ok(Node::List(items))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Node::Map(pairs))
+            }
+        }
+        deserializer.deserialize_any(AnyNode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> (Vec<(&'static str, String)>, Vec<String>) {
+        let (entries, findings) = read(FileId(0), text);
+        (
+            entries.into_iter().map(|e| (e.key.name, e.text)).collect(),
+            findings
+                .into_iter()
+                .map(|d| {
+                    let at =
+                        d.label.map_or("", |l| text.get(l.span.start as usize..l.span.end as usize).unwrap_or("?"));
+                    format!("{} [{at}] {}", d.message, d.hint.unwrap_or_default())
+                })
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn dotted_and_nested_keys_mean_the_same() {
+        let (entries, findings) = read_text("db.path: /a\nlog:\n  level: debug\napi:\n  http.address: :1\n");
+        assert_eq!(
+            entries,
+            [("db.path", "/a".to_owned()), ("log.level", "debug".to_owned()), ("api.http.address", ":1".to_owned())]
+        );
+        assert!(findings.is_empty(), "{findings:?}");
+    }
+
+    #[test]
+    fn lists_are_joined_and_empty_files_are_empty() {
+        let (entries, _) = read_text("processors.egress.allow: [a, b]\n");
+        assert_eq!(entries, [("processors.egress.allow", "a,b".to_owned())]);
+        assert_eq!(read_text("# only a comment\n"), (vec![], vec![]));
+        assert_eq!(read_text(""), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        assert_eq!(
+            read_text("db.pth: x\ndb.badger.path: y\nlog:\n  levle: info\n").1,
+            [
+                "there is no setting \"db.pth\"; it is ignored [db.pth] did you mean db.path?",
+                "there is no setting \"db.badger.path\"; it is ignored [db.badger.path] use db.path",
+                "there is no setting \"log.levle\"; it is ignored [levle] did you mean log.level?",
+            ]
+        );
+        assert_eq!(read_text("log: 3\n").1, ["log is a group of settings, not a setting [3] "]);
+        let (_, findings) = read_text("db.path: a\ndb:\n  path: b\n");
+        assert_eq!(findings, ["db.path is set twice [b] "]);
+        let (_, findings) = read_text("db: [unclosed\n");
+        assert!(findings[0].starts_with("not valid YAML"), "{findings:?}");
+    }
+}

@@ -1,0 +1,80 @@
+//! The settings as command-line flags.
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, Error};
+
+use super::declaration::{KEYS, Kind};
+
+/// Settings given as flags. With `ALL`, help lists every one of them; without, only those that matter to
+/// commands that read pipelines and run nothing. All are accepted either way.
+#[derive(Clone, Debug, Default)]
+pub struct SettingFlags<const ALL: bool> {
+    /// Name and text of the flags that were given.
+    pub given: Vec<(&'static str, String)>,
+}
+
+const OFFLINE: &[&str] = &["config.path", "pipelines.path", "preview.pipeline-arch-v2", "db.path", "db.type"];
+
+impl<const ALL: bool> SettingFlags<ALL> {
+    /// The text of a flag, if it was given.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.given.iter().find(|(given, _)| *given == name).map(|(_, text)| text.as_str())
+    }
+}
+
+impl<const ALL: bool> clap::FromArgMatches for SettingFlags<ALL> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut flags = SettingFlags::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        for key in KEYS {
+            if matches.value_source(key.name) == Some(ValueSource::CommandLine)
+                && let Some(text) = matches.get_one::<String>(key.name)
+            {
+                self.given.push((key.name, text.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
+    fn augment_args(command: Command) -> Command {
+        KEYS.iter().fold(command, |command, key| {
+            let help = match key.default {
+                Some(default) if !default.is_empty() => format!("{} [default: {default}]", key.comment),
+                _ => key.comment.to_owned(),
+            };
+            let mut arg = Arg::new(key.name)
+                .long(key.name)
+                .help(help)
+                .help_heading("Settings (also as ANABRANCH_* variables and in anabranch.yaml)")
+                .hide(!ALL && !OFFLINE.contains(&key.name))
+                .hide_short_help(key.awaits.is_some());
+            arg = match key.kind {
+                Kind::Bool => {
+                    arg.num_args(0..=1).require_equals(true).default_missing_value("true").value_name("true|false")
+                }
+                Kind::Choice(_) => arg.value_name("WORD"),
+                Kind::Path => arg.value_name("PATH").value_hint(clap::ValueHint::AnyPath),
+                Kind::Int { .. } => arg.value_name("N").allow_negative_numbers(true),
+                Kind::Bytes { .. } => arg.value_name("SIZE"),
+                Kind::Duration { .. } => arg.value_name("DURATION"),
+                Kind::List => arg.value_name("A,B"),
+                Kind::Address => arg.value_name("HOST:PORT"),
+                Kind::Text => arg.value_name("TEXT"),
+            };
+            if let Some(alias) = key.alias {
+                arg = arg.visible_alias(alias);
+            }
+            command.arg(arg)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}

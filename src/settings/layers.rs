@@ -1,0 +1,432 @@
+//! Which layer a setting's value comes from, and whether it is a valid one.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anabranch_graph::arguments::{parse_bool, parse_bytes, parse_duration};
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files, Span, did_you_mean};
+use anabranch_graph::operator::LogLevel;
+use anabranch_graph::plan::stage::Limits;
+
+use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
+use super::{Database, LogFormat, LogSettings, PipelineSettings, RecoveryPolicy, Settings, below, file};
+use crate::files::{self, Unreadable};
+
+/// Where settings are looked for.
+pub struct Layers<'a> {
+    /// Flags that were given.
+    pub flags: &'a [(&'static str, String)],
+    /// The environment.
+    pub environment: &'a [(OsString, OsString)],
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The declaration.
+    Default,
+    /// `anabranch.yaml`.
+    File,
+    /// An `ANABRANCH_*` variable.
+    Environment,
+    /// A flag.
+    Flag,
+}
+
+/// A setting's value before it has a type.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The setting.
+    pub key: &'static Key,
+    /// Its value; `None` where there is no default.
+    pub text: Option<String>,
+    /// The layer.
+    pub source: Source,
+    span: Option<Span>,
+}
+
+impl Resolved {
+    /// The value for showing: credentials are masked.
+    pub fn shown(&self) -> Option<&str> {
+        let text = self.text.as_deref()?;
+        Some(if self.key.secret && !text.is_empty() { "***" } else { text })
+    }
+}
+
+/// The settings cannot be used: all that is wrong with them.
+#[derive(Debug)]
+pub struct Refused {
+    /// The configuration file, for places.
+    pub files: Files,
+    /// The findings.
+    pub findings: Diagnostics,
+}
+
+/// The largest configuration file that is read.
+const MAX_BYTES: u64 = 1 << 20;
+
+impl Layers<'_> {
+    /// The value of every setting, and warnings.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with the places in the configuration file.
+    pub fn resolve(&self) -> Result<(Settings, Refused), Refused> {
+        let mut found = Refused { files: Files::new(), findings: Diagnostics::new() };
+        let path_key = &KEYS[0];
+        let given = self.flag(path_key).or_else(|| self.variable(path_key, &mut found.findings));
+        let config_path = match &given {
+            Some(text) => PathBuf::from(text),
+            None => below(Path::new("."), path_key.default.unwrap_or_default()),
+        };
+        let entries = self.entries(&config_path, given.is_some(), &mut found);
+        let base = match config_path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        let mut resolved: Vec<Resolved> = Vec::with_capacity(KEYS.len());
+        for key in KEYS {
+            let (text, source, span) = if let Some(text) = self.flag(key) {
+                (Some(text), Source::Flag, None)
+            } else if let Some(text) = self.variable(key, &mut found.findings) {
+                (Some(text), Source::Environment, None)
+            } else if let Some(entry) = entries.iter().find(|e| e.key.name == key.name) {
+                (Some(entry.text.clone()), Source::File, Some(entry.span))
+            } else {
+                (key.default.map(str::to_owned), Source::Default, None)
+            };
+            resolved.push(Resolved { key, text, source, span });
+        }
+        self.near_misses(&mut found.findings);
+        let mut checking = Checking { base: &base, resolved: &resolved, findings: &mut found.findings };
+        checking.all();
+        let settings = checking.settings(config_path);
+        if found.findings.has_errors() {
+            return Err(found);
+        }
+        Ok((Settings { resolved, ..settings }, found))
+    }
+
+    fn flag(&self, key: &Key) -> Option<String> {
+        self.flags.iter().find(|(name, _)| *name == key.name).map(|(_, text)| text.clone())
+    }
+
+    /// A variable that is set and not empty.
+    fn variable(&self, key: &Key, findings: &mut Diagnostics) -> Option<String> {
+        let name = key.variable();
+        let (_, value) = self.environment.iter().find(|(n, v)| n.to_str() == Some(&name) && !v.is_empty())?;
+        let text = value.to_str().map(str::to_owned);
+        if text.is_none() {
+            findings.push(Diagnostic::error("service.invalid_value", format!("{name} is not valid UTF-8")));
+        }
+        text
+    }
+
+    fn entries(&self, path: &Path, required: bool, found: &mut Refused) -> Vec<file::Entry> {
+        let name = path.display().to_string();
+        match files::read_text(path, MAX_BYTES) {
+            Ok(text) => {
+                let id = found.files.add(name, text.as_str());
+                let (entries, findings) = file::read(id, &text);
+                found.findings.extend(findings);
+                entries
+            }
+            Err(Unreadable::Missing) if !required => Vec::new(),
+            Err(error) => {
+                let finding = Diagnostic::error("service.unreadable", format!("cannot read {name}: {error}"));
+                found.findings.push(match error {
+                    Unreadable::Missing => finding.with_hint("`anabranch init` writes one"),
+                    _ => finding,
+                });
+                Vec::new()
+            }
+        }
+    }
+
+    /// Variables that look like a setting's and are not: a slip would otherwise pass in silence.
+    fn near_misses(&self, findings: &mut Diagnostics) {
+        let names: Vec<String> = KEYS.iter().map(Key::variable).collect();
+        for (name, _) in self.environment {
+            let Some(name) = name.to_str().filter(|n| n.starts_with(ENVIRONMENT_PREFIX)) else { continue };
+            if names.iter().any(|n| n == name) {
+                continue;
+            }
+            if let Some(near) = did_you_mean(name, names.iter().map(String::as_str)) {
+                findings.push(
+                    Diagnostic::warning("service.unknown_variable", format!("the variable {name} sets nothing"))
+                        .with_hint(format!("did you mean {near}?")),
+                );
+            }
+        }
+    }
+}
+
+/// From texts to types. A value that fails its check is reported and replaced by its type's zero; the
+/// result is then thrown away, so that all problems are found at once.
+struct Checking<'a> {
+    base: &'a Path,
+    resolved: &'a [Resolved],
+    findings: &'a mut Diagnostics,
+}
+
+impl<'a> Checking<'a> {
+    fn all(&mut self) {
+        for entry in self.resolved {
+            if let Some(problem) = entry.text.as_deref().and_then(|text| problem(entry.key, text)) {
+                let finding = Diagnostic::error("service.invalid_value", problem.message);
+                self.report(entry, finding, problem.hint);
+            } else if let (Some(part), true) = (entry.key.awaits, entry.source != Source::Default) {
+                let message = format!("{} has no effect in this version: {part} comes later", entry.key.name);
+                self.report(entry, Diagnostic::warning("service.no_effect", message), None);
+            }
+        }
+        if self.duration("pipelines.error-recovery.max-delay") < self.duration("pipelines.error-recovery.min-delay") {
+            let entry = self.entry("pipelines.error-recovery.max-delay");
+            let message = "pipelines.error-recovery.max-delay must not be below pipelines.error-recovery.min-delay";
+            self.report(entry, Diagnostic::error("service.invalid_value", message), None);
+        }
+    }
+
+    fn report(&mut self, entry: &Resolved, finding: Diagnostic, hint: Option<String>) {
+        let finding = match (entry.span, entry.source) {
+            (Some(span), _) => finding.with_span(span),
+            (None, Source::Environment) => {
+                let message = format!("{} (from {})", finding.message, entry.key.variable());
+                Diagnostic { message, ..finding }
+            }
+            (None, _) => finding,
+        };
+        self.findings.push(match hint {
+            Some(hint) => finding.with_hint(hint),
+            None => finding,
+        });
+    }
+
+    fn entry(&self, name: &str) -> &'a Resolved {
+        // Every name below stands in the table; the first entry answers for a name that does not.
+        self.resolved.iter().find(|r| r.key.name == name).unwrap_or(&self.resolved[0])
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.entry(name).text.as_deref().unwrap_or_default().trim()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        let text = self.text(name);
+        match self.entry(name).source {
+            Source::Default | Source::File => below(self.base, text),
+            Source::Environment | Source::Flag => PathBuf::from(text),
+        }
+    }
+
+    fn bool(&self, name: &str) -> bool {
+        parse_bool(self.text(name)).unwrap_or_default()
+    }
+
+    fn int(&self, name: &str) -> i64 {
+        self.text(name).parse().unwrap_or_default()
+    }
+
+    fn bytes(&self, name: &str) -> usize {
+        usize::try_from(parse_bytes(self.text(name)).unwrap_or_default()).unwrap_or(usize::MAX)
+    }
+
+    fn duration(&self, name: &str) -> Duration {
+        parse_duration(self.text(name)).unwrap_or_default()
+    }
+
+    fn settings(&self, config_path: PathBuf) -> Settings {
+        let shutdown = self.duration("shutdown.timeout");
+        Settings {
+            config_path,
+            database: match self.text("db.type") {
+                "inmemory" => Database::InMemory,
+                _ => Database::Embedded(self.path("db.path")),
+            },
+            log: LogSettings {
+                level: match self.text("log.level") {
+                    "trace" => LogLevel::Trace,
+                    "debug" => LogLevel::Debug,
+                    "warn" => LogLevel::Warn,
+                    "error" => LogLevel::Error,
+                    _ => LogLevel::Info,
+                },
+                format: if self.text("log.format") == "json" { LogFormat::Json } else { LogFormat::Cli },
+            },
+            pipelines: PipelineSettings {
+                path: self.path("pipelines.path"),
+                exit_on_degraded: self.bool("pipelines.exit-on-degraded"),
+                recovery: RecoveryPolicy {
+                    min_delay: self.duration("pipelines.error-recovery.min-delay"),
+                    max_delay: self.duration("pipelines.error-recovery.max-delay"),
+                    backoff_factor: u32::try_from(self.int("pipelines.error-recovery.backoff-factor"))
+                        .unwrap_or(u32::MAX),
+                    max_retries: match self.int("pipelines.error-recovery.max-retries") {
+                        ..0 => None,
+                        n => Some(u32::try_from(n).unwrap_or(u32::MAX)),
+                    },
+                    max_retries_window: self.duration("pipelines.error-recovery.max-retries-window"),
+                },
+            },
+            limits: Limits {
+                replay_rows: usize::try_from(self.int("engine.replay-rows")).unwrap_or_default(),
+                held_bytes: self.bytes("engine.held-bytes"),
+                queue_bytes: self.bytes("engine.queue-bytes"),
+                ..Limits::default()
+            },
+            shutdown_timeout: (!shutdown.is_zero()).then_some(shutdown),
+            arch_v2: self.bool("preview.pipeline-arch-v2"),
+            resolved: Vec::new(),
+        }
+    }
+}
+
+struct Problem {
+    message: String,
+    hint: Option<String>,
+}
+
+fn problem(key: &Key, text: &str) -> Option<Problem> {
+    let name = key.name;
+    let shown = if key.secret { "the value" } else { text };
+    let plain = |message: String| Some(Problem { message, hint: None });
+    let text = text.trim();
+    if text.is_empty() && key.default.is_some_and(|d| !d.is_empty()) {
+        return plain(format!("{name} must not be empty"));
+    }
+    match key.kind {
+        Kind::Bool if parse_bool(text).is_none() => plain(format!("{name}: {shown:?} is neither true nor false")),
+        Kind::Int { min } => match text.parse::<i64>() {
+            Ok(n) if n < min => plain(format!("{name}: {n} must be at least {min}")),
+            Ok(_) => None,
+            Err(_) => plain(format!("{name}: {shown:?} is not an integer")),
+        },
+        Kind::Bytes { min } => match parse_bytes(text) {
+            Some(n) if n < min => plain(format!("{name}: {text} must be at least {min} bytes")),
+            Some(_) => None,
+            None => plain(format!("{name}: {shown:?} is not a size (as 1000, 64KiB, 8MB)")),
+        },
+        Kind::Duration { zero } => match parse_duration(text) {
+            Some(d) if d.is_zero() && !zero => plain(format!("{name} must be more than 0")),
+            Some(_) => None,
+            None => plain(format!("{name}: {shown:?} is not a duration (as 100ms, 5s, 1h30m)")),
+        },
+        Kind::Choice(words) if !words.contains(&text) => Some(Problem {
+            message: format!("{name}: {shown:?} is not one of {}", words.join(", ")),
+            hint: match (name, text) {
+                ("db.type", "badger" | "sqlite") => {
+                    Some("use `embedded`: one file at db.path, nothing to install".to_owned())
+                }
+                ("db.type", "postgres") => {
+                    Some("the PostgreSQL store comes in a later version; use `embedded` or `inmemory`".to_owned())
+                }
+                _ => did_you_mean(text, words.iter().copied()).map(|near| format!("did you mean {near}?")),
+            },
+        }),
+        Kind::Address if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) => {
+            plain(format!("{name}: {shown:?} is not an address (host:port)"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(
+        flags: &[(&'static str, &str)],
+        env: &[(&str, &str)],
+        yaml: &str,
+    ) -> Result<(Settings, Refused), Refused> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("anabranch.yaml");
+        std::fs::write(&path, yaml).unwrap();
+        let mut flags: Vec<_> = flags.iter().map(|(n, v)| (*n, (*v).to_owned())).collect();
+        flags.push(("config.path", path.display().to_string()));
+        let environment: Vec<_> = env.iter().map(|(n, v)| (OsString::from(n), OsString::from(v))).collect();
+        Layers { flags: &flags, environment: &environment }.resolve()
+    }
+
+    fn messages(refused: &Refused) -> Vec<String> {
+        refused
+            .findings
+            .iter()
+            .map(|d| format!("{}{}", d.message, d.hint.as_ref().map(|h| format!(" | {h}")).unwrap_or_default()))
+            .collect()
+    }
+
+    #[test]
+    fn a_flag_wins_over_a_variable_over_the_file_over_the_default() {
+        let yaml = "log.level: warn\nlog.format: json\nshutdown.timeout: 0s\n";
+        let env = [("ANABRANCH_LOG_LEVEL", "debug"), ("ANABRANCH_LOG_FORMAT", "")];
+        let (settings, found) = resolve(&[("log.level", "trace")], &env, yaml).unwrap();
+        assert_eq!(settings.log, LogSettings { level: LogLevel::Trace, format: LogFormat::Json });
+        assert_eq!(settings.shutdown_timeout, None);
+        assert_eq!(settings.pipelines.recovery, RecoveryPolicy::default());
+        assert_eq!(settings.limits, Limits::default());
+        assert!(found.findings.is_empty(), "{:?}", messages(&found));
+        let (settings, _) = resolve(&[], &env, yaml).unwrap();
+        assert_eq!(settings.log.level, LogLevel::Debug);
+        let level = settings.resolved.iter().find(|r| r.key.name == "log.level").unwrap();
+        assert_eq!(level.source, Source::Environment);
+    }
+
+    #[test]
+    fn paths_of_the_file_are_relative_to_it_and_those_of_flags_are_not() {
+        let (settings, _) = resolve(&[("pipelines.path", "flows")], &[], "db.path: state/x.db\n").unwrap();
+        let base = settings.config_path.parent().unwrap();
+        assert_eq!(settings.database, Database::Embedded(base.join("state/x.db")));
+        assert_eq!(settings.pipelines.path, PathBuf::from("flows"));
+        let (settings, _) = resolve(&[], &[], "").unwrap();
+        assert_eq!(settings.pipelines.path, settings.config_path.parent().unwrap().join("pipelines"));
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once() {
+        let yaml = "db.type: badger\nshutdown.timeout: 5\npipelines.error-recovery.max-delay: 500ms\n";
+        let refused = resolve(&[("engine.replay-rows", "0")], &[("ANABRANCH_LOG_LEVEL", "inof")], yaml).unwrap_err();
+        assert_eq!(
+            messages(&refused),
+            [
+                "db.type: \"badger\" is not one of embedded, inmemory | use `embedded`: one file at db.path, nothing to install",
+                "engine.replay-rows: 0 must be at least 1",
+                "shutdown.timeout: \"5\" is not a duration (as 100ms, 5s, 1h30m)",
+                "log.level: \"inof\" is not one of trace, debug, info, warn, error (from ANABRANCH_LOG_LEVEL) | did you mean info?",
+                "pipelines.error-recovery.max-delay must not be below pipelines.error-recovery.min-delay",
+            ]
+        );
+    }
+
+    #[test]
+    fn slips_in_variables_and_settings_without_effect_are_warned_of() {
+        let (_, found) =
+            resolve(&[], &[("ANABRANCH_DB_PAHT", "x"), ("ANABRANCH_MY_OWN", "y")], "dev.enabled: true").unwrap();
+        assert_eq!(
+            messages(&found),
+            [
+                "the variable ANABRANCH_DB_PAHT sets nothing | did you mean ANABRANCH_DB_PATH?",
+                "dev.enabled has no effect in this version: development mode comes later",
+            ]
+        );
+    }
+
+    #[test]
+    fn credentials_are_not_shown() {
+        let (settings, _) =
+            resolve(&[], &[("ANABRANCH_DB_POSTGRES_CONNECTION_STRING", "postgres://u:hunter2@h")], "").unwrap();
+        let entry = settings.resolved.iter().find(|r| r.key.name == "db.postgres.connection-string").unwrap();
+        assert_eq!(entry.shown(), Some("***"));
+    }
+
+    #[test]
+    fn a_file_that_was_asked_for_must_exist() {
+        let flags = [("config.path", "/nowhere/anabranch.yaml".to_owned())];
+        let refused = Layers { flags: &flags, environment: &[] }.resolve().unwrap_err();
+        assert_eq!(
+            messages(&refused),
+            ["cannot read /nowhere/anabranch.yaml: no such file or directory | `anabranch init` writes one"]
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Changed files over restarts: what is in the files against what is in the store, entity by entity.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anabranch_graph::text::Str;
+use redb::WriteTransaction;
+
+use super::entity::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
+use super::tables::{DETACHED_MARKS, MARKS, move_marks, put_pipeline, take_pipelines};
+use super::{Failed, Provision};
+
+/// What a change is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Entity {
+    /// The pipeline itself.
+    Pipeline,
+    /// A connector.
+    Connector(Str),
+    /// A processor of the pipeline, or of a connector.
+    Processor {
+        /// The connector it belongs to, if any.
+        connector: Option<Str>,
+        /// Its id.
+        id: Str,
+    },
+}
+
+/// What happened to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is new.
+    Created,
+    /// These fields changed in place; a connector keeps its position.
+    Updated(Vec<&'static str>),
+    /// It is gone from the files; its state is kept.
+    Detached,
+    /// It is back, with the state it had.
+    Attached,
+    /// A processor is gone; it had no state.
+    Removed,
+}
+
+/// One difference between files and store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The pipeline.
+    pub pipeline: Str,
+    /// Which part of it.
+    pub entity: Entity,
+    /// What happened to it.
+    pub action: Action,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.entity {
+            Entity::Pipeline => f.write_str("the pipeline")?,
+            Entity::Connector(id) => write!(f, "connector {id}")?,
+            Entity::Processor { connector: None, id } => write!(f, "processor {id}")?,
+            Entity::Processor { connector: Some(connector), id } => write!(f, "processor {connector}:{id}")?,
+        }
+        match &self.action {
+            Action::Created => f.write_str(" is new"),
+            Action::Updated(fields) => write!(f, " changed: {}", fields.join(", ")),
+            Action::Detached => f.write_str(" is no longer in the files; its state is kept"),
+            Action::Attached => f.write_str(" is back and goes on where it stopped"),
+            Action::Removed => f.write_str(" was removed"),
+        }
+    }
+}
+
+/// Brings the store in line with the files.
+pub(super) fn provision(transaction: &WriteTransaction, provision: &Provision) -> Result<Vec<Change>, Failed> {
+    let mut stored = take_pipelines(transaction)?;
+    let mut changes = Vec::new();
+    for pipeline in &provision.good {
+        let old = stored.remove(&pipeline.id);
+        let mut next = pipeline.clone();
+        let (status, differences) = match &old {
+            None => (Status::Stopped { reason: StopReason::User }, vec![(Entity::Pipeline, Action::Created)]),
+            Some(old) => {
+                let (detached_connectors, differences) = compare(old, pipeline);
+                next.detached_connectors = detached_connectors;
+                (after_restart(&old.status, pipeline.autostart), differences)
+            }
+        };
+        next.status = status;
+        for (entity, action) in &differences {
+            match (entity, action) {
+                (Entity::Connector(id), Action::Detached) => {
+                    move_marks(transaction, &pipeline.id, id, MARKS, DETACHED_MARKS)?;
+                }
+                (Entity::Connector(id), Action::Attached) => {
+                    move_marks(transaction, &pipeline.id, id, DETACHED_MARKS, MARKS)?;
+                }
+                _ => {}
+            }
+        }
+        if old.as_ref() != Some(&next) {
+            put_pipeline(transaction, &next)?;
+        }
+        changes.extend(differences.into_iter().map(|(entity, action)| Change {
+            pipeline: pipeline.id.clone(),
+            entity,
+            action,
+        }));
+    }
+    for (id, old) in stored {
+        let mut next = old.clone();
+        next.status = after_restart(&old.status, false);
+        if provision.invalid.contains(&id) {
+            next.status = Status::Invalid;
+        } else if provision.complete && !old.detached {
+            next.detached = true;
+            changes.push(Change { pipeline: id, entity: Entity::Pipeline, action: Action::Detached });
+        }
+        if next != old {
+            put_pipeline(transaction, &next)?;
+        }
+    }
+    Ok(changes)
+}
+
+/// The stored status when a process starts: nothing runs yet, and what a crash left running was stopped by
+/// the system. A file that no longer wants the pipeline started turns that into a stop by its user.
+fn after_restart(status: &Status, autostart: bool) -> Status {
+    match status {
+        Status::Running | Status::Recovering { .. } | Status::Stopped { reason: StopReason::System } if autostart => {
+            Status::Stopped { reason: StopReason::System }
+        }
+        Status::Running | Status::Recovering { .. } | Status::Stopped { .. } => {
+            Status::Stopped { reason: StopReason::User }
+        }
+        Status::Invalid => Status::Stopped { reason: StopReason::User },
+        Status::Degraded { .. } | Status::Finished => status.clone(),
+    }
+}
+
+type Differences = Vec<(Entity, Action)>;
+
+/// The connectors that are now detached, and all differences.
+fn compare(old: &StoredPipeline, new: &StoredPipeline) -> (Vec<StoredConnector>, Differences) {
+    let mut differences = Vec::new();
+    if old.detached {
+        differences.push((Entity::Pipeline, Action::Attached));
+    }
+    let mut fields = Vec::new();
+    fields.extend((old.name != new.name).then_some("name"));
+    fields.extend((old.description != new.description).then_some("description"));
+    fields.extend((old.autostart != new.autostart).then_some("status"));
+    fields.extend((old.dead_letter != new.dead_letter).then_some("dead-letter-queue"));
+    let ids = |p: &StoredPipeline| p.connectors.iter().map(|c| c.id.clone()).collect::<Vec<_>>();
+    fields.extend(reordered(&ids(old), &ids(new)).then_some("order of connectors"));
+    fields.extend(processors_reordered(&old.processors, &new.processors).then_some("order of processors"));
+    if !fields.is_empty() {
+        differences.push((Entity::Pipeline, Action::Updated(fields)));
+    }
+    compare_processors(None, &old.processors, &new.processors, &mut differences);
+
+    let mut detached = old.detached_connectors.clone();
+    for was in &old.connectors {
+        // A type is part of what a connector is: a source that becomes a destination is another connector.
+        if !new.connectors.iter().any(|is| is.id == was.id && is.role == was.role) {
+            differences.push((Entity::Connector(was.id.clone()), Action::Detached));
+            detached.retain(|d| (&d.id, &d.role) != (&was.id, &was.role));
+            detached.push(was.clone());
+        }
+    }
+    for is in &new.connectors {
+        let entity = Entity::Connector(is.id.clone());
+        if let Some(was) = old.connectors.iter().find(|was| was.id == is.id && was.role == is.role) {
+            compare_connector(was, is, &mut differences);
+        } else if let Some(at) = detached.iter().position(|d| d.id == is.id && d.role == is.role) {
+            let was = detached.remove(at);
+            differences.push((entity, Action::Attached));
+            compare_connector(&was, is, &mut differences);
+        } else {
+            differences.push((entity, Action::Created));
+        }
+    }
+    (detached, differences)
+}
+
+fn compare_connector(was: &StoredConnector, is: &StoredConnector, differences: &mut Differences) {
+    let mut fields = Vec::new();
+    fields.extend((was.plugin != is.plugin).then_some("plugin"));
+    fields.extend((was.name != is.name).then_some("name"));
+    fields.extend((was.settings != is.settings).then_some("settings"));
+    fields.extend(processors_reordered(&was.processors, &is.processors).then_some("order of processors"));
+    if !fields.is_empty() {
+        differences.push((Entity::Connector(is.id.clone()), Action::Updated(fields)));
+    }
+    compare_processors(Some(&is.id), &was.processors, &is.processors, differences);
+}
+
+fn compare_processors(
+    connector: Option<&Str>,
+    old: &[StoredProcessor],
+    new: &[StoredProcessor],
+    differences: &mut Differences,
+) {
+    let entity = |id: &Str| Entity::Processor { connector: connector.cloned(), id: id.clone() };
+    let by_id: BTreeMap<&Str, &StoredProcessor> = old.iter().map(|p| (&p.id, p)).collect();
+    for was in old.iter().filter(|was| !new.iter().any(|is| is.id == was.id)) {
+        differences.push((entity(&was.id), Action::Removed));
+    }
+    for is in new {
+        let Some(was) = by_id.get(&is.id) else {
+            differences.push((entity(&is.id), Action::Created));
+            continue;
+        };
+        let mut fields = Vec::new();
+        fields.extend((was.plugin != is.plugin).then_some("plugin"));
+        fields.extend((was.condition != is.condition).then_some("condition"));
+        fields.extend((was.settings != is.settings).then_some("settings"));
+        fields.extend((was.workers != is.workers).then_some("workers"));
+        if !fields.is_empty() {
+            differences.push((entity(&is.id), Action::Updated(fields)));
+        }
+    }
+}
+
+fn processors_reordered(old: &[StoredProcessor], new: &[StoredProcessor]) -> bool {
+    let ids = |list: &[StoredProcessor]| list.iter().map(|p| p.id.clone()).collect::<Vec<_>>();
+    reordered(&ids(old), &ids(new))
+}
+
+/// Whether those that are in both lists stand in another order.
+fn reordered(old: &[Str], new: &[Str]) -> bool {
+    let kept = |list: &[Str], other: &[Str]| list.iter().filter(|id| other.contains(id)).cloned().collect::<Vec<_>>();
+    kept(old, new) != kept(new, old)
+}

@@ -1,0 +1,206 @@
+//! Pipelines as the store keeps them: what the file says (`${NAME}`, never the value behind it), and how
+//! the pipeline was doing.
+
+use anabranch_graph::config::{
+    ConnectorConfig, DesiredStatus, PipelineConfig, ProcessorConfig, Role, Settings as PluginSettings,
+};
+use anabranch_graph::text::Str;
+use serde::{Deserialize, Serialize};
+
+/// Who stopped a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StopReason {
+    /// Its file says so, or somebody asked for it: it stays stopped.
+    User,
+    /// The service was stopped or crashed: it is started with the service.
+    System,
+}
+
+/// How a pipeline is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "state")]
+pub enum Status {
+    /// It was started.
+    Running,
+    /// It failed and is started again after a wait.
+    Recovering {
+        /// What it failed of.
+        error: String,
+    },
+    /// It does not run.
+    Stopped {
+        /// Who stopped it.
+        reason: StopReason,
+    },
+    /// It failed for good.
+    Degraded {
+        /// What it failed of.
+        error: String,
+    },
+    /// All its sources ended and everything was delivered.
+    Finished,
+    /// Its file has errors.
+    Invalid,
+}
+
+impl Status {
+    /// The state in a word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Status::Running => "running",
+            Status::Recovering { .. } => "recovering",
+            Status::Stopped { .. } => "stopped",
+            Status::Degraded { .. } => "degraded",
+            Status::Finished => "finished",
+            Status::Invalid => "invalid",
+        }
+    }
+
+    /// What went wrong, where something did.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Status::Recovering { error } | Status::Degraded { error } => Some(error),
+            Status::Running | Status::Stopped { .. } | Status::Finished | Status::Invalid => None,
+        }
+    }
+}
+
+/// A pipeline as it was last provisioned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPipeline {
+    /// Its id.
+    pub id: Str,
+    /// Its name.
+    pub name: Str,
+    /// Free text.
+    pub description: Str,
+    /// Whether its file wants it started.
+    pub autostart: bool,
+    /// Where failed records go.
+    pub dead_letter: StoredDeadLetter,
+    /// Sources and destinations, in order.
+    pub connectors: Vec<StoredConnector>,
+    /// Processors of the pipeline, in order.
+    pub processors: Vec<StoredProcessor>,
+    /// Connectors that are no longer in its file; their positions are kept.
+    #[serde(default)]
+    pub detached_connectors: Vec<StoredConnector>,
+    /// Whether the pipeline itself is no longer in any file.
+    #[serde(default)]
+    pub detached: bool,
+    /// How it is doing.
+    pub status: Status,
+}
+
+/// The dead-letter queue as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredDeadLetter {
+    /// Destination plugin.
+    pub plugin: Str,
+    /// Its settings.
+    pub settings: Vec<StoredSetting>,
+    /// Size of the window.
+    pub window_size: u64,
+    /// Failures tolerated in it.
+    pub window_nack_threshold: u64,
+}
+
+/// A connector as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredConnector {
+    /// Its id.
+    pub id: Str,
+    /// `source` or `destination`.
+    pub role: Str,
+    /// Its plugin.
+    pub plugin: Str,
+    /// Its name.
+    pub name: Str,
+    /// Its settings.
+    pub settings: Vec<StoredSetting>,
+    /// Its own processors, in order.
+    pub processors: Vec<StoredProcessor>,
+}
+
+/// A processor as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredProcessor {
+    /// Its id.
+    pub id: Str,
+    /// Its plugin.
+    pub plugin: Str,
+    /// For which records.
+    pub condition: Option<Str>,
+    /// Its settings.
+    pub settings: Vec<StoredSetting>,
+    /// How many run in parallel.
+    pub workers: u32,
+}
+
+/// A setting as written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StoredSetting {
+    /// Its name.
+    pub name: Str,
+    /// Its text in the file.
+    pub written: Str,
+}
+
+impl From<&PipelineConfig> for StoredPipeline {
+    fn from(config: &PipelineConfig) -> Self {
+        let queue = &config.dead_letter_queue;
+        StoredPipeline {
+            id: config.id.value.clone(),
+            name: config.name.value.clone(),
+            description: config.description.clone(),
+            autostart: config.status == DesiredStatus::Running,
+            dead_letter: StoredDeadLetter {
+                plugin: queue.plugin.value.clone(),
+                settings: settings(&queue.settings),
+                window_size: queue.window_size.value,
+                window_nack_threshold: queue.window_nack_threshold.value,
+            },
+            connectors: config.connectors.iter().map(connector).collect(),
+            processors: config.processors.iter().map(processor).collect(),
+            detached_connectors: Vec::new(),
+            detached: false,
+            status: Status::Stopped { reason: StopReason::User },
+        }
+    }
+}
+
+fn connector(config: &ConnectorConfig) -> StoredConnector {
+    StoredConnector {
+        id: config.id.value.clone(),
+        role: Str::from_static(match config.role.value {
+            Role::Source => "source",
+            Role::Destination => "destination",
+        }),
+        plugin: config.plugin.value.clone(),
+        name: config.name.value.clone(),
+        settings: settings(&config.settings),
+        processors: config.processors.iter().map(processor).collect(),
+    }
+}
+
+fn processor(config: &ProcessorConfig) -> StoredProcessor {
+    StoredProcessor {
+        id: config.id.value.clone(),
+        plugin: config.plugin.value.clone(),
+        condition: config.condition.as_ref().map(|c| c.written().clone()),
+        settings: settings(&config.settings),
+        workers: config.workers.value,
+    }
+}
+
+/// Sorted: the order of settings in a file means nothing.
+fn settings(settings: &PluginSettings) -> Vec<StoredSetting> {
+    let mut stored: Vec<_> = settings
+        .entries
+        .iter()
+        .map(|s| StoredSetting { name: s.name.value.clone(), written: s.value.written().clone() })
+        .collect();
+    stored.sort();
+    stored
+}

@@ -1,0 +1,226 @@
+//! Opening the store: made once and whole, refused when it is in use, foreign, newer or damaged. A store
+//! that cannot be understood is never replaced: that would read every source again from its start.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use redb::backends::InMemoryBackend;
+use redb::{Builder, DatabaseError, ReadableDatabase as _, StorageError, TableError};
+
+use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
+use super::{Database, Store};
+use crate::files::system;
+use crate::panics::caught;
+use crate::settings;
+
+/// The store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process holds it.
+    #[error(
+        "the store {} is in use by another process: stop that one first, or give this one its own --db.path",
+        .path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is no store.
+    #[error(
+        "{} is not a store of Anabranch: it was left as it is; give another --db.path",
+        .path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A later version wrote it.
+    #[error(
+        "the store {} has version {found}, this program knows versions up to {SCHEMA}: use the program that wrote it",
+        .path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+    /// It is damaged.
+    #[error(
+        "the store {} is damaged ({what}): it was left as it is. Restore it from a backup; if you move it away, \
+         every source starts from its beginning",
+        .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The system refuses.
+    #[error("the store {} cannot be opened: {what}", .path.display())]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// The system's message.
+        what: String,
+    },
+}
+
+/// What every redb file starts with.
+const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
+
+/// Memory for pages. Marks are few and small; the default of a gigabyte is for databases.
+const CACHE_BYTES: usize = 4 << 20;
+
+impl Store {
+    /// Opens the store that the settings name, and makes it if there is none.
+    ///
+    /// # Errors
+    /// It is in use, foreign, newer or damaged, or the system refuses.
+    pub fn open(database: &settings::Database) -> Result<Store, OpenError> {
+        match database {
+            settings::Database::InMemory => {
+                let path = PathBuf::from("(in memory)");
+                let database =
+                    builder().create_with_backend(InMemoryBackend::new()).map_err(|error| refused(&path, error))?;
+                Ok(Store::new(initialized(database, &path)?))
+            }
+            settings::Database::Embedded(path) => open_file(path),
+        }
+    }
+
+    /// Opens a store that must exist already: for commands that only look.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; `Ok(None)` where there is no such file.
+    pub fn open_existing(database: &settings::Database) -> Result<Option<Store>, OpenError> {
+        match database {
+            settings::Database::Embedded(path) if !path.exists() => Ok(None),
+            other => Store::open(other).map(Some),
+        }
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+fn open_file(path: &Path) -> Result<Store, OpenError> {
+    match head(path) {
+        Ok(Some(head)) if head.is_empty() => {
+            return Err(OpenError::Damaged { path: path.into(), what: "the file is empty".into() });
+        }
+        Ok(Some(head)) if head != MAGIC => return Err(OpenError::Foreign { path: path.into() }),
+        Ok(Some(_)) => {}
+        Ok(None) => match create(path)? {
+            Some(database) => return Ok(Store::new(database)),
+            None => return open_file(path),
+        },
+        Err(error) => return Err(io(path, &error)),
+    }
+    // The library trusts pages that a checksum does not cover; damage there shows as a panic.
+    let opened = caught(|| {
+        let database = builder().open(path).map_err(|error| refused(path, error))?;
+        check(&database, path)?;
+        Ok(database)
+    });
+    match opened {
+        Some(database) => database.map(Store::new),
+        None => Err(OpenError::Damaged { path: path.into(), what: "its pages contradict each other".into() }),
+    }
+}
+
+/// The first bytes of the file; `None` where there is no file.
+fn head(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut head = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut head)?;
+    Ok(Some(head))
+}
+
+/// Makes a new store under another name and links it to its own, so that a half-made store never has that
+/// name. `None`: another process was faster.
+fn create(path: &Path) -> Result<Option<Database>, OpenError> {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let made = (|| {
+        let database = builder().create(&draft).map_err(|error| refused(path, error))?;
+        let database = initialized(database, path)?;
+        match std::fs::hard_link(&draft, path) {
+            Ok(()) => Ok(Some(database)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+            // A file system without links: the name is taken without a check.
+            Err(_) => std::fs::rename(&draft, path).map(|()| Some(database)).map_err(|error| io(path, &error)),
+        }
+    })();
+    let _ = std::fs::remove_file(&draft);
+    if let (Ok(Some(_)), Some(parent)) = (&made, path.parent()) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        // The entry must outlive a power failure as the positions in it do.
+        File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| io(path, &error))?;
+    }
+    made
+}
+
+fn initialized(database: Database, path: &Path) -> Result<Database, OpenError> {
+    let made = (|| -> Result<(), redb::Error> {
+        let transaction = database.begin_write()?;
+        transaction.open_table(META)?.insert("schema", SCHEMA)?;
+        transaction.open_table(EPOCHS)?;
+        transaction.open_table(PIPELINES)?;
+        transaction.open_table(MARKS)?;
+        transaction.open_table(DETACHED_MARKS)?;
+        transaction.commit()?;
+        Ok(())
+    })();
+    match made {
+        Ok(()) => Ok(database),
+        Err(error) => Err(OpenError::System { path: path.into(), what: error.to_string() }),
+    }
+}
+
+fn check(database: &Database, path: &Path) -> Result<(), OpenError> {
+    let damaged = |what: String| OpenError::Damaged { path: path.into(), what };
+    let transaction = database.begin_read().map_err(|e| damaged(e.to_string()))?;
+    let found = match transaction.open_table(META) {
+        Ok(table) => table.get("schema").map_err(|e| damaged(e.to_string()))?.map(|v| v.value()),
+        Err(TableError::TableDoesNotExist(_) | TableError::TableTypeMismatch { .. }) => None,
+        Err(error) => return Err(damaged(error.to_string())),
+    };
+    match found {
+        None => Err(OpenError::Foreign { path: path.into() }),
+        Some(found) if found > SCHEMA => Err(OpenError::Newer { path: path.into(), found }),
+        Some(_) => Ok(()),
+    }
+}
+
+fn refused(path: &Path, error: DatabaseError) -> OpenError {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.into() },
+        DatabaseError::Storage(StorageError::Io(error))
+            if !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
+        {
+            io(path, &error)
+        }
+        other => OpenError::Damaged { path: path.into(), what: other.to_string() },
+    }
+}
+
+fn io(path: &Path, error: &std::io::Error) -> OpenError {
+    let what = match error.kind() {
+        ErrorKind::NotFound => "its directory does not exist; make it, or give another --db.path".to_owned(),
+        _ => system(error),
+    };
+    OpenError::System { path: path.into(), what }
+}

@@ -1,0 +1,161 @@
+//! Tables of the store and the form of what they hold.
+
+use std::collections::BTreeMap;
+
+use anabranch_graph::record::Position;
+use anabranch_graph::source::{Mark, Partition};
+use anabranch_graph::state::{LaneId, StoreError};
+use anabranch_graph::text::Str;
+use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
+
+use super::entity::{Status, StoredPipeline};
+use super::{Failed, unavailable};
+
+/// Rises with each change of the form of what is stored.
+pub(super) const SCHEMA: u64 = 1;
+
+/// `schema` -> [`SCHEMA`].
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// Pipeline -> number of its latest claim.
+pub(super) const EPOCHS: TableDefinition<'_, &str, u64> = TableDefinition::new("epochs");
+/// Pipeline -> [`StoredPipeline`] as JSON.
+pub(super) const PIPELINES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("pipelines");
+
+type Marks = TableDefinition<'static, (&'static str, &'static str, &'static str), &'static [u8]>;
+/// (Pipeline, connector, partition) -> mark.
+pub(super) const MARKS: Marks = TableDefinition::new("marks");
+/// The same, of connectors that are no longer in the files.
+pub(super) const DETACHED_MARKS: Marks = TableDefinition::new("detached_marks");
+
+/// Generation and sequence number, eight bytes each, most significant first; then the position.
+pub(super) fn encode(mark: &Mark) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(16 + mark.position.0.len());
+    bytes.extend_from_slice(&mark.generation.to_be_bytes());
+    bytes.extend_from_slice(&mark.seq.to_be_bytes());
+    bytes.extend_from_slice(&mark.position.0);
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<Mark> {
+    let (generation, rest) = bytes.split_first_chunk()?;
+    let (seq, position) = rest.split_first_chunk()?;
+    Some(Mark {
+        generation: u64::from_be_bytes(*generation),
+        seq: u64::from_be_bytes(*seq),
+        position: Position::copy_from(position),
+    })
+}
+
+pub(super) fn marks(
+    transaction: &ReadTransaction,
+    table: Marks,
+    pipeline: &str,
+) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+    let mut marks = BTreeMap::new();
+    let table = match transaction.open_table(table) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(marks),
+        other => other.map_err(unavailable)?,
+    };
+    for entry in table.range((pipeline, "", "")..).map_err(unavailable)? {
+        let (key, value) = entry.map_err(unavailable)?;
+        let (owner, connector, partition) = key.value();
+        if owner != pipeline {
+            break;
+        }
+        let mark = decode(value.value())
+            .ok_or_else(|| StoreError::Damaged(format!("the position of {owner}:{connector} is cut off")))?;
+        marks.insert(LaneId { connector: connector.into(), partition: Partition(partition.into()) }, mark);
+    }
+    Ok(marks)
+}
+
+pub(super) fn epoch(transaction: &ReadTransaction, pipeline: &str) -> Result<u64, StoreError> {
+    match transaction.open_table(EPOCHS) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(0),
+        Err(error) => Err(unavailable(error)),
+        Ok(table) => Ok(table.get(pipeline).map_err(unavailable)?.map_or(0, |e| e.value())),
+    }
+}
+
+pub(super) fn pipelines(transaction: &ReadTransaction) -> Result<Vec<StoredPipeline>, StoreError> {
+    let table = match transaction.open_table(PIPELINES) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        other => other.map_err(unavailable)?,
+    };
+    let mut pipelines = Vec::new();
+    for entry in table.iter().map_err(unavailable)? {
+        let (key, value) = entry.map_err(unavailable)?;
+        pipelines.push(understand(key.value(), value.value())?);
+    }
+    Ok(pipelines)
+}
+
+fn understand(id: &str, json: &[u8]) -> Result<StoredPipeline, StoreError> {
+    serde_json::from_slice(json)
+        .map_err(|error| StoreError::Damaged(format!("what is stored of pipeline {id} cannot be read: {error}")))
+}
+
+/// All stored pipelines by id.
+pub(super) fn take_pipelines(transaction: &WriteTransaction) -> Result<BTreeMap<Str, StoredPipeline>, Failed> {
+    let mut pipelines = BTreeMap::new();
+    for entry in transaction.open_table(PIPELINES)?.iter()? {
+        let (key, value) = entry?;
+        pipelines.insert(key.value().into(), understand(key.value(), value.value()).map_err(Failed::Alone)?);
+    }
+    Ok(pipelines)
+}
+
+pub(super) fn put_pipeline(transaction: &WriteTransaction, pipeline: &StoredPipeline) -> Result<(), Failed> {
+    let json = serde_json::to_vec(pipeline).map_err(|e| Failed::Alone(unavailable(e)))?;
+    transaction.open_table(PIPELINES)?.insert(pipeline.id.as_str(), json.as_slice())?;
+    Ok(())
+}
+
+pub(super) fn set_status(transaction: &WriteTransaction, id: &str, status: Status) -> Result<(), Failed> {
+    let stored = transaction.open_table(PIPELINES)?.get(id)?.map(|v| v.value().to_vec());
+    if let Some(json) = stored {
+        let mut pipeline = understand(id, &json).map_err(Failed::Alone)?;
+        pipeline.status = status;
+        put_pipeline(transaction, &pipeline)?;
+    }
+    Ok(())
+}
+
+/// Moves the marks of a connector from one table to the other.
+pub(super) fn move_marks(
+    transaction: &WriteTransaction,
+    pipeline: &str,
+    connector: &str,
+    from: Marks,
+    to: Marks,
+) -> Result<(), Failed> {
+    let mut from = transaction.open_table(from)?;
+    let mut to = transaction.open_table(to)?;
+    let mut partitions = Vec::new();
+    for entry in from.range((pipeline, connector, "")..)? {
+        let (key, value) = entry?;
+        let (owner, owning, partition) = key.value();
+        if (owner, owning) != (pipeline, connector) {
+            break;
+        }
+        partitions.push((partition.to_owned(), value.value().to_vec()));
+    }
+    for (partition, value) in partitions {
+        from.remove((pipeline, connector, partition.as_str()))?;
+        to.insert((pipeline, connector, partition.as_str()), value.as_slice())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_keep_their_bytes_and_short_ones_are_refused() {
+        let mark = Mark { generation: 3, seq: u64::MAX, position: Position::copy_from(b"\0\xffx") };
+        let bytes = encode(&mark);
+        assert_eq!(decode(&bytes), Some(mark));
+        assert_eq!(decode(&bytes[..15]), None);
+    }
+}

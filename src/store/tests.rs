@@ -1,0 +1,310 @@
+use std::path::Path;
+
+use anabranch_graph::record::Position;
+use anabranch_graph::source::Partition;
+
+use super::*;
+use crate::settings;
+
+fn embedded(path: &Path) -> settings::Database {
+    settings::Database::Embedded(path.to_path_buf())
+}
+
+fn memory() -> Store {
+    Store::open(&settings::Database::InMemory).unwrap()
+}
+
+fn lane(connector: &str) -> LaneId {
+    LaneId { connector: connector.into(), partition: Partition::ONLY }
+}
+
+fn mark(seq: u64) -> Mark {
+    Mark { generation: 1, seq, position: Position::copy_from(seq.to_string().as_bytes()) }
+}
+
+fn setting(name: &str, written: &str) -> StoredSetting {
+    StoredSetting { name: name.into(), written: written.into() }
+}
+
+fn processor(id: &str) -> StoredProcessor {
+    StoredProcessor { id: id.into(), plugin: "field.set".into(), condition: None, settings: vec![], workers: 1 }
+}
+
+fn connector(id: &str, role: &'static str) -> StoredConnector {
+    StoredConnector {
+        id: id.into(),
+        role: Str::from_static(role),
+        plugin: "file".into(),
+        name: id.into(),
+        settings: vec![setting("path", "a")],
+        processors: vec![processor("p")],
+    }
+}
+
+fn pipeline() -> StoredPipeline {
+    StoredPipeline {
+        id: "p1".into(),
+        name: "p1".into(),
+        description: "".into(),
+        autostart: true,
+        dead_letter: StoredDeadLetter {
+            plugin: "log".into(),
+            settings: vec![],
+            window_size: 1,
+            window_nack_threshold: 0,
+        },
+        connectors: vec![connector("in", "source"), connector("out", "destination")],
+        processors: vec![processor("a"), processor("b")],
+        detached_connectors: vec![],
+        detached: false,
+        status: Status::Stopped { reason: StopReason::User },
+    }
+}
+
+fn good(pipelines: &[StoredPipeline]) -> Provision {
+    Provision { good: pipelines.to_vec(), invalid: vec![], complete: true }
+}
+
+async fn with_position() -> Store {
+    let store = memory();
+    store.provision(good(&[pipeline()])).await.unwrap();
+    let epoch = store.claim(&"p1".into()).await.unwrap();
+    store.commit(&epoch, &[(lane("in"), mark(7))]).await.unwrap();
+    store
+}
+
+async fn position(store: &Store) -> Option<u64> {
+    let epoch = store.claim(&"p1".into()).await.unwrap();
+    store.load(&epoch).await.unwrap().get(&lane("in")).map(|m| m.seq)
+}
+
+fn shown(changes: &[Change]) -> Vec<String> {
+    changes.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn marks_survive_a_restart_and_old_epochs_are_fenced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    {
+        let store = Store::open(&embedded(&path)).unwrap();
+        let first = store.claim(&"p1".into()).await.unwrap();
+        store.commit(&first, &[(lane("in"), mark(1)), (lane("in2"), mark(9))]).await.unwrap();
+        let second = store.claim(&"p1".into()).await.unwrap();
+        let fenced = store.commit(&first, &[(lane("in"), mark(2))]).await.unwrap_err();
+        assert!(matches!(fenced, StoreError::Fenced { ours: 1, theirs: 2, .. }), "{fenced}");
+        assert!(matches!(store.load(&first).await, Err(StoreError::Fenced { .. })));
+        assert_eq!(store.load(&second).await.unwrap()[&lane("in")], mark(1));
+    }
+    let store = Store::open(&embedded(&path)).unwrap();
+    let third = store.claim(&"p1".into()).await.unwrap();
+    assert_eq!(third.number, 3);
+    let marks = store.load(&third).await.unwrap();
+    assert_eq!((&marks[&lane("in")], &marks[&lane("in2")]), (&mark(1), &mark(9)));
+    let other = store.claim(&"p10".into()).await.unwrap();
+    assert!(store.load(&other).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fenced_commit_does_not_disturb_those_it_is_grouped_with() {
+    let store = memory();
+    let mut old = Vec::new();
+    for i in 0..20 {
+        let id = Str::from(format!("p{i}"));
+        let epoch = store.claim(&id).await.unwrap();
+        if i % 4 == 0 {
+            store.claim(&id).await.unwrap();
+        }
+        old.push(epoch);
+    }
+    let moves = [(lane("in"), mark(5))];
+    let outcomes = futures::future::join_all(old.iter().map(|epoch| store.commit(epoch, &moves))).await;
+    for (i, outcome) in outcomes.iter().enumerate() {
+        assert_eq!(outcome.is_err(), i % 4 == 0, "{i}");
+    }
+    for (i, epoch) in old.iter().enumerate().filter(|(i, _)| i % 4 != 0) {
+        assert_eq!(store.load(epoch).await.unwrap()[&lane("in")], mark(5), "{i}");
+    }
+}
+
+#[test]
+fn a_store_in_use_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    let _held = Store::open(&embedded(&path)).unwrap();
+    let error = Store::open(&embedded(&path)).err().unwrap();
+    assert!(matches!(error, OpenError::InUse { .. }));
+    assert!(error.to_string().contains("a.db is in use by another process"), "{error}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "no draft is left behind");
+}
+
+#[test]
+fn what_is_no_store_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    let refused = |content: &[u8]| {
+        std::fs::write(&path, content).unwrap();
+        let error = Store::open(&embedded(&path)).err().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), content, "{error}");
+        error
+    };
+    assert!(matches!(refused(b""), OpenError::Damaged { .. }));
+    assert!(matches!(refused(b"hello"), OpenError::Foreign { .. }));
+    assert!(matches!(refused(b"SQLite format 3\0 and more"), OpenError::Foreign { .. }));
+    assert!(matches!(refused(MAGIC_ONLY), OpenError::Damaged { .. }));
+    let missing = Store::open(&embedded(Path::new("/nowhere/a.db"))).err().unwrap();
+    assert!(missing.to_string().contains("its directory does not exist"), "{missing}");
+    assert!(Store::open(&embedded(directory.path())).err().unwrap().to_string().contains("not a regular file"));
+}
+
+const MAGIC_ONLY: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
+
+#[tokio::test]
+async fn damage_is_refused_and_never_a_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    {
+        let store = Store::open(&embedded(&path)).unwrap();
+        store.provision(good(&[pipeline()])).await.unwrap();
+    }
+    let whole = std::fs::read(&path).unwrap();
+    for keep in [9, 64, 320, 4096, whole.len() / 2, whole.len() - 4096] {
+        std::fs::write(&path, &whole[..keep]).unwrap();
+        let error = Store::open(&embedded(&path)).err();
+        assert!(matches!(error, Some(OpenError::Damaged { .. })), "{keep} of {}: {error:?}", whole.len());
+    }
+}
+
+#[test]
+fn a_newer_store_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    drop(Store::open(&embedded(&path)).unwrap());
+    {
+        let database = Database::create(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(tables::META).unwrap().insert("schema", tables::SCHEMA + 1).unwrap();
+        transaction.commit().unwrap();
+    }
+    assert!(matches!(Store::open(&embedded(&path)).err(), Some(OpenError::Newer { found: 2, .. })));
+}
+
+/// Every field of a pipeline file that is not an id or a type is changed in place and keeps the position.
+#[tokio::test]
+async fn edited_fields_keep_the_position() {
+    type Edit = (&'static str, fn(&mut StoredPipeline));
+    let edits: &[Edit] = &[
+        ("the pipeline changed: name", |p| p.name = "other".into()),
+        ("the pipeline changed: description", |p| p.description = "text".into()),
+        ("the pipeline changed: status", |p| p.autostart = false),
+        ("the pipeline changed: dead-letter-queue", |p| p.dead_letter.plugin = "file".into()),
+        ("the pipeline changed: dead-letter-queue", |p| p.dead_letter.settings = vec![setting("level", "warn")]),
+        ("the pipeline changed: dead-letter-queue", |p| p.dead_letter.window_size = 10),
+        ("the pipeline changed: dead-letter-queue", |p| p.dead_letter.window_nack_threshold = 3),
+        ("the pipeline changed: order of connectors", |p| p.connectors.reverse()),
+        ("the pipeline changed: order of processors", |p| p.processors.reverse()),
+        ("processor a changed: plugin", |p| p.processors[0].plugin = "filter".into()),
+        ("processor a changed: condition", |p| p.processors[0].condition = Some("{{ true }}".into())),
+        ("processor a changed: settings", |p| p.processors[0].settings = vec![setting("field", ".Key")]),
+        ("processor b changed: workers", |p| p.processors[1].workers = 4),
+        ("processor c is new", |p| p.processors.insert(1, processor("c"))),
+        ("processor a was removed", |p| drop(p.processors.remove(0))),
+        ("connector in changed: plugin", |p| p.connectors[0].plugin = "generator".into()),
+        ("connector in changed: name", |p| p.connectors[0].name = "input".into()),
+        ("connector in changed: settings", |p| p.connectors[0].settings = vec![setting("path", "${P}")]),
+        ("processor in:p changed: workers", |p| p.connectors[0].processors[0].workers = 2),
+        ("processor in:q is new", |p| p.connectors[0].processors.push(processor("q"))),
+        ("connector third is new", |p| p.connectors.push(connector("third", "destination"))),
+        ("connector out is no longer in the files; its state is kept", |p| drop(p.connectors.remove(1))),
+    ];
+    for (expected, edit) in edits {
+        let store = with_position().await;
+        let mut edited = pipeline();
+        edit(&mut edited);
+        let changes = store.provision(good(&[edited.clone()])).await.unwrap();
+        assert_eq!(shown(&changes), [*expected]);
+        assert_eq!(position(&store).await, Some(7), "{expected}");
+        assert_eq!(store.provision(good(&[edited])).await.unwrap(), [], "{expected}: not reported again");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
+    let store = with_position().await;
+    let mut renamed = pipeline();
+    renamed.connectors[0].id = "input".into();
+    let changes = store.provision(good(&[renamed])).await.unwrap();
+    assert_eq!(
+        shown(&changes),
+        ["connector in is no longer in the files; its state is kept", "connector input is new"]
+    );
+    assert_eq!(position(&store).await, None);
+    assert_eq!(store.detached_marks(&"p1".into()).await.unwrap()[&lane("in")], mark(7));
+    assert_eq!(store.pipelines().await.unwrap()[0].detached_connectors[0].id, "in");
+
+    let changes = store.provision(good(&[pipeline()])).await.unwrap();
+    assert_eq!(
+        shown(&changes),
+        [
+            "connector input is no longer in the files; its state is kept",
+            "connector in is back and goes on where it stopped"
+        ]
+    );
+    assert_eq!(position(&store).await, Some(7));
+
+    let mut turned = pipeline();
+    turned.connectors[0].role = "destination".into();
+    store.provision(good(&[turned])).await.unwrap();
+    assert_eq!(position(&store).await, None);
+    assert_eq!(store.detached_marks(&"p1".into()).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_vanished_pipeline_is_detached_unless_a_file_was_not_understood() {
+    let store = with_position().await;
+    let unread = Provision { complete: false, ..Provision::default() };
+    assert_eq!(store.provision(unread).await.unwrap(), []);
+    assert!(!store.pipelines().await.unwrap()[0].detached);
+
+    let invalid = Provision { invalid: vec!["p1".into()], complete: true, ..Provision::default() };
+    assert_eq!(store.provision(invalid).await.unwrap(), []);
+    assert_eq!(store.pipelines().await.unwrap()[0].status, Status::Invalid);
+    assert_eq!(store.pipelines().await.unwrap()[0].connectors, pipeline().connectors);
+
+    let changes = store.provision(good(&[])).await.unwrap();
+    assert_eq!(shown(&changes), ["the pipeline is no longer in the files; its state is kept"]);
+    assert!(store.pipelines().await.unwrap()[0].detached);
+    assert_eq!(store.provision(good(&[])).await.unwrap(), []);
+
+    let changes = store.provision(good(&[pipeline()])).await.unwrap();
+    assert_eq!(shown(&changes), ["the pipeline is back and goes on where it stopped"]);
+    assert_eq!(position(&store).await, Some(7));
+}
+
+#[tokio::test]
+async fn what_was_running_was_stopped_by_the_system() {
+    let store = with_position().await;
+    for crashed in [Status::Running, Status::Recovering { error: "x".into() }] {
+        store.set_status(&"p1".into(), crashed).await.unwrap();
+        store.provision(good(&[pipeline()])).await.unwrap();
+        let status = store.pipelines().await.unwrap().remove(0).status;
+        assert_eq!(status, Status::Stopped { reason: StopReason::System });
+    }
+    let stopped = StoredPipeline { autostart: false, ..pipeline() };
+    store.provision(good(&[stopped])).await.unwrap();
+    assert_eq!(store.pipelines().await.unwrap()[0].status, Status::Stopped { reason: StopReason::User });
+}
+
+#[tokio::test]
+async fn the_store_holds_what_was_written() {
+    use anabranch_graph::config::Written;
+    use anabranch_graph::diagnostic::Span;
+    let secret = Written::new("hunter2hunter2", "${TOKEN}", Span::default());
+    let stored = setting("token", secret.written());
+    let store = memory();
+    let mut with_secret = pipeline();
+    with_secret.connectors[0].settings = vec![stored];
+    store.provision(good(&[with_secret])).await.unwrap();
+    let text = format!("{:?}", store.pipelines().await.unwrap());
+    assert!(text.contains("${TOKEN}") && !text.contains("hunter2"));
+}
