@@ -1,4 +1,16 @@
 //! The executor: runs a fused plan as tokio tasks until its sources end, it is stopped, or it fails.
+//!
+//! Every stage of the plan is a task: `read`, `chain`, `parallel`, `asynchronous`, `isolate` (with threads of its own)
+//! and `write`. Strips of rows go from stage to stage through a `queue` that is bounded by rows and bytes; `fan_out` is
+//! the way out of a stage. With every strip goes the duty to settle it, which ends in one of three places: `write` when
+//! a destination has made it durable, `fan_out` when a row was filtered, `dead_letter` when the letter of a failed row
+//! is durable. `lanes` takes the credit back, tells `read` when there is room, and tells `drain` when a commit is due;
+//! `drain` flushes the destinations, stores the settled prefix of every lane, and acknowledges it to the sources.
+//! `open` wires all this up, `supervise` sees it to its end.
+//!
+//! The order is always: destination durable, position stored, source acknowledged. So a crash, or a [`Running::kill`],
+//! at any await point can only repeat rows, at most [`Limits::replay_rows`](crate::plan::stage::Limits) per lane and
+//! destination.
 
 mod asynchronous;
 mod chain;
