@@ -32,11 +32,7 @@ impl Source for Ready {
         true
     }
 
-    async fn open(
-        &self,
-        _: &BTreeMap<Partition, Mark>,
-        _: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let mut record =
             Record::create(Position(Bytes::from_static(b"position")), Data::text("key"), Data::text("payload"));
         record.metadata.insert("recfmt.collection", "numbers");
