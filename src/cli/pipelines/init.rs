@@ -20,7 +20,9 @@ pub(in crate::cli) const DEMO: &str = include_str!("../templates/demo-pipeline.y
 const TEMPLATE: &str = include_str!("../templates/pipeline.yaml.tera");
 const HELP: &str = include_str!("../templates/pipelines-init.help.txt");
 
-/// Writes a pipeline file. Without arguments it is `demo-pipeline.yaml`, which generates a record per second
+/// Write a pipeline file.
+///
+/// Without arguments it is `demo-pipeline.yaml`, which generates a record per second
 /// and logs it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
