@@ -129,7 +129,10 @@ impl Store {
         read: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = self.shared.clone();
-        tokio::task::spawn_blocking(move || read(&shared)).await.map_err(unavailable)?
+        let damaged = || StoreError::Damaged("its pages contradict each other".to_owned());
+        tokio::task::spawn_blocking(move || caught(|| read(&shared)).unwrap_or_else(|| Err(damaged())))
+            .await
+            .map_err(unavailable)?
     }
 
     async fn write(&self, write: Write) -> Result<Written, StoreError> {
