@@ -195,7 +195,12 @@ impl Batch {
                     left.born += new.len() - 1;
                     self.bytes = self.bytes.saturating_sub(each) + new.iter().map(Record::weight).sum::<usize>();
                     feed.split_to(new.len(), &mut lineage, lend)?;
-                    kept.extend(new);
+                    // Every piece keeps the position of its row, whatever the operator made of it.
+                    let position = record.position();
+                    kept.extend(new.into_iter().map(|piece| match piece.position() == position {
+                        true => piece,
+                        false => piece.with_position(position.clone()),
+                    }));
                 }
                 Decision::Fail(fault) => {
                     self.bytes = self.bytes.saturating_sub(each);

@@ -1,13 +1,16 @@
 //! The executor: runs a fused plan as tokio tasks until its sources end, it is stopped, or it fails.
 
+mod asynchronous;
 mod chain;
 mod context;
 mod dead_letter;
 mod deliver;
 mod drain;
 mod fan_out;
+mod isolate;
 mod lanes;
 mod open;
+mod parallel;
 mod progress;
 mod queue;
 mod read;
@@ -69,6 +72,9 @@ pub enum Ending {
     Killed,
 }
 
+/// How long `join` waits for threads that do not end.
+const HANGING: Duration = Duration::from_secs(5);
+
 /// A run. Dropping it kills the run.
 pub struct Running {
     context: Arc<Context>,
@@ -113,7 +119,8 @@ impl Running {
             self.task = None;
             self.ending = Some(ending);
         }
-        self.context.all_ended().await;
+        // A thread that hangs in a processor cannot be ended: it is left behind.
+        let _ = tokio::time::timeout(HANGING, self.context.all_ended()).await;
         self.ending.take().unwrap_or(Ending::Killed)
     }
 

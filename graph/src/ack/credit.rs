@@ -84,6 +84,11 @@ impl Run {
         }
     }
 
+    /// Gives up its credit: segment, first row of it, number of rows of it, and the credit of each.
+    pub(super) fn spend(self) -> (u32, usize, u32, u64) {
+        (self.segment, self.first as usize, self.source_rows(), self.credit_per_source_row())
+    }
+
     /// Takes the first `rows` rows out, fewer than there are. O(1).
     pub fn cut(&mut self, rows: usize) -> Run {
         debug_assert!(rows < self.rows());

@@ -148,9 +148,9 @@ impl Ledger {
     /// # Errors
     /// More came back than was given out; nothing was changed.
     pub fn settle(&mut self, run: Run) -> Result<Settlement, Overdrawn> {
-        let overdrawn = Overdrawn { segment: run.segment };
-        let (first, rows, credit) = (run.first as usize, run.source_rows(), run.credit_per_source_row());
-        let segment = self.segment_mut(run.segment)?;
+        let (segment, first, rows, credit) = run.spend();
+        let overdrawn = Overdrawn { segment };
+        let segment = self.segment_mut(segment)?;
         let end = first + rows as usize;
         if end > segment.rows as usize {
             return Err(overdrawn);
@@ -250,14 +250,14 @@ impl Ledger {
                 }
             }
             let from = if index == 0 { self.drained } else { 0 };
-            for row in from..segment.positions.len() {
+            for (row, at) in segment.positions.iter().enumerate().skip(from) {
                 if segment.rows > 0 {
-                    if segment.owes(row) > paid[row] {
+                    if segment.owes(row) > paid.get(row).copied().unwrap_or(0) {
                         break 'segments;
                     }
                     seq += 1;
                 }
-                position = Some(&segment.positions[row]);
+                position = Some(at);
             }
         }
         position.map(|position| Mark { generation: self.generation, seq, position: position.clone() })

@@ -42,6 +42,7 @@ fn usual_shapes_are_native_and_decided() {
         (r#"{{ and (eq .Operation.String "create") (gt .Payload.After.n 5) }}"#, true),
         (r#"{{ or (eq .Key.id 1 2 3) (lt .Payload.After.price 12.0) }}"#, false),
         (r#"{{ not .Payload.Before }}"#, true),
+        (r#"{{ gt .Payload.After.n 6.5 }}"#, true),
         (r#"{{ if .Payload.After.x.y }}true{{ else if .Metadata.k }}0{{ else }}false{{ end }}"#, true),
         (r#"{{ eq (printf "%v" .Payload.After.price) "12.5" }}"#, true),
         (r#"{{ eq (printf "%v" .Payload.After.n) "07" }}"#, false),
@@ -74,9 +75,9 @@ fn what_is_no_verdict_is_a_fault_of_the_record() {
     let fault = compile("{{ .Metadata.k }}").evaluate(&order()).unwrap_err();
     assert_eq!(fault.code(), "condition_not_boolean");
     assert_eq!(fault.message(), r#"the condition printed "v", which is neither true nor false"#);
-    let fault = compile("{{ eq .Payload.After.n 7.5 }}").evaluate(&order()).unwrap_err();
+    let fault = compile("{{ eq .Payload.After.n \"7\" }}").evaluate(&order()).unwrap_err();
     assert_eq!(fault.code(), "condition_failed");
-    assert!(fault.message().contains("int64 and float64"), "{fault}");
+    assert!(fault.message().contains("int64 and string"), "{fault}");
 }
 
 #[test]

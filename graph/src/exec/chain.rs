@@ -114,16 +114,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             Selection::If(condition) => {
                 *masked = true;
                 mask.reset(batch.rows());
-                let selected = catch_unwind(AssertUnwindSafe(|| {
-                    condition.select(batch.records(), mask, condition_failed);
-                }));
-                if let Err(panic) = selected {
-                    mask.reset(batch.rows());
-                    condition_failed.clear();
-                    let fault =
-                        Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic)));
-                    condition_failed.extend((0..batch.rows()).map(|row| (row, fault.clone())));
-                }
+                select(&mut **condition, batch, mask, condition_failed);
             }
         }
         let selected = masked.then_some(&*mask);
@@ -157,7 +148,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             }
         }
         if shared && *masked && !decisions.is_empty() {
-            let before = std::mem::replace(mask, Mask::default());
+            let before = std::mem::take(mask);
             carry(&before, decisions, mask);
         }
         batch.apply(decisions, left, lend).map_err(overdrawn)
@@ -171,7 +162,7 @@ impl<O: Operator + ?Sized> Steps<O> {
                 Ok(Ok(())) => {}
                 Ok(Err(fault)) => tracing::warn!(node = %step.node, %fault, "could not close the processor"),
                 Err(panic) => {
-                    tracing::warn!(node = %step.node, panic = text(&*panic), "closing the processor panicked")
+                    tracing::warn!(node = %step.node, panic = text(&*panic), "closing the processor panicked");
                 }
             }
         }
@@ -199,6 +190,17 @@ fn carry(before: &Mask, decisions: &[(usize, Decision)], after: &mut Mask) {
     }
 }
 
+/// Selects rows of a batch. Where the condition panics, all rows fail.
+pub(super) fn select(condition: &mut dyn Condition, batch: &Batch, mask: &mut Mask, failed: &mut Vec<(usize, Fault)>) {
+    let selected = catch_unwind(AssertUnwindSafe(|| condition.select(batch.records(), mask, failed)));
+    if let Err(panic) = selected {
+        mask.reset(batch.rows());
+        failed.clear();
+        let fault = Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic)));
+        failed.extend((0..batch.rows()).map(|row| (row, fault.clone())));
+    }
+}
+
 /// What a panic said.
 pub(super) fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
@@ -212,7 +214,7 @@ pub(super) async fn run(
     output: Output,
 ) -> Result<(), Interrupt> {
     let mut since = Instant::now();
-    while let Some(batch) = input.recv().await {
+    while let Some(batch) = input.recv_idle().await {
         output.count_in(&batch);
         steps.push(batch);
         loop {

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::lanes::Lanes;
+use super::open::Stage;
 use super::progress::Progress;
 use super::signal::Signal;
 use super::{RunOptions, Services};
@@ -158,18 +159,14 @@ impl Context {
     }
 
     /// Spawns a stage. When it ends other than by the end of its input, the run is told.
-    pub(super) fn spawn_stage(
-        self: &Arc<Self>,
-        name: &Str,
-        stage: impl Future<Output = Result<(), Interrupt>> + Send + 'static,
-    ) -> JoinHandle<()> {
-        let (context, name) = (self.clone(), name.clone());
+    pub(super) fn spawn_stage(self: &Arc<Self>, Stage { name, idle, task }: Stage) -> JoinHandle<()> {
+        let context = self.clone();
         self.spawn(async move {
             let result = tokio::select! {
                 biased;
                 () = context.halt.wait() => Ok(()),
-                () = context.writes_over.wait() => Err(Interrupt::GaveUp),
-                result = stage => result,
+                () = context.writes_over.wait() => if idle.is_idle() { Ok(()) } else { Err(Interrupt::GaveUp) },
+                result = task => result,
             };
             match result {
                 Ok(()) => {}

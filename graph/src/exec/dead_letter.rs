@@ -1,6 +1,6 @@
 //! The dead-letter queue: how many failures are too many, and the letters.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +10,7 @@ use super::Interrupt;
 use super::context::Context;
 use super::deliver::Delivery;
 use super::lanes::Origin;
+use super::queue::Idle;
 use crate::batch::Failed;
 use crate::destination::{Delivered, Verdicts};
 use crate::fault::Fault;
@@ -20,24 +21,25 @@ use crate::state::LaneId;
 use crate::text::Str;
 use crate::value::{Object, Value};
 
-/// The latest failures of a lane, by the number of their outcome: O(threshold) memory, nothing per success.
+/// The latest failures of a lane. Which rows are the latest goes by their number in the lane, not by when they
+/// failed or were delivered: the same rows fail the same way in every run. O(threshold) memory, nothing per success.
 #[derive(Default)]
 struct Window {
-    failures: VecDeque<u64>,
+    latest: u64,
+    failures: Vec<u64>,
     /// How often a row failed under the same name: tells apart pieces that nothing else tells apart.
     ordinals: HashMap<Str, (u64, u32)>,
 }
 
 impl Window {
-    /// Notes a failure; says whether there are too many now.
-    fn exceeded(&mut self, outcome: u64, size: u64, threshold: u64) -> bool {
+    /// Notes that a copy of a row failed; says whether there are too many among the latest `size` rows now.
+    fn exceeded(&mut self, row: u64, size: u64, threshold: u64) -> bool {
         if size == 0 {
             return false;
         }
-        self.failures.push_back(outcome);
-        while self.failures.front().is_some_and(|first| first + size <= outcome) {
-            self.failures.pop_front();
-        }
+        self.latest = self.latest.max(row);
+        self.failures.push(row);
+        self.failures.retain(|row| row.saturating_add(size) > self.latest);
         self.failures.len() as u64 > threshold
     }
 
@@ -78,8 +80,8 @@ impl DeadLetters {
     }
 
     /// Writes letters until the last stage has ended.
-    pub(super) async fn run(mut self, mut failures: mpsc::Receiver<Failed>) -> Result<(), Interrupt> {
-        while let Some(failed) = failures.recv().await {
+    pub(super) async fn run(mut self, mut failures: mpsc::Receiver<Failed>, idle: Idle) -> Result<(), Interrupt> {
+        while let Some(failed) = idle.wait(failures.recv()).await {
             self.write(failed).await?;
         }
         let closed = self.delivery.writer.close().await;
@@ -95,8 +97,7 @@ impl DeadLetters {
 
     async fn write(&mut self, failed: Failed) -> Result<(), Interrupt> {
         let Failed { batch, faults } = failed;
-        let mut origins = Vec::with_capacity(batch.rows());
-        self.context().lanes.failed(batch.lineage(), |origin| origins.push(origin));
+        let origins = self.context().lanes.origins(batch.lineage());
         let mut letters = Vec::with_capacity(batch.rows());
         for ((record, origin), fault) in batch.records().iter().zip(origins).zip(&faults) {
             self.check(&origin, fault)?;
@@ -124,7 +125,7 @@ impl DeadLetters {
         }
         let lineage = batch.into_parts().1;
         self.context().progress.add_dead_lettered(lineage.rows());
-        self.context().lanes.settle_failed(lineage)?;
+        self.context().lanes.settle(lineage)?;
         Ok(())
     }
 
@@ -132,7 +133,7 @@ impl DeadLetters {
     fn check(&mut self, origin: &Origin, fault: &Fault) -> Result<(), Fault> {
         let (size, threshold) = (self.window_size, self.threshold);
         let window = self.windows.entry(origin.id.clone()).or_default();
-        if !window.exceeded(origin.outcome, size, threshold) {
+        if !window.exceeded(origin.seq, size, threshold) {
             return Ok(());
         }
         let (code, what) = if threshold == 0 {
@@ -210,9 +211,10 @@ mod tests {
         let mut window = Window::default();
         assert!(window.exceeded(1, 1, 0), "the defaults stop at the first failure");
         let mut window = Window::default();
-        assert!((1..100).all(|outcome| !window.exceeded(outcome, 0, 0)), "no window, never too many");
+        assert!((1..100).all(|row| !window.exceeded(row, 0, 0)), "no window, never too many");
         let mut window = Window::default();
-        let exceeded: Vec<bool> = [1, 2, 12, 13, 14].map(|outcome| window.exceeded(outcome, 10, 2)).into();
-        assert_eq!(exceeded, [false, false, false, false, true]);
+        // The two copies of row 1 have left the window when row 12 fails; row 5 is late, and counts.
+        let exceeded: Vec<bool> = [1, 1, 12, 13, 2, 5].map(|row| window.exceeded(row, 10, 2)).into();
+        assert_eq!(exceeded, [false, false, false, false, false, true]);
     }
 }

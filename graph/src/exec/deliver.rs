@@ -62,7 +62,8 @@ impl Delivery {
         let mut backoff = Backoff::new();
         let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
         // Ranges still to be written, the next one last.
-        let mut todo: Vec<Range<usize>> = vec![0..rows.len()];
+        let all = 0..rows.len();
+        let mut todo: Vec<Range<usize>> = Vec::from([all]);
         while let Some(range) = todo.pop() {
             let whole = range.len() == rows.len();
             let part = if whole { marks } else { &[] };

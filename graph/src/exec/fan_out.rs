@@ -25,6 +25,11 @@ impl Output {
         Output { context: context.clone(), stage, next, dead }
     }
 
+    /// The same for a worker of the stage: it lends and counts, but sends nothing on.
+    pub(super) fn for_worker(&self) -> Self {
+        Output { next: Vec::new(), ..self.clone() }
+    }
+
     /// Tops up the credit of a run.
     pub(super) fn lend(&self) -> impl FnMut(&mut Run) -> Result<(), Overdrawn> + '_ {
         |run| self.context.lanes.lend(run)

@@ -31,8 +31,6 @@ struct Lane {
     id: LaneId,
     source: usize,
     ledger: Ledger,
-    /// Copies that were delivered, filtered or failed.
-    outcomes: u64,
     /// Its source has nothing more to read now.
     idle: bool,
     /// Somebody else's by now: not stored, not acknowledged.
@@ -62,8 +60,6 @@ pub(super) struct Origin {
     pub(super) generation: u64,
     /// Number of the row in its lane.
     pub(super) seq: u64,
-    /// Number of this outcome among the outcomes of its lane.
-    pub(super) outcome: u64,
 }
 
 pub(super) struct Lanes {
@@ -118,7 +114,6 @@ impl Lanes {
             progress: self.progress.add_lane(id.clone()),
             id,
             source,
-            outcomes: 0,
             idle: false,
             abandoned: false,
             stored: resume,
@@ -166,15 +161,6 @@ impl Lanes {
 
     /// Gives back all credit of a lineage: its copies were delivered, filtered or dead-lettered.
     pub(super) fn settle(&self, lineage: Lineage) -> Result<(), Fault> {
-        self.give_back(lineage, true)
-    }
-
-    /// The same for copies whose outcome was counted by [`Lanes::failed`].
-    pub(super) fn settle_failed(&self, lineage: Lineage) -> Result<(), Fault> {
-        self.give_back(lineage, false)
-    }
-
-    fn give_back(&self, lineage: Lineage, count: bool) -> Result<(), Fault> {
         if lineage.is_empty() {
             return Ok(());
         }
@@ -184,9 +170,6 @@ impl Lanes {
         let mut due = Due::Never;
         for run in lineage.settle_runs() {
             let lane = &mut state.lanes[usize::from(run.lane().0)];
-            if count {
-                lane.outcomes += run.rows() as u64;
-            }
             let settlement = lane.ledger.settle(run).map_err(overdrawn)?;
             state.held -= settlement.bytes;
             if settlement.rows > 0 {
@@ -229,21 +212,19 @@ impl Lanes {
         self.lock().lanes[usize::from(run.lane().0)].ledger.lend(run)
     }
 
-    /// Counts failed copies, and says where each came from.
-    pub(super) fn failed(&self, lineage: &Lineage, mut each: impl FnMut(Origin)) {
-        let mut state = self.lock();
+    /// Where every row of a lineage came from.
+    pub(super) fn origins(&self, lineage: &Lineage) -> Vec<Origin> {
+        let state = self.lock();
+        let mut origins = Vec::with_capacity(lineage.rows());
         for run in lineage.runs() {
-            let lane = &mut state.lanes[usize::from(run.lane().0)];
-            for row in 0..run.rows() {
-                lane.outcomes += 1;
-                each(Origin {
-                    id: lane.id.clone(),
-                    generation: lane.ledger.generation(),
-                    seq: lane.ledger.seq_of_row(run, row),
-                    outcome: lane.outcomes,
-                });
-            }
+            let lane = &state.lanes[usize::from(run.lane().0)];
+            origins.extend((0..run.rows()).map(|row| Origin {
+                id: lane.id.clone(),
+                generation: lane.ledger.generation(),
+                seq: lane.ledger.seq_of_row(run, row),
+            }));
         }
+        origins
     }
 
     /// For each lane the mark it would have if `lineage` were settled.

@@ -6,20 +6,23 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use tokio::sync::mpsc;
 
+use super::asynchronous::Asynchronous;
 use super::chain::{self, Steps};
 use super::context::{Context, Interrupt};
 use super::dead_letter::DeadLetters;
 use super::deliver::Delivery;
 use super::drain::{Acknowledging, Drain, store_fault};
 use super::fan_out::Output;
-use super::queue::{Receiver, Sender, queue};
+use super::isolate;
+use super::parallel;
+use super::queue::{Idle, Receiver, Sender, queue};
 use super::read::Reading;
 use super::write::{FlushGate, Writing};
 use crate::batch::Failed;
 use crate::destination::Writer;
 use crate::fault::Fault;
 use crate::operator::{BuiltOperator, Operator};
-use crate::plan::stage::{ReadSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
+use crate::plan::stage::{ReadSpec, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
 use crate::source::{Mark, Partition};
 use crate::state::LaneId;
 use crate::text::Str;
@@ -29,9 +32,16 @@ const DEAD_QUEUE: usize = 8;
 
 type Task = std::pin::Pin<Box<dyn Future<Output = Result<(), Interrupt>> + Send>>;
 
+/// A stage ready to run.
+pub(super) struct Stage {
+    pub(super) name: Str,
+    pub(super) idle: Idle,
+    pub(super) task: Task,
+}
+
 /// Everything open, nothing running yet.
 pub(super) struct Opened {
-    pub(super) stages: Vec<(Str, Task)>,
+    pub(super) stages: Vec<Stage>,
     pub(super) drain: Drain,
 }
 
@@ -81,12 +91,13 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let (dead_writer, writers) = futures::try_join!(dead_letter, writers)?;
 
     let (dead, failures) = mpsc::channel::<Failed>(DEAD_QUEUE);
-    let mut stages: Vec<(Str, Task)> = Vec::new();
+    let mut stages: Vec<Stage> = Vec::new();
     let mut gates = Vec::new();
     let mut reads = Vec::new();
     for (index, (stage, writer)) in plan.stages.iter().zip(writers).enumerate() {
         let output = Output::new(context, index, outputs[index].clone(), dead.clone());
         let input = inputs[index].take();
+        let idle = input.as_ref().map(Receiver::idle).unwrap_or_default();
         let task: Task = match (&stage.kind, writer, input) {
             (StageKind::Read(spec), ..) => {
                 reads.push((stage.name.clone(), spec, output));
@@ -100,9 +111,35 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
             (StageKind::Chain(steps), _, Some(input)) => {
                 Box::pin(chain::run(build_inline(context, steps, 0)?, input, output))
             }
+            (StageKind::Parallel { steps, workers }, _, Some(input)) => {
+                let mut copies = Vec::new();
+                for worker in 0..(*workers).max(1) as usize {
+                    let steps = build_inline(context, steps, worker)?;
+                    copies.push(parallel::spawn(context, steps, output.for_worker()));
+                }
+                Box::pin(parallel::run(copies, input, output))
+            }
+            (StageKind::Isolate { steps, workers }, _, Some(input)) => {
+                let steps: Arc<[StepSpec]> = steps.clone().into();
+                let threads = (0..(*workers).max(1) as usize)
+                    .map(|worker| isolate::spawn(context, steps.clone(), worker, output.for_worker()));
+                let threads = try_join_all(threads).await?;
+                Box::pin(parallel::run(threads, input, output))
+            }
+            (StageKind::Async { step, in_flight }, _, Some(input)) => {
+                let BuiltOperator::Async(operator) = build(context, step, 0)? else { return Err(wrong_class(step)) };
+                let condition = match &step.condition {
+                    StepCondition::Always => None,
+                    StepCondition::If(condition) => Some(condition.instantiate()),
+                    StepCondition::AsBefore => return Err(wrong_condition(step)),
+                };
+                let in_flight = (*in_flight).max(1) as usize;
+                let step = Asynchronous { node: step.node.clone(), condition, operator, in_flight };
+                Box::pin(step.run(input, output))
+            }
             _ => return Err(Fault::fatal("plan_broken", format!("stage {} cannot be run", stage.name))),
         };
-        stages.push((stage.name.clone(), task));
+        stages.push(Stage { name: stage.name.clone(), idle, task });
     }
     drop(dead);
     drop(outputs);
@@ -110,7 +147,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let delivery =
         Delivery { context: context.clone(), writer: dead_writer, retry: plan.dead_letter.destination.policy().retry };
     let letters = DeadLetters::new(&plan.dead_letter, dead_node.clone(), delivery);
-    stages.push((dead_node, Box::pin(letters.run(failures))));
+    let idle = Idle::default();
+    stages.push(Stage { name: dead_node, idle: idle.clone(), task: Box::pin(letters.run(failures, idle)) });
 
     let opening = reads
         .into_iter()
@@ -118,7 +156,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks));
     let mut sources = Vec::new();
     for (name, reading, acknowledging) in try_join_all(opening).await? {
-        stages.push((name, Box::pin(reading.run())));
+        stages.push(Stage { name, idle: Idle::default(), task: Box::pin(reading.run()) });
         sources.push(acknowledging);
     }
     Ok(Opened { stages, drain: Drain { context: context.clone(), epoch, sources, gates } })
@@ -153,6 +191,7 @@ pub(super) fn build_inline(
     worker: usize,
 ) -> Result<Steps<dyn Operator + Send>, Fault> {
     let mut built = Vec::with_capacity(steps.len());
+    check_conditions(steps)?;
     for step in steps {
         match build(context, step, worker)? {
             BuiltOperator::Inline(operator) => built.push((step.node.clone(), step.condition.clone(), operator)),
@@ -165,6 +204,18 @@ pub(super) fn build_inline(
 pub(super) fn build(context: &Context, step: &StepSpec, worker: usize) -> Result<BuiltOperator, Fault> {
     let host = context.host(&step.node);
     step.operator.build(worker, &host).map_err(|fault| fault.at(&step.node))
+}
+
+/// The first step of a stage has no step before it.
+pub(super) fn check_conditions(steps: &[StepSpec]) -> Result<(), Fault> {
+    match steps.first() {
+        Some(step) if matches!(step.condition, StepCondition::AsBefore) => Err(wrong_condition(step)),
+        _ => Ok(()),
+    }
+}
+
+fn wrong_condition(step: &StepSpec) -> Fault {
+    Fault::fatal("plan_broken", "the first step of a stage shares the condition of a step before it").at(&step.node)
 }
 
 pub(super) fn wrong_class(step: &StepSpec) -> Fault {

@@ -1,6 +1,7 @@
 //! The queue between two stages: bounded by rows and by bytes, fair to its senders.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Semaphore, mpsc};
 
@@ -23,6 +24,29 @@ impl Space {
     }
 }
 
+/// Whether a stage has nothing and waits for more: then it is not what a stop waits for.
+#[derive(Clone, Default)]
+pub(super) struct Idle(Arc<AtomicBool>);
+
+impl Idle {
+    /// Waits with empty hands. A stage that is ended while it waits was idle.
+    pub(super) async fn wait<T>(&self, next: impl Future<Output = T>) -> T {
+        self.0.store(true, Ordering::Relaxed);
+        let next = next.await;
+        self.busy();
+        next
+    }
+
+    /// The stage does something else than wait.
+    pub(super) fn busy(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The end that is fed. Senders take turns in the order in which they began to wait.
 #[derive(Clone)]
 pub(super) struct Sender {
@@ -34,6 +58,7 @@ pub(super) struct Sender {
 pub(super) struct Receiver {
     batches: mpsc::UnboundedReceiver<Batch>,
     space: Arc<Space>,
+    idle: Idle,
 }
 
 pub(super) fn queue(limits: &Limits) -> (Sender, Receiver) {
@@ -46,7 +71,7 @@ pub(super) fn queue(limits: &Limits) -> (Sender, Receiver) {
         all_bytes,
     });
     let (sender, receiver) = mpsc::unbounded_channel();
-    (Sender { batches: sender, space: space.clone() }, Receiver { batches: receiver, space })
+    (Sender { batches: sender, space: space.clone() }, Receiver { batches: receiver, space, idle: Idle::default() })
 }
 
 impl Sender {
@@ -73,6 +98,17 @@ impl Receiver {
         self.space.rows.add_permits(rows as usize);
         self.space.bytes.add_permits(bytes as usize);
         batch
+    }
+
+    /// Tells whether the stage that drains it has nothing and waits for more.
+    pub(super) fn idle(&self) -> Idle {
+        self.idle.clone()
+    }
+
+    /// The next batch, for a stage that has nothing else to do; as [`Receiver::recv`].
+    pub(super) async fn recv_idle(&mut self) -> Option<Batch> {
+        let idle = self.idle.clone();
+        idle.wait(self.recv()).await
     }
 
     /// The next batch; `None` when all senders are gone and the queue is empty. Cancel-safe.

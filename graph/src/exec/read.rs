@@ -163,7 +163,7 @@ impl Reading {
             };
             match self.named(read)? {
                 Read::Rows { partition, records } if partition == collected.partition => {
-                    collected.records.extend(records)
+                    collected.records.extend(records);
                 }
                 other => {
                     self.send(collected).await?;

@@ -38,8 +38,7 @@ pub(super) async fn run(
             return Ending::Faulted(fault);
         }
     };
-    let mut running: FuturesUnordered<_> =
-        stages.into_iter().map(|(name, stage)| context.spawn_stage(&name, stage)).collect();
+    let mut running: FuturesUnordered<_> = stages.into_iter().map(|stage| context.spawn_stage(stage)).collect();
     let committing = context.clone();
     let mut commits = context.spawn(async move {
         tokio::select! {
@@ -139,7 +138,8 @@ fn ending(context: &Context, expired: bool) -> Ending {
         return Ending::NotDrained { left };
     }
     let totals = context.progress.totals();
-    if !context.lanes.any_abandoned() && !(context.lanes.conserved() && totals.balance()) {
+    let adds_up = context.lanes.any_abandoned() || context.lanes.conserved() && totals.balance();
+    if !adds_up {
         return Ending::Faulted(Fault::fatal("not_conserved", format!("the rows do not add up: {totals:?}")));
     }
     if stopping { Ending::Stopped } else { Ending::Finished }

@@ -1,6 +1,16 @@
 //! Scenarios on a paused clock: one file per promise.
 
+mod backpressure;
+mod crash;
+mod dead_letter;
+mod drain;
+mod fan_out;
+mod isolate;
+mod limits;
 mod ordering;
+mod panic;
+mod recovery;
+mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Interrupt;
 use super::deliver::Delivery;
 use super::fan_out::{Output, overdrawn};
+use super::parallel::receive;
 use super::queue::Receiver;
 use crate::batch::{Batch, Lineage};
 use crate::destination::{Delivered, Retry, Verdicts, WritePolicy, Writer};
@@ -135,10 +136,11 @@ impl Writing {
             let next = tokio::select! {
                 biased;
                 () = self.gate.0.wake.notified() => {
+                    input.idle().busy();
                     self.flush().await?;
                     continue;
                 }
-                next = input.recv() => next,
+                next = receive(input, pending.is_none()) => next,
                 () = sleep_until(ripe), if pending.is_some() => {
                     if let Some(batch) = pending.take() {
                         self.write(batch).await?;

@@ -1,25 +1,31 @@
 //! Configuration to graph: names become plugins, texts become settings and conditions.
 
+mod topology;
+
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
-
-use petgraph::stable_graph::NodeIndex;
 
 use crate::arguments::Arguments;
 use crate::condition::CompiledCondition;
 use crate::config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, ProcessorConfig, Role, Settings, Written};
 use crate::destination::Destination;
 use crate::diagnostic::{Diagnostic, Diagnostics, Spanned};
+use crate::operator::Access;
 use crate::plan::CompileOptions;
-use crate::plan::graph::{Edge, Given, Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, wire_failures};
+use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
+use crate::record::Record;
 use crate::registry::{Registry, ResolveError};
 use crate::specification::Specification;
+use crate::template::TemplateError;
 use crate::text::Str;
 
 /// Copies of an operator beyond which a number of workers is a slip of the pen: each may be a thread.
 const MOST_WORKERS: u32 = 1024;
+
+/// Bytes from which on a substituted text is masked: shorter ones stand in every other line.
+const MASKED_FROM: usize = 6;
 
 /// What lowering makes of a configuration.
 pub struct Lowered {
@@ -53,7 +59,7 @@ pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOpti
     let mut secrets = resolver.secrets;
     secrets.sort_unstable();
     secrets.dedup();
-    Lowered { graph: connect(connectors, processors, dead_letter), findings: resolver.findings, secrets }
+    Lowered { graph: topology::connect(connectors, processors, dead_letter), findings: resolver.findings, secrets }
 }
 
 /// A connector with its own processors; no node where it has errors.
@@ -77,8 +83,7 @@ struct Writing {
     settings: Vec<Given>,
 }
 
-// ---- names, settings and conditions ---------------------------------------------------------------
-
+/// Resolves names, settings and conditions, and keeps what it finds.
 struct Resolver<'a> {
     registry: &'a Registry,
     options: &'a CompileOptions,
@@ -252,41 +257,32 @@ impl Resolver<'_> {
     }
 
     fn condition(&mut self, path: &str, written: &Written) -> Option<Guard> {
-        let error = match CompiledCondition::compile(written.value()) {
-            Ok(condition) => {
-                let shown = written.written().clone();
-                return Some(Guard { condition: Arc::new(condition), written: shown, as_before: false });
-            }
-            Err(error) => error,
-        };
-        // The message quotes the text: with substituted values it may be shown only if it is the same without.
-        let error = match written.is_substituted() {
-            false => Some(error),
-            true => CompiledCondition::compile(written.written()).err(),
-        };
         let path = format!("{path}/condition");
-        self.findings.push(match error {
-            Some(error) => {
-                let finding = Diagnostic::error(
-                    "plan.invalid_condition",
-                    format!("the condition does not compile: {}", error.message),
-                )
-                .with_span(written.place(error.offset, error.len))
-                .with_path(path);
-                match error.hint {
-                    Some(hint) => finding.with_hint(hint),
-                    None => finding,
-                }
+        self.secrets.extend(written.substituted().filter(|text| text.len() >= MASKED_FROM).cloned());
+        let condition = match CompiledCondition::compile(written.value()) {
+            Ok(condition) => condition,
+            Err(error) => {
+                self.findings.push(invalid_condition(written, error).with_path(path));
+                return None;
             }
-            None => Diagnostic::error(
-                "plan.invalid_condition",
-                "the condition does not compile once its variables are replaced",
-            )
-            .with_span(written.span())
-            .with_path(path)
-            .with_hint("does a value hold quotes or braces?"),
-        });
-        None
+        };
+        // What reads nothing of a record gives every record the same answer.
+        if condition.reads() == Access::NOTHING
+            && let Err(fault) = condition.evaluate(&Record::default())
+        {
+            let message = match written.is_substituted() {
+                true => "the condition fails for every record".to_owned(),
+                false => format!("the condition fails for every record: {}", fault.message()),
+            };
+            self.findings.push(
+                Diagnostic::error("plan.condition_fails", message)
+                    .with_span(written.span())
+                    .with_path(path)
+                    .with_hint("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}"),
+            );
+            return None;
+        }
+        Some(Guard { condition: Arc::new(condition), written: written.written().clone(), as_before: false })
     }
 
     fn resolved<K>(
@@ -366,6 +362,28 @@ impl Resolver<'_> {
     }
 }
 
+/// Why a condition does not compile, at the place where it goes wrong.
+fn invalid_condition(written: &Written, error: TemplateError) -> Diagnostic {
+    let place = written.place(error.offset, error.len);
+    // The message quotes the text: with substituted values it may be shown only if it is the same without.
+    let error = match written.is_substituted() {
+        false => Some(error),
+        true => CompiledCondition::compile(written.written()).err(),
+    };
+    let (message, hint) = match error {
+        Some(error) => (format!("the condition does not compile: {}", error.message), error.hint),
+        None => (
+            "the condition does not compile once its variables are replaced".to_owned(),
+            Some("does a value hold quotes or braces?".to_owned()),
+        ),
+    };
+    let finding = Diagnostic::error("plan.invalid_condition", message).with_span(place);
+    match hint {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    }
+}
+
 /// Makes the path of a finding about settings one of the pipeline. A finding names its setting by path or,
 /// where a plugin reports it, only by place.
 fn located(path: &str, settings: &Settings, finding: Diagnostic) -> Diagnostic {
@@ -405,79 +423,4 @@ fn listed(names: &[Str]) -> String {
 
 fn join(items: impl Iterator<Item = impl Display>) -> String {
     items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
-}
-
-// ---- the graph ------------------------------------------------------------------------------------
-
-/// An open end: the node and the port where the next edge starts.
-type End = (NodeIndex, Port);
-
-fn connect(connectors: Vec<Connector>, processors: Vec<Processor>, dead_letter: Option<Node>) -> PlanGraph {
-    let mut graph = PlanGraph::new();
-    let (sources, destinations): (Vec<_>, Vec<_>) = connectors.into_iter().partition(|c| c.role == Role::Source);
-    let mut ends = Vec::new();
-    for source in sources {
-        let start = source.node.map(|node| (graph.add_node(node), Port::Out));
-        ends.extend(chain(&mut graph, start, source.processors));
-    }
-    let mut end = match ends.len() {
-        0 | 1 => ends.pop(),
-        _ => {
-            let merge = graph.add_node(junction("merge".into(), NodeKind::Merge));
-            ends.into_iter().for_each(|end| link(&mut graph, Some(end), merge));
-            Some((merge, Port::Out))
-        }
-    };
-    end = chain(&mut graph, end, processors);
-    if destinations.len() > 1 {
-        let kind = NodeKind::FanOut { copies: destinations.len() };
-        let fan_out = graph.add_node(junction("fan-out".into(), kind));
-        link(&mut graph, end, fan_out);
-        end = Some((fan_out, Port::Out));
-    }
-    for destination in destinations {
-        let last = chain(&mut graph, end, destination.processors);
-        if let Some(node) = destination.node {
-            let node = graph.add_node(node);
-            link(&mut graph, last, node);
-        }
-    }
-    if let Some(node) = dead_letter {
-        graph.add_node(node);
-        wire_failures(&mut graph);
-    }
-    graph
-}
-
-/// Appends processors to an end; a condition becomes a branch around its processor.
-fn chain(graph: &mut PlanGraph, mut end: Option<End>, processors: Vec<Processor>) -> Option<End> {
-    for Processor { node, condition } in processors {
-        let id = node.id.clone();
-        let Some(condition) = condition else {
-            let node = graph.add_node(node);
-            link(graph, end, node);
-            end = Some((node, Port::Out));
-            continue;
-        };
-        let branch = graph.add_node(condition);
-        link(graph, end, branch);
-        let node = graph.add_node(node);
-        let merge = graph.add_node(junction(format!("{id}.").into(), NodeKind::Merge));
-        link(graph, Some((branch, Port::Taken)), node);
-        link(graph, Some((node, Port::Out)), merge);
-        link(graph, Some((branch, Port::Skipped)), merge);
-        end = Some((merge, Port::Out));
-    }
-    end
-}
-
-fn link(graph: &mut PlanGraph, from: Option<End>, to: NodeIndex) {
-    if let Some((from, port)) = from {
-        graph.add_edge(from, to, Edge { port });
-    }
-}
-
-/// A node that stands in no file.
-fn junction(id: Str, kind: NodeKind) -> Node {
-    Node { id, kind, settings: Vec::new(), span: Default::default(), path: Str::default() }
 }

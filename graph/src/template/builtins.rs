@@ -10,6 +10,8 @@ mod escape;
 
 use Param::{Any, Reflect};
 
+pub(super) use compare::with_float;
+
 /// The table.
 pub(crate) static TABLE: &[Function] = &[
     Function::new("and", &[Reflect], never).variadic(Reflect),

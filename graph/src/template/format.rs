@@ -10,7 +10,7 @@ mod integer;
 mod quote;
 
 pub(crate) use float::{Notation, format_float};
-pub(crate) use quote::{is_printable, quote};
+pub(crate) use quote::{is_printable, quote, runes};
 
 /// Flags, width and precision of a directive.
 #[derive(Clone, Copy, Debug, Default)]

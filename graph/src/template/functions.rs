@@ -82,14 +82,10 @@ pub(crate) enum Param {
     Bool,
     /// `int`: [`Val::Int`].
     Int,
-    /// `int64`: [`Val::Int64`].
-    Int64,
     /// `float64`: [`Val::Float`].
     Float,
     /// `map[string]interface{}`: [`Val::Map`], never a `map[string]string`; nil arrives as [`Map::Nil`](super::val::Map).
     Map,
-    /// `[]interface{}`: [`Val::List`]; nil arrives as a nil list.
-    List,
     /// `time.Time`: [`Val::Time`].
     Time,
 }

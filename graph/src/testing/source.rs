@@ -132,6 +132,12 @@ impl Source for UpstreamSource {
         resume: &BTreeMap<Partition, Mark>,
         _: &Host,
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        // What is stored below a mark is as good as acknowledged: the run before may not have come to say so.
+        for (partition, mark) in resume {
+            if let Some(rows) = locked(&self.0.rows).get_mut(partition) {
+                *rows = rows.split_off(&(row_at(&mark.position) + 1));
+            }
+        }
         let next = resume.iter().map(|(partition, mark)| (partition.clone(), row_at(&mark.position) + 1)).collect();
         let reader = UpstreamReader { upstream: self.0.clone(), next, turn: 0, caught_up: false };
         Ok((Box::new(reader), Box::new(UpstreamAcker { upstream: self.0.clone() })))

@@ -78,13 +78,9 @@ impl Follower {
         let Some(current) = &mut self.current else { return self.open() };
         let size = current.file.metadata()?.len();
         if size < current.offset || (size > current.offset && current.suspect && current.is_rewritten()?) {
-            let identity = current.identity;
             // Kept open, so that the same file is read again even if it is being replaced.
-            if let Some(current) = &mut self.current {
-                (current.offset, current.suspect) = (0, false);
-                current.head.clear();
-                debug_assert_eq!(current.identity, identity);
-            }
+            (current.offset, current.suspect) = (0, false);
+            current.head.clear();
             return Ok(Step::Truncated);
         }
         if size > current.offset {

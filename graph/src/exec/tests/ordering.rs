@@ -129,6 +129,6 @@ async fn records_are_stamped_and_what_they_carry_is_kept() {
     assert_eq!(rows(&records), [0, 1, 2]);
     for record in &records {
         assert_eq!(record.metadata.get("svc.source.connector.id").unwrap(), &"p:in");
-        assert_eq!(record.metadata.get("recfmt.readAt").unwrap() == &"1", row_at(record.position()) == 1);
+        assert_eq!(record.metadata.get("recfmt.readAt").unwrap() == "1", row_at(record.position()) == 1);
     }
 }

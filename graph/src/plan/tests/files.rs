@@ -82,11 +82,11 @@ error[plan.too_many_workers]: processor "count" allows at most 1 worker, not 2
    |
    = help: it keeps state from record to record: remove `workers`
 
-error[plan.invalid_condition]: the condition does not compile: unclosed action
-  --> p.yaml:19:21
+error[plan.invalid_condition]: the condition does not compile: unexpected <}> in operand
+  --> p.yaml:19:53
    |
 19 |         condition: '{{ eq (index .Metadata "it''s") }'
-   |                     ^^
+   |                                                     ^
 
 error[plan.unknown_plugin]: unknown destination "nowhere"
   --> p.yaml:23:15

@@ -86,6 +86,7 @@ error settings.refused /processors/4/settings/value at `refused`
   value: "refused" is refused
 error plan.invalid_condition /processors/4/condition at `{{ eq`
   the condition does not compile: unclosed action
+  hint: end it with `}}`
 error plan.unknown_plugin /dead-letter-queue/plugin at `nowhere`
   unknown destination "nowhere"
   hint: destinations there are: once, out, tx
@@ -194,6 +195,21 @@ warning plan.condition_always_false /processors/1/condition at `{{ false }}`
 }
 
 #[test]
+fn a_condition_that_fails_for_every_record() {
+    let text = "source in gen\ndestination to out\na set key=a if yes\nb set key=b if {{ .Metadata.x }}\nc set key=c if {{ index (list 1) 5 }}\n";
+    assert_snapshot!(findings(text), @r#"
+error plan.condition_fails /processors/0/condition at `yes`
+  the condition fails for every record: the condition printed "yes", which is neither true nor false
+  hint: it is a template that gives true or false, as {{ eq .Operation.String "create" }}
+error plan.condition_fails /processors/2/condition at `{{ index (list 1) 5 }}`
+  the condition fails for every record: the condition failed at character 4: error calling index: index out of range: 5 with length 1
+  hint: it is a template that gives true or false, as {{ eq .Operation.String "create" }}
+"#);
+    let text = "source in gen\ndestination to out\na set key=a if $SECRET\nb set key=b if {{ $SECRET\n";
+    assert!(!findings(text).contains("value-of"), "{}", findings(text));
+}
+
+#[test]
 fn nothing_gets_past_an_unconditional_filter() {
     let text = r#"
 source in gen
@@ -228,7 +244,7 @@ fn credentials_stay_out_of_findings_and_are_known() {
     let text = text.replace("{{ eq $TOKEN", "{{ eq \"a\" \"$TOKEN\" }}");
     let compiled = compile(&pipeline(&text), &registry(), &CompileOptions::default()).unwrap();
     let secrets: Vec<&str> = compiled.secrets.iter().map(crate::text::Str::as_str).collect();
-    assert_eq!(secrets, ["hunter22", "value-of-HOME"]);
+    assert_eq!(secrets, ["hunter22", "value-of-HOME", "{{ eq \"a\" \"value-of-TOKEN\" }}"]);
 }
 
 #[test]

@@ -1,4 +1,7 @@
 //! Comparisons: only of like with like, as in Go. Integers compare whatever their size and sign.
+//!
+//! An integer of the record also compares with a float: whether a source delivers `12` or `12.0` must
+//! not decide whether `gt .Payload.After.price 10.0` works.
 
 use std::cmp::Ordering;
 
@@ -49,6 +52,7 @@ fn pair(args: &[Val], compare: impl Fn(&Val, &Val) -> Result<bool, CallError>) -
 pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
     match (a.kind(), b.kind()) {
         (Kind::Int | Kind::Uint, Kind::Int | Kind::Uint) => Ok(integers(a, b) == Some(Ordering::Equal)),
+        _ if let Some(order) = mixed(a, b) => Ok(order == Some(Ordering::Equal)),
         (Kind::Bool, Kind::Bool) | (Kind::Float, Kind::Float) | (Kind::String, Kind::String) => Ok(match (a, b) {
             (Val::Bool(a), Val::Bool(b)) => a == b,
             (Val::Float(a), Val::Float(b)) => a == b,
@@ -78,9 +82,10 @@ pub(crate) fn less(a: &Val, b: &Val) -> Result<bool, CallError> {
         (Val::Float(a), Val::Float(b)) => Ok(a < b),
         (Val::Text(a), Val::Text(b)) => Ok(a.as_bytes() < b.as_bytes()),
         (Val::Bool(_), Val::Bool(_)) => Err("values of type bool have no order".into()),
-        _ => match integers(a, b) {
-            Some(order) => Ok(order == Ordering::Less),
-            None => Err(incompatible(a, b)),
+        _ => match (integers(a, b), mixed(a, b)) {
+            (Some(order), _) | (None, Some(Some(order))) => Ok(order == Ordering::Less),
+            (None, Some(None)) => Ok(false),
+            (None, None) => Err(incompatible(a, b)),
         },
     }
 }
@@ -93,6 +98,27 @@ pub(crate) fn less_or_equal(a: &Val, b: &Val) -> Result<bool, CallError> {
 fn integers(a: &Val, b: &Val) -> Option<Ordering> {
     let wide = |val: &Val| val.as_int().map(i128::from).or_else(|| val.as_uint().map(i128::from));
     Some(wide(a)?.cmp(&wide(b)?))
+}
+
+/// An integer of the record and a float: their order, which NaN has not. `None` for anything else.
+fn mixed(a: &Val, b: &Val) -> Option<Option<Ordering>> {
+    let integer = |val: &Val| match val {
+        Val::Int64(n) => Some(i128::from(*n)),
+        Val::Uint64(n) => Some(i128::from(*n)),
+        _ => None,
+    };
+    match (a, b) {
+        (a, Val::Float(b)) => integer(a).map(|a| with_float(a, *b)),
+        (Val::Float(a), b) => integer(b).map(|b| with_float(b, *a).map(Ordering::reverse)),
+        _ => None,
+    }
+}
+
+/// The exact order of an integer of at most 64 bits and a float.
+pub(crate) fn with_float(n: i128, f: f64) -> Option<Ordering> {
+    // The conversion saturates far outside of what 64 bits hold, so it decides those right, too.
+    let order = n.cmp(&(f as i128)).then(0.0.partial_cmp(&f.fract()).unwrap_or(Ordering::Equal));
+    (!f.is_nan()).then_some(order)
 }
 
 fn incompatible(a: &Val, b: &Val) -> CallError {

@@ -1,8 +1,9 @@
 //! Escaping for other languages.
 
 use super::joined;
-use crate::template::format::is_printable;
+use crate::template::format::{is_printable, runes};
 use crate::template::functions::{CallError, Context};
+use crate::template::out::Out;
 use crate::template::val::Val;
 
 /// For HTML text and attributes.
@@ -26,26 +27,21 @@ pub(super) fn html(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
 
 /// For a JavaScript string.
 pub(super) fn js(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
-    use std::fmt::Write as _;
     let text = joined(args)?;
-    let text = text.lossy();
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\\' => escaped.push_str(r"\\"),
-            '\'' => escaped.push_str(r"\'"),
-            '"' => escaped.push_str("\\\""),
-            '<' | '>' | '&' | '=' | '\0'..'\x20' => {
-                // Writing to a String cannot fail.
-                let _ = write!(escaped, "\\u{:04X}", u32::from(c));
+    let mut escaped = Out::default();
+    for (piece, rune) in runes(text.as_bytes()) {
+        match rune {
+            Some(c @ ('\\' | '\'' | '"')) => {
+                escaped.push('\\');
+                escaped.push(c);
             }
-            c if c.is_ascii() || is_printable(c) => escaped.push(c),
-            c => {
-                let _ = write!(escaped, "\\u{:04X}", u32::from(c));
+            Some(c) if matches!(c, '<' | '>' | '&' | '=' | '\0'..'\x20') || !(c.is_ascii() || is_printable(c)) => {
+                escaped.push_str(&format!("\\u{:04X}", u32::from(c)));
             }
+            _ => escaped.push_bytes(piece),
         }
     }
-    Ok(Val::text(escaped))
+    Ok(Val::Text(escaped.into_text()))
 }
 
 /// For the query of a URL: a blank becomes `+`.

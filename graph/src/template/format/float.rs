@@ -166,7 +166,7 @@ impl Printer<'_> {
 /// `%#g`: always a decimal point, and the zeros that the general form drops.
 fn with_point(number: &str, verb: char, precision: Option<usize>) -> String {
     let mut missing = match verb {
-        'v' | 'g' | 'G' | 'x' | 'X' => precision.unwrap_or(6),
+        'v' | 'g' | 'G' | 'x' => precision.unwrap_or(6),
         _ => 0,
     };
     let exponent = if matches!(verb, 'x' | 'X') { &['p', 'P'][..] } else { &['e', 'E', 'p', 'P'][..] };

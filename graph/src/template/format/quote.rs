@@ -24,14 +24,16 @@ pub(super) fn count_runes(text: &[u8]) -> usize {
 
 /// Offset of the end of the first `count` characters.
 pub(super) fn rune_offset(text: &[u8], count: usize) -> usize {
-    runes(text).take(count).map(|(_, size)| size).sum()
+    runes(text).take(count).map(|(piece, _)| piece.len()).sum()
 }
 
-fn runes(mut text: &[u8]) -> impl Iterator<Item = (Option<char>, usize)> + '_ {
+/// The characters with their bytes; a byte that is part of none comes alone.
+pub(crate) fn runes(mut text: &[u8]) -> impl Iterator<Item = (&[u8], Option<char>)> {
     std::iter::from_fn(move || {
-        let rune = decode_rune(text)?;
-        text = &text[rune.1..];
-        Some(rune)
+        let (rune, size) = decode_rune(text)?;
+        let (piece, rest) = text.split_at(size);
+        text = rest;
+        Some((piece, rune))
     })
 }
 

@@ -4,7 +4,7 @@ use super::defaults::is_empty;
 use super::signature::function;
 use super::strings::to_text;
 use super::{CallError, Context, Function};
-use crate::template::val::{Dict, List, Map, Val};
+use crate::template::val::{Dict, List, Map, Text, Val};
 use crate::text::Str;
 
 /// The table.
@@ -30,16 +30,14 @@ pub(super) static TABLE: &[Function] = &[
         cx.take_steps(map.len()).map(|()| List::new(map.entries().into_iter().map(|(_, value)| value).collect()))
     }),
     function!("pick", (map: Map; keys: Text) => {
-        let keys = keys.iter().filter_map(Val::as_text).map(|key| key.to_key());
+        let keys = keys.iter().filter_map(Val::as_text).map(Text::to_key);
         Dict::from_entries(keys.filter_map(|key| map.get(&key).map(|value| (key, value))))
     }),
     function!("omit", |cx| (map: Map; keys: Text) => try {
-        let dict = copied(cx, map);
-        dict.map(|dict| {
+        copied(cx, map).inspect(|dict| {
             for key in keys.iter().filter_map(Val::as_text) {
                 dict.remove(&key.to_key());
             }
-            dict
         })
     }),
     function!("merge", |cx| (into: Map; from: Map) => try merged(cx, into, from, false)),
@@ -96,9 +94,6 @@ fn merge(cx: &mut Context, into: &Dict, from: &Map, overwrite: bool, depth: usiz
         let there = into.get(&key);
         let set = match (&value, &there) {
             (value, _) if value.is_nil() => overwrite,
-            (Val::Map(_), Some(Val::Map(map))) if map.is_text() => {
-                return Err(format!("{key:?} is {}, which cannot be merged into", map.type_name()).into());
-            }
             (Val::Map(from), Some(Val::Map(map))) => {
                 let inner = map.to_dict();
                 merge(cx, &inner, from, overwrite, depth + 1)?;
@@ -126,16 +121,17 @@ fn dig(path: &[Val]) -> Result<Val, CallError> {
     if keys.is_empty() {
         return Err("dig needs at least three arguments".into());
     }
+    let keys = keys.iter().map(|key| match key {
+        Val::Text(key) => Ok(key.to_key()),
+        other => Err(CallError::from(format!("a key of dig is {}, not string", other.type_name()))),
+    });
     let mut at = map.clone();
-    for key in keys {
+    for key in keys.collect::<Result<Vec<_>, _>>()? {
         let map = match at {
             Val::Map(map) if !map.is_text() => map,
             other => return Err(format!("dig finds {} where it wants a map", other.type_name()).into()),
         };
-        let Val::Text(key) = key else {
-            return Err(format!("a key of dig is {}, not string", key.type_name()).into());
-        };
-        match map.get(&key.to_key()) {
+        match map.get(&key) {
             Some(next) => at = next,
             None => return Ok(default.clone()),
         }
@@ -170,4 +166,42 @@ fn deep_copy(cx: &mut Context, value: &Val, depth: usize) -> Result<Val, CallErr
 /// A nil inside is copied; only the value as a whole may not be one.
 fn deep_copy_inner(cx: &mut Context, value: &Val, depth: usize) -> Result<Val, CallError> {
     if value.is_nil() { Ok(Val::Nil) } else { deep_copy(cx, value, depth + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::value::{Object, Value};
+
+    fn call(name: &str, args: &[Val]) -> Val {
+        let function = TABLE.iter().find(|f| f.name == name).unwrap();
+        (function.call)(&mut Context::new(), args).unwrap()
+    }
+
+    #[test]
+    fn maps_of_the_record_are_copied_before_they_are_changed() {
+        let inner: Object = [("x", 1i64)].into_iter().collect();
+        let object: Arc<Object> = Arc::new([("inner", Value::from(inner))].into_iter().collect());
+        let before = object.clone();
+        let map = || Val::Map(Map::Structured(object.clone()));
+        let other = Dict::from_entries([("y".into(), Val::Int(2))]);
+        let other = Dict::from_entries([("inner".into(), other.into()), ("z".into(), Val::Int(3))]);
+        let merged = call("merge", &[map(), other.into()]);
+        assert_eq!(crate::template::format::to_text(&merged).unwrap(), "map[inner:map[x:1 y:2] z:3]".into());
+        call("set", &[map(), "inner".into(), Val::Int(0)]);
+        call("unset", &[map(), "inner".into()]);
+        assert_eq!(object, before);
+    }
+
+    #[test]
+    fn a_dict_is_changed_where_it_is() {
+        let dict = Dict::default();
+        call("set", &[dict.clone().into(), "a".into(), Val::Int(1)]);
+        assert_eq!(dict.len(), 1);
+        let copy = call("deepCopy", &[dict.clone().into()]);
+        call("set", &[copy, "b".into(), Val::Int(1)]);
+        assert_eq!(dict.len(), 1);
+    }
 }

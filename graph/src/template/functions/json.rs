@@ -38,3 +38,29 @@ fn lenient(cx: &mut Context, value: &Val, style: Style) -> Result<Text, CallErro
         other => other.map_err(CallError::from),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nesting_is_bounded_both_ways() {
+        let mut cx = Context::new();
+        let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(read::read(&mut cx, &text(Context::MAX_DEPTH)).is_ok());
+        assert!(read::read(&mut cx, &text(100_000)).is_err());
+        let deep = (0..1_000).fold(Val::Nil, |inner, _| crate::template::val::List::new(vec![inner]).into());
+        assert!(lenient(&mut cx, &deep, Style { pretty: false, escape_html: true }).is_err());
+    }
+
+    #[test]
+    fn integers_stay_integers() {
+        let mut cx = Context::new();
+        let mut kind = |text: &str| read::read(&mut cx, text).map(|value| value.kind_name()).unwrap();
+        assert_eq!(kind("9223372036854775807"), "int64");
+        assert_eq!(kind("9223372036854775808"), "uint64");
+        assert_eq!(kind("18446744073709551616"), "float64");
+        assert_eq!(kind("1.0"), "float64");
+        assert_eq!(kind("-0"), "float64");
+    }
+}

@@ -158,10 +158,9 @@ fn slice(value: &Val, bounds: &[Val]) -> Result<Val, CallError> {
 
 fn chunk(cx: &mut Context, size: i64, list: &Val) -> Result<List, CallError> {
     let list = paid(cx, "chunk", list)?;
-    let Ok(size) = usize::try_from(size) else { return Ok(List::of(Elements::List, Vec::new())) };
-    if size == 0 {
-        return Err("chunks of 0 elements never end".into());
-    }
+    let Ok(size @ 1..) = usize::try_from(size) else {
+        return Err(format!("chunks have at least one element, not {size}").into());
+    };
     let items: Vec<Val> = list.iter().collect();
     Ok(List::of(Elements::List, items.chunks(size).map(|chunk| List::new(chunk.to_vec()).into()).collect()))
 }

@@ -103,12 +103,41 @@ fn decimals(first: &Val, rest: &[Val], operation: fn(Decimal, Decimal) -> Option
 
 /// Rounds to so many places behind the point, up from a fraction of `on`.
 fn round(value: f64, places: i64, on: f64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a power that large is infinite either way")]
-    let power = 10f64.powf(places as f64);
+    let power = power_of_ten(places);
     let shifted = power * value;
     let fraction = if shifted.is_infinite() { f64::NAN } else { shifted.fract() };
     let whole = if fraction >= on { shifted.ceil() } else { shifted.floor() };
     whole / power
+}
+
+/// By repeated squaring, with the rounding of Go's `Pow`: for large powers the last digit depends on it.
+fn power_of_ten(exponent: i64) -> f64 {
+    let Some(mut bits) = u32::try_from(exponent.unsigned_abs()).ok().filter(|bits| *bits < 4_096) else {
+        return if exponent < 0 { 0.0 } else { f64::INFINITY };
+    };
+    // 10 = 0.625 * 2^4; fractions stay between 0.5 and 1.
+    let (mut square, mut square_exponent) = (0.625, 4);
+    let (mut fraction, mut binary_exponent) = (1.0, 0);
+    while bits > 0 {
+        if bits & 1 == 1 {
+            fraction *= square;
+            binary_exponent += square_exponent;
+        }
+        square *= square;
+        square_exponent *= 2;
+        if square < 0.5 {
+            square += square;
+            square_exponent -= 1;
+        }
+        bits >>= 1;
+    }
+    if exponent < 0 {
+        fraction = 1.0 / fraction;
+        binary_exponent = -binary_exponent;
+    }
+    // Two steps, since the power alone may be out of range where the product is not.
+    let half = binary_exponent / 2;
+    fraction * 2f64.powi(half) * 2f64.powi(binary_exponent - half)
 }
 
 /// How many numbers there are from `start`, before `stop`, by `step`.
@@ -148,4 +177,47 @@ fn seq(cx: &mut Context, bounds: &[Val]) -> Result<String, CallError> {
         let _ = if i == 0 { write!(out, "{number}") } else { write!(out, " {number}") };
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_are_counted_before_they_are_made() {
+        assert_eq!(count(0, 10, 3), 4);
+        assert_eq!(count(10, 0, -3), 4);
+        assert_eq!(count(0, 10, 0), 0);
+        assert_eq!(count(0, 10, -1), 0);
+        assert_eq!(count(i64::MIN, i64::MAX, 1), u64::MAX);
+        assert!(steps(&mut Context::new(), 0, i64::MAX, 1).is_err());
+        assert!(seq(&mut Context::new(), &[Val::Int(i64::MAX)]).is_err());
+        assert_eq!(
+            seq(&mut Context::new(), &[Val::Int(i64::MAX - 1), Val::Int(i64::MAX)]).unwrap(),
+            "9223372036854775806"
+        );
+    }
+
+    #[test]
+    fn powers_of_ten_are_exact_where_floats_are() {
+        assert_eq!(power_of_ten(0), 1.0);
+        assert_eq!(power_of_ten(22), 1e22);
+        assert_eq!(power_of_ten(-1), 0.1);
+        assert_eq!(power_of_ten(400), f64::INFINITY);
+        assert_eq!(power_of_ten(-400), 0.0);
+        assert_eq!(power_of_ten(i64::MIN), 0.0);
+    }
+
+    #[test]
+    fn decimals_are_exact_or_the_nearest_float() {
+        let sum = |a: f64, b: f64| Decimal::new(a).and_then(|a| a.plus(Decimal::new(b)?)).map(Decimal::to_f64);
+        assert_eq!(sum(0.1, 0.2), Some(0.3));
+        assert_eq!(sum(1e300, 1e-300), Some(1e300));
+        let quotient =
+            |a: f64, b: f64| Decimal::new(a).and_then(|a| a.divided_by(Decimal::new(b)?)).map(Decimal::to_f64);
+        assert_eq!(quotient(1e300, 3e9), Some(1e300 / 3e9));
+        assert_eq!(quotient(1e-300, 3.0), Some(0.0));
+        assert_eq!(quotient(1.0, 0.0), None);
+        assert_eq!(quotient(-2.0, 3.0), Some(-0.666_666_666_666_666_7));
+    }
 }

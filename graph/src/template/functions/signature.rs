@@ -39,11 +39,18 @@ macro_rules! seen {
 /// gives anything a value can be made of. `|cx|` before the parameters names the allowance, `; rest: Any`
 /// after them the further arguments, and `=> try` marks an expression that may fail.
 macro_rules! function {
+    ($name:literal, $(|$cx:ident|)? (; $rest:ident: $type:ident) => try $body:expr) => {
+        $crate::template::functions::Function::new($name, &[], |_context, $rest| {
+            $(let $cx = _context;)?
+            let result: Result<_, $crate::template::functions::CallError> = $body;
+            result.map($crate::template::val::Val::from)
+        })
+        .variadic($crate::template::functions::Param::$type)
+    };
     ($name:literal, $(|$cx:ident|)? ($($arg:ident: $type:ident),* $(; $rest:ident: $rest_type:ident)?) => try $body:expr) => {{
         const PARAMS: &[$crate::template::functions::Param] = &[$($crate::template::functions::Param::$type),*];
         let declared = $crate::template::functions::Function::new($name, PARAMS, |_context, args| {
             $(let $cx = _context;)?
-            #[allow(irrefutable_let_patterns, reason = "a function of nothing but further arguments takes any")]
             let [$($crate::template::functions::signature::argument!($type $arg),)* $($rest @ ..)?] = args else {
                 return Err($crate::template::functions::CallError::arguments());
             };

@@ -51,7 +51,8 @@ impl Parser<'_> {
                 Some(Piece::Byte(byte)) => bytes.push(byte),
                 None => {
                     let start = token.at.end - 1 - rest.len();
-                    return Err(error(start..(start + 2).min(token.at.end), "invalid escape in string")
+                    let escape = rest.chars().take(2).map(char::len_utf8).sum::<usize>();
+                    return Err(error(start..start + escape, "invalid escape in string")
                         .hint("write a backslash as `\\\\`, or put the text between backquotes"));
                 }
             }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::verdict;
 use crate::record::{Data, Record};
+use crate::template::builtins::with_float;
 use crate::template::format::{Notation, format_float};
 use crate::template::tree::Part;
 use crate::text::Str;
@@ -46,8 +47,10 @@ pub(crate) enum Seen<'r> {
     /// No value: an absent entry, a null, absent data.
     Nil,
     Bool(bool),
+    /// A literal or a length.
     Int(i64),
-    Uint(u64),
+    /// An integer of the record, which compares with floats, too.
+    Long(i128),
     Float(f64),
     Text(&'r str),
     /// The operation's number; prints as its name.
@@ -88,6 +91,7 @@ impl Source {
             },
             Source::Truncated(inner) => match inner.read(record)? {
                 Seen::Int(n) => Seen::Int(n),
+                Seen::Long(n) => Seen::Int(i64::try_from(n).ok()?),
                 // Exact below 2^53; what is above is rare and left to the template.
                 Seen::Float(f) if f.abs() < 9_007_199_254_740_992.0 => Seen::Int(f as i64),
                 _ => return None,
@@ -121,8 +125,8 @@ fn field<'r>(data: &'r Data, names: &[Str], indexed: usize) -> Option<Seen<'r>> 
     Some(match object.get(last) {
         None | Some(Value::Null) => Seen::Nil,
         Some(Value::Bool(b)) => Seen::Bool(*b),
-        Some(Value::Int(n)) => Seen::Int(*n),
-        Some(Value::UInt(n)) => Seen::Uint(*n),
+        Some(Value::Int(n)) => Seen::Long((*n).into()),
+        Some(Value::UInt(n)) => Seen::Long((*n).into()),
         Some(Value::Float(f)) => Seen::Float(*f),
         Some(Value::Text(text)) => Seen::Text(text),
         Some(Value::Bytes(bytes)) => Seen::Sized(bytes.len()),
@@ -143,6 +147,9 @@ impl<'r> Seen<'r> {
             (Seen::Float(a), Seen::Float(b)) => Some(a == b),
             (Seen::Other, _) | (_, Seen::Other) => None,
             (Seen::Nil, _) | (_, Seen::Nil) => Some(false),
+            (Seen::Long(n), Seen::Float(f)) | (Seen::Float(f), Seen::Long(n)) => {
+                Some(with_float(n, f) == Some(Ordering::Equal))
+            }
             (a, b) => Some(a.integer()? == b.integer()?),
         }
     }
@@ -153,6 +160,8 @@ impl<'r> Seen<'r> {
         match (self, other) {
             (Seen::Text(a), Seen::Text(b)) => Some(Some(a.cmp(b))),
             (Seen::Float(a), Seen::Float(b)) => Some(a.partial_cmp(&b)),
+            (Seen::Long(n), Seen::Float(f)) => Some(with_float(n, f)),
+            (Seen::Float(f), Seen::Long(n)) => Some(with_float(n, f).map(Ordering::reverse)),
             (a, b) => Some(Some(a.integer()?.cmp(&b.integer()?))),
         }
     }
@@ -160,7 +169,7 @@ impl<'r> Seen<'r> {
     fn integer(self) -> Option<i128> {
         match self {
             Seen::Int(n) | Seen::Operation(_, n) => Some(n.into()),
-            Seen::Uint(n) => Some(n.into()),
+            Seen::Long(n) => Some(n),
             _ => None,
         }
     }
@@ -177,7 +186,7 @@ impl<'r> Seen<'r> {
             Seen::Nil => false,
             Seen::Bool(b) => b,
             Seen::Int(n) => n != 0,
-            Seen::Uint(n) => n != 0,
+            Seen::Long(n) => n != 0,
             Seen::Float(f) => f != 0.0,
             Seen::Text(text) => !text.is_empty(),
             Seen::Sized(len) => len > 0,
@@ -189,8 +198,8 @@ impl<'r> Seen<'r> {
     pub(super) fn printed(self) -> Option<bool> {
         match self {
             Seen::Bool(b) => Some(b),
-            Seen::Int(0) | Seen::Uint(0) => Some(false),
-            Seen::Int(1) | Seen::Uint(1) => Some(true),
+            Seen::Int(0) | Seen::Long(0) => Some(false),
+            Seen::Int(1) | Seen::Long(1) => Some(true),
             Seen::Text(text) => verdict(text),
             _ => None,
         }
@@ -229,7 +238,7 @@ impl Shown {
             Seen::Nil => Some(&*self.text == "<nil>"),
             Seen::Bool(b) => Some(&*self.text == if b { "true" } else { "false" }),
             Seen::Int(n) => Some(self.int == Some(n.into())),
-            Seen::Uint(n) => Some(self.int == Some(n.into())),
+            Seen::Long(n) => Some(self.int == Some(n)),
             Seen::Float(f) if !f.is_nan() => Some(self.float == Some(f.to_bits())),
             Seen::Float(_) | Seen::Sized(_) | Seen::Other => None,
         }

@@ -68,7 +68,7 @@ fn ours(template: &str, record: Option<&Record>) -> (Outcome, String) {
     let Some(record) = record else { return (Outcome::Output(Vec::new()), String::new()) };
     let mut out = String::from("before");
     match template.render(record, &mut out) {
-        Ok(()) => (Outcome::Output(out["before".len()..].as_bytes().to_vec()), String::new()),
+        Ok(()) => (Outcome::Output(out.as_bytes()["before".len()..].to_vec()), String::new()),
         Err(error) => {
             assert_eq!(out, "before");
             (Outcome::Failed("execute"), error.to_string())
@@ -117,4 +117,24 @@ fn templates_print_what_go_prints() {
     let (agree, all) = (cases.len() - differences.len() - known, cases.len());
     println!("{agree} of {all} agree, {known} differ as listed");
     assert!(differences.is_empty(), "{} of {all} differ:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// Answers of Go to templates that read no record: the language, and above all printing.
+#[test]
+fn the_language_is_go() {
+    let mut differences = Vec::new();
+    for line in include_str!("go.jsonl").lines() {
+        let case: Json = serde_json::from_str(line).unwrap();
+        let expected = match (case["failed"].as_str(), case["output"].as_str()) {
+            (Some("parse"), _) => Outcome::Failed("parse"),
+            (Some(_), _) => Outcome::Failed("execute"),
+            (None, output) => Outcome::Output(output.unwrap().as_bytes().to_vec()),
+        };
+        let template = case["template"].as_str().unwrap();
+        let (outcome, message) = ours(template, Some(&Record::default()));
+        if outcome != expected {
+            differences.push(format!("{template}\n    Go   {expected:?}\n    ours {outcome:?} {message}"));
+        }
+    }
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
 }

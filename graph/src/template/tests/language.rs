@@ -33,6 +33,7 @@ fn parse_errors_name_the_place() {
     assert_eq!(place("{{ end }}"), "end");
     assert_eq!(place("{{ (eq 1 2 }}"), "(");
     assert_eq!(place("{{ \"a\\q\" }}"), "\\q");
+    assert_eq!(place("{{ \"\\¡\" }}"), "\\¡");
     assert_eq!(place("{{ 0x }}"), "0x");
     assert_eq!(place("{{ 12a }}"), "12a");
     assert_eq!(place("{{ .a..b }}"), ".");
@@ -77,6 +78,19 @@ fn integers_of_the_record_stay_integers() {
     let text =
         r#"{{ .Payload.After.n }} {{ printf "%d" .Payload.After.n }} {{ eq .Payload.After.n 9007199254740993 }}"#;
     assert_eq!(render_over(text, &record()).unwrap(), "9007199254740993 9007199254740993 true");
+}
+
+#[test]
+fn integers_of_the_record_compare_with_floats() {
+    for (comparison, verdict) in [
+        ("eq .Payload.After.n 9007199254740993.0", "false"),
+        ("gt .Payload.After.n 9007199254740992.0", "true"),
+        ("lt .Payload.After.n 1e300", "true"),
+        ("ge 0.5 .Payload.After.n", "false"),
+    ] {
+        assert_eq!(render_over(&format!("{{{{ {comparison} }}}}"), &record()).unwrap(), verdict, "{comparison}");
+    }
+    assert!(render("{{ eq 1 1.0 }}").is_err());
 }
 
 #[test]

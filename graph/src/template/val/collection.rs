@@ -213,8 +213,7 @@ impl Map {
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Map::Structured(_) => "StructuredData",
-            Map::Metadata(_) => "Metadata",
-            Map::Texts(_) => "map[string]string",
+            Map::Metadata(_) | Map::Texts(_) => "map[string]string",
             Map::Nil | Map::Object(_) | Map::Dict(_) => "map[string]interface {}",
         }
     }
@@ -234,11 +233,6 @@ impl Drop for Entries {
 }
 
 impl Dict {
-    /// An empty one.
-    pub(crate) fn new() -> Dict {
-        Dict::default()
-    }
-
     /// From entries in any order; the last of equal keys wins.
     pub(crate) fn from_entries(entries: impl IntoIterator<Item = (Str, Val)>) -> Dict {
         Dict(Rc::new(RefCell::new(Entries(entries.into_iter().collect()))))

@@ -354,3 +354,42 @@ fn posix_len(text: &str) -> Result<Option<usize>, &'static str> {
         Err("invalid character class range")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(pattern: &str) -> Result<String, &'static str> {
+        translate(pattern).map(|(pattern, _)| pattern)
+    }
+
+    #[test]
+    fn classes_are_those_of_ascii() {
+        assert_eq!(translated(r"\d[\w-]").unwrap(), r"[0-9][[0-9A-Za-z_]\x{2d}]");
+        assert_eq!(translated(r"\bž").unwrap(), r"(?-u:\b)ž");
+    }
+
+    #[test]
+    fn braces_that_repeat_nothing_are_text() {
+        assert_eq!(translated("a{2}b{").unwrap(), r"a{2}b\x{7b}");
+        assert_eq!(translated("a{,3}").unwrap(), r"a\x{7b}\x{2c}3\x{7d}");
+        assert!(translated("a{1001}").is_err());
+        assert!(translated("a**").is_err());
+    }
+
+    #[test]
+    fn groups_lose_their_names_but_not_their_numbers() {
+        let (pattern, names) = translate("(a)(?P<n>b)(?:c)(?i:d)(?<m>e)").unwrap();
+        assert_eq!(pattern, "(a)(b)(?:c)(?i:d)(e)");
+        assert_eq!(names, [None, Some("n".to_owned()), Some("m".to_owned())]);
+    }
+
+    #[test]
+    fn what_go_does_not_have_is_refused() {
+        for pattern in
+            [r"\b{start}\1", "(?=a)", "(?x)a", r"\Z", r"\p{gc=Lu}", "[z-a]", "[[:foo:]]", "(?", "(?P<a", "\\"]
+        {
+            assert!(translated(pattern).is_err(), "{pattern}");
+        }
+    }
+}

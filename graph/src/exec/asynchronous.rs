@@ -1,0 +1,174 @@
+//! A step that waits for the outside world: several strips in flight, their output in the order of the input.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::task::{JoinError, JoinHandle};
+
+use super::Interrupt;
+use super::chain::select;
+use super::fan_out::{Output, overdrawn};
+use super::parallel::receive;
+use super::queue::Receiver;
+use crate::batch::{Batch, Mask};
+use crate::condition::Condition;
+use crate::fault::Fault;
+use crate::operator::{AsyncOperator, Decision, Verdict};
+use crate::record::Record;
+use crate::text::Str;
+
+/// Rounds in which an operator may make no progress.
+const STALLS: u32 = 3;
+
+pub(super) struct Asynchronous {
+    pub(super) node: Str,
+    pub(super) condition: Option<Box<dyn Condition>>,
+    pub(super) operator: Arc<dyn AsyncOperator>,
+    pub(super) in_flight: usize,
+}
+
+/// A strip whose call is under way.
+struct InFlight {
+    batch: Batch,
+    selected: Vec<usize>,
+    condition_failed: Vec<(usize, Fault)>,
+    call: Option<Call>,
+}
+
+/// A call under way; dropping it aborts it. It goes on while the stage waits for room further down.
+struct Call(JoinHandle<Result<Vec<Verdict>, Fault>>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl InFlight {
+    async fn finished(&mut self) -> Result<Result<Vec<Verdict>, Fault>, JoinError> {
+        match &mut self.call {
+            Some(call) => (&mut call.0).await,
+            None => Ok(Ok(Vec::new())),
+        }
+    }
+}
+
+impl Asynchronous {
+    pub(super) async fn run(mut self, mut input: Receiver, output: Output) -> Result<(), Interrupt> {
+        let mut flying: VecDeque<InFlight> = VecDeque::new();
+        let mut open = true;
+        loop {
+            let (room, idle) = (flying.len() < self.in_flight.max(1), flying.is_empty());
+            tokio::select! {
+                biased;
+                Some(verdicts) = front(&mut flying) => {
+                    if let Some(flown) = flying.pop_front() {
+                        land(&self.node, flown, verdicts, &output).await?;
+                    }
+                }
+                batch = receive(&mut input, idle), if open && room => match batch {
+                    Some(batch) => {
+                        output.count_in(&batch);
+                        flying.push_back(self.start(batch, &output));
+                    }
+                    None => open = false,
+                },
+                else => break,
+            }
+        }
+        if let Err(fault) = self.operator.close().await {
+            tracing::warn!(node = %self.node, %fault, "could not close the processor");
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, batch: Batch, output: &Output) -> InFlight {
+        let mut condition_failed = Vec::new();
+        let selected: Vec<usize> = match &mut self.condition {
+            None => (0..batch.rows()).collect(),
+            Some(condition) => {
+                let mut mask = Mask::none(batch.rows());
+                select(&mut **condition, &batch, &mut mask, &mut condition_failed);
+                mask.rows().collect()
+            }
+        };
+        let call = (!selected.is_empty()).then(|| {
+            let rows: Vec<Record> = selected.iter().map(|row| batch.records()[*row].clone()).collect();
+            Call(output.context.spawn(converge(self.operator.clone(), rows)))
+        });
+        InFlight { batch, selected, condition_failed, call }
+    }
+}
+
+/// Applies the verdicts on a strip, and sends it on.
+async fn land(
+    node: &Str,
+    flown: InFlight,
+    verdicts: Result<Result<Vec<Verdict>, Fault>, JoinError>,
+    output: &Output,
+) -> Result<(), Interrupt> {
+    let InFlight { mut batch, selected, condition_failed, call } = flown;
+    drop(call);
+    let mut decisions: Vec<(usize, Decision)> = Vec::new();
+    match verdicts {
+        Ok(verdicts) => {
+            let verdicts = verdicts.map_err(|fault| fault.at(node))?;
+            for (row, verdict) in selected.into_iter().zip(verdicts) {
+                match verdict {
+                    Verdict::Keep(record) => {
+                        let place = &mut batch.records_mut()[row];
+                        *place = record.with_position(place.position().clone());
+                    }
+                    Verdict::Split(records) => decisions.push((row, Decision::Split(records))),
+                    Verdict::Filter => decisions.push((row, Decision::Filter)),
+                    Verdict::Fail(fault) => decisions.push((row, Decision::Fail(fault.at(node)))),
+                }
+            }
+            batch.weigh();
+        }
+        // The rows fail as they entered: the call had copies of them.
+        Err(error) => {
+            let what = match error.try_into_panic() {
+                Ok(panic) => format!("the processor panicked: {}", super::chain::text(&*panic)),
+                Err(_) => "the call was aborted".to_owned(),
+            };
+            let fault = Fault::record("operator_panicked", what).at(node);
+            decisions.extend(selected.into_iter().map(|row| (row, Decision::Fail(fault.clone()))));
+        }
+    }
+    let failed = condition_failed.into_iter().map(|(row, fault)| (row, Decision::Fail(fault.at(node))));
+    decisions.extend(failed);
+    let mut left = output.leftover();
+    batch.apply(&mut decisions, &mut left, &mut output.lend()).map_err(overdrawn)?;
+    output.put_aside(left).await?;
+    output.emit(batch).await
+}
+
+/// The outcome of the oldest call; `None` when there is none.
+async fn front(flying: &mut VecDeque<InFlight>) -> Option<Result<Result<Vec<Verdict>, Fault>, JoinError>> {
+    Some(flying.front_mut()?.finished().await)
+}
+
+/// Calls until there is a verdict on every row.
+async fn converge(operator: Arc<dyn AsyncOperator>, mut rows: Vec<Record>) -> Result<Vec<Verdict>, Fault> {
+    let mut verdicts = Vec::with_capacity(rows.len());
+    let mut stalls = 0;
+    loop {
+        let given = rows.len();
+        let some = operator.call(rows.clone()).await;
+        if some.len() > given {
+            let what = format!("the processor gave {} verdicts on {given} records", some.len());
+            return Err(Fault::fatal("too_many_verdicts", what));
+        }
+        stalls = if some.is_empty() { stalls + 1 } else { 0 };
+        rows.drain(..some.len());
+        verdicts.extend(some);
+        if rows.is_empty() {
+            return Ok(verdicts);
+        }
+        if stalls == STALLS {
+            let what = format!("the processor gave no verdict on {} records, {STALLS} times", rows.len());
+            return Err(Fault::fatal("not_converging", what));
+        }
+    }
+}

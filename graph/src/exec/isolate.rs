@@ -1,0 +1,136 @@
+//! Chains with a thread of their own, for operators that are bound to one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::chain::{Steps, text};
+use super::context::Context;
+use super::fan_out::Output;
+use super::open::{build, check_conditions, wrong_class};
+use super::parallel::{Desk, Reply, Worker, advance, worker};
+use crate::fault::Fault;
+use crate::operator::{BuiltOperator, Operator};
+use crate::plan::stage::StepSpec;
+
+/// Interpreters recurse.
+const STACK: usize = 8 << 20;
+
+type Said = oneshot::Sender<Result<(), Fault>>;
+
+/// What a thread needs to begin, and what it hands to the next one when it cannot be trusted any more.
+struct Isolate {
+    context: Arc<Context>,
+    steps: Arc<[StepSpec]>,
+    number: usize,
+    output: Output,
+    desk: Desk,
+    runtime: Handle,
+}
+
+/// Starts a worker as a thread; waits until its operators are open.
+pub(super) async fn spawn(
+    context: &Arc<Context>,
+    steps: Arc<[StepSpec]>,
+    number: usize,
+    output: Output,
+) -> Result<Worker, Fault> {
+    let (worker, desk) = worker();
+    let isolate = Isolate { context: context.clone(), steps, number, output, desk, runtime: Handle::current() };
+    let (said, opened) = oneshot::channel();
+    isolate.launch(Some(said))?;
+    opened
+        .await
+        .map_err(|_| Fault::fatal("isolate_died", "the thread of the processors ended while they opened"))??;
+    Ok(worker)
+}
+
+impl Isolate {
+    fn launch(self, said: Option<Said>) -> Result<(), Fault> {
+        let alive = self.context.alive();
+        let name = format!("isolate {}", self.steps.first().map_or("", |step| &step.node));
+        let thread = thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
+            let _alive = alive;
+            self.live(said);
+        });
+        thread.map(drop).map_err(|error| Fault::transient("no_thread", format!("cannot start a thread: {error}")))
+    }
+
+    fn build(&self) -> Result<Steps<dyn Operator>, Fault> {
+        check_conditions(&self.steps)?;
+        let mut built = Vec::with_capacity(self.steps.len());
+        for step in &self.steps[..] {
+            let operator: Box<dyn Operator> = match build(&self.context, step, self.number)? {
+                BuiltOperator::Inline(operator) => operator,
+                BuiltOperator::Isolate(operator) => operator,
+                BuiltOperator::Async(_) => return Err(wrong_class(step)),
+            };
+            built.push((step.node.clone(), step.condition.clone(), operator));
+        }
+        Ok(Steps::new(built, true))
+    }
+
+    /// The life of the thread.
+    fn live(mut self, said: Option<Said>) {
+        let runtime = self.runtime.clone();
+        let _entered = runtime.enter();
+        let built = catch_unwind(AssertUnwindSafe(|| self.build())).unwrap_or_else(|panic| {
+            Err(Fault::fatal("operator_panicked", format!("opening a processor panicked: {}", text(&*panic))))
+        });
+        let mut steps = match (built, said) {
+            (Ok(steps), None) => steps,
+            (Ok(steps), Some(said)) => {
+                let _ = said.send(Ok(()));
+                steps
+            }
+            (Err(fault), Some(said)) => {
+                let _ = said.send(Err(fault));
+                return;
+            }
+            (Err(fault), None) => {
+                let _ = self.desk.replies.blocking_send(Reply::Failed(fault));
+                return;
+            }
+        };
+        while let Some(batch) = self.desk.strips.blocking_recv() {
+            steps.push(batch);
+            if !self.finish(&mut steps) {
+                return;
+            }
+            if steps.panicked() {
+                // Its rows have failed; the state of its operators is not to be trusted, nor that they can be dropped.
+                let _ = catch_unwind(AssertUnwindSafe(move || drop(steps)));
+                let replies = self.desk.replies.clone();
+                if let Err(fault) = self.launch(None) {
+                    let _ = replies.blocking_send(Reply::Failed(fault));
+                }
+                return;
+            }
+        }
+        steps.close();
+    }
+
+    /// Works until the strip is done; says whether the stage is still there and the chain can go on.
+    fn finish(&self, steps: &mut Steps<dyn Operator>) -> bool {
+        loop {
+            let (left, piece) = match advance(steps, &self.output) {
+                Ok(found) => found,
+                Err(fault) => {
+                    let _ = self.desk.replies.blocking_send(Reply::Failed(fault));
+                    return false;
+                }
+            };
+            let end = piece.is_none();
+            let replies = [left.map(Reply::Left), Some(piece.map_or(Reply::Done, Reply::Piece))];
+            if replies.into_iter().flatten().any(|reply| self.desk.replies.blocking_send(reply).is_err()) {
+                return false;
+            }
+            if end {
+                return true;
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Chains with a thread of their own.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::*;
+use crate::fault::Fault;
+use crate::operator::{BuiltOperator, Class, ConfiguredOperator, Decision, Host, Operator, Rows, Signature};
+use crate::plan::stage::StageKind;
+use crate::testing::{inline, isolated, row_at};
+
+#[tokio::test]
+async fn isolates_run_on_their_own_threads_and_keep_the_order() {
+    let bench = Bench::new();
+    let upstream = upstream(&bench, 5000);
+    let a = shelf(&bench, "a");
+    let threads: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let seen = threads.clone();
+    let note = isolated(move |_| {
+        seen.lock().unwrap().insert(format!("{:?}", thread::current().id()));
+        Ok(Decision::Keep)
+    });
+    let split = inline(|record| match row_at(record.position()) % 10 {
+        0 => Ok(Decision::Split(vec![record.clone(); 2])),
+        1 => Ok(Decision::Filter),
+        _ => Ok(Decision::Keep),
+    });
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    let steps = vec![Pipeline::step("note", &note), Pipeline::step("split", &split)];
+    let isolate = pipeline.stage("js", &[read], StageKind::Isolate { steps, workers: 2 });
+    pipeline.write(&[isolate], "a", &a);
+    finished(&bench.start(&pipeline.plan()).join().await);
+    let rows = a.rows();
+    assert!(rows.is_sorted());
+    assert_eq!(rows.len(), 5000);
+    let threads = threads.lock().unwrap();
+    assert_eq!(threads.len(), 2);
+    assert!(!threads.contains(&format!("{:?}", thread::current().id())));
+}
+
+#[tokio::test]
+async fn a_panic_fails_the_strip_and_a_fresh_isolate_goes_on() {
+    struct Fragile(Arc<Mutex<Vec<thread::ThreadId>>>);
+    struct Built;
+    impl ConfiguredOperator for Fragile {
+        fn signature(&self) -> Signature {
+            Signature { class: Class::Isolate, ..Signature::inline() }
+        }
+        fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+            self.0.lock().unwrap().push(thread::current().id());
+            Ok(BuiltOperator::Isolate(Box::new(Built)))
+        }
+    }
+    impl Operator for Built {
+        fn process(&mut self, rows: &mut Rows<'_>) {
+            rows.for_each(|record| {
+                assert!(![130, 400].contains(&row_at(record.position())), "boom");
+                Ok(Decision::Keep)
+            });
+        }
+    }
+    let bench = Bench::new();
+    let upstream = upstream(&bench, 1280);
+    let a = shelf(&bench, "a");
+    let built = Arc::default();
+    let fragile: Arc<dyn ConfiguredOperator> = Arc::new(Fragile(Arc::clone(&built)));
+    let mut pipeline = bench.tolerant();
+    let read = pipeline.read("in", &upstream);
+    let steps = vec![Pipeline::step("js", &fragile)];
+    let isolate = pipeline.stage("js", &[read], StageKind::Isolate { steps, workers: 1 });
+    pipeline.write(&[isolate], "a", &a);
+    finished(&bench.start(&pipeline.plan()).join().await);
+    assert_eq!(a.rows().len(), 1280 - 256);
+    assert_eq!(bench.letters.rows(), (128..256).chain(384..512).collect::<Vec<_>>());
+    let threads = built.lock().unwrap();
+    assert_eq!(threads.len(), 3);
+    assert_eq!(threads.iter().collect::<std::collections::HashSet<_>>().len(), 3);
+    assert_eq!(upstream.kept(), 0);
+}
+
+#[tokio::test]
+async fn an_isolate_that_cannot_open_fails_the_start() {
+    struct Broken(AtomicBool);
+    impl ConfiguredOperator for Broken {
+        fn signature(&self) -> Signature {
+            Signature { class: Class::Isolate, ..Signature::inline() }
+        }
+        fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+            assert!(!self.0.load(Ordering::Relaxed), "boom");
+            Err(Fault::fatal("bad_script", "line 3: unexpected token"))
+        }
+    }
+    for panics in [false, true] {
+        let bench = Bench::new();
+        let upstream = upstream(&bench, 10);
+        let a = shelf(&bench, "a");
+        let broken: Arc<dyn ConfiguredOperator> = Arc::new(Broken(AtomicBool::new(panics)));
+        let mut pipeline = bench.pipeline();
+        let read = pipeline.read("in", &upstream);
+        let steps = vec![Pipeline::step("js", &broken)];
+        let isolate = pipeline.stage("js", &[read], StageKind::Isolate { steps, workers: 1 });
+        pipeline.write(&[isolate], "a", &a);
+        let running = bench.start(&pipeline.plan());
+        let fault = running.opened().await.unwrap_err();
+        assert_eq!(fault.code(), if panics { "operator_panicked" } else { "bad_script" });
+        assert!(matches!(running.join().await, Ending::Faulted(_)));
+        assert_eq!(upstream.rows_read(), 0);
+    }
+}

@@ -1,0 +1,116 @@
+//! Settings of the ends: batches, linger, rates; and rows that become very many.
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::operator::Decision;
+use crate::record::Data;
+use crate::testing::{AtEnd, inline, row_at};
+
+#[tokio::test(start_paused = true)]
+async fn a_row_split_in_a_hundred_thousand_stays_in_strips() {
+    let bench = Bench::new();
+    let upstream = upstream(&bench, 3);
+    let a = Arc::new(Shelf::new("a", &bench.journal).policy(|policy| policy.rows = 1000));
+    let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    let split = inline(|record| match row_at(record.position()) {
+        1 => Ok(Decision::Split(vec![record.clone(); 100_000])),
+        _ => Ok(Decision::Keep),
+    });
+    let run = Arc::new(std::sync::Mutex::new(0usize));
+    let twice = inline(|record| {
+        record.payload.after = Data::text("x");
+        Ok(Decision::Split(vec![record.clone(), record.clone()]))
+    });
+    let (count, largest) = (run.clone(), most.clone());
+    let last = inline(move |_| {
+        *count.lock().unwrap() += 1;
+        largest.fetch_max(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(Decision::Keep)
+    });
+    let chain = pipeline.chain(&[read], &[split, twice, last]);
+    pipeline.write(&[chain], "a", &a);
+    let running = bench.start(&pipeline.plan());
+    let progress = running.progress();
+    finished(&in_time(running.join()).await);
+    let rows = a.rows();
+    assert_eq!(rows.len(), 2 * 100_002);
+    assert!(rows.is_sorted());
+    assert_eq!(*run.lock().unwrap(), 2 * 100_002);
+    assert!(a.calls().iter().all(|rows| *rows <= 1000));
+    assert_eq!(progress.totals().born, 200_001);
+    assert_eq!(upstream.kept(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_collects_a_batch_or_waits_its_delay() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 25, AtEnd::Wait).per_read(1).delay(Duration::from_millis(1)));
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read_batches("in", &upstream, Some(10), Duration::from_millis(100));
+    pipeline.write(&[read], "a", &a);
+    let running = bench.start(&pipeline.plan());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(a.calls(), [10, 10, 5]);
+    running.stop(None);
+    assert!(matches!(in_time(running.join()).await, Ending::Stopped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_for_more_rows_as_long_as_its_linger() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 95, AtEnd::Wait).per_read(5).delay(Duration::from_millis(1)));
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write_with(&[read], "a", &a, |spec| {
+        spec.batch_rows = Some(20);
+        spec.batch_delay = Some(Duration::from_millis(200));
+    });
+    let running = bench.start(&pipeline.plan());
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert_eq!(a.calls(), [20, 20, 20, 20]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(a.calls(), [20, 20, 20, 20, 15]);
+    assert_eq!(upstream.kept(), 0);
+    running.stop(None);
+    assert!(matches!(in_time(running.join()).await, Ending::Stopped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_batch_to_fill() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 5, AtEnd::Wait));
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read_batches("in", &upstream, Some(1000), Duration::from_secs(3000));
+    pipeline.write_with(&[read], "a", &a, |spec| {
+        spec.batch_rows = Some(1000);
+        spec.batch_delay = Some(Duration::from_secs(3000));
+    });
+    let running = bench.start(&pipeline.plan());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(a.rows().is_empty());
+    let since = Instant::now();
+    running.stop(Some(Duration::from_secs(10)));
+    assert!(matches!(in_time(running.join()).await, Ending::Stopped));
+    assert_eq!((since.elapsed(), a.rows().len(), upstream.kept()), (Duration::ZERO, 5, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_kept() {
+    let bench = Bench::new();
+    let upstream = upstream(&bench, 1000);
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write_with(&[read], "a", &a, |spec| (spec.rate, spec.burst) = (Some(100.0), 10));
+    let since = Instant::now();
+    finished(&bench.run(&pipeline.plan()).await);
+    let took = since.elapsed().as_secs_f64();
+    assert!((9.8..10.3).contains(&took), "{took}");
+    assert!(a.calls().iter().all(|rows| *rows <= 10));
+}

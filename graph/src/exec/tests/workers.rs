@@ -1,0 +1,142 @@
+//! Several workers, and calls that overtake each other: output in the order of the input.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt;
+
+use super::*;
+use crate::fault::{Fault, FaultClass};
+use crate::operator::{Decision, Verdict};
+use crate::plan::stage::StageKind;
+use crate::record::{Data, Record};
+use crate::testing::{asynchronous, inline, row_at};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_keep_the_order() {
+    let bench = Bench::new();
+    let upstream = upstream(&bench, 20_000);
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.tolerant();
+    let read = pipeline.read("in", &upstream);
+    let operator = inline(|record| match row_at(record.position()) % 100 {
+        7 => Ok(Decision::Filter),
+        8 => Ok(Decision::Split(vec![record.clone(); 3])),
+        9 => Err(Fault::record("bad", "no")),
+        _ => Ok(Decision::Keep),
+    });
+    let steps = vec![Pipeline::step("s", &operator)];
+    let parallel = pipeline.stage("s", &[read], StageKind::Parallel { steps, workers: 3 });
+    pipeline.write(&[parallel], "a", &a);
+    let running = bench.start(&pipeline.plan());
+    let progress = running.progress();
+    finished(&running.join().await);
+    let rows = a.rows();
+    assert!(rows.is_sorted());
+    assert_eq!(rows.len(), 20_000 + 2 * 200 - 200 - 200);
+    assert_eq!(bench.letters.rows().len(), 200);
+    assert_eq!(upstream.kept(), 0);
+    assert!(progress.totals().balance());
+}
+
+async fn with_async(
+    bench: &Bench,
+    rows: u64,
+    call: impl Fn(Vec<Record>) -> futures::future::BoxFuture<'static, Vec<Verdict>> + Send + Sync + 'static,
+) -> (Ending, Arc<Shelf>) {
+    let upstream = upstream(bench, rows);
+    let a = shelf(bench, "a");
+    let mut pipeline = bench.tolerant();
+    let read = pipeline.read("in", &upstream);
+    let step = Pipeline::step("s", &asynchronous(call));
+    let waiting = pipeline.stage("s", &[read], StageKind::Async { step, in_flight: 4 });
+    pipeline.write(&[waiting], "a", &a);
+    (bench.run(&pipeline.plan()).await, a)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_in_flight_keep_the_order() {
+    let bench = Bench::new();
+    let (flying, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = most.clone();
+    let (ending, a) = with_async(&bench, 2000, move |rows| {
+        let (flying, most) = (flying.clone(), most.clone());
+        async move {
+            most.fetch_max(flying.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // Later strips are faster.
+            let first = row_at(rows[0].position());
+            tokio::time::sleep(Duration::from_millis(2000 - first % 2000)).await;
+            flying.fetch_sub(1, Ordering::SeqCst);
+            rows.into_iter()
+                .map(|mut record| {
+                    record.payload.after = Data::text("done");
+                    match row_at(record.position()) % 50 {
+                        1 => Verdict::Filter,
+                        2 => Verdict::Split(vec![record.clone().with_position(Default::default()), record]),
+                        3 => Verdict::Fail(Fault::record("bad", "no")),
+                        4 => Verdict::Keep(record.with_position(Default::default())),
+                        _ => Verdict::Keep(record),
+                    }
+                })
+                .collect()
+        }
+        .boxed()
+    })
+    .await;
+    finished(&ending);
+    assert_eq!(seen.load(Ordering::SeqCst), 4);
+    let rows = a.rows();
+    assert!(rows.is_sorted() && rows.iter().all(|row| *row < 2000), "positions are the source's");
+    assert_eq!(rows.len(), 2000 - 40 + 40 - 40);
+    assert!(a.durable().iter().all(|record| record.payload.after == Data::text("done")));
+    assert!(bench.letters.rows().len() == 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_without_a_verdict_are_given_again() {
+    let bench = Bench::new();
+    let (ending, a) =
+        with_async(&bench, 500, |rows| async move { rows.into_iter().take(30).map(Verdict::Keep).collect() }.boxed())
+            .await;
+    finished(&ending);
+    assert_eq!(a.rows(), (0..500).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_never_converges_is_stopped() {
+    let bench = Bench::new();
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let counted = rounds.clone();
+    let (ending, _) = with_async(&bench, 5, move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { Vec::new() }.boxed()
+    })
+    .await;
+    let Ending::Faulted(fault) = ending else { panic!("{ending:?}") };
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "not_converging"));
+    assert_eq!(fault.node().unwrap(), &"s");
+    assert_eq!(rounds.load(Ordering::SeqCst), 3);
+    let bench = Bench::new();
+    let (ending, _) = with_async(&bench, 5, |rows| {
+        async move { rows.iter().chain(&rows).cloned().map(Verdict::Keep).collect() }.boxed()
+    })
+    .await;
+    assert!(matches!(ending, Ending::Faulted(fault) if fault.code() == "too_many_verdicts"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_panics_fails_its_rows_only() {
+    let bench = Bench::new();
+    let (ending, a) = with_async(&bench, 300, |rows| {
+        async move {
+            assert!(row_at(rows[0].position()) != 128, "boom");
+            rows.into_iter().map(Verdict::Keep).collect()
+        }
+        .boxed()
+    })
+    .await;
+    finished(&ending);
+    assert_eq!(a.rows().len(), 300 - 128);
+    assert_eq!(bench.letters.rows(), (128..256).collect::<Vec<_>>());
+    let error = bench.letters.durable()[0].metadata.get("svc.dlq.nack.error").unwrap().to_string();
+    assert!(error.contains("boom"), "{error}");
+}
