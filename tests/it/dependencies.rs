@@ -42,9 +42,13 @@ fn graph_does_no_io() {
         }
         for word in [
             "std::fs",
-            "std::net",
-            "std::process::Command",
-            "std::env::var",
+            "TcpStream",
+            "TcpListener",
+            "UdpSocket",
+            "UnixStream",
+            "ToSocketAddrs",
+            "std::process",
+            "std::env::",
             "tokio::fs",
             "tokio::net",
             "tokio::process",

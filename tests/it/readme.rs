@@ -26,7 +26,7 @@ fn every_command_works() {
     script(
         "anabranch",
         format!(
-            "#!/bin/bash\nif [ \"$*\" = run ] || [ \"$*\" = quickstart ]; then exec timeout --preserve-status -s INT 4 {real} \"$@\"; fi\nexec {real} \"$@\"\n"
+            "#!/bin/bash\nif [ \"$*\" = run ] || [ \"$*\" = quickstart ]; then exec timeout --foreground --preserve-status -s INT 4 {real} \"$@\"; fi\nexec {real} \"$@\"\n"
         ),
     );
     // The release build is the reader's; here it is this build. `cargo test` is what runs this test.

@@ -118,7 +118,7 @@ fn an_unknown_plugin_and_processor() {
 
 #[test]
 fn a_bad_condition() {
-    finds_at("      - { id: s, plugin: filter, condition: '{{ eq .Key }' }\n", "{{ eq .Key }", &["condition"]);
+    finds_at("      - { id: s, plugin: filter, condition: '{{ eq .Key }' }\n", "}' }", &["condition"]);
 }
 
 #[test]
