@@ -38,16 +38,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make the directories and the configuration file of a new service.
     Init(init::Arguments),
-    /// Start the service and its pipelines.
     Run(run::Arguments),
     /// Write, check, show and list pipelines.
     #[command(subcommand, visible_alias = "pipeline")]
     Pipelines(pipelines::Command),
     /// Run a demo pipeline in a temporary directory; nothing is left behind.
     Quickstart,
-    /// Print every setting with its value and where the value comes from.
     Config(config::Arguments),
     /// Print the version.
     Version,

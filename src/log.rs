@@ -230,6 +230,16 @@ mod tests {
         assert_eq!(write(&log, LogLevel::Info, "").unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 
+    #[tokio::test]
+    async fn a_reader_that_goes_away_is_noticed() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let settings = LogSettings { level: LogLevel::Info, format: LogFormat::Cli };
+        let log = Log::new(settings, Output::to_file(std::os::fd::OwnedFd::from(writer).into()));
+        assert_eq!(write(&log, LogLevel::Info, "").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        log.output().reader_gone().await;
+    }
+
     #[test]
     fn a_batch_larger_than_the_buffer_is_whole() {
         let (log, file) = log(LogFormat::Cli);

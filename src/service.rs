@@ -180,6 +180,12 @@ impl Service {
                     stopping = true;
                     deadline = self.stop(&orders);
                 }
+                () = self.log.output().reader_gone(), if !stopping => {
+                    // As `anabranch run | head` ends: with nobody to read the log there is nothing to wait for.
+                    ended.signalled = true;
+                    stopping = true;
+                    deadline = self.stop(&orders);
+                }
                 () = until(deadline) => break,
                 _ = redraw.tick(), if status_line.is_live() => status_line.draw(),
             }

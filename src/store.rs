@@ -25,6 +25,8 @@ pub use entity::{
 };
 pub use open::OpenError;
 
+use crate::panics::caught;
+
 /// What the files say, to be compared with what is stored.
 #[derive(Clone, Debug, Default)]
 pub struct Provision {
@@ -127,7 +129,10 @@ impl Store {
         read: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = self.shared.clone();
-        tokio::task::spawn_blocking(move || read(&shared)).await.map_err(unavailable)?
+        let damaged = || StoreError::Damaged("its pages contradict each other".to_owned());
+        tokio::task::spawn_blocking(move || caught(|| read(&shared)).unwrap_or_else(|| Err(damaged())))
+            .await
+            .map_err(unavailable)?
     }
 
     async fn write(&self, write: Write) -> Result<Written, StoreError> {
@@ -152,36 +157,35 @@ impl Shared {
     }
 
     /// Writes all that waits and all that comes meanwhile, one transaction per round.
-    fn drain(&self) {
-        /// Lets the next caller start a writer if this one panics; those that wait are told by their channel.
-        struct OnPanic<'a>(&'a Shared);
-        impl Drop for OnPanic<'_> {
-            fn drop(&mut self) {
-                if std::thread::panicking() {
-                    *self.0.queue() = Queue::default();
-                }
-            }
-        }
-        let _on_panic = OnPanic(self);
+    fn drain(self: Arc<Self>) {
+        let mut round = std::mem::take(&mut self.queue().waiting);
         loop {
-            let round = {
-                let mut queue = self.queue();
-                if queue.waiting.is_empty() {
-                    queue.busy = false;
-                    return;
+            let (writes, done): (Vec<_>, Vec<_>) = round.into_iter().map(|p| (p.write, p.done)).unzip();
+            // A panic here is a damaged page; it must not leave others waiting for ever.
+            let outcomes = match caught(|| self.commit(writes)) {
+                Some(Ok(outcomes)) => Ok(outcomes),
+                Some(Err(error)) => Err(error.to_string()),
+                None => Err("its pages contradict each other".to_owned()),
+            };
+            let answer = || match outcomes {
+                Ok(outcomes) => done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome))),
+                Err(text) => {
+                    let error = || StoreError::Unavailable(text.clone().into());
+                    done.into_iter().for_each(|done| drop(done.send(Err(error()))));
                 }
+            };
+            round = {
+                let mut queue = self.queue();
+                queue.busy = !queue.waiting.is_empty();
                 std::mem::take(&mut queue.waiting)
             };
-            let (writes, done): (Vec<_>, Vec<_>) = round.into_iter().map(|p| (p.write, p.done)).unzip();
-            match self.commit(writes) {
-                Ok(outcomes) => done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome))),
-                Err(error) => {
-                    let text = error.to_string();
-                    for done in done {
-                        let _ = done.send(Err(StoreError::Unavailable(text.clone().into())));
-                    }
-                }
+            if round.is_empty() {
+                // Let go first: whoever drops the store after the last answer has closed it.
+                drop(self);
+                answer();
+                return;
             }
+            answer();
         }
     }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
+use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::format::{self, RecordFormat};
 use anabranch_graph::operator::{Host, LogLevel, LogLine};
 use anabranch_graph::record::Record;
@@ -131,7 +131,12 @@ impl Writer for Logging {
         if !output.ends.is_empty() {
             let level = self.level;
             let written = self.output.run(move |output| output.write(level)).await.map_err(|_| broken())?;
-            written.map_err(|e| Fault::transient("log_unwritable", format!("cannot write the log: {e}")))?;
+            written.map_err(|e| {
+                // A reader that went away does not come back; a disk may get room again.
+                let gone = e.kind() == std::io::ErrorKind::BrokenPipe;
+                let class = if gone { FaultClass::Fatal } else { FaultClass::Transient };
+                Fault::new(class, "log_unwritable", format!("cannot write the log: {e}"))
+            })?;
         }
         if failures.is_empty() {
             return Ok(Verdicts::All(Delivered::Durable));

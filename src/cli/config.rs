@@ -6,6 +6,8 @@ use serde_json::{Map, json};
 use super::{Context, Report};
 use crate::settings::SettingFlags;
 
+/// Print every setting with its value and where the value comes from.
+///
 /// Prints every setting with its value and the layer it comes from: a flag, an `ANABRANCH_*` variable,
 /// anabranch.yaml, or the default. Credentials are masked.
 #[derive(Debug, clap::Args)]

@@ -11,6 +11,8 @@ use super::{Exit, Report};
 use crate::files::system;
 use crate::settings::document;
 
+/// Make the directories and the configuration file of a new service.
+///
 /// Makes the directories `processors`, `connectors` and `pipelines` and writes `anabranch.yaml`, which holds
 /// every setting with its default and meaning. What is there already is left as it is.
 #[derive(Debug, clap::Args)]

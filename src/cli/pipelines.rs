@@ -15,13 +15,9 @@ pub(super) use init::DEMO;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Write a pipeline file.
     Init(init::Arguments),
-    /// Check pipeline files; nothing is started.
     Validate(validate::Arguments),
-    /// Show what a pipeline is compiled to.
     Plan(plan::Arguments),
-    /// List pipelines and how they are doing.
     #[command(visible_alias = "ls")]
     List(list::Arguments),
 }

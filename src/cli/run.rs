@@ -12,7 +12,9 @@ use crate::service::{Ended, Service, ServiceError};
 use crate::settings::{LogFormat, SettingFlags, Settings};
 use crate::store::OpenError;
 
-/// Starts the service and all pipelines whose file does not say `status: stopped`. Ctrl+C stops it: sources
+/// Start the service and its pipelines.
+///
+/// Starts all pipelines whose file does not say `status: stopped`. Ctrl+C stops it: sources
 /// are read no further, what was read is delivered, and the next start goes on from there. A second Ctrl+C
 /// ends it at once; what was not delivered is then read again.
 ///

@@ -6,6 +6,8 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 /// A line is written at once when the buffer has grown to this; the end of a batch writes the rest.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -18,6 +20,8 @@ pub struct Output {
     colored: bool,
     /// Whether somebody is looking.
     live: bool,
+    /// Told when the reader of the lines went away.
+    reader_gone: Notify,
 }
 
 struct State {
@@ -49,6 +53,7 @@ impl Output {
             }),
             colored: on_terminal && color,
             live: on_terminal || beside,
+            reader_gone: Notify::new(),
         }))
     }
 
@@ -58,6 +63,7 @@ impl Output {
             state: Mutex::new(State { lines: file, beside: None, status: String::new(), buffer: Vec::new() }),
             colored: false,
             live: false,
+            reader_gone: Notify::new(),
         })
     }
 
@@ -72,27 +78,21 @@ impl Output {
     }
 
     /// Writes the lines that `next` appends until it returns false, under one lock, at most one write per
-    /// 64 KiB.
+    /// 64 KiB. `next` must not log.
     ///
     /// # Errors
     /// The reader is gone, the disk is full. Lines before the failing write are out.
     pub fn write_lines(&self, next: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> io::Result<()> {
-        let mut state = self.state();
-        let status = self.live && !state.status.is_empty();
-        state.buffer.clear();
-        if status {
-            state.erase()?;
+        let outcome = self.state().write_lines(self.live, next);
+        if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            self.reader_gone.notify_one();
         }
-        let mut outcome = Ok(());
-        while outcome.is_ok() && next(&mut state.buffer) {
-            if state.buffer.len() >= BUFFER_BYTES {
-                outcome = state.flush();
-            }
-        }
-        if status && outcome.is_ok() {
-            state.draw()?;
-        }
-        outcome.and_then(|()| state.flush())
+        outcome
+    }
+
+    /// Waits until the reader of the lines has gone away: nothing that is written can arrive any more.
+    pub async fn reader_gone(&self) {
+        self.reader_gone.notified().await;
     }
 
     /// Replaces the status line; an empty one removes it.
@@ -119,6 +119,23 @@ impl Output {
 }
 
 impl State {
+    fn write_lines(&mut self, live: bool, next: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> io::Result<()> {
+        let status = live && !self.status.is_empty();
+        self.buffer.clear();
+        if status {
+            self.erase()?;
+        }
+        while next(&mut self.buffer) {
+            if self.buffer.len() >= BUFFER_BYTES {
+                self.flush()?;
+            }
+        }
+        if status {
+            self.draw()?;
+        }
+        self.flush()
+    }
+
     fn erase(&mut self) -> io::Result<()> {
         match &mut self.beside {
             Some(file) => file.write_all(ERASE),

@@ -82,8 +82,10 @@ impl Life {
     pub async fn live(mut self) -> Outcome {
         let mut recovery = Recovery::new(self.recovery);
         loop {
-            self.enter(Event::Start).await;
-            let error = match self.run().await {
+            // Sources need not wait until the disk knows that they are read.
+            let stored = self.enter(Event::Start);
+            let (ending, ()) = tokio::join!(self.run(), stored);
+            let error = match ending {
                 Ending::Finished => {
                     self.enter(Event::End).await;
                     tracing::info!(pipeline = %self.id, "finished: there is nothing more to read, everything is delivered");
@@ -170,17 +172,22 @@ impl Life {
         Outcome::Degraded { error }
     }
 
-    /// Moves the status, shows it and stores it.
-    async fn enter(&mut self, event: Event) {
+    /// Moves the status, shows it, and stores it when awaited.
+    fn enter(&self, event: Event) -> impl Future<Output = ()> + use<> {
         let moved = next(&self.seen.borrow().status, event);
-        match moved {
-            Ok(status) => {
-                self.seen.send_modify(|seen| seen.status = status.clone());
-                if let Err(error) = self.store.set_status(&self.id, status).await {
-                    tracing::warn!(pipeline = %self.id, error = %error, "the status could not be stored");
+        if let Ok(status) = &moved {
+            self.seen.send_modify(|seen| seen.status = status.clone());
+        }
+        let (id, store) = (self.id.clone(), self.store.clone());
+        async move {
+            match moved {
+                Ok(status) => {
+                    if let Err(error) = store.set_status(&id, status).await {
+                        tracing::warn!(pipeline = %id, error = %error, "the status could not be stored");
+                    }
                 }
+                Err(refused) => tracing::error!(pipeline = %id, "{refused}"),
             }
-            Err(refused) => tracing::error!(pipeline = %self.id, "{refused}"),
         }
     }
 }

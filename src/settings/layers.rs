@@ -400,6 +400,17 @@ mod tests {
     }
 
     #[test]
+    fn stores_of_other_services_are_refused_with_what_replaces_them() {
+        for (kind, hint) in
+            [("badger", "use `embedded`"), ("sqlite", "use `embedded`"), ("postgres", "comes in a later version")]
+        {
+            let refused = resolve(&[("db.type", kind)], &[], "").unwrap_err();
+            let message = messages(&refused).remove(0);
+            assert!(message.contains(kind) && message.contains(hint), "{message}");
+        }
+    }
+
+    #[test]
     fn slips_in_variables_and_settings_without_effect_are_warned_of() {
         let (_, found) =
             resolve(&[], &[("ANABRANCH_DB_PAHT", "x"), ("ANABRANCH_MY_OWN", "y")], "dev.enabled: true").unwrap();

@@ -1,12 +1,12 @@
 //! Opening the store: made once and whole, refused when it is in use, foreign, newer or damaged. A store
 //! that cannot be understood is never replaced: that would read every source again from its start.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use redb::backends::InMemoryBackend;
-use redb::{Builder, DatabaseError, ReadableDatabase as _, StorageError, TableError};
+use redb::{Builder, DatabaseError, ReadableDatabase as _, StorageBackend as _, StorageError, TableError};
 
 use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
 use super::{Database, Store};
@@ -115,14 +115,14 @@ fn open_file(path: &Path) -> Result<Store, OpenError> {
             return Err(OpenError::Damaged { path: path.into(), what: "the file is empty".into() });
         }
         Ok(Some(head)) if head != MAGIC => return Err(OpenError::Foreign { path: path.into() }),
-        Ok(Some(_)) => {}
+        Ok(Some(_)) => verify(path)?,
         Ok(None) => match create(path)? {
             Some(database) => return Ok(Store::new(database)),
             None => return open_file(path),
         },
         Err(error) => return Err(io(path, &error)),
     }
-    // The library trusts pages that a checksum does not cover; damage there shows as a panic.
+    // The library trusts its pages; what is wrong with those that were not verified shows as a panic.
     let opened = caught(|| {
         let database = builder().open(path).map_err(|error| refused(path, error))?;
         check(&database, path)?;
@@ -132,6 +132,41 @@ fn open_file(path: &Path) -> Result<Store, OpenError> {
         Some(database) => database.map(Store::new),
         None => Err(OpenError::Damaged { path: path.into(), what: "its pages contradict each other".into() }),
     }
+}
+
+/// Largest store whose every page is verified when it is opened.
+const VERIFIED_BYTES: u64 = 64 << 20;
+
+/// Verifies the checksum of every page, in a copy in memory: the library's own check repairs what it finds,
+/// by going back to an older state, and this store is to be left as it is.
+fn verify(path: &Path) -> Result<(), OpenError> {
+    let refuse = |error: &std::io::Error| io(path, error);
+    let mut file = File::open(path).map_err(|e| refuse(&e))?;
+    match file.try_lock_shared() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: path.into() }),
+        Err(TryLockError::Error(error)) => return Err(refuse(&error)),
+    }
+    let length = file.metadata().map_err(|e| refuse(&e))?.len();
+    if length > VERIFIED_BYTES {
+        return Ok(());
+    }
+    let mut content = Vec::with_capacity(length as usize);
+    file.read_to_end(&mut content).map_err(|e| refuse(&e))?;
+    drop(file);
+    let copy = InMemoryBackend::new();
+    copy.set_len(content.len() as u64).and_then(|()| copy.write(0, &content)).map_err(|e| refuse(&e))?;
+    let sound = caught(|| {
+        let mut database = builder().create_with_backend(copy)?;
+        database.check_integrity()
+    });
+    let what = match sound {
+        Some(Ok(true)) => return Ok(()),
+        Some(Ok(false)) => "a page does not have its checksum".to_owned(),
+        Some(Err(error)) => error.to_string(),
+        None => "its pages contradict each other".to_owned(),
+    };
+    Err(OpenError::Damaged { path: path.into(), what })
 }
 
 /// The first bytes of the file; `None` where there is no file.

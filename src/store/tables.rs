@@ -106,7 +106,7 @@ pub(super) fn take_pipelines(transaction: &WriteTransaction) -> Result<BTreeMap<
 }
 
 pub(super) fn put_pipeline(transaction: &WriteTransaction, pipeline: &StoredPipeline) -> Result<(), Failed> {
-    let json = serde_json::to_vec(pipeline).map_err(|e| Failed::Alone(unavailable(e)))?;
+    let json = serde_json::to_vec(pipeline).map_err(|e| redb::Error::Corrupted(e.to_string()))?;
     transaction.open_table(PIPELINES)?.insert(pipeline.id.as_str(), json.as_slice())?;
     Ok(())
 }

@@ -175,6 +175,41 @@ async fn damage_is_refused_and_never_a_panic() {
     }
 }
 
+#[tokio::test]
+async fn flipped_bits_are_refused_or_harmless() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    {
+        let store = Store::open(&embedded(&path)).unwrap();
+        store.provision(good(&[pipeline()])).await.unwrap();
+        let epoch = store.claim(&"p1".into()).await.unwrap();
+        store.commit(&epoch, &[(lane("in"), mark(7))]).await.unwrap();
+    }
+    let whole = std::fs::read(&path).unwrap();
+    let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
+    let mut refused = 0;
+    for at in used.iter().step_by(151) {
+        let mut bytes = whole.clone();
+        bytes[*at] ^= 0x10;
+        std::fs::write(&path, &bytes).unwrap();
+        let Ok(store) = Store::open(&embedded(&path)) else {
+            refused += 1;
+            continue;
+        };
+        let Ok(pipelines) = store.pipelines().await else {
+            refused += 1;
+            continue;
+        };
+        assert_eq!(pipelines[0].connectors, pipeline().connectors, "byte {at}");
+        let Ok(epoch) = store.claim(&"p1".into()).await else {
+            refused += 1;
+            continue;
+        };
+        assert_eq!(store.load(&epoch).await.ok().and_then(|m| m.get(&lane("in")).map(|m| m.seq)), Some(7), "byte {at}");
+    }
+    assert!(refused > 0);
+}
+
 #[test]
 fn a_newer_store_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -20,7 +20,9 @@ pub(in crate::cli) const DEMO: &str = include_str!("../templates/demo-pipeline.y
 const TEMPLATE: &str = include_str!("../templates/pipeline.yaml.tera");
 const HELP: &str = include_str!("../templates/pipelines-init.help.txt");
 
-/// Writes a pipeline file. Without arguments it is `demo-pipeline.yaml`, which generates a record per second
+/// Write a pipeline file.
+///
+/// Without arguments it is `demo-pipeline.yaml`, which generates a record per second
 /// and logs it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
@@ -289,6 +291,82 @@ mod tests {
         assert_eq!(scalar("{{ .Key }}"), "\"{{ .Key }}\"");
         assert_eq!(scalar("${X}"), "\"$${X}\"");
         assert_eq!(scalar("say \"hi\""), "\"say \\\"hi\\\"\"");
+    }
+
+    fn findings(text: &str) -> Vec<String> {
+        use anabranch_graph::config::{Variables, load};
+        use anabranch_graph::diagnostic::Files;
+        struct Nothing;
+        impl Variables for Nothing {
+            fn variable(&self, _: &str) -> Option<String> {
+                Some("set".into())
+            }
+            fn file(&self, _: &str) -> Result<String, String> {
+                Err("no files".into())
+            }
+        }
+        let mut files = Files::new();
+        files.add("pipeline.yaml", text);
+        let loaded = load(&files, &Nothing);
+        let options = anabranch_graph::plan::CompileOptions::default();
+        let compiled = loaded
+            .pipelines
+            .iter()
+            .filter_map(|config| anabranch_graph::plan::compile(config, &registry(), &options).err());
+        let all = compiled.flatten().chain(loaded.diagnostics.clone());
+        all.map(|finding| format!("{}: {}", finding.code, finding.message)).collect()
+    }
+
+    #[test]
+    fn the_demo_is_without_findings() {
+        assert_eq!(findings(DEMO), [""; 0]);
+    }
+
+    #[test]
+    fn generated_files_lack_only_values_for_required_parameters() {
+        let registry = registry();
+        for source in registry.sources().map(|k| k.specification().name.clone()) {
+            for destination in registry.destinations().map(|k| k.specification().name.clone()) {
+                let arguments = Arguments {
+                    name: None,
+                    source: Some(source.to_string()),
+                    destination: Some(destination.to_string()),
+                    force: false,
+                    settings: SettingFlags::default(),
+                };
+                let Ok((name, text)) = generate(&arguments) else { panic!("{source} to {destination}") };
+                assert_eq!(name, format!("{source}-to-{destination}"));
+                let unexpected: Vec<_> =
+                    findings(&text).into_iter().filter(|f| !f.starts_with("settings.required")).collect();
+                assert_eq!(unexpected, [""; 0], "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_parameter_can_be_uncommented() {
+        let registry = registry();
+        let specification = registry.destination("file").unwrap().specification().clone();
+        let connector = Connector::new("file", &specification);
+        assert_eq!(connector.settings.len(), specification.parameters.len());
+        for setting in &connector.settings {
+            let parsed: std::collections::BTreeMap<String, String> = serde_yaml::from_str(&setting.line).unwrap();
+            assert_eq!(parsed.len(), 1, "{}", setting.line);
+        }
+    }
+
+    #[test]
+    fn names_that_are_no_ids_are_refused() {
+        for name in ["", "a/b", "../x", "a b", ".hidden"] {
+            let arguments = Arguments {
+                name: Some(name.to_owned()),
+                source: None,
+                destination: None,
+                force: false,
+                settings: SettingFlags::default(),
+            };
+            assert!(generate(&arguments).is_err(), "{name:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::pipelines::Pipelines;
 use crate::settings::{Database, SettingFlags};
 use crate::store::{Status, StopReason, Store, StoredPipeline};
 
+/// List pipelines and how they are doing.
+///
 /// Lists the pipelines of the files and of the store, and how they were doing when the service last ran.
 /// A pipeline that is no longer in any file is `detached`: its position is kept. The store is used by one
 /// process, so this waits for no running service: it is refused while one holds the store.

@@ -12,6 +12,8 @@ use crate::cli::{Context, Exit, Report, compile_options, registry, report};
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::settings::SettingFlags;
 
+/// Show what a pipeline is compiled to.
+///
 /// Prints the graph that a pipeline is compiled to. Opens nothing and shows no credential.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {

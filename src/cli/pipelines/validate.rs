@@ -10,6 +10,8 @@ use crate::cli::{Context, Exit, Report, compile_options, registry, report};
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
 
+/// Check pipeline files; nothing is started.
+///
 /// Reads and compiles pipeline files and reports everything that is wrong with them, each with its place.
 /// Exit code 0: all pipelines can be started; 2: there are errors. Warnings do not count.
 #[derive(Debug, clap::Args)]

@@ -149,7 +149,7 @@ async fn a_stop_ends_the_wait_for_recovery() {
 
 #[tokio::test]
 async fn a_stop_drains_what_was_read() {
-    let stand = Stand::new(AtEnd::Wait, |shelf| shelf.accepting()).await;
+    let stand = Stand::new(AtEnd::Wait, Shelf::accepting).await;
     let (life, _seen) = stand.life();
     let upstream = stand.upstream.clone();
     let stop = async {
