@@ -50,6 +50,10 @@ fn go_exponent(text: &str) -> String {
 }
 
 fn general(f: f64, precision: Option<usize>) -> String {
+    // Most floats of records: no exponent, as many digits as are needed.
+    if precision.is_none() && (f == 0.0 || (1e-4..1e6).contains(&f.abs())) {
+        return f.to_string();
+    }
     let wanted = precision.map(|p| p.max(1));
     let scientific = match wanted {
         None => format!("{f:e}"),

@@ -10,6 +10,9 @@ use crate::template::lex::{Kind, Token, error};
 use crate::template::tree::{Command, Fields, Operand, Part, Pipeline, Term};
 use crate::text::Str;
 
+/// Variables alive at one place.
+const MOST_VARIABLES: usize = 1000;
+
 /// The variables a pipeline begins with.
 pub(super) struct Declared {
     names: Vec<(Str, Range<usize>)>,
@@ -71,6 +74,9 @@ impl Parser<'_> {
     pub(super) fn assign(&mut self, declared: &Declared) -> Parsed<Vec<usize>> {
         let mut slots = Vec::new();
         for (name, at) in &declared.names {
+            if self.scope.variables.len() > MOST_VARIABLES {
+                return Err(error(at.clone(), format!("more than {MOST_VARIABLES} variables")));
+            }
             if !declared.assigns {
                 slots.push(self.scope.declare(name.clone()));
             } else if let Some(slot) = self.scope.find(name) {

@@ -17,6 +17,8 @@ fn hostile_nesting_is_refused_by_the_parser() {
     assert!(!parses(&format!("{}{}", "{{ if 1 }}".repeat(50_000), "{{ end }}".repeat(50_000))));
     assert!(parses(&format!("{{{{ if 0 }}}}{}{{{{ end }}}}", "{{ else if 0 }}".repeat(50_000))));
     assert!(!parses(&"x".repeat(2 << 20)));
+    assert!(parses(&"{{ if 1 }}{{ $x := 1 }}{{ end }}".repeat(2000)));
+    assert!(!parses(&"{{ $x := 1 }}".repeat(2000)));
 }
 
 #[test]
