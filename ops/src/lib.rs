@@ -26,6 +26,8 @@ pub fn register(registry: &mut Registry) {
 
     registry.add_operator(clone::kind());
     registry.add_operator(error::kind());
+    registry.add_operator(field::exclude::kind());
+    registry.add_operator(field::rename::kind());
     registry.add_operator(field::set::kind());
     registry.add_operator(filter::kind());
     registry.add_operator(json::decode::kind());

@@ -12,6 +12,8 @@ use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 
+use crate::field::one_side;
+
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("json.decode", "Decodes a field from JSON text.")
@@ -26,7 +28,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
 }
 
 fn configure(arguments: &Arguments) -> Result<(Signature, Decode), Diagnostics> {
-    let field = super::field(arguments)?;
+    let field = one_side(arguments)?;
     let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
     Ok((signature, Decode { field }))
 }
