@@ -1,6 +1,6 @@
 //! Processors that change fields.
 
-// pub mod convert;
+pub mod convert;
 pub mod exclude;
 mod items;
 pub mod rename;
