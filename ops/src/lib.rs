@@ -18,6 +18,7 @@ mod scalar;
 pub mod split;
 #[cfg(test)]
 mod testing;
+pub mod unwrap;
 
 use anabranch_graph::registry::Registry;
 
@@ -38,6 +39,9 @@ pub fn register(registry: &mut Registry) {
     registry.add_operator(json::decode::kind());
     registry.add_operator(json::encode::kind());
     registry.add_operator(split::kind());
+    registry.add_operator(unwrap::debezium::kind());
+    registry.add_operator(unwrap::kafkaconnect::kind());
+    registry.add_operator(unwrap::opencdc::kind());
 
     registry.add_destination(drop::kind());
     registry.add_destination(file::destination());

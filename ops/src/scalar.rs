@@ -1,11 +1,24 @@
-//! Scalars as text, as Go prints them: what `field.convert` and `base64.encode` go through.
+//! Numbers, booleans and times as text, as Go prints them.
 
 use std::fmt::Write as _;
 
-use anabranch_graph::value::{Timestamp, timestamp_text};
+use anabranch_graph::value::{Timestamp, Value, timestamp_text};
+
+/// Appends a number, boolean or time; says whether the value is one.
+pub(crate) fn push_scalar(value: &Value, out: &mut String) -> bool {
+    match value {
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Int(number) => out.push_str(itoa::Buffer::new().format(*number)),
+        Value::UInt(number) => out.push_str(itoa::Buffer::new().format(*number)),
+        Value::Float(number) => push_float(*number, out),
+        Value::Time(time) => out.push_str(&time_text(time)),
+        Value::Null | Value::Text(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) => return false,
+    }
+    true
+}
 
 /// A number without exponent, with as many digits as tell it from its neighbours: `1`, `0.5`, `NaN`, `+Inf`.
-pub(crate) fn float_text(number: f64, out: &mut String) {
+fn push_float(number: f64, out: &mut String) {
     if number.is_infinite() {
         out.push_str(if number > 0.0 { "+Inf" } else { "-Inf" });
     } else {
@@ -15,7 +28,7 @@ pub(crate) fn float_text(number: f64, out: &mut String) {
 }
 
 /// RFC 3339 with as many digits of the fraction as are needed: `2026-11-21T06:00:00.5Z`.
-pub(crate) fn time_text(time: &Timestamp) -> String {
+fn time_text(time: &Timestamp) -> String {
     let mut text = timestamp_text(time);
     if text.contains('.') && text.ends_with('Z') {
         text.truncate(text[..text.len() - 1].trim_end_matches('0').len());
@@ -42,7 +55,7 @@ mod tests {
             (f64::NEG_INFINITY, "-Inf"),
         ] {
             let mut out = String::from(">");
-            float_text(number, &mut out);
+            push_float(number, &mut out);
             assert_eq!(out, format!(">{text}"));
         }
     }

@@ -103,7 +103,8 @@ pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, 
         .unwrap();
 }
 
-fn records() -> impl Strategy<Value = Record> {
+/// Records of all kinds.
+pub(crate) fn records() -> impl Strategy<Value = Record> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

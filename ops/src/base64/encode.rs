@@ -14,7 +14,7 @@ use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 use bytes::Bytes;
 
-use crate::scalar::float_text;
+use crate::scalar::push_scalar;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -68,18 +68,9 @@ impl Encode {
             }
             Some(Part::Entry(text) | Part::Value(Value::Text(text))) => STANDARD.encode_string(text.as_bytes(), buffer),
             Some(Part::Value(Value::Bytes(bytes))) => STANDARD.encode_string(bytes, buffer),
-            Some(Part::Value(Value::Bool(value))) => {
-                STANDARD.encode_string(if *value { "true" } else { "false" }, buffer);
-            }
-            Some(Part::Value(Value::Int(number))) => {
-                STANDARD.encode_string(itoa::Buffer::new().format(*number), buffer);
-            }
-            Some(Part::Value(Value::UInt(number))) => {
-                STANDARD.encode_string(itoa::Buffer::new().format(*number), buffer);
-            }
-            Some(Part::Value(Value::Float(number))) => {
+            Some(Part::Value(value @ (Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_)))) => {
                 let mut text = String::new();
-                float_text(*number, &mut text);
+                push_scalar(value, &mut text);
                 STANDARD.encode_string(text, buffer);
             }
             Some(other) => return Err(super::unexpected_type("encode", field, &other)),

@@ -15,7 +15,7 @@ use anabranch_graph::value::{Timestamp, Value};
 use chrono::DateTime;
 
 use super::one_side;
-use crate::scalar::{float_text, time_text};
+use crate::scalar::push_scalar;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -169,14 +169,7 @@ impl Convert {
             (Value::List(_) | Value::Map(_), _) => return Err(self.refused(value.type_name())),
             (scalar, to) => {
                 self.buffer.clear();
-                match scalar {
-                    Value::Int(number) => self.buffer.push_str(itoa::Buffer::new().format(*number)),
-                    Value::UInt(number) => self.buffer.push_str(itoa::Buffer::new().format(*number)),
-                    Value::Float(number) => float_text(*number, &mut self.buffer),
-                    Value::Bool(value) => self.buffer.push_str(if *value { "true" } else { "false" }),
-                    Value::Time(time) => self.buffer.push_str(&time_text(time)),
-                    Value::Null | Value::Text(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) => {}
-                }
+                push_scalar(scalar, &mut self.buffer);
                 to.read(&self.buffer).ok_or_else(|| self.refused(scalar.type_name()))?
             }
         };
