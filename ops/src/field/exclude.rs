@@ -45,7 +45,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
                 findings.push(item.finding(arguments, FIELDS, &format!("{field} cannot be removed")));
             }
             Ok(field) => fields.push(field),
-            Err(finding) => findings.push(finding),
+            Err(found) => findings.extend(found),
         }
     }
     if findings.has_errors() {

@@ -1,7 +1,7 @@
 //! Lists of references in a setting: `.Key.a, .Metadata["a,b"]`.
 
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostic;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::reference::Reference;
 
 /// A part of a setting, and where it stands in the setting.
@@ -62,13 +62,13 @@ impl<'a> Item<'a> {
     }
 
     /// The reference that this part is.
-    pub(super) fn reference(self, arguments: &Arguments, name: &str) -> Result<Reference, Diagnostic> {
+    pub(super) fn reference(self, arguments: &Arguments, name: &str) -> Result<Reference, Diagnostics> {
         Reference::parse(self.text).map_err(|e| {
             let mut finding = self.finding(arguments, name, &e.to_string());
             finding.code = "settings.invalid_reference";
             match e.hint() {
-                Some(hint) => finding.with_hint(hint),
-                None => finding,
+                Some(hint) => finding.with_hint(hint).into(),
+                None => finding.into(),
             }
         })
     }

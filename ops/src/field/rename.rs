@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
@@ -41,7 +41,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Rename), Diagnostics> 
     for item in Item::whole(arguments.text(MAPPING).map_or("", Str::as_str)).split(b',') {
         match renaming(arguments, item) {
             Ok(renaming) => renamings.push(renaming),
-            Err(finding) => findings.push(finding),
+            Err(found) => findings.extend(found),
         }
     }
     if findings.has_errors() {
@@ -61,7 +61,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Rename), Diagnostics> 
     Ok((signature, Rename { renamings: renamings.into(), independent }))
 }
 
-fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnostic> {
+fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnostics> {
     let wrong = |item: Item<'_>, message| item.finding(arguments, MAPPING, message);
     let parts = item.split(b':');
     let [field, name] = parts[..] else {
@@ -70,10 +70,10 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
             (_, 1) => "a new name is missing",
             _ => "an item has more than one colon",
         };
-        return Err(wrong(item, message).with_hint("write each item as .Payload.After.name:newname"));
+        return Err(wrong(item, message).with_hint("write each item as .Payload.After.name:newname").into());
     };
     if name.text.is_empty() {
-        return Err(wrong(item, "a new name is missing").with_hint("it stands behind the colon"));
+        return Err(wrong(item, "a new name is missing").with_hint("it stands behind the colon").into());
     }
     let reference = field.reference(arguments, MAPPING)?;
     if name.text.starts_with('.') {
@@ -82,13 +82,15 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
             Ok(Target::Entry(last)) => finding.with_hint(format!("did you mean {last}?")),
             Ok(Target::Field(_, path)) => finding.with_hint(format!("did you mean {}?", path.last())),
             _ => finding,
-        });
+        }
+        .into());
     }
     let new_name = Str::from(name.text);
     match reference.sibling(&new_name) {
         Some(new) => Ok(Renaming { field: reference, name: new_name, new }),
         None => Err(wrong(field, &format!("{reference} cannot be renamed"))
-            .with_hint("fields of structured data and metadata entries can, as .Payload.After.name")),
+            .with_hint("fields of structured data and metadata entries can, as .Payload.After.name")
+            .into()),
     }
 }
 
