@@ -3,6 +3,7 @@
 use crate::arguments::Arguments;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::fault::Fault;
+use crate::flow::Flow;
 use crate::json;
 use crate::record::Record;
 use crate::specification::{Parameter, ParameterKind};
@@ -72,6 +73,15 @@ impl RecordFormat {
                     None => finding.into(),
                 }
             }),
+        }
+    }
+
+    /// What it needs of the records; `always` if it is used on every one.
+    pub fn flow(&self, flow: &mut Flow, always: bool) {
+        match self {
+            RecordFormat::Json => flow.may_fail(),
+            RecordFormat::Template(template) if always => flow.template(OPTIONS, template),
+            RecordFormat::Template(template) => flow.optional_template(OPTIONS, template),
         }
     }
 
