@@ -60,6 +60,7 @@ impl Operator for Failing {
 
 impl Prototype for Failing {
     fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
         flow.optional_template("message", &self.message);
     }
 }

@@ -12,7 +12,7 @@ use crate::text::Str;
 /// What a reading leads to.
 enum Led {
     Entry(Str),
-    Field(Side, Outcome),
+    Field(Outcome),
 }
 
 impl Flow {
@@ -50,7 +50,7 @@ impl Flow {
                     self.fail("flow.no_metadata", place, message, None, Some("set it before".to_owned()));
                 }
                 Some(Led::Entry(key)) => self.entry(&place, &key),
-                Some(Led::Field(_, outcome)) => self.judge(&place, &outcome, certain),
+                Some(Led::Field(outcome)) => self.judge(&place, &outcome, certain),
                 None => {}
             }
         }
@@ -78,7 +78,7 @@ impl Flow {
             false => Access::Index,
         };
         let accesses: Vec<Access> = (depth..reading.names.len()).map(access).collect();
-        Some(Led::Field(side, walk(self.record.side(side), side, &names, &accesses)))
+        Some(Led::Field(walk(self.record.side(side), side, &names, &accesses)))
     }
 
     /// The kinds of a side of a comparison; `None` where it may be no value at all.
@@ -95,7 +95,7 @@ impl Flow {
                     let indexed = reading.chained == 1;
                     (indexed || self.record.metadata.has(&key)).then(|| vec![Compares::Kind(Kinds::TEXT)])?
                 }
-                Led::Field(_, outcome) => {
+                Led::Field(outcome) => {
                     let kinds = outcome.ty.kinds;
                     if outcome.missing || kinds.overlaps(Kinds::NULL) || kinds == Kinds::NONE {
                         return None;
@@ -127,7 +127,7 @@ impl Flow {
         };
         let since = comparison.sides.iter().find_map(|side| match side {
             Compared::Field(reading) => match self.follow(reading, strict)? {
-                Led::Field(_, outcome) => {
+                Led::Field(outcome) => {
                     let kinds = outcome.ty.kinds.names().collect::<Vec<_>>().join(" or ");
                     outcome.ty.since.span().map(|_| (outcome.ty.since, format!("{kinds} since here")))
                 }
