@@ -5,6 +5,7 @@ pub mod debezium;
 use crate::arguments::Arguments;
 use crate::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use crate::fault::Fault;
+use crate::flow::Flow;
 use crate::json;
 use crate::record::Record;
 use crate::specification::{Parameter, ParameterKind};
@@ -90,6 +91,15 @@ impl RecordFormat {
             .with_path(format!("/{OPTIONS}"))
             .with_hint(format!("add {FORMAT}: template, or remove {OPTIONS}"))
             .into()),
+        }
+    }
+
+    /// What it needs of the records; `always` if it is used on every one.
+    pub fn flow(&self, flow: &mut Flow, always: bool) {
+        match self {
+            RecordFormat::Json | RecordFormat::Debezium(_) => flow.may_fail(),
+            RecordFormat::Template(template) if always => flow.template(OPTIONS, template),
+            RecordFormat::Template(template) => flow.optional_template(OPTIONS, template),
         }
     }
 

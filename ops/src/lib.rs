@@ -8,6 +8,7 @@ pub mod error;
 pub mod field;
 pub mod file;
 pub mod filter;
+mod flow;
 pub mod generator;
 pub mod json;
 pub mod log;

@@ -7,6 +7,7 @@ pub mod opencdc;
 use std::sync::Arc;
 
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds};
 use anabranch_graph::json::{parse_value, write_value};
 use anabranch_graph::operator::Access;
 use anabranch_graph::record::{Data, Record};
@@ -54,6 +55,15 @@ fn envelope(field: &Reference, record: &Record) -> Result<Arc<Object>, Fault> {
     match parse_value(text).map_err(|e| invalid(field, &e.to_string()))? {
         Value::Map(object) => Ok(object),
         other => Err(invalid(field, &format!("the JSON text is {}, not an object", other.type_name()))),
+    }
+}
+
+/// Finds fields that never hold an envelope.
+fn envelope_flow(field: &Reference, flow: &mut Flow) {
+    let found = flow.get("field", field);
+    flow.may_fail();
+    if !flow.fails() && crate::flow::is_always(&found, Kinds::ANY.without(Kinds::TEXT | Kinds::BYTES | Kinds::MAP)) {
+        crate::flow::fail(flow, field, &found, "and never an envelope");
     }
 }
 

@@ -18,4 +18,5 @@ mod processors;
 mod readme;
 mod stop;
 mod store;
+mod upstream;
 mod validate;

@@ -9,12 +9,15 @@ use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 use bytes::Bytes;
+
+use crate::prototype::Prototype;
 
 /// Padding is demanded; bits that belong to no byte may be set, as some encoders leave them.
 const ENGINE: GeneralPurpose =
@@ -90,6 +93,22 @@ fn without_line_breaks(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+impl Prototype for Decode {
+    fn flow(&self, flow: &mut Flow) {
+        let found = flow.get("field", &self.field);
+        flow.may_fail();
+        if !flow.fails() && crate::flow::is_always(&found, Kinds::ANY.without(Kinds::TEXT | Kinds::BYTES | Kinds::NULL))
+        {
+            crate::flow::fail(flow, &self.field, &found, "and never base64 text");
+        }
+        // A metadata entry is text before and after.
+        if !matches!(self.field.target(), Target::Entry(_)) {
+            let since = found.ty.since_if(Kinds::BYTES);
+            flow.replace("field", &self.field, Type { since, ..Type::of(Kinds::TEXT | Kinds::BYTES) });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,9 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Key", ".Metadata.a", ".Payload.After.a", ".Payload.Before.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }

@@ -7,13 +7,15 @@ use ::base64::engine::general_purpose::STANDARD;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference};
+use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 use bytes::Bytes;
 
+use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
 /// The kind, for the registry.
@@ -79,6 +81,24 @@ impl Encode {
     }
 }
 
+impl Prototype for Encode {
+    fn flow(&self, flow: &mut Flow) {
+        let refused = Kinds::LIST | Kinds::MAP | Kinds::TIME;
+        let found = flow.get("field", &self.field);
+        if found.ty.kinds.overlaps(refused) {
+            flow.may_fail();
+        }
+        if !flow.fails() && crate::flow::is_always(&found, refused) {
+            crate::flow::fail(flow, &self.field, &found, "and cannot be encoded");
+        }
+        // A metadata entry is text before and after.
+        if !matches!(self.field.target(), Target::Entry(_)) {
+            let since = found.ty.since_if(Kinds::BYTES);
+            flow.replace("field", &self.field, Type { since, ..Type::of(Kinds::TEXT) });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,9 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Key", ".Metadata.a", ".Payload.After.a", ".Payload.Before.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }

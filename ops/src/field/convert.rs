@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::{Arguments, parse_bool};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type as Shape};
 use anabranch_graph::json::{write_data, write_value};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
@@ -15,6 +16,7 @@ use anabranch_graph::value::{Timestamp, Value};
 use chrono::DateTime;
 
 use super::one_side;
+use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
 /// The kind, for the registry.
@@ -84,6 +86,26 @@ impl Type {
             Type::Float => "float",
             Type::Bool => "bool",
             Type::Time => "time",
+        }
+    }
+
+    /// The kind of value it is.
+    const fn kind(self) -> Kinds {
+        match self {
+            Type::String => Kinds::TEXT,
+            Type::Int => Kinds::INT,
+            Type::Float => Kinds::FLOAT,
+            Type::Bool => Kinds::BOOL,
+            Type::Time => Kinds::TIME,
+        }
+    }
+
+    /// Kinds of values of which none ever fits.
+    fn refuses(self) -> Kinds {
+        match self {
+            Type::String => Kinds::NONE,
+            Type::Int | Type::Float | Type::Bool => Kinds::LIST | Kinds::MAP | Kinds::TIME,
+            Type::Time => Kinds::LIST | Kinds::MAP | Kinds::BOOL,
         }
     }
 
@@ -195,6 +217,21 @@ impl Convert {
             self.to.demands()
         );
         Fault::record("convert_failed", what)
+    }
+}
+
+impl Prototype for Convert {
+    fn flow(&self, flow: &mut Flow) {
+        let found = flow.get("field", &self.field);
+        let kept = self.to.kind() | if self.to == Type::String { Kinds::BYTES } else { Kinds::NONE };
+        if !matches!(self.field.target(), Target::Data(_)) || !found.ty.kinds.within(kept) {
+            flow.may_fail();
+        }
+        if !flow.fails() && crate::flow::is_always(&found, self.to.refuses()) {
+            crate::flow::fail(flow, &self.field, &found, &format!("and never becomes {}", self.to.as_str()));
+        }
+        let shape = Shape { since: found.ty.since_if(kept), ..Shape::of(self.to.kind()) };
+        flow.replace("field", &self.field, shape);
     }
 }
 
@@ -359,12 +396,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for to in Type::ALL {
             for field in [".Key.a", ".Payload.After.a.b"] {
                 testing::failed_rows_stay(&kind(), &[("field", field), ("type", to.as_str())]);
+                testing::shapes_are_large_enough(&kind(), &[("field", field), ("type", to.as_str())]);
             }
         }
         testing::failed_rows_stay(&kind(), &[("field", ".Key"), ("type", "string")]);
+        testing::shapes_are_large_enough(&kind(), &[("field", ".Key"), ("type", "string")]);
     }
 }

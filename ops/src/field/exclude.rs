@@ -1,15 +1,18 @@
 //! `field.exclude`: removes fields.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::flow::{Flow, Place};
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::reference::{Reference, Target};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
 use anabranch_graph::text::Str;
 
 use super::items::Item;
+use crate::prototype::Prototype;
 
 const FIELDS: &str = "fields";
 
@@ -44,7 +47,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
             Ok(field) if matches!(field.target(), Target::Record | Target::Position | Target::Operation) => {
                 findings.push(item.finding(arguments, FIELDS, &format!("{field} cannot be removed")));
             }
-            Ok(field) => fields.push(field),
+            Ok(field) => fields.push((field, item.range())),
             Err(found) => findings.extend(found),
         }
     }
@@ -56,22 +59,27 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
         Access::Everything => Vec::new(),
     };
     // A field goes with the map that holds it, so that no removal depends on another.
-    let goes_with = |(i, field): (usize, &Reference)| {
+    let goes_with = |i: usize, field: &Reference| {
         let path = paths(field).concat();
-        fields.iter().enumerate().any(|(other, outer)| {
+        fields.iter().enumerate().any(|(other, (outer, _))| {
             let outer = paths(outer).concat();
             other != i && path.starts_with(&outer) && (outer.len() < path.len() || other < i)
         })
     };
-    let fields: Arc<[Reference]> =
-        fields.iter().enumerate().filter(|field| !goes_with(*field)).map(|(_, field)| field.clone()).collect();
-    let writes = Access::These(fields.iter().flat_map(paths).collect());
+    let fields: Arc<[_]> = fields
+        .iter()
+        .enumerate()
+        .filter(|(i, (field, _))| !goes_with(*i, field))
+        .map(|(_, field)| field.clone())
+        .collect();
+    let writes = Access::These(fields.iter().flat_map(|(field, _)| paths(field)).collect());
     Ok((Signature { reads: Access::NOTHING, writes, ..Signature::inline() }, Exclude { fields }))
 }
 
 #[derive(Clone)]
 struct Exclude {
-    fields: Arc<[Reference]>,
+    /// With the places in the setting where they stand.
+    fields: Arc<[(Reference, Range<usize>)]>,
 }
 
 impl Operator for Exclude {
@@ -79,13 +87,21 @@ impl Operator for Exclude {
         let fields = &self.fields;
         rows.for_each(|record| {
             if fields.len() > 1 {
-                fields.iter().try_for_each(|field| field.get(record).map(drop))?;
+                fields.iter().try_for_each(|(field, _)| field.get(record).map(drop))?;
             }
-            for field in fields.iter() {
+            for (field, _) in fields.iter() {
                 field.delete(record)?;
             }
             Ok(Decision::Keep)
         });
+    }
+}
+
+impl Prototype for Exclude {
+    fn flow(&self, flow: &mut Flow) {
+        for (field, range) in self.fields.iter() {
+            flow.delete(Place::within(FIELDS, range.clone()), field);
+        }
     }
 }
 
@@ -173,11 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for fields in
             [".Key.a", ".Payload.After.a.b,.Payload.Before.c,.Metadata.a", ".Metadata,.Payload.After.a.b.c,.Key"]
         {
             testing::failed_rows_stay(&kind(), &[("fields", fields)]);
+            testing::shapes_are_large_enough(&kind(), &[("fields", fields)]);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Lists of references in a setting: `.Key.a, .Metadata["a,b"]`.
 
+use std::ops::Range;
+
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::reference::Reference;
@@ -20,6 +22,11 @@ impl<'a> Item<'a> {
     fn trimmed(self) -> Self {
         let start = self.text.len() - self.text.trim_start().len();
         Item { text: self.text.trim(), offset: self.offset + start }
+    }
+
+    /// The bytes of the setting that this is.
+    pub(super) fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.text.len()
     }
 
     /// The parts between separators, without white space around them. What stands in the quotes of `["…"]` is

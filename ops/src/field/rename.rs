@@ -1,10 +1,12 @@
 //! `field.rename`: gives fields other names.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Place, Type};
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::{Reference, Target};
@@ -13,6 +15,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
 
 use super::items::Item;
+use crate::prototype::Prototype;
 
 const MAPPING: &str = "mapping";
 
@@ -87,7 +90,7 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
     }
     let new_name = Str::from(name.text);
     match reference.sibling(&new_name) {
-        Some(new) => Ok(Renaming { field: reference, name: new_name, new }),
+        Some(new) => Ok(Renaming { field: reference, name: new_name, new, range: field.range() }),
         None => Err(wrong(field, &format!("{reference} cannot be renamed"))
             .with_hint("fields of structured data and metadata entries can, as .Payload.After.name")
             .into()),
@@ -105,6 +108,8 @@ struct Renaming {
     field: Reference,
     name: Str,
     new: Reference,
+    /// Where the field stands in the setting.
+    range: Range<usize>,
 }
 
 impl Operator for Rename {
@@ -133,11 +138,34 @@ impl Renaming {
         {
             return Ok(());
         }
-        let nothing = match self.new.target() {
-            Target::Entry(_) => Value::Text(Str::default()),
-            _ => Value::Null,
-        };
+        let nothing = if self.is_entry() { Value::Text(Str::default()) } else { Value::Null };
         self.new.set(record, nothing)
+    }
+
+    fn is_entry(&self) -> bool {
+        matches!(self.new.target(), Target::Entry(_))
+    }
+}
+
+impl Prototype for Rename {
+    fn flow(&self, flow: &mut Flow) {
+        for renaming in self.renamings.iter() {
+            let place = Place::within(MAPPING, renaming.range.clone());
+            let mut without = Flow::new(flow.record.clone());
+            let found = without.get(place.clone(), &renaming.field);
+            flow.rename(place.clone(), &renaming.field, &renaming.name);
+            if found.missing || found.ty.kinds == Kinds::NONE {
+                without.delete(place.clone(), &renaming.field);
+                // The map around a field may be missing as well; metadata are always there.
+                if !renaming.is_entry() {
+                    flow.record = flow.record.join(&without.record);
+                }
+                let nothing = if renaming.is_entry() { Kinds::TEXT } else { Kinds::NULL };
+                let new = without.get(place.clone(), &renaming.new);
+                without.set(place, &renaming.new, Type::of(nothing).join(&new.ty));
+                flow.record = flow.record.join(&without.record);
+            }
+        }
     }
 }
 
@@ -262,13 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for mapping in [
             ".Key.a:b",
             ".Payload.After.a:b,.Payload.Before.a.b:c,.Metadata.a:z",
             ".Payload.After.a:x,.Payload.After.x:b,.Payload.After.c:a,.Metadata.q:r",
         ] {
             testing::failed_rows_stay(&kind(), &[("mapping", mapping)]);
+            testing::shapes_are_large_enough(&kind(), &[("mapping", mapping)]);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
 use anabranch_graph::json::{write_data, write_value};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
@@ -13,6 +14,7 @@ use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 
 use crate::field::one_side;
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -68,6 +70,16 @@ impl Encode {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Prototype for Encode {
+    fn flow(&self, flow: &mut Flow) {
+        // Not every number has a JSON text.
+        flow.may_fail();
+        let found = flow.get("field", &self.field);
+        // What is raw stays so, though its text is another.
+        flow.replace("field", &self.field, Type { since: found.ty.since_if(Kinds::BYTES), ..Type::of(Kinds::TEXT) });
     }
 }
 

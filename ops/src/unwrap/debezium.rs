@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
 use anabranch_graph::json::write_value;
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
@@ -15,7 +16,8 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 use bytes::Bytes;
 
-use super::{envelope, field_parameter, invalid, key_in_envelope, parts, take_map, take_text, with_key};
+use super::{envelope, envelope_flow, field_parameter, invalid, key_in_envelope, parts, take_map, take_text, with_key};
+use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
 /// The kind, for the registry.
@@ -151,6 +153,13 @@ fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str))
     Ok(())
 }
 
+impl Prototype for Unwrap {
+    fn flow(&self, flow: &mut Flow) {
+        envelope_flow(&self.field, flow);
+        flow.forget();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,9 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Payload.After", ".Payload.Before.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Fields, Flow, Operations, Shape};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Change, Data, Operation, Record};
 use anabranch_graph::reference::Reference;
 use anabranch_graph::specification::{Specification, shared};
 
-use super::{envelope, field_parameter, key_in_envelope, parts, take_map, with_key};
+use super::{envelope, envelope_flow, field_parameter, key_in_envelope, parts, take_map, with_key};
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -53,6 +55,16 @@ impl Unwrap {
         record.operation = Operation::Create;
         record.payload = Change { before: Data::Absent, after: Data::from(payload) };
         Ok(())
+    }
+}
+
+impl Prototype for Unwrap {
+    fn flow(&self, flow: &mut Flow) {
+        envelope_flow(&self.field, flow);
+        flow.record.operations = Operations::only(Operation::Create);
+        flow.record.key = Shape::unknown();
+        flow.record.before = Shape::ABSENT;
+        flow.record.after = Shape::structured(Fields::any());
     }
 }
 
@@ -135,9 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Payload.After", ".Payload.Before.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }

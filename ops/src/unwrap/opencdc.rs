@@ -7,6 +7,7 @@ use ::base64::engine::general_purpose::STANDARD;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
 use anabranch_graph::metadata::Metadata;
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Change, Data, Operation, Record};
@@ -14,7 +15,8 @@ use anabranch_graph::reference::Reference;
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::{Object, Value};
 
-use super::{envelope, field_parameter, invalid, parts, take_map, take_text};
+use super::{envelope, envelope_flow, field_parameter, invalid, parts, take_map, take_text};
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -93,6 +95,13 @@ impl Unwrap {
                 Err(invalid(&self.field, &what))
             }
         }
+    }
+}
+
+impl Prototype for Unwrap {
+    fn flow(&self, flow: &mut Flow) {
+        envelope_flow(&self.field, flow);
+        flow.forget();
     }
 }
 
@@ -199,9 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Key", ".Payload.After", ".Payload.After.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }
