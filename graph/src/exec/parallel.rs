@@ -1,9 +1,10 @@
 //! Several copies of a chain: whole strips in turn to each, their output in the order of the input.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::Interrupt;
 use super::chain::Steps;
