@@ -91,7 +91,11 @@ impl<O: Operator + ?Sized> Steps<O> {
             if batch.rows() == 0 || step == self.steps.len() {
                 return Ok(Some(batch));
             }
-            self.step(step, &mut batch, left, lend)?;
+            if let Err(fault) = self.step(step, &mut batch, left, lend) {
+                // Dropped with the chain, when the run knows why.
+                self.waiting.push((step, batch));
+                return Err(fault);
+            }
             let shared = self.steps.get(step + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
             if batch.is_strip() || shared {
                 self.waiting.push((step + 1, batch));

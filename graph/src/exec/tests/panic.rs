@@ -96,3 +96,34 @@ async fn a_second_panic_of_the_step_is_fatal() {
     assert_eq!(fault.node().unwrap(), &"step0");
     assert!(upstream.kept() > 0);
 }
+
+/// Whatever runs the step, its fault ends the run, and not the loss of the rows that it held.
+#[tokio::test]
+async fn a_second_panic_of_a_worker_is_reported_as_such() {
+    use crate::plan::stage::StageKind;
+    for isolates in [false, true] {
+        let bench = Bench::new();
+        let upstream = upstream(&bench, 300);
+        let a = shelf(&bench, "a");
+        let fragile = inline(|record| {
+            assert!(![10, 20].contains(&row_at(record.position())), "boom");
+            Ok(Decision::Keep)
+        });
+        let broken = inline(|record| match row_at(record.position()) {
+            150.. => Err(crate::fault::Fault::fatal("broken", "it is broken")),
+            _ => Ok(Decision::Keep),
+        });
+        let mut pipeline = bench.tolerant();
+        let read = pipeline.read("in", &upstream);
+        let stage = match isolates {
+            false => StageKind::Parallel { steps: vec![Pipeline::step("fragile", &fragile)], workers: 2 },
+            true => StageKind::Isolate { steps: vec![Pipeline::step("fragile", &broken)], workers: 2 },
+        };
+        let stage = pipeline.stage("stage", &[read], stage);
+        pipeline.write(&[stage], "a", &a);
+        let ending = bench.start(&pipeline.plan()).join().await;
+        let Ending::Faulted(fault) = ending else { panic!("it went on") };
+        assert_eq!(fault.code(), if isolates { "broken" } else { "operator_panicked" });
+        assert_eq!(fault.node().unwrap(), &"fragile");
+    }
+}
