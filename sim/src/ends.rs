@@ -163,6 +163,9 @@ impl SimReader {
         if spec.ends {
             return Some(Read::End);
         }
+        if state.all_told() {
+            world.orders.notify_one();
+        }
         let said = std::mem::replace(&mut self.caught_up, true);
         (!said).then_some(Read::CaughtUp)
     }

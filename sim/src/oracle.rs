@@ -102,20 +102,17 @@ fn through(steps: &[(String, &Step)], copy: Copy, then: &dyn Fn(Copy) -> Fate) -
     let Some(((node, step), rest)) = steps.split_first() else { return then(copy) };
     let letter = || Fate::Letter(node.clone(), copy.id, None);
     let go_on = |copy| through(rest, copy, then);
-    let after = match step.holds(copy) {
-        None => return letter(),
-        Some(false) => return go_on(copy),
-        Some(true) => match step.apply(copy) {
-            Outcome::Keep(copy) => go_on(copy),
-            Outcome::Pieces(pieces) => Fate::All(pieces.into_iter().map(go_on).collect()),
-            Outcome::Filter => Fate::Filtered,
-            Outcome::Fail => letter(),
-            Outcome::Panic => Fate::Either(Box::new([letter(), go_on(step.unharmed(copy))])),
-        },
-    };
-    // A call that panics takes the rows with it that it was given.
-    match step.action == Action::Panic && step.place != Place::Inline && !matches!(after, Fate::Either(_)) {
-        true => Fate::Either(Box::new([letter(), after])),
-        false => after,
+    if step.holds(copy) == Some(false) {
+        return go_on(copy);
     }
+    let (may_panic, after) = match step.holds(copy).map(|_| step.apply(copy)) {
+        None | Some(Outcome::Fail) => return letter(),
+        Some(Outcome::Filter) => (false, Fate::Filtered),
+        Some(Outcome::Keep(copy)) => (false, go_on(copy)),
+        Some(Outcome::Pieces(pieces)) => (false, Fate::All(pieces.into_iter().map(go_on).collect())),
+        Some(Outcome::Panic) => (true, go_on(step.unharmed(copy))),
+    };
+    // A call that waits or has a thread of its own takes other rows with it when it panics.
+    let takes_others = step.action == Action::Panic && step.place != Place::Inline;
+    if may_panic || takes_others { Fate::Either(Box::new([letter(), after])) } else { after }
 }

@@ -94,6 +94,7 @@ async fn to_the_end(world: &Arc<World>) -> Result<(), String> {
 async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending, bool), String> {
     let mut stopped = false;
     let since = Instant::now();
+    let mut seen = 0;
     loop {
         tokio::select! {
             biased;
@@ -117,6 +118,10 @@ async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending,
                 if world.scenario.has_threads() && since.elapsed() < STALLED * 1000 {
                     // The clock runs on while threads work.
                     std::thread::sleep(Duration::from_micros(200));
+                    continue;
+                }
+                let ticks = world.lock().ticks_in_all();
+                if ticks > std::mem::replace(&mut seen, ticks) {
                     continue;
                 }
                 if !world.lock().hung {

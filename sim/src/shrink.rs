@@ -45,7 +45,9 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
         }
         for partition in 0..scenario.sources[i].partitions.len() {
             if scenario.sources[i].partitions.len() > 1 {
-                offer(&|s| drop(s.sources[i].partitions.remove(partition)));
+                offer(&|s| {
+                    s.sources[i].partitions.remove(partition);
+                });
             }
             offer(&|s| s.sources[i].partitions[partition] /= 2);
             offer(&|s| s.sources[i].partitions[partition] = s.sources[i].partitions[partition].saturating_sub(1));

@@ -409,6 +409,11 @@ impl State {
         }
     }
 
+    /// How much happened in this run, writes and reads that are under way included.
+    pub fn ticks_in_all(&self) -> u64 {
+        self.ticks + self.calls + self.shelves.iter().map(|shelf| shelf.calls).sum::<u64>()
+    }
+
     /// Whether things go wrong in this run.
     pub fn is_troubled(&self) -> bool {
         self.run < TROUBLED_RUNS
@@ -465,6 +470,8 @@ impl State {
     fn is_durable(&self, fate: &Fate, given: &[(usize, u64)]) -> bool {
         match fate {
             Fate::Delivered(sink, id) => self.shelves[*sink].durable.contains_key(id) || given.contains(&(*sink, *id)),
+            // It refuses the row when it sees it, and what it is told holds for the rows that it takes.
+            Fate::Letter(_, id, Some(sink)) if given.contains(&(*sink, *id)) => true,
             Fate::Letter(node, id, _) => {
                 self.shelves.last().is_some_and(|letters| letters.durable.contains_key(&letter_id(node, *id)))
             }
