@@ -1,6 +1,6 @@
 //! Settings checked against a specification: typed, with defaults filled in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::config::{Settings, Written};
@@ -47,6 +47,7 @@ impl Arguments {
         let mut arguments = Arguments { values: BTreeMap::new(), span: settings.span };
         let mut findings = Diagnostics::new();
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
+        let mut refused: BTreeSet<Str> = BTreeSet::new();
         for setting in &settings.entries {
             let name = setting.name.value.trim();
             let Some(parameter) = specification.parameter(name) else {
@@ -70,11 +71,15 @@ impl Arguments {
                 Ok(argument) => {
                     arguments.values.insert(name, argument);
                 }
-                Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&setting.name.value)))),
+                Err(found) => {
+                    findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&setting.name.value))));
+                    refused.insert(name);
+                }
             }
         }
         for parameter in &specification.parameters {
-            if parameter.name.contains('*') || arguments.values.contains_key(&parameter.name) {
+            let settled = arguments.values.contains_key(&parameter.name) || refused.contains(&parameter.name);
+            if parameter.name.contains('*') || settled {
                 continue;
             }
             let failed = given.get(&parameter.name).copied();
@@ -86,9 +91,7 @@ impl Arguments {
                     }
                     Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
                 }
-            } else if parameter.is_required()
-                && !findings.iter().any(|d| d.label.as_ref().map(|l| l.span) == failed && failed.is_some())
-            {
+            } else if parameter.is_required() {
                 findings.push(
                     Diagnostic::error(
                         "settings.required",
@@ -412,6 +415,11 @@ mod tests {
             .with(Parameter::new("mode", ParameterKind::Text, "How.").default_value("fast").one_of(&["fast", "slow"]))
             .with(Parameter::new("token", ParameterKind::Text, "Key.").secret())
             .with(Parameter::new("options.*", ParameterKind::Text, "Types.").one_of(&["int", "string"]))
+    }
+
+    #[test]
+    fn a_required_setting_that_is_wrong_is_not_missing_too() {
+        assert_eq!(messages(&[("count", "many")]), ["count: \"many\" is not an integer"]);
     }
 
     fn messages(pairs: &[(&str, &str)]) -> Vec<String> {
