@@ -162,12 +162,10 @@ fn pipeline(shape: Shape) -> Value {
     let mut connectors = shape.of("connector");
     connectors["description"] = json!("Sources and destinations: at least one of each.");
     if shape == Shape::List {
-        let one = |role: &str| {
-            let role = json!({ "pattern": format!("^{role}$|{VARIABLE}") });
-            json!({ "contains": { "properties": { "type": role }, "required": ["type"] } })
-        };
+        // What is neither, a misspelt type for instance, is refused where it stands, and not as a missing one too.
+        let one_that_is_no = |role: &str| json!({ "contains": { "not": { "properties": { "type": { "const": role } }, "required": ["type"] } } });
         connectors["type"] = json!("array");
-        connectors["allOf"] = json!([one("source"), one("destination")]);
+        connectors["allOf"] = json!([one_that_is_no("source"), one_that_is_no("destination")]);
     }
     let mut processors = shape.of("processor");
     processors["description"] = json!("Processors between all sources and all destinations, in order.");
@@ -338,7 +336,7 @@ fn settings(specification: &Specification) -> Value {
         }
         for name in names {
             if name.contains('*') {
-                patterns.insert(format!("^{}$", regex::escape(name).replace(r"\*", "[^.]+")), schema.clone());
+                patterns.insert(name_pattern(name, specification), schema.clone());
             } else {
                 properties.insert(name.to_string(), schema.clone());
             }
@@ -361,6 +359,20 @@ fn settings(specification: &Specification) -> Value {
         schema["patternProperties"] = json!(patterns);
     }
     schema
+}
+
+/// The names that belong to a parameter with `*`: those that fit it and no parameter that goes before it.
+fn name_pattern(name: &Str, specification: &Specification) -> String {
+    let overlaps = |other: &str| {
+        let part = |(a, b): (&str, &str)| a == b || a == "*" || b == "*";
+        other.split('.').count() == name.split('.').count() && other.split('.').zip(name.split('.')).all(part)
+    };
+    let as_pattern = |name: &str| format!("{}$", regex::escape(name).replace(r"\*", "[^.]+"));
+    let names = || specification.parameters.iter().map(|parameter| &parameter.name);
+    let exact = names().filter(|other| !other.contains('*'));
+    let earlier = names().take_while(|other| *other != name).filter(|other| other.contains('*'));
+    let before = exact.chain(earlier).filter(|other| overlaps(other)).map(|other| format!("(?!{})", as_pattern(other)));
+    format!("^{}{}", before.collect::<String>(), as_pattern(name))
 }
 
 /// The value of a parameter as YAML may hold it: settings are texts, and a number or a boolean is one too.
