@@ -1,5 +1,6 @@
 //! `anabranch pipelines …`.
 
+mod dry_run;
 mod init;
 mod lint;
 mod list;
@@ -21,6 +22,7 @@ pub(super) enum Command {
     Validate(validate::Arguments),
     Lint(lint::Arguments),
     Plan(plan::Arguments),
+    DryRun(dry_run::Arguments),
     Schema(schema::Arguments),
     #[command(visible_alias = "ls")]
     List(list::Arguments),
@@ -32,6 +34,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::Validate(arguments) => validate::validate(&arguments, context),
         Command::Lint(arguments) => lint::lint(&arguments, context),
         Command::Schema(arguments) => schema::schema(&arguments),
+        Command::DryRun(arguments) => dry_run::dry_run(&arguments, context),
         Command::Plan(arguments) => plan::plan(&arguments, context),
         Command::List(arguments) => list::list(&arguments, context),
     }
