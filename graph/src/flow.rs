@@ -91,6 +91,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Whether it never is there.
+    pub fn is_missing(&self) -> bool {
+        self.ty.kinds == Kinds::NONE
+    }
+
     /// What it is, as messages print it.
     pub fn names(&self) -> String {
         match self.ty.kinds {
@@ -220,6 +225,49 @@ impl Flow {
                 Found { ty: Type::any(), missing: false }
             }
         }
+    }
+
+    /// What is where a reference points, without a word about it.
+    pub fn peek(&self, reference: &Reference) -> Found {
+        Flow::new(self.record.clone()).get("", reference)
+    }
+
+    /// There may be a value there from now on, if what it is in is there.
+    pub fn allow(&mut self, reference: &Reference, ty: Type) {
+        match reference.target() {
+            Target::Entry(key) => self.record.metadata.allow(key.clone()),
+            Target::Field(side, path) => {
+                let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
+                if let Some(fields) = &mut self.record.side_mut(*side).structured {
+                    walk::allow(fields, &names, ty);
+                }
+            }
+            _ => self.forget(),
+        }
+    }
+
+    /// Fails every record if what a reference leads to is of none of these kinds; raw data count as bytes.
+    /// What is missing or null counts as good with `or_nothing`.
+    pub fn need(
+        &mut self,
+        code: &'static str,
+        place: impl Into<Place>,
+        reference: &Reference,
+        wanted: (Kinds, &str),
+        or_nothing: bool,
+    ) -> Found {
+        let place = place.into();
+        let found = self.get(place.clone(), reference);
+        let (kinds, name) = wanted;
+        let kinds = if or_nothing { kinds | Kinds::NULL } else { kinds };
+        self.may_fail |= !found.ty.kinds.within(kinds) || (found.missing && !or_nothing);
+        let nothing = or_nothing && found.missing;
+        if !self.fails && !nothing && !found.ty.kinds.overlaps(kinds) {
+            let what = found.names();
+            let message = format!("every record fails here: {reference} is {what}, not {name}");
+            self.fail(code, place, message, Some((found.ty.since, format!("{what} since here"))), None);
+        }
+        found
     }
 
     /// Reads a metadata entry: nobody may have written it.

@@ -13,6 +13,7 @@ use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 
+use crate::field::one_side;
 use crate::prototype::Prototype;
 
 /// The kind, for the registry.
@@ -29,7 +30,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
 }
 
 fn configure(arguments: &Arguments) -> Result<(Signature, Decode), Diagnostics> {
-    let field = super::field(arguments)?;
+    let field = one_side(arguments)?;
     let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
     Ok((signature, Decode { field }))
 }
@@ -92,9 +93,7 @@ impl Decode {
 
 impl Prototype for Decode {
     fn flow(&self, flow: &mut Flow) {
-        let found = flow.get("field", &self.field);
         let texts = Kinds::TEXT | Kinds::BYTES;
-        let decoded = texts | Kinds::NULL | Kinds::MAP | Kinds::LIST;
         match self.field.target() {
             Target::Data(side) => {
                 if flow.record.side(*side).raw {
@@ -102,16 +101,11 @@ impl Prototype for Decode {
                     flow.set_side(*side, Shape::unknown());
                 }
             }
-            _ if flow.fails() || found.ty.kinds.within(Kinds::NULL | Kinds::MAP | Kinds::LIST) => {}
             _ => {
-                flow.may_fail();
-                if !found.missing && !found.ty.kinds.overlaps(decoded) {
-                    let what = found.names();
-                    let message = format!("every record fails here: {} is {what}, never JSON text", self.field);
-                    let since = Some((found.ty.since, format!("{what} since here")));
-                    flow.fail("flow.not_a_text", "field", message, since, None);
-                }
+                let wanted = texts | Kinds::MAP | Kinds::LIST;
+                let found = flow.need("flow.not_a_text", "field", &self.field, (wanted, "JSON text"), true);
                 if found.ty.kinds.overlaps(texts) {
+                    flow.may_fail();
                     flow.replace("field", &self.field, Type::any());
                 }
             }

@@ -13,6 +13,7 @@ use anabranch_graph::reference::{Part, Reference};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 
+use crate::field::one_side;
 use crate::prototype::Prototype;
 
 /// The kind, for the registry.
@@ -29,7 +30,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
 }
 
 fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> {
-    let field = super::field(arguments)?;
+    let field = one_side(arguments)?;
     let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
     Ok((signature, Encode { field, buffer: Vec::new() }))
 }
