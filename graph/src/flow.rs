@@ -43,11 +43,15 @@ pub struct Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
+    Node,
     Setting(Str),
     Condition,
 }
 
 impl Place {
+    /// The node as a whole: the name of its plugin.
+    pub const NODE: Place = Place { part: Part::Node, range: None };
+
     /// Some bytes of a setting's value.
     pub fn within(setting: impl Into<Str>, range: Range<usize>) -> Place {
         Place { part: Part::Setting(setting.into()), range: Some(range) }
@@ -229,7 +233,7 @@ impl Flow {
 
     /// What is where a reference points, without a word about it.
     pub fn peek(&self, reference: &Reference) -> Found {
-        Flow::new(self.record.clone()).get("", reference)
+        Flow::new(self.record.clone()).get(Place::NODE, reference)
     }
 
     /// There may be a value there from now on, if what it is in is there.
