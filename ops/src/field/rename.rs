@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Place, Type};
+use anabranch_graph::flow::{Flow, Found, Kinds, Place, Type};
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::{Reference, Target};
@@ -149,12 +149,12 @@ impl Renaming {
 
 impl Prototype for Rename {
     fn flow(&self, flow: &mut Flow) {
-        for Renaming { field, name, new, at } in self.renamings.iter().filter(|renaming| renaming.field != renaming.new)
-        {
+        for Renaming { field, name, new, at } in self.renamings.iter() {
             let place = || Place::within(MAPPING, at.clone());
             let (old, taken) = (flow.peek(field), flow.peek(new));
             flow.rename(place(), field, name);
-            if !old.is_missing() && !taken.is_missing() && !old.missing && !taken.missing {
+            let there = |found: &Found| !found.is_missing() && !found.missing;
+            if field != new && there(&old) && there(&taken) {
                 let message = format!("every record fails here: there is a field {new} already");
                 let since = Some((taken.ty.since, "there since here".to_owned()));
                 flow.fail(

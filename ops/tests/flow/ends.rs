@@ -23,7 +23,11 @@ pub(crate) struct Bare;
 
 impl Variables for Bare {
     fn variable(&self, name: &str) -> Option<String> {
-        matches!(name, "N" | "IN" | "OUT").then(|| "7".to_owned())
+        match name {
+            "SECRET" => Some("hunter22".to_owned()),
+            "N" => Some("7".to_owned()),
+            _ => None,
+        }
     }
 
     fn file(&self, _: &str) -> Result<String, String> {

@@ -205,7 +205,7 @@ fn step() -> impl Strategy<Value = String> {
         2 => field().prop_map(on_field("split")),
         1 => Just("plugin: clone, settings: { count: 1 }".to_owned()),
         1 => Just("plugin: unwrap.kafkaconnect".to_owned()),
-        1 => field().prop_map(on_field("unwrap.kafkaconnect")),
+        1 => field().prop_map(on_field("unwrap.opencdc")),
         1 => Just("plugin: filter".to_owned()),
         1 => Just("plugin: error, settings: { message: '{{ .Payload.After.a }}' }".to_owned()),
     ]
@@ -376,6 +376,7 @@ fn what_the_compiler_says_is_true() {
         })
         .unwrap_or_else(|e| panic!("{e}"));
     let codes = codes.take();
-    assert!(valid.get() >= 200 && refused.get() >= 100, "{} {} {}", valid.get(), warned.get(), refused.get());
-    println!("{} without findings, {} with warnings, {} refused: {codes:?}", valid.get(), warned.get(), refused.get());
+    let (valid, warned, refused) = (valid.get(), warned.get(), refused.get());
+    println!("{valid} without findings, {warned} with warnings, {refused} refused: {codes:?}");
+    assert!(valid + warned >= 400 && refused >= 400, "{valid} {warned} {refused}");
 }
