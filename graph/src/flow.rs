@@ -341,6 +341,9 @@ impl Flow {
                 outcome.lacking = None;
                 self.judge(&place, &outcome, true);
                 let shape = self.record.side_mut(*side);
+                if shape.has_no_fields() {
+                    shape.since = Since::default();
+                }
                 // What is raw fails, what is absent becomes a map without fields.
                 let fields = shape.structured.get_or_insert_with(|| Fields::closed([]));
                 if shape.absent {

@@ -6,13 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anabranch_graph::diagnostic::Severity;
+use anabranch_graph::exec::{Ending, RunOptions, start};
 use anabranch_graph::flow::{Fields, Keys, Operations, RecordShape, Shape, Type};
 use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Rows};
+use anabranch_graph::plan::compile;
 use anabranch_graph::plan::flow::{self, Shapes};
 use anabranch_graph::plan::graph::{NodeKind, PlanGraph, Port, successors};
 use anabranch_graph::plan::lower::lower;
 use anabranch_graph::plan::rewrite::rewrite;
 use anabranch_graph::record::{Data, Operation, Position, Record};
+use anabranch_graph::testing::{
+    AtEnd, Journal, MemoryStore, Shelf, Upstream, add_destination, add_source, position, services,
+};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Timestamp, Value};
 use petgraph::stable_graph::NodeIndex;
@@ -250,6 +255,8 @@ fn apply(operator: &Arc<dyn ConfiguredOperator>, record: &mut Record) -> Decisio
 struct Fates {
     /// Nodes that a record got past.
     passed: BTreeSet<NodeIndex>,
+    /// Records that were delivered.
+    delivered: Vec<Record>,
     /// Conditions that gave a verdict.
     decided: BTreeSet<NodeIndex>,
     /// Records that are not as their shape says.
@@ -262,6 +269,7 @@ fn run(plan: &PlanGraph, shapes: &Shapes, at: NodeIndex, mut record: Record, fat
     match &node.kind {
         NodeKind::Destination(_) => {
             fates.passed.insert(at);
+            fates.delivered.push(record);
             return;
         }
         NodeKind::Operator(step) | NodeKind::Split(step) => {
@@ -306,6 +314,44 @@ fn run(plan: &PlanGraph, shapes: &Shapes, at: NodeIndex, mut record: Record, fat
     }
 }
 
+/// What the engine itself delivers.
+fn delivered(text: &str, records: &[Record]) -> Vec<Record> {
+    let journal = Journal::default();
+    let rows = records.to_vec();
+    let make = move |row: u64| rows[row as usize].clone().with_position(position(row));
+    let upstream = Arc::new(Upstream::new(&journal, records.len() as u64, AtEnd::End).make(make));
+    let shelf = Arc::new(Shelf::new("shelf", &journal));
+    let mut registry = registry();
+    add_source(&mut registry, "memory", &upstream);
+    add_destination(&mut registry, "shelf", &shelf);
+    let (_, config) = pipeline(&text.replace(DROP, "plugin: shelf"));
+    let plan = compile(&config, &registry, &OPTIONS).unwrap().stages;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Arc::new(MemoryStore::new(&journal));
+        let options = RunOptions { once: true, ..RunOptions::default() };
+        let ending = start(plan, services(&store), options).join().await;
+        assert!(matches!(ending, Ending::Finished), "{ending:?}\n{text}");
+    });
+    shelf.durable()
+}
+
+/// Without what differs from run to run.
+fn timeless(records: impl IntoIterator<Item = Record>) -> Vec<Record> {
+    let timeless = |mut record: Record| {
+        STAMPED.iter().for_each(|key| {
+            record.metadata.remove(key);
+        });
+        record.with_position(Position::default())
+    };
+    records.into_iter().map(timeless).collect()
+}
+
+const STAMPED: [&str; 2] = ["recfmt.readAt", "svc.source.connector.id"];
+/// Records may fail; the pipeline goes on.
+const FAILURES: &str = "    dead-letter-queue: { plugin: drop, window-size: 0 }\n";
+const DROP: &str = "plugin: drop, settings: { encode: true }";
+
 #[test]
 fn what_the_compiler_says_is_true() {
     let (valid, refused, warned) = (Cell::new(0), Cell::new(0), Cell::new(0));
@@ -315,7 +361,7 @@ fn what_the_compiler_says_is_true() {
         .run(&(records(), vec(processor(), 1..6)), |(records, processors)| {
             let mut registry = registry();
             registry.add_source(Arc::new(Said::new("memory", shape_of(&records))));
-            let text = yaml(&["plugin: memory"], &processors, "plugin: drop, settings: { encode: true }");
+            let text = yaml(&["plugin: memory"], &processors, DROP) + FAILURES;
             let (files, config) = pipeline(&text);
             let lowered = lower(&config, &registry, &OPTIONS);
             prop_assert!(!lowered.findings.has_errors(), "{}", lowered.findings.render(&files, Default::default()));
@@ -324,8 +370,8 @@ fn what_the_compiler_says_is_true() {
             let (shapes, findings) = (flow::shapes(&plan), flow::check(&plan));
 
             let mut fates = Fates::default();
-            for mut record in records {
-                for stamped in ["recfmt.readAt", "svc.source.connector.id"] {
+            for mut record in records.clone() {
+                for stamped in STAMPED {
                     record.metadata.insert(stamped, "1");
                 }
                 let source = plan.node_indices().next().unwrap();
@@ -363,6 +409,9 @@ fn what_the_compiler_says_is_true() {
                 {
                     prop_assert!(!fates.decided.contains(&node), "{finding:?} is wrong\n{text}");
                 }
+            }
+            if !findings.has_errors() && valid.get() + warned.get() < 300 {
+                prop_assert_eq!(timeless(delivered(&text, &records)), timeless(fates.delivered), "{}", text);
             }
             let count = if findings.has_errors() {
                 &refused
