@@ -21,7 +21,7 @@ mod yaml;
 mod tests;
 
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load};
-pub use written::Written;
+pub use written::{MASKED_FROM, Written};
 
 use crate::diagnostic::{Span, Spanned};
 use crate::text::Str;

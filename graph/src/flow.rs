@@ -237,7 +237,7 @@ impl Flow {
     }
 
     /// There may be a value there from now on, if what it is in is there.
-    pub fn allow(&mut self, reference: &Reference, ty: Type) {
+    pub fn allow(&mut self, reference: &Reference, ty: &Type) {
         match reference.target() {
             Target::Entry(key) => self.record.metadata.allow(key.clone()),
             Target::Field(side, path) => {
@@ -416,7 +416,7 @@ impl Flow {
                     walk::remove(fields, &names);
                     if found.ty.kinds == Kinds::NONE {
                     } else if found.missing {
-                        walk::allow(fields, &renamed, found.ty);
+                        walk::allow(fields, &renamed, &found.ty);
                     } else {
                         walk::insert(fields, &renamed, found.ty);
                     }

@@ -258,9 +258,10 @@ impl<'a> Rows<'a> {
             None => self.records.iter_mut().enumerate().for_each(|(row, record)| visit(row, record)),
             Some(mask) => mask.rows().for_each(|row| visit(row, &mut self.records[row])),
         }
+        self.current = None;
     }
 
-    /// The row that [`Rows::for_each`] visited last: where a panic happened.
+    /// The row that [`Rows::for_each`] is at: where a panic happened.
     pub fn current(&self) -> Option<usize> {
         self.current
     }

@@ -89,8 +89,8 @@ mod tests {
 
     #[test]
     fn the_count_is_checked() {
-        assert_eq!(findings(&kind(), &[("count", "0")]), ["count: \"0\" must be greater than 0"]);
-        assert_eq!(findings(&kind(), &[("count", "10001")]), ["count: \"10001\" must be less than 10001"]);
+        assert_eq!(findings(&kind(), &[("count", "0")]), ["count: \"0\" must be at least 1"]);
+        assert_eq!(findings(&kind(), &[("count", "10001")]), ["count: \"10001\" must be at most 10000"]);
         assert_eq!(findings(&kind(), &[]), ["\"count\" is required by clone"]);
     }
 

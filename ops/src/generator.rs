@@ -133,8 +133,10 @@ impl Source for ConfiguredGenerator {
 /// The number in a position of ours.
 fn number_of(position: &Position) -> Result<u64, Fault> {
     std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
-        let shown = String::from_utf8_lossy(&position.0);
-        Fault::fatal("position_unknown", format!("{shown:?} is not a position of a generator"))
+        Fault::fatal(
+            "position_unknown",
+            "the stored position is not one of a generator; give the connector another id to start anew",
+        )
     })
 }
 

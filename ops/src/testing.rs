@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::config::Settings;
 use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::flow::{Flow, Keys, Operations, RecordShape, Shape, Type};
 use anabranch_graph::json::write_record;
 use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows, Signature,
@@ -101,6 +102,46 @@ pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, 
             Ok(())
         })
         .unwrap();
+}
+
+/// What the compiler infers is never too small: whatever the processor makes of two records is allowed by what it
+/// says it makes of records that are like either, and where it says that every record fails, both do.
+pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) {
+    let configured = configure(kind, settings).unwrap();
+    TestRunner::default()
+        .run(&(records(), records()), |(one, other)| {
+            let mut flow = Flow::new(shape(&one).join(&shape(&other)));
+            configured.flow(&mut flow);
+            for record in [one, other] {
+                let (after, decision) = process(kind, settings, &record);
+                match decision {
+                    Decision::Keep => {
+                        prop_assert!(!flow.fails(), "{record:?}");
+                        let both = flow.record.join(&shape(&after));
+                        prop_assert_eq!(&both, &flow.record, "{:?} became {:?}", record, after);
+                    }
+                    _ => prop_assert!(matches!(decision, Decision::Fail(_))),
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// What is known of one record: everything.
+fn shape(record: &Record) -> RecordShape {
+    let data = |data: &Data| match data {
+        Data::Absent => Shape::ABSENT,
+        Data::Raw(_) => Shape::RAW,
+        Data::Structured(object) => Shape::structured(Type::of_value(&Value::Map(object.clone())).fields),
+    };
+    RecordShape {
+        operations: Operations::only(record.operation),
+        metadata: Keys::of(record.metadata.iter().map(|(key, _)| key.clone())),
+        key: data(&record.key),
+        before: data(&record.payload.before),
+        after: data(&record.payload.after),
+    }
 }
 
 /// Records of all kinds.

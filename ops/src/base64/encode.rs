@@ -16,7 +16,6 @@ use anabranch_graph::value::Value;
 use bytes::Bytes;
 
 use crate::prototype::Prototype;
-
 use crate::scalar::push_scalar;
 
 /// The kind, for the registry.
@@ -152,9 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Key", ".Metadata.a", ".Payload.After.a", ".Payload.Before.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }

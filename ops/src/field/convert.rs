@@ -89,14 +89,23 @@ impl Type {
         }
     }
 
-    /// The kind of value it makes.
-    const fn kinds(self) -> Kinds {
+    /// The kind of value it is.
+    const fn kind(self) -> Kinds {
         match self {
             Type::String => Kinds::TEXT,
             Type::Int => Kinds::INT,
             Type::Float => Kinds::FLOAT,
             Type::Bool => Kinds::BOOL,
             Type::Time => Kinds::TIME,
+        }
+    }
+
+    /// Kinds of values of which none ever fits.
+    fn refuses(self) -> Kinds {
+        match self {
+            Type::String => Kinds::NONE,
+            Type::Int | Type::Float | Type::Bool => Kinds::LIST | Kinds::MAP | Kinds::TIME,
+            Type::Time => Kinds::LIST | Kinds::MAP | Kinds::BOOL,
         }
     }
 
@@ -214,14 +223,12 @@ impl Convert {
 impl Prototype for Convert {
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
-        let to = self.to.kinds();
+        let to = self.to.kind();
         if let Target::Data(_) = self.field.target() {
             let since = flow.peek(&self.field).ty.since_if(Kinds::BYTES);
             return flow.replace("field", &self.field, Shape { since, ..Shape::of(to) });
         }
-        let containers = if self.to == Type::String { Kinds::LIST | Kinds::MAP } else { Kinds::NONE };
-        let scalars = Kinds::ANY.without(Kinds::LIST | Kinds::MAP);
-        let wanted = (scalars | containers, "a value that could be converted");
+        let wanted = (Kinds::ANY.without(self.to.refuses()), "what could be converted");
         let found = flow.need("flow.not_convertible", "field", &self.field, wanted, false);
         let null = if found.ty.kinds.overlaps(Kinds::NULL) { Kinds::NULL } else { Kinds::NONE };
         flow.set("field", &self.field, Shape { since: found.ty.since_if(to | null), ..Shape::of(to | null) });
@@ -389,12 +396,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for to in Type::ALL {
             for field in [".Key.a", ".Payload.After.a.b"] {
                 testing::failed_rows_stay(&kind(), &[("field", field), ("type", to.as_str())]);
+                testing::shapes_are_large_enough(&kind(), &[("field", field), ("type", to.as_str())]);
             }
         }
         testing::failed_rows_stay(&kind(), &[("field", ".Key"), ("type", "string")]);
+        testing::shapes_are_large_enough(&kind(), &[("field", ".Key"), ("type", "string")]);
     }
 }

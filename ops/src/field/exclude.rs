@@ -37,7 +37,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
 }
 
 fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics> {
-    let (mut fields, mut places, mut findings) = (Vec::new(), Vec::new(), Diagnostics::new());
+    let (mut fields, mut findings) = (Vec::new(), Diagnostics::new());
     for item in Item::whole(arguments.text(FIELDS).map_or("", Str::as_str)).split(b',') {
         if item.text.is_empty() {
             findings.push(item.finding(arguments, FIELDS, "an item is empty").with_hint("remove the comma"));
@@ -47,11 +47,8 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
             Ok(field) if matches!(field.target(), Target::Record | Target::Position | Target::Operation) => {
                 findings.push(item.finding(arguments, FIELDS, &format!("{field} cannot be removed")));
             }
-            Ok(field) => {
-                places.push(item.offset..item.offset + item.text.len());
-                fields.push(field);
-            }
-            Err(finding) => findings.push(finding),
+            Ok(field) => fields.push((field, item.range())),
+            Err(found) => findings.extend(found),
         }
     }
     if findings.has_errors() {
@@ -62,25 +59,27 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
         Access::Everything => Vec::new(),
     };
     // A field goes with the map that holds it, so that no removal depends on another.
-    let goes_with = |(i, field): (usize, &Reference)| {
+    let goes_with = |i: usize, field: &Reference| {
         let path = paths(field).concat();
-        fields.iter().enumerate().any(|(other, outer)| {
+        fields.iter().enumerate().any(|(other, (outer, _))| {
             let outer = paths(outer).concat();
             other != i && path.starts_with(&outer) && (outer.len() < path.len() || other < i)
         })
     };
-    let kept = || fields.iter().enumerate().filter(|field| !goes_with(*field));
-    let places = kept().map(|(i, _)| places[i].clone()).collect();
-    let fields: Arc<[Reference]> = kept().map(|(_, field)| field.clone()).collect();
-    let writes = Access::These(fields.iter().flat_map(paths).collect());
-    Ok((Signature { reads: Access::NOTHING, writes, ..Signature::inline() }, Exclude { fields, places }))
+    let fields: Arc<[_]> = fields
+        .iter()
+        .enumerate()
+        .filter(|(i, (field, _))| !goes_with(*i, field))
+        .map(|(_, field)| field.clone())
+        .collect();
+    let writes = Access::These(fields.iter().flat_map(|(field, _)| paths(field)).collect());
+    Ok((Signature { reads: Access::NOTHING, writes, ..Signature::inline() }, Exclude { fields }))
 }
 
 #[derive(Clone)]
 struct Exclude {
-    fields: Arc<[Reference]>,
-    /// Where each stands in the setting.
-    places: Arc<[Range<usize>]>,
+    /// With the places in the setting where they stand.
+    fields: Arc<[(Reference, Range<usize>)]>,
 }
 
 impl Operator for Exclude {
@@ -88,9 +87,9 @@ impl Operator for Exclude {
         let fields = &self.fields;
         rows.for_each(|record| {
             if fields.len() > 1 {
-                fields.iter().try_for_each(|field| field.get(record).map(drop))?;
+                fields.iter().try_for_each(|(field, _)| field.get(record).map(drop))?;
             }
-            for field in fields.iter() {
+            for (field, _) in fields.iter() {
                 field.delete(record)?;
             }
             Ok(Decision::Keep)
@@ -100,8 +99,8 @@ impl Operator for Exclude {
 
 impl Prototype for Exclude {
     fn flow(&self, flow: &mut Flow) {
-        for (field, at) in self.fields.iter().zip(self.places.iter()) {
-            flow.delete(Place::within(FIELDS, at.clone()), field);
+        for (field, range) in self.fields.iter() {
+            flow.delete(Place::within(FIELDS, range.clone()), field);
         }
     }
 }
@@ -190,11 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for fields in
             [".Key.a", ".Payload.After.a.b,.Payload.Before.c,.Metadata.a", ".Metadata,.Payload.After.a.b.c,.Key"]
         {
             testing::failed_rows_stay(&kind(), &[("fields", fields)]);
+            testing::shapes_are_large_enough(&kind(), &[("fields", fields)]);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Lists of references in a setting: `.Key.a, .Metadata["a,b"]`.
 
+use std::ops::Range;
+
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostic;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::reference::Reference;
 
 /// A part of a setting, and where it stands in the setting.
@@ -20,6 +22,11 @@ impl<'a> Item<'a> {
     fn trimmed(self) -> Self {
         let start = self.text.len() - self.text.trim_start().len();
         Item { text: self.text.trim(), offset: self.offset + start }
+    }
+
+    /// The bytes of the setting that this is.
+    pub(super) fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.text.len()
     }
 
     /// The parts between separators, without white space around them. What stands in the quotes of `["…"]` is
@@ -62,13 +69,13 @@ impl<'a> Item<'a> {
     }
 
     /// The reference that this part is.
-    pub(super) fn reference(self, arguments: &Arguments, name: &str) -> Result<Reference, Diagnostic> {
+    pub(super) fn reference(self, arguments: &Arguments, name: &str) -> Result<Reference, Diagnostics> {
         Reference::parse(self.text).map_err(|e| {
             let mut finding = self.finding(arguments, name, &e.to_string());
             finding.code = "settings.invalid_reference";
             match e.hint() {
-                Some(hint) => finding.with_hint(hint),
-                None => finding,
+                Some(hint) => finding.with_hint(hint).into(),
+                None => finding.into(),
             }
         })
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Found, Kinds, Place, Type};
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
@@ -44,7 +44,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Rename), Diagnostics> 
     for item in Item::whole(arguments.text(MAPPING).map_or("", Str::as_str)).split(b',') {
         match renaming(arguments, item) {
             Ok(renaming) => renamings.push(renaming),
-            Err(finding) => findings.push(finding),
+            Err(found) => findings.extend(found),
         }
     }
     if findings.has_errors() {
@@ -64,7 +64,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Rename), Diagnostics> 
     Ok((signature, Rename { renamings: renamings.into(), independent }))
 }
 
-fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnostic> {
+fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnostics> {
     let wrong = |item: Item<'_>, message| item.finding(arguments, MAPPING, message);
     let parts = item.split(b':');
     let [field, name] = parts[..] else {
@@ -73,10 +73,10 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
             (_, 1) => "a new name is missing",
             _ => "an item has more than one colon",
         };
-        return Err(wrong(item, message).with_hint("write each item as .Payload.After.name:newname"));
+        return Err(wrong(item, message).with_hint("write each item as .Payload.After.name:newname").into());
     };
     if name.text.is_empty() {
-        return Err(wrong(item, "a new name is missing").with_hint("it stands behind the colon"));
+        return Err(wrong(item, "a new name is missing").with_hint("it stands behind the colon").into());
     }
     let reference = field.reference(arguments, MAPPING)?;
     if name.text.starts_with('.') {
@@ -85,16 +85,15 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
             Ok(Target::Entry(last)) => finding.with_hint(format!("did you mean {last}?")),
             Ok(Target::Field(_, path)) => finding.with_hint(format!("did you mean {}?", path.last())),
             _ => finding,
-        });
+        }
+        .into());
     }
     let new_name = Str::from(name.text);
     match reference.sibling(&new_name) {
-        Some(new) => {
-            let at = field.offset..field.offset + field.text.len();
-            Ok(Renaming { field: reference, name: new_name, new, at })
-        }
+        Some(new) => Ok(Renaming { field: reference, name: new_name, new, range: field.range() }),
         None => Err(wrong(field, &format!("{reference} cannot be renamed"))
-            .with_hint("fields of structured data and metadata entries can, as .Payload.After.name")),
+            .with_hint("fields of structured data and metadata entries can, as .Payload.After.name")
+            .into()),
     }
 }
 
@@ -110,7 +109,7 @@ struct Renaming {
     name: Str,
     new: Reference,
     /// Where the field stands in the setting.
-    at: Range<usize>,
+    range: Range<usize>,
 }
 
 impl Operator for Rename {
@@ -139,18 +138,19 @@ impl Renaming {
         {
             return Ok(());
         }
-        let nothing = match self.new.target() {
-            Target::Entry(_) => Value::Text(Str::default()),
-            _ => Value::Null,
-        };
+        let nothing = if self.is_entry() { Value::Text(Str::default()) } else { Value::Null };
         self.new.set(record, nothing)
+    }
+
+    fn is_entry(&self) -> bool {
+        matches!(self.new.target(), Target::Entry(_))
     }
 }
 
 impl Prototype for Rename {
     fn flow(&self, flow: &mut Flow) {
-        for Renaming { field, name, new, at } in self.renamings.iter() {
-            let place = || Place::within(MAPPING, at.clone());
+        for Renaming { field, name, new, range } in self.renamings.iter() {
+            let place = || Place::within(MAPPING, range.clone());
             let (old, taken) = (flow.peek(field), flow.peek(new));
             flow.rename(place(), field, name);
             let there = |found: &Found| !found.is_missing() && !found.missing;
@@ -168,7 +168,7 @@ impl Prototype for Rename {
             match new.target() {
                 _ if !old.missing => {}
                 Target::Entry(_) => flow.set(place(), new, Type::of(Kinds::TEXT)),
-                _ => flow.allow(new, Type::of(Kinds::NULL)),
+                _ => flow.allow(new, &Type::of(Kinds::NULL)),
             }
         }
     }
@@ -295,13 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for mapping in [
             ".Key.a:b",
             ".Payload.After.a:b,.Payload.Before.a.b:c,.Metadata.a:z",
             ".Payload.After.a:x,.Payload.After.x:b,.Payload.After.c:a,.Metadata.q:r",
         ] {
             testing::failed_rows_stay(&kind(), &[("mapping", mapping)]);
+            testing::shapes_are_large_enough(&kind(), &[("mapping", mapping)]);
         }
     }
 }

@@ -156,6 +156,7 @@ fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str))
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
         super::flow(flow, &self.field);
+        flow.forget();
     }
 }
 
@@ -258,9 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Payload.After", ".Payload.Before.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::Flow;
+use anabranch_graph::flow::{Fields, Flow, Operations, Shape};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Change, Data, Operation, Record};
 use anabranch_graph::reference::Reference;
@@ -61,6 +61,10 @@ impl Unwrap {
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
         super::flow(flow, &self.field);
+        flow.record.operations = Operations::only(Operation::Create);
+        flow.record.key = Shape::unknown();
+        flow.record.before = Shape::ABSENT;
+        flow.record.after = Shape::structured(Fields::any());
     }
 }
 
@@ -143,9 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Payload.After", ".Payload.Before.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }

@@ -101,6 +101,7 @@ impl Unwrap {
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
         super::flow(flow, &self.field);
+        flow.forget();
     }
 }
 
@@ -207,9 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_stays_as_it_was() {
+    fn failed_rows_stay_and_shapes_are_large_enough() {
         for field in [".Key", ".Payload.After", ".Payload.After.a.b"] {
             testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
         }
     }
 }

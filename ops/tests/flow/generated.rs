@@ -390,11 +390,8 @@ fn what_the_compiler_says_is_true() {
                 let step = plan[node].kind.operator();
                 // Where a step is wrong, it fails on every record it is applied to, be it an error or, for it has
                 // a condition, a warning.
-                let fails = match (finding.severity, finding.code) {
-                    (Severity::Error, _) => true,
-                    (_, "flow.not_a_list" | "flow.name_taken" | "flow.not_convertible" | "flow.not_a_text") => true,
-                    _ => false,
-                };
+                let always = ["flow.not_a_list", "flow.name_taken", "flow.not_convertible", "flow.not_a_text"];
+                let fails = finding.severity == Severity::Error || always.contains(&finding.code);
                 let of_condition = path.ends_with("/condition");
                 if fails && of_condition {
                     prop_assert!(!fates.decided.contains(&node), "{finding:?} is wrong\n{text}");
