@@ -53,9 +53,11 @@ pub(crate) fn signature(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)])
 
 /// The record afterwards, and the decision on it.
 pub(crate) fn process(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
-    let BuiltOperator::Inline(mut operator) = configure(kind, settings).unwrap().build(0, &host()).unwrap() else {
-        panic!("not inline");
-    };
+    run(&*configure(kind, settings).unwrap(), record)
+}
+
+fn run(configured: &dyn ConfiguredOperator, record: &Record) -> (Record, Decision) {
+    let BuiltOperator::Inline(mut operator) = configured.build(0, &host()).unwrap() else { panic!("not inline") };
     let (mut records, mut decisions) = (vec![record.clone()], Vec::new());
     operator.process(&mut Rows::new(&mut records, None, &mut decisions));
     assert!(decisions.len() <= 1);
@@ -89,9 +91,10 @@ pub(crate) fn text(record: &Record) -> String {
 
 /// A row that fails is left as it was, pieces keep its position, and no row makes the processor panic.
 pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) {
+    let configured = configure(kind, settings).unwrap();
     TestRunner::default()
         .run(&records(), |record| {
-            let (after, decision) = process(kind, settings, &record);
+            let (after, decision) = run(&*configured, &record);
             match decision {
                 Decision::Fail(_) => prop_assert_eq!(format!("{after:?}"), format!("{record:?}")),
                 Decision::Split(pieces) => {
@@ -113,7 +116,7 @@ pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[
             let mut flow = Flow::new(shape(&one).join(&shape(&other)));
             configured.flow(&mut flow);
             for record in [one, other] {
-                let (after, decision) = process(kind, settings, &record);
+                let (after, decision) = run(&*configured, &record);
                 match decision {
                     Decision::Keep => {
                         prop_assert!(!flow.fails(), "{record:?}");

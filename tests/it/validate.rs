@@ -276,3 +276,17 @@ fn mistakes_in_lists_of_fields() {
         &["string, int, float, bool, time"],
     );
 }
+
+#[test]
+fn processors_that_fail_on_every_record() {
+    finds_at(
+        "      - { id: u, plugin: unwrap.kafkaconnect }\n      - { id: e, plugin: base64.encode, settings: { field: .Payload.After } }\n",
+        ".Payload.After } }",
+        &["every record fails here: .Payload.After is map and cannot be encoded"],
+    );
+    finds_at(
+        "      - { id: s, plugin: field.set, settings: { field: .Key, value: x } }\n      - { id: r, plugin: field.rename, settings: { mapping: '.Metadata.a:b,.Key.a:b' } }\n",
+        ".Key.a:b",
+        &["raw data since here"],
+    );
+}
