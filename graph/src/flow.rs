@@ -267,7 +267,11 @@ impl Flow {
         self.may_fail |= !found.ty.kinds.within(kinds) || (found.missing && !or_nothing);
         let nothing = or_nothing && found.missing;
         if !self.fails && !nothing && !found.ty.kinds.overlaps(kinds) {
-            let what = found.names();
+            let what = match reference.target() {
+                Target::Data(side) if self.record.side(*side).is_raw() => "raw data".to_owned(),
+                Target::Data(_) if !found.is_missing() => "structured data".to_owned(),
+                _ => found.names(),
+            };
             let message = format!("every record fails here: {reference} is {what}, not {name}");
             self.fail(code, place, message, Some((found.ty.since, format!("{what} since here"))), None);
         }
