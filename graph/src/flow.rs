@@ -43,11 +43,15 @@ pub struct Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
+    Node,
     Setting(Str),
     Condition,
 }
 
 impl Place {
+    /// The node as a whole: the name of its plugin.
+    pub const NODE: Place = Place { part: Part::Node, range: None };
+
     /// Some bytes of a setting's value.
     pub fn within(setting: impl Into<Str>, range: Range<usize>) -> Place {
         Place { part: Part::Setting(setting.into()), range: Some(range) }
@@ -91,6 +95,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Whether it never is there.
+    pub fn is_missing(&self) -> bool {
+        self.ty.kinds == Kinds::NONE
+    }
+
     /// What it is, as messages print it.
     pub fn names(&self) -> String {
         match self.ty.kinds {
@@ -222,6 +231,53 @@ impl Flow {
         }
     }
 
+    /// What is where a reference points, without a word about it.
+    pub fn peek(&self, reference: &Reference) -> Found {
+        Flow::new(self.record.clone()).get(Place::NODE, reference)
+    }
+
+    /// There may be a value there from now on, if what it is in is there.
+    pub fn allow(&mut self, reference: &Reference, ty: &Type) {
+        match reference.target() {
+            Target::Entry(key) => self.record.metadata.allow(key.clone()),
+            Target::Field(side, path) => {
+                let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
+                if let Some(fields) = &mut self.record.side_mut(*side).structured {
+                    walk::allow(fields, &names, ty);
+                }
+            }
+            _ => self.forget(),
+        }
+    }
+
+    /// Fails every record if what a reference leads to is of none of these kinds; raw data count as bytes.
+    /// What is missing or null counts as good with `or_nothing`.
+    pub fn need(
+        &mut self,
+        code: &'static str,
+        place: impl Into<Place>,
+        reference: &Reference,
+        wanted: (Kinds, &str),
+        or_nothing: bool,
+    ) -> Found {
+        let place = place.into();
+        let found = self.get(place.clone(), reference);
+        let (kinds, name) = wanted;
+        let kinds = if or_nothing { kinds | Kinds::NULL } else { kinds };
+        self.may_fail |= !found.ty.kinds.within(kinds) || (found.missing && !or_nothing);
+        let nothing = or_nothing && found.missing;
+        if !self.fails && !nothing && !found.ty.kinds.overlaps(kinds) {
+            let what = match reference.target() {
+                Target::Data(side) if self.record.side(*side).is_raw() => "raw data".to_owned(),
+                Target::Data(_) if !found.is_missing() => "structured data".to_owned(),
+                _ => found.names(),
+            };
+            let message = format!("every record fails here: {reference} is {what}, not {name}");
+            self.fail(code, place, message, Some((found.ty.since, format!("{what} since here"))), None);
+        }
+        found
+    }
+
     /// Reads a metadata entry: nobody may have written it.
     fn entry(&mut self, place: &Place, key: &Str) {
         if self.record.metadata.may_have(key) {
@@ -289,6 +345,9 @@ impl Flow {
                 outcome.lacking = None;
                 self.judge(&place, &outcome, true);
                 let shape = self.record.side_mut(*side);
+                if shape.has_no_fields() {
+                    shape.since = Since::default();
+                }
                 // What is raw fails, what is absent becomes a map without fields.
                 let fields = shape.structured.get_or_insert_with(|| Fields::closed([]));
                 if shape.absent {
@@ -361,7 +420,7 @@ impl Flow {
                     walk::remove(fields, &names);
                     if found.ty.kinds == Kinds::NONE {
                     } else if found.missing {
-                        walk::allow(fields, &renamed, found.ty);
+                        walk::allow(fields, &renamed, &found.ty);
                     } else {
                         walk::insert(fields, &renamed, found.ty);
                     }

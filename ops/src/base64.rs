@@ -6,6 +6,7 @@ pub mod encode;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
 use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 
@@ -29,6 +30,19 @@ fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
                 .into())
         }
         _ => crate::field::one_side(arguments),
+    }
+}
+
+/// What both make of a field of the kinds they take.
+fn flow(flow: &mut Flow, field: &Reference, takes: Kinds, makes: Kinds) {
+    let found = flow.need("flow.not_a_text", "field", field, (takes, "text or bytes"), true);
+    match field.target() {
+        Target::Data(side) => flow.record.side_mut(*side).structured = None,
+        Target::Entry(_) => {}
+        _ => {
+            let since = found.ty.since_if(makes);
+            flow.replace("field", field, Type { since, ..Type::of(makes) });
+        }
     }
 }
 

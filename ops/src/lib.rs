@@ -8,7 +8,6 @@ pub mod error;
 pub mod field;
 pub mod file;
 pub mod filter;
-mod flow;
 pub mod generator;
 pub mod json;
 pub mod log;

@@ -109,13 +109,9 @@ impl Split {
 
 impl Prototype for Split {
     fn flow(&self, flow: &mut Flow) {
-        let found = flow.get("field", &self.field);
+        // An empty list drops the record.
         flow.may_fail();
-        if !flow.fails() && !found.ty.kinds.overlaps(Kinds::LIST) {
-            let what = found.names();
-            let message = format!("every record fails here: {} is {what}, not a list", self.field);
-            flow.fail("flow.not_a_list", "field", message, Some((found.ty.since, format!("{what} since here"))), None);
-        }
+        flow.need("flow.not_a_list", "field", &self.field, (Kinds::LIST, "a list"), false);
         flow.set("field", &self.field, Type::any());
         flow.record.metadata.insert(key::SPLIT_INDEX);
     }

@@ -231,7 +231,9 @@ impl World {
                 let latest = at.latest.insert(lane, place);
                 if latest.is_some_and(|latest| latest >= place) {
                     return self.broken(&mut state, || {
-                        format!("d{shelf} is given row {row} of lane {lane} after a later one ({place} after {latest:?})")
+                        format!(
+                            "d{shelf} is given row {row} of lane {lane} after a later one ({place} after {latest:?})"
+                        )
                     });
                 }
             }
@@ -492,9 +494,8 @@ impl State {
     /// Whether more letters were written in this run within a window of a lane.
     pub fn exceeded(&self, window: u64, threshold: u64) -> bool {
         self.letters_in_run.iter().any(|(lane, row)| {
-            let within = |(other, at): &&(usize, u32)| {
-                other == lane && *at <= *row && u64::from(*row) < u64::from(*at) + window
-            };
+            let within =
+                |(other, at): &&(usize, u32)| other == lane && *at <= *row && u64::from(*row) < u64::from(*at) + window;
             self.letters_in_run.iter().filter(within).count() as u64 > threshold
         })
     }

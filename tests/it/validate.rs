@@ -282,7 +282,7 @@ fn processors_that_fail_on_every_record() {
     finds_at(
         "      - { id: u, plugin: unwrap.kafkaconnect }\n      - { id: e, plugin: base64.encode, settings: { field: .Payload.After } }\n",
         ".Payload.After } }",
-        &["every record fails here: .Payload.After is map and cannot be encoded"],
+        &["every record fails here: .Payload.After is structured data, not text or bytes"],
     );
     finds_at(
         "      - { id: s, plugin: field.set, settings: { field: .Key, value: x } }\n      - { id: r, plugin: field.rename, settings: { mapping: '.Metadata.a:b,.Key.a:b' } }\n",

@@ -13,7 +13,7 @@ impl fmt::Display for RecordShape {
         let sides = [("key", &self.key), ("before", &self.before), ("after", &self.after)];
         // That there is nothing before is the rule.
         let shown =
-            sides.into_iter().filter(|(name, shape)| !shape.is_unknown() && !(*name == "before" && shape.is_absent()));
+            sides.into_iter().filter(|(name, shape)| !(shape.is_unknown() || (*name == "before" && shape.is_absent())));
         for (i, (name, shape)) in shown.enumerate() {
             write!(f, "{}{name}: {shape}", if i > 0 { ", " } else { "" })?;
         }

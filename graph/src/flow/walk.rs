@@ -209,9 +209,9 @@ pub(super) fn insert(fields: &mut Fields, names: &[&Str], ty: Type) {
 }
 
 /// There may be a field at `names` from now on, if everything on the way is a map already.
-pub(super) fn allow(fields: &mut Fields, names: &[&Str], ty: Type) {
+pub(super) fn allow(fields: &mut Fields, names: &[&Str], ty: &Type) {
     change(fields, names, &mut |fields, name| {
-        let ty = fields.get(name).map_or_else(|| ty.clone(), |field| field.ty.join(&ty));
+        let ty = fields.get(name).map_or_else(|| ty.clone(), |field| field.ty.join(ty));
         fields.insert(name.clone(), Field::optional(ty));
     });
 }

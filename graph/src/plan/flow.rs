@@ -191,7 +191,7 @@ fn located(node: &Node, guard: Option<&Guard>, place: &Place) -> (Span, String) 
             (within(&guard.written), node.path.to_string())
         }
         (Part::Condition, Some(guard)) => (within(&guard.written), format!("{}/condition", node.path)),
-        (Part::Condition, None) => (node.span, node.path.to_string()),
+        (Part::Condition, None) | (Part::Node, _) => (node.span, node.path.to_string()),
         (Part::Setting(name), _) => match node.settings.iter().find(|given| given.name == *name) {
             Some(given) => (within(&given.value), format!("{}/settings/{name}", node.path)),
             None => (node.span, node.path.to_string()),

@@ -9,7 +9,7 @@ use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::flow::{Flow, Kinds};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference, Target};
@@ -95,17 +95,8 @@ fn without_line_breaks(text: &[u8]) -> Cow<'_, [u8]> {
 
 impl Prototype for Decode {
     fn flow(&self, flow: &mut Flow) {
-        let found = flow.get("field", &self.field);
         flow.may_fail();
-        if !flow.fails() && crate::flow::is_always(&found, Kinds::ANY.without(Kinds::TEXT | Kinds::BYTES | Kinds::NULL))
-        {
-            crate::flow::fail(flow, &self.field, &found, "and never base64 text");
-        }
-        // A metadata entry is text before and after.
-        if !matches!(self.field.target(), Target::Entry(_)) {
-            let since = found.ty.since_if(Kinds::BYTES);
-            flow.replace("field", &self.field, Type { since, ..Type::of(Kinds::TEXT | Kinds::BYTES) });
-        }
+        super::flow(flow, &self.field, Kinds::TEXT | Kinds::BYTES, Kinds::TEXT | Kinds::BYTES);
     }
 }
 

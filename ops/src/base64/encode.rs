@@ -7,10 +7,10 @@ use ::base64::engine::general_purpose::STANDARD;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::flow::{Flow, Kinds};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference, Target};
+use anabranch_graph::reference::{Part, Reference};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 use bytes::Bytes;
@@ -83,19 +83,13 @@ impl Encode {
 
 impl Prototype for Encode {
     fn flow(&self, flow: &mut Flow) {
-        let refused = Kinds::LIST | Kinds::MAP | Kinds::TIME;
-        let found = flow.get("field", &self.field);
-        if found.ty.kinds.overlaps(refused) {
-            flow.may_fail();
-        }
-        if !flow.fails() && crate::flow::is_always(&found, refused) {
-            crate::flow::fail(flow, &self.field, &found, "and cannot be encoded");
-        }
-        // A metadata entry is text before and after.
-        if !matches!(self.field.target(), Target::Entry(_)) {
-            let since = found.ty.since_if(Kinds::BYTES);
-            flow.replace("field", &self.field, Type { since, ..Type::of(Kinds::TEXT) });
-        }
+        flow.may_fail();
+        super::flow(
+            flow,
+            &self.field,
+            Kinds::TEXT | Kinds::BYTES | Kinds::BOOL | Kinds::INT | Kinds::FLOAT,
+            Kinds::TEXT,
+        );
     }
 }
 

@@ -222,16 +222,16 @@ impl Convert {
 
 impl Prototype for Convert {
     fn flow(&self, flow: &mut Flow) {
-        let found = flow.get("field", &self.field);
-        let kept = self.to.kind() | if self.to == Type::String { Kinds::BYTES } else { Kinds::NONE };
-        if !matches!(self.field.target(), Target::Data(_)) || !found.ty.kinds.within(kept) {
-            flow.may_fail();
+        flow.may_fail();
+        let to = self.to.kind();
+        if let Target::Data(_) = self.field.target() {
+            let since = flow.peek(&self.field).ty.since_if(Kinds::BYTES);
+            return flow.replace("field", &self.field, Shape { since, ..Shape::of(to) });
         }
-        if !flow.fails() && crate::flow::is_always(&found, self.to.refuses()) {
-            crate::flow::fail(flow, &self.field, &found, &format!("and never becomes {}", self.to.as_str()));
-        }
-        let shape = Shape { since: found.ty.since_if(kept), ..Shape::of(self.to.kind()) };
-        flow.replace("field", &self.field, shape);
+        let wanted = (Kinds::ANY.without(self.to.refuses()), "what could be converted");
+        let found = flow.need("flow.not_convertible", "field", &self.field, wanted, false);
+        let null = if found.ty.kinds.overlaps(Kinds::NULL) { Kinds::NULL } else { Kinds::NONE };
+        flow.set("field", &self.field, Shape { since: found.ty.since_if(to | null), ..Shape::of(to | null) });
     }
 }
 

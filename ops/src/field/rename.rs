@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Place, Type};
+use anabranch_graph::flow::{Flow, Found, Kinds, Place, Type};
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::{Reference, Target};
@@ -149,21 +149,26 @@ impl Renaming {
 
 impl Prototype for Rename {
     fn flow(&self, flow: &mut Flow) {
-        for renaming in self.renamings.iter() {
-            let place = Place::within(MAPPING, renaming.range.clone());
-            let mut without = Flow::new(flow.record.clone());
-            let found = without.get(place.clone(), &renaming.field);
-            flow.rename(place.clone(), &renaming.field, &renaming.name);
-            if found.missing || found.ty.kinds == Kinds::NONE {
-                without.delete(place.clone(), &renaming.field);
-                // The map around a field may be missing as well; metadata are always there.
-                if !renaming.is_entry() {
-                    flow.record = flow.record.join(&without.record);
-                }
-                let nothing = if renaming.is_entry() { Kinds::TEXT } else { Kinds::NULL };
-                let new = without.get(place.clone(), &renaming.new);
-                without.set(place, &renaming.new, Type::of(nothing).join(&new.ty));
-                flow.record = flow.record.join(&without.record);
+        for Renaming { field, name, new, range } in self.renamings.iter() {
+            let place = || Place::within(MAPPING, range.clone());
+            let (old, taken) = (flow.peek(field), flow.peek(new));
+            flow.rename(place(), field, name);
+            let there = |found: &Found| !found.is_missing() && !found.missing;
+            if field != new && there(&old) && there(&taken) {
+                let message = format!("every record fails here: there is a field {new} already");
+                let since = Some((taken.ty.since, "there since here".to_owned()));
+                flow.fail(
+                    "flow.name_taken",
+                    place(),
+                    message,
+                    since,
+                    Some("remove it first, or choose another name".into()),
+                );
+            }
+            match new.target() {
+                _ if !old.missing => {}
+                Target::Entry(_) => flow.set(place(), new, Type::of(Kinds::TEXT)),
+                _ => flow.allow(new, &Type::of(Kinds::NULL)),
             }
         }
     }

@@ -93,9 +93,7 @@ impl Decode {
 
 impl Prototype for Decode {
     fn flow(&self, flow: &mut Flow) {
-        let found = flow.get("field", &self.field);
         let texts = Kinds::TEXT | Kinds::BYTES;
-        let decoded = texts | Kinds::NULL | Kinds::MAP | Kinds::LIST;
         match self.field.target() {
             Target::Data(side) => {
                 if flow.record.side(*side).raw {
@@ -103,16 +101,11 @@ impl Prototype for Decode {
                     flow.set_side(*side, Shape::unknown());
                 }
             }
-            _ if flow.fails() || found.ty.kinds.within(Kinds::NULL | Kinds::MAP | Kinds::LIST) => {}
             _ => {
-                flow.may_fail();
-                if !found.missing && !found.ty.kinds.overlaps(decoded) {
-                    let what = found.names();
-                    let message = format!("every record fails here: {} is {what}, never JSON text", self.field);
-                    let since = Some((found.ty.since, format!("{what} since here")));
-                    flow.fail("flow.not_a_text", "field", message, since, None);
-                }
+                let wanted = texts | Kinds::MAP | Kinds::LIST;
+                let found = flow.need("flow.not_a_text", "field", &self.field, (wanted, "JSON text"), true);
                 if found.ty.kinds.overlaps(texts) {
+                    flow.may_fail();
                     flow.replace("field", &self.field, Type::any());
                 }
             }

@@ -16,7 +16,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 use bytes::Bytes;
 
-use super::{envelope, envelope_flow, field_parameter, invalid, key_in_envelope, parts, take_map, take_text, with_key};
+use super::{envelope, field_parameter, invalid, key_in_envelope, parts, take_map, take_text, with_key};
 use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
@@ -155,7 +155,7 @@ fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str))
 
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
-        envelope_flow(&self.field, flow);
+        super::flow(flow, &self.field);
         flow.forget();
     }
 }

@@ -11,7 +11,7 @@ use anabranch_graph::record::{Change, Data, Operation, Record};
 use anabranch_graph::reference::Reference;
 use anabranch_graph::specification::{Specification, shared};
 
-use super::{envelope, envelope_flow, field_parameter, key_in_envelope, parts, take_map, with_key};
+use super::{envelope, field_parameter, key_in_envelope, parts, take_map, with_key};
 use crate::prototype::Prototype;
 
 /// The kind, for the registry.
@@ -60,7 +60,7 @@ impl Unwrap {
 
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
-        envelope_flow(&self.field, flow);
+        super::flow(flow, &self.field);
         flow.record.operations = Operations::only(Operation::Create);
         flow.record.key = Shape::unknown();
         flow.record.before = Shape::ABSENT;

@@ -15,7 +15,7 @@ use anabranch_graph::reference::Reference;
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::{Object, Value};
 
-use super::{envelope, envelope_flow, field_parameter, invalid, parts, take_map, take_text};
+use super::{envelope, field_parameter, invalid, parts, take_map, take_text};
 use crate::prototype::Prototype;
 
 /// The kind, for the registry.
@@ -100,7 +100,7 @@ impl Unwrap {
 
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
-        envelope_flow(&self.field, flow);
+        super::flow(flow, &self.field);
         flow.forget();
     }
 }

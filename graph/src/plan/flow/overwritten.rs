@@ -21,11 +21,11 @@ pub(super) fn find(plan: &PlanGraph, inference: &Inference<'_>) -> Diagnostics {
         findings.push(
             Diagnostic::warning(
                 "flow.overwritten",
-                format!("nothing reads what {:?} sets before {:?} sets it again", first.id, second.id),
+                format!("nothing reads what {:?} sets before {:?} replaces it", first.id, second.id),
             )
             .with_label(place(first), "this never shows")
             .with_path(&*first.path)
-            .with_related(place(second), "overwritten here, in every record")
+            .with_related(place(second), "replaced here, in every record")
             .with_hint("remove the first of them, or give the second another field"),
         );
     }
