@@ -270,7 +270,7 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
         ParameterKind::Bytes => Typed::Bytes(parse_bytes(text).ok_or_else(|| not_a("a size (as 1000, 64KiB, 8MB)"))?),
         ParameterKind::List => Typed::List(written.value().split(',').map(|item| Str::from(item.trim())).collect()),
         ParameterKind::Reference => {
-            Typed::Reference(Reference::parse(text).map_err(|e| invalid_reference(name, &written, e))?)
+            Typed::Reference(Reference::parse(text).map_err(|e| invalid_reference(name, &written, &e))?)
         }
         ParameterKind::Template => Typed::Template(
             Template::parse(written.value(), MissingKey::NoValue).map_err(|e| invalid_template(name, &written, e))?,
@@ -346,7 +346,7 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
 }
 
 /// The message quotes the text, so a substituted one is not described.
-fn invalid_reference(name: &Str, written: &Written, error: ReferenceError) -> Diagnostic {
+fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> Diagnostic {
     const CODE: &str = "settings.invalid_reference";
     if written.is_substituted() {
         return Diagnostic::error(CODE, format!("{name}: the value of {name:?} is not a reference"))
