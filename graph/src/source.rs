@@ -53,6 +53,9 @@ pub trait Source: Send + Sync {
 
     /// Opens it where `resume` says; a partition that is not in it starts from the beginning.
     ///
+    /// A mark counts as the acknowledgement of everything up to it: a crash may have come after it was stored and
+    /// before [`Acker::ack`] was called, and those positions are not acknowledged again.
+    ///
     /// # Errors
     /// Why it cannot be opened. A position it does not understand is fatal.
     async fn open(

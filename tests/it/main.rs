@@ -17,4 +17,5 @@ mod process;
 mod readme;
 mod stop;
 mod store;
+mod upstream;
 mod validate;

@@ -75,6 +75,7 @@ fn wrong_texts_come_with_advice() {
         (".Key[\"a", "invalid reference \".Key[\\\"a\": a quote is not closed"),
         (".Key[\"a\"", "invalid reference \".Key[\\\"a\\\"\": a bracket is not closed"),
         (".Key[\"a\"]b", "invalid reference \".Key[\\\"a\\\"]b\": a dot or a bracket must follow a closing bracket"),
+        (".Key[\"a\"]ž", "invalid reference \".Key[\\\"a\\\"]ž\": a dot or a bracket must follow a closing bracket"),
         (".Position.x", "invalid reference \".Position.x\": it has no parts of its own"),
     ] {
         assert_eq!(told(text).0, message);
