@@ -1,11 +1,15 @@
 //! The command line.
 
 mod config;
+mod connectors;
 mod init;
 mod pipelines;
+mod plugins;
+mod processors;
 mod quickstart;
 mod report;
 mod run;
+mod template;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -43,6 +47,25 @@ enum Command {
     /// Write, check, show and list pipelines.
     #[command(subcommand, visible_alias = "pipeline")]
     Pipelines(pipelines::Command),
+    /// Show which processors there are, and run one over records from standard input.
+    #[command(
+        subcommand,
+        visible_alias = "processor",
+        visible_alias = "processor-plugins",
+        aliases = ["processor-plugin", "processorplugins", "processorplugin"]
+    )]
+    Processors(processors::Command),
+    /// Show which connectors there are.
+    #[command(
+        subcommand,
+        visible_alias = "connector",
+        visible_alias = "connector-plugins",
+        aliases = ["connector-plugin", "connectorplugins", "connectorplugin"]
+    )]
+    Connectors(connectors::Command),
+    /// Try templates and conditions.
+    #[command(subcommand, visible_alias = "templates")]
+    Template(template::Command),
     /// Run a demo pipeline in a temporary directory; nothing is left behind.
     Quickstart,
     Config(config::Arguments),
@@ -66,6 +89,9 @@ pub fn main() -> ExitCode {
         Command::Init(arguments) => init::init(&arguments),
         Command::Run(arguments) => run::run(&arguments, &context),
         Command::Pipelines(command) => pipelines::dispatch(command, &context),
+        Command::Processors(command) => processors::dispatch(command, &context),
+        Command::Connectors(command) => connectors::dispatch(command, &context),
+        Command::Template(command) => template::dispatch(command, &context),
         Command::Quickstart => quickstart::quickstart(&context),
         Command::Config(arguments) => config::config(&arguments, &context),
         Command::Version => version(),
@@ -162,6 +188,12 @@ impl Context {
             let _ = std::io::stderr().write_all(self.rendered(findings, files).as_bytes());
         }
     }
+}
+
+/// Columns of the terminal that standard output is, or a usual number.
+fn columns() -> u16 {
+    let asked = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col);
+    if asked == 0 { 100 } else { asked.max(40) }
 }
 
 /// Every plugin of this build.

@@ -11,3 +11,4 @@ pub mod service;
 pub mod settings;
 pub mod store;
 pub mod terminal;
+pub mod trial;

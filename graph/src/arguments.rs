@@ -450,6 +450,11 @@ mod tests {
             .with(Parameter::new("options.*", ParameterKind::Text, "Types.").one_of(&["int", "string"]))
     }
 
+    #[test]
+    fn a_required_setting_that_is_wrong_is_not_missing_too() {
+        assert_eq!(messages(&[("count", "many")]), ["count: \"many\" is not an integer"]);
+    }
+
     fn messages(pairs: &[(&str, &str)]) -> Vec<String> {
         match Arguments::parse(&specification(), &Settings::from_pairs(pairs.iter().copied())) {
             Ok(_) => Vec::new(),

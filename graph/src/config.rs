@@ -12,6 +12,7 @@ mod load;
 mod metadata;
 mod pipeline;
 mod processor;
+mod schema;
 mod settings;
 mod version;
 mod written;
@@ -21,6 +22,7 @@ mod yaml;
 mod tests;
 
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load};
+pub use schema::json_schema;
 pub use written::{MASKED_FROM, Written};
 
 use crate::diagnostic::{Span, Spanned};

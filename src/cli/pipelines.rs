@@ -1,8 +1,11 @@
 //! `anabranch pipelines …`.
 
+mod dry_run;
 mod init;
+mod lint;
 mod list;
 mod plan;
+mod schema;
 mod validate;
 
 use std::path::Path;
@@ -17,7 +20,10 @@ pub(super) use init::DEMO;
 pub(super) enum Command {
     Init(init::Arguments),
     Validate(validate::Arguments),
+    Lint(lint::Arguments),
     Plan(plan::Arguments),
+    DryRun(dry_run::Arguments),
+    Schema(schema::Arguments),
     #[command(visible_alias = "ls")]
     List(list::Arguments),
 }
@@ -26,6 +32,9 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     match command {
         Command::Init(arguments) => init::init(&arguments, context),
         Command::Validate(arguments) => validate::validate(&arguments, context),
+        Command::Lint(arguments) => lint::lint(&arguments, context),
+        Command::Schema(arguments) => schema::schema(&arguments),
+        Command::DryRun(arguments) => dry_run::dry_run(&arguments, context),
         Command::Plan(arguments) => plan::plan(&arguments, context),
         Command::List(arguments) => list::list(&arguments, context),
     }

@@ -31,6 +31,7 @@ pub struct Report {
     notes: String,
     summary: Value,
     result: Value,
+    streamed: bool,
     error: Option<(&'static str, String, Option<String>)>,
 }
 
@@ -44,6 +45,7 @@ impl Report {
             notes: String::new(),
             summary: json!({}),
             result: Value::Null,
+            streamed: false,
             error: None,
         }
     }
@@ -91,6 +93,13 @@ impl Report {
         self
     }
 
+    /// The result is on standard output already, in a form of its own: no JSON object follows it.
+    #[must_use]
+    pub fn streamed(mut self) -> Self {
+        self.streamed = true;
+        self
+    }
+
     /// What to do about the failure.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
@@ -103,7 +112,7 @@ impl Report {
     /// Prints it. A reader that went away is not an error; a full disk is.
     pub fn print(self, as_json: bool) -> Exit {
         let mut err = std::io::stderr();
-        let out = if as_json {
+        let out = if as_json && !self.streamed {
             let error = self.error.map(|(code, message, suggestion)| match suggestion {
                 None => json!({ "code": code, "message": message }),
                 Some(suggestion) => json!({ "code": code, "message": message, "suggestion": suggestion }),

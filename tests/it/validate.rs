@@ -257,3 +257,22 @@ fn a_secret_is_never_shown() {
     let store = std::fs::read(workspace.path("anabranch.db")).unwrap();
     assert!(!store.windows(6).any(|w| w == b"s3cr3t"), "in the store");
 }
+
+#[test]
+fn mistakes_in_lists_of_fields() {
+    finds_at(
+        "      - { id: s, plugin: field.rename, settings: { mapping: '.Key.a:b, .Key.b, .Position:x' } }\n",
+        ".Key.b, .Position",
+        &["a new name is missing", ".Position cannot be renamed"],
+    );
+    finds_at(
+        "      - { id: s, plugin: field.exclude, settings: { fields: '.Key.a,.Operation,Key' } }\n",
+        ".Operation,Key",
+        &[".Operation cannot be removed", "did you mean .Key?"],
+    );
+    finds_at(
+        "      - { id: s, plugin: field.convert, settings: { field: .Key.a, type: integer } }\n",
+        "integer",
+        &["string, int, float, bool, time"],
+    );
+}

@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, Span, Spanned};
 use crate::text::Str;
 
 /// The outcomes in the window are kept in memory, one bit each.
-const MAX_WINDOW: u64 = 1 << 24;
+pub(super) const MAX_WINDOW: u64 = 1 << 24;
 
 const FIELDS: &[&str] = &["plugin", "settings", "window-size", "window-nack-threshold"];
 

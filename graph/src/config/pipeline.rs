@@ -12,9 +12,9 @@ use super::{ConnectorConfig, DesiredStatus, PipelineConfig, Role, Written};
 use crate::diagnostic::{Diagnostic, Span, Spanned};
 use crate::text::Str;
 
-const MAX_PIPELINE_ID_BYTES: usize = 128;
-const MAX_PIPELINE_NAME_BYTES: usize = 128;
-const MAX_DESCRIPTION_BYTES: usize = 8192;
+pub(super) const MAX_PIPELINE_ID_BYTES: usize = 128;
+pub(super) const MAX_PIPELINE_NAME_BYTES: usize = 128;
+pub(super) const MAX_DESCRIPTION_BYTES: usize = 8192;
 /// Of `pipeline:connector`.
 const MAX_CONNECTOR_ID_BYTES: usize = 256;
 const MAX_CONNECTOR_NAME_BYTES: usize = 256;

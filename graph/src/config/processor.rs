@@ -13,7 +13,7 @@ use crate::diagnostic::{Diagnostic, Span, Spanned};
 use crate::text::Str;
 
 /// Every worker is a task with its own copy of the processor.
-const MAX_WORKERS: u64 = 1024;
+pub(super) const MAX_WORKERS: u64 = 1024;
 
 const FIELDS: &[&str] = &["id", "plugin", "condition", "settings", "workers"];
 

@@ -29,6 +29,15 @@ impl Written {
         Written { value: value.into(), written: written.into(), span, layout: None }
     }
 
+    /// A text that stands in a file as it is, from byte `start` on: places inside of it are exact.
+    pub fn verbatim(text: impl Into<Str>, file: FileId, start: u32) -> Self {
+        let text = text.into();
+        let end = start.saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        let mut layout = Layout::default();
+        layout.push(0, text.len(), start, text.len(), Kind::Verbatim);
+        Self::with_layout(text.clone(), text, Span { file, start, end }, Some(layout))
+    }
+
     pub(super) fn with_layout(value: Str, written: Str, span: Span, layout: Option<Layout>) -> Self {
         Written { value, written, span, layout: layout.map(Arc::new) }
     }

@@ -127,7 +127,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
 }
 
 /// The argument as a file, if it looks like one or is one.
-fn as_file(which: &str) -> Option<PathBuf> {
+pub(super) fn as_file(which: &str) -> Option<PathBuf> {
     let path = Path::new(which);
     (is_yaml(path) || which.contains('/') || path.exists()).then(|| path.to_path_buf())
 }

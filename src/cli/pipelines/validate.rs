@@ -24,11 +24,22 @@ pub(in crate::cli) struct Arguments {
 }
 
 pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
-    let settings = match context.settings("pipelines.validate", &arguments.settings) {
+    check("pipelines.validate", &arguments.paths, &arguments.settings, false, context)
+}
+
+/// Checks what is at the paths; with `strict`, warnings are as bad as errors.
+pub(super) fn check(
+    command: &'static str,
+    paths: &[PathBuf],
+    flags: &SettingFlags<false>,
+    strict: bool,
+    context: &Context,
+) -> Report {
+    let settings = match context.settings(command, flags) {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
-    let paths = match arguments.paths.as_slice() {
+    let paths = match paths {
         [] => std::slice::from_ref(&settings.pipelines.path),
         paths => paths,
     };
@@ -50,8 +61,8 @@ pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
         counted(errors, "error"),
         counted(warnings, "warning")
     );
-    let refused = pipelines.has_errors();
-    Report::new("pipelines.validate")
+    let refused = pipelines.has_errors() || (strict && warnings > 0);
+    Report::new(command)
         .notes(context.rendered(&pipelines.all_findings(), &pipelines.files))
         .text(text)
         .summary(json!({ "files": files.len(), "pipelines": count, "errors": errors, "warnings": warnings }))

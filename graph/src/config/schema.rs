@@ -1,0 +1,503 @@
+//! The JSON Schema of pipeline files, from the declarations of the plugins.
+//!
+//! It is a promise in one direction: what the schema refuses, loading or compiling refuses or warns of too. The
+//! reverse cannot hold: what a variable holds, references between parts and templates are beyond a schema.
+
+use serde_json::{Map, Value, json};
+
+use super::dead_letter::MAX_WINDOW;
+use super::pipeline::{MAX_DESCRIPTION_BYTES, MAX_PIPELINE_ID_BYTES, MAX_PIPELINE_NAME_BYTES};
+use super::processor::MAX_WORKERS;
+use crate::registry::Registry;
+use crate::specification::{Parameter, ParameterKind, Specification, Validation};
+use crate::text::Str;
+
+/// A text with a variable in it can be anything.
+const VARIABLE: &str = r"\$\{";
+const BLANK: &str = r"^\s*$";
+
+/// The JSON Schema (draft 2020-12) of one document of a pipeline file, for the plugins of `registry`: what editors
+/// complete and check with. O(parameters of all plugins).
+pub fn json_schema(registry: &Registry) -> Value {
+    let sources: Vec<_> = registry.sources().map(|kind| kind.specification()).collect();
+    let destinations: Vec<_> = registry.destinations().map(|kind| kind.specification()).collect();
+    let processors: Vec<_> = registry.operators().map(|kind| kind.specification()).collect();
+
+    let mut definitions = Map::new();
+    let mut define = |name: &str, schema: Value| definitions.insert(name.to_owned(), schema);
+    for (role, specifications) in [("source", &sources), ("destination", &destinations), ("processor", &processors)] {
+        for specification in specifications {
+            define(&format!("{role}.{}", specification.name), settings(specification));
+        }
+        define(&format!("{role}.plugin"), plugins(role, specifications));
+    }
+    let connector = |role: &'static str| {
+        let of_role = json!({ "properties": { "type": { "const": role } }, "required": ["type"] });
+        let plugin =
+            json!({ "if": of_role, "then": { "properties": { "plugin": reference(&format!("{role}.plugin")) } } });
+        let specifications = if role == "source" { &sources } else { &destinations };
+        std::iter::once(plugin).chain(specifications.iter().map(move |s| by_plugin(role, s, Some(role))))
+    };
+    define(
+        "connector.settings",
+        json!({ "allOf": connector("source").chain(connector("destination")).collect::<Value>() }),
+    );
+    let of_processor = processors.iter().map(|specification| by_plugin("processor", specification, None));
+    define("processor.settings", json!({ "allOf": of_processor.collect::<Value>() }));
+    let of_queue = destinations.iter().map(|specification| by_plugin("destination", specification, None));
+    define("dead-letter-queue", dead_letter_queue(of_queue.collect()));
+    for shape in [Shape::List, Shape::Map] {
+        define(shape.name("processor"), processor(shape));
+        define(shape.name("connector"), self::connector(shape));
+        define(shape.name("pipeline"), pipeline(shape));
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Pipelines",
+        "description": "A document of a pipeline file.",
+        "type": ["object", "null"],
+        "properties": {
+            "version": {
+                "description": "Version of the file format.",
+                "anyOf": [
+                    { "enum": ["2.2", "2.1", "2.0", "1.1", "1.0"] },
+                    { "type": "number", "enum": [2.2, 2.1, 2, 1.1, 1] },
+                    { "type": "string", "pattern": VARIABLE },
+                ],
+                "default": "2.2",
+            },
+            "pipelines": { "description": "The pipelines." },
+        },
+        "patternProperties": { "^x-": { "description": "Room for anchors." } },
+        "additionalProperties": false,
+        // Before version 2, parts stood in maps by id. A keyword for texts says nothing of numbers, and the reverse.
+        "if": { "properties": { "version": { "pattern": r"^\s*1", "exclusiveMaximum": 2 } }, "required": ["version"] },
+        "then": { "properties": { "pipelines": Shape::Map.of("pipeline") } },
+        "else": { "properties": { "pipelines": Shape::List.of("pipeline") } },
+        "$defs": definitions,
+    })
+}
+
+/// How parts of the same kind are held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// A list of parts with ids.
+    List,
+    /// A map by id, before version 2.
+    Map,
+}
+
+impl Shape {
+    fn name(self, part: &'static str) -> &'static str {
+        match (self, part) {
+            (Shape::List, part) => part,
+            (Shape::Map, "pipeline") => "pipeline-by-id",
+            (Shape::Map, "connector") => "connector-by-id",
+            (Shape::Map, _) => "processor-by-id",
+        }
+    }
+
+    fn of(self, part: &'static str) -> Value {
+        let items = reference(self.name(part));
+        match self {
+            Shape::List => json!({ "type": ["array", "null"], "items": items }),
+            Shape::Map => json!({ "type": ["object", "null"], "additionalProperties": items }),
+        }
+    }
+
+    /// An object with these fields and an id, where the id is not its key.
+    fn object(self, description: &str, mut fields: Map<String, Value>, id: Value, required: &[&str]) -> Value {
+        let mut required: Vec<&str> = required.to_vec();
+        if self == Shape::List {
+            fields.insert("id".to_owned(), id);
+            required.insert(0, "id");
+        }
+        json!({
+            "description": description,
+            "type": "object",
+            "properties": fields,
+            "additionalProperties": false,
+            "required": required,
+        })
+    }
+}
+
+fn reference(definition: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{definition}") })
+}
+
+fn fields(fields: Value) -> Map<String, Value> {
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn text(description: &str) -> Value {
+    json!({ "description": description, "type": ["string", "number", "boolean", "null"] })
+}
+
+fn text_up_to(max: usize, description: &str) -> Value {
+    json!({ "description": description, "type": ["string", "number", "boolean", "null"], "maxLength": max })
+}
+
+/// One of some words, or what a variable holds.
+fn word(words: &[&str], pattern: &str, description: &str) -> Value {
+    let other = json!({ "type": ["string", "null"], "pattern": pattern });
+    json!({ "description": description, "anyOf": [{ "enum": words }, other] })
+}
+
+fn number(max: u64, default: u64, description: &str) -> Value {
+    json!({
+        "description": description,
+        "type": ["integer", "string", "null"],
+        "minimum": 0,
+        "maximum": max,
+        "pattern": r"^\$\{[^}]*\}$",
+        "default": default,
+    })
+}
+
+fn pipeline(shape: Shape) -> Value {
+    let mut connectors = shape.of("connector");
+    connectors["description"] = json!("Sources and destinations: at least one of each.");
+    if shape == Shape::List {
+        // What is neither, a misspelt type for instance, is refused where it stands, and not as a missing one too.
+        let one_that_is_no = |role: &str| json!({ "contains": { "not": { "properties": { "type": { "const": role } }, "required": ["type"] } } });
+        connectors["type"] = json!("array");
+        connectors["allOf"] = json!([one_that_is_no("source"), one_that_is_no("destination")]);
+    }
+    let mut processors = shape.of("processor");
+    processors["description"] = json!("Processors between all sources and all destinations, in order.");
+    let id = json!({
+        "description": "Identifies the pipeline over restarts.",
+        "type": ["string", "number"],
+        "pattern": format!("^[A-Za-z0-9._:-]+$|{VARIABLE}"),
+        "maxLength": MAX_PIPELINE_ID_BYTES,
+    });
+    let of = fields(json!({
+        "name": text_up_to(MAX_PIPELINE_NAME_BYTES, "Shown name; the id where none is given."),
+        "description": text_up_to(MAX_DESCRIPTION_BYTES, "Free text."),
+        "status": word(
+            &["running", "stopped"],
+            &format!("^$|{VARIABLE}"),
+            "Whether the pipeline is started with the service. Default: running.",
+        ),
+        "connectors": connectors,
+        "processors": processors,
+        "dead-letter-queue": reference("dead-letter-queue"),
+    }));
+    shape.object("A pipeline: sources, processors and destinations.", of, id, &["connectors"])
+}
+
+fn required_text(description: &str) -> Value {
+    json!({ "description": description, "type": ["string", "number", "boolean"], "pattern": r"\S" })
+}
+
+/// Settings of a plugin that is not known before variables are.
+fn any_settings() -> Value {
+    json!({
+        "description": "Settings of the plugin.",
+        "type": ["object", "null"],
+        "additionalProperties": { "type": ["string", "number", "boolean", "null"] },
+    })
+}
+
+/// Settings that are accepted beside `plugin`.
+fn beside() -> Value {
+    json!({ r"^sdk\.schema\.": { "type": ["string", "number", "boolean", "null"] } })
+}
+
+fn connector(shape: Shape) -> Value {
+    let mut processors = shape.of("processor");
+    processors["description"] =
+        json!("Processors on this connector alone: after a source, before a destination, in order.");
+    let of = fields(json!({
+        "type": {
+            "description": "Whether records come from it or go to it.",
+            "anyOf": [{ "enum": ["source", "destination"] }, { "type": "string", "pattern": VARIABLE }],
+        },
+        "plugin": required_text("The plugin: its name, with `builtin:` or `standalone:` before it and `@version` after it where that matters."),
+        "name": text("Shown name; the id where none is given."),
+        "settings": any_settings(),
+        "processors": processors,
+    }));
+    let id = required_text("Unique in the pipeline. The position in the source is stored under it.");
+    let mut schema = shape.object("A source or a destination.", of, id, &["type", "plugin"]);
+    schema["patternProperties"] = beside();
+    schema["allOf"] = json!([reference("connector.settings")]);
+    schema
+}
+
+fn processor(shape: Shape) -> Value {
+    let mut old = reference("processor.plugin");
+    old["deprecated"] = json!(true);
+    old["description"] = json!("The plugin, as the field was called before version 2.2.");
+    let of = fields(json!({
+        "plugin": reference("processor.plugin"),
+        "type": old,
+        "condition": text("A template: the processor is applied to the records for which it gives true, the others pass unchanged."),
+        "workers": number(MAX_WORKERS, 1, "How many run in parallel; the order of records is kept."),
+        "settings": any_settings(),
+    }));
+    let mut schema = shape.object("A processor.", of, required_text("Unique among its siblings."), &[]);
+    schema["patternProperties"] = beside();
+    schema["anyOf"] = json!([{ "required": ["plugin"] }, { "required": ["type"] }]);
+    schema["allOf"] = json!([reference("processor.settings")]);
+    schema
+}
+
+fn dead_letter_queue(by_plugin: Vec<Value>) -> Value {
+    let mut plugin = reference("destination.plugin");
+    plugin["default"] = json!("builtin:log");
+    json!({
+        "description": "Where failed records go. Default: the log.",
+        "type": ["object", "null"],
+        "properties": {
+            "plugin": { "anyOf": [plugin, { "type": "null" }], "description": "The destination plugin." },
+            "settings": any_settings(),
+            "window-size": number(
+                MAX_WINDOW,
+                1,
+                "How many of the latest records are looked at; 0 = no number of failures stops the pipeline.",
+            ),
+            "window-nack-threshold": number(
+                MAX_WINDOW,
+                0,
+                "The pipeline stops when more than this many of them failed.",
+            ),
+        },
+        "additionalProperties": false,
+        "allOf": by_plugin,
+    })
+}
+
+/// The plugins of a role, by name.
+fn plugins(role: &str, specifications: &[&Specification]) -> Value {
+    let known = specifications.iter().map(
+        |specification| json!({ "const": specification.name.as_str(), "description": specification.summary.as_str() }),
+    );
+    let names: Vec<String> = specifications.iter().map(|specification| regex::escape(&specification.name)).collect();
+    let pattern = format!("^((builtin|any):)?({})(@.+)?$|^standalone:.|{VARIABLE}", names.join("|"));
+    json!({
+        "description": format!("The {role} plugin."),
+        "anyOf": known.chain([json!({ "type": "string", "pattern": pattern })]).collect::<Value>(),
+    })
+}
+
+/// The settings a part must have if it names this plugin.
+fn by_plugin(role: &str, specification: &Specification, of_type: Option<&str>) -> Value {
+    let named = json!({
+        "type": "string",
+        "pattern": format!("^((builtin|any):)?{}(@.+)?$", regex::escape(&specification.name)),
+    });
+    let condition = match (role, of_type) {
+        (_, Some(of_type)) => json!({
+            "properties": { "type": { "const": of_type }, "plugin": named },
+            "required": ["type", "plugin"],
+        }),
+        ("processor", None) => json!({
+            "anyOf": [
+                { "properties": { "plugin": named.clone() }, "required": ["plugin"] },
+                { "properties": { "type": named, "plugin": false }, "required": ["type"] },
+            ],
+        }),
+        (_, None) => json!({ "properties": { "plugin": named }, "required": ["plugin"] }),
+    };
+    let of_plugin = reference(&format!("{role}.{}", specification.name));
+    let mut then = json!({ "properties": { "settings": of_plugin } });
+    if specification.parameters.iter().any(is_mandatory) {
+        then["required"] = json!(["settings"]);
+    }
+    json!({ "if": condition, "then": then })
+}
+
+/// Whether a file has to give it.
+fn is_mandatory(parameter: &Parameter) -> bool {
+    parameter.is_required() && parameter.default.is_none() && !parameter.name.contains('*')
+}
+
+/// The settings of a plugin.
+fn settings(specification: &Specification) -> Value {
+    let mut properties = Map::new();
+    let mut patterns = Map::new();
+    let mut required = Vec::new();
+    let mut one_of_names = Vec::new();
+    for parameter in &specification.parameters {
+        let schema = value(parameter);
+        let names = std::iter::once(&parameter.name).chain(&parameter.aliases);
+        if is_mandatory(parameter) {
+            match parameter.aliases.as_slice() {
+                [] => required.push(json!(parameter.name.as_str())),
+                _ => one_of_names.push(
+                    json!({ "anyOf": names.clone().map(|name| json!({ "required": [name.as_str()] })).collect::<Value>() }),
+                ),
+            }
+        }
+        for name in names {
+            if name.contains('*') {
+                patterns.insert(name_pattern(name, specification), schema.clone());
+            } else {
+                properties.insert(name.to_string(), schema.clone());
+            }
+        }
+    }
+    let mandatory = !required.is_empty() || !one_of_names.is_empty();
+    let mut schema = json!({
+        "title": specification.name.as_str(),
+        "description": specification.summary.as_str(),
+        "type": if mandatory { json!("object") } else { json!(["object", "null"]) },
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    for (keyword, value) in [("required", required), ("allOf", one_of_names)] {
+        if !value.is_empty() {
+            schema[keyword] = json!(value);
+        }
+    }
+    if !patterns.is_empty() {
+        schema["patternProperties"] = json!(patterns);
+    }
+    schema
+}
+
+/// The names that belong to a parameter with `*`: those that fit it and no parameter that goes before it.
+fn name_pattern(name: &Str, specification: &Specification) -> String {
+    let overlaps = |other: &str| {
+        let part = |(a, b): (&str, &str)| a == b || a == "*" || b == "*";
+        other.split('.').count() == name.split('.').count() && other.split('.').zip(name.split('.')).all(part)
+    };
+    let as_pattern = |name: &str| format!("{}$", regex::escape(name).replace(r"\*", "[^.]+"));
+    let names = || specification.parameters.iter().map(|parameter| &parameter.name);
+    let exact = names().filter(|other| !other.contains('*'));
+    let earlier = names().take_while(|other| *other != name).filter(|other| other.contains('*'));
+    let before = exact.chain(earlier).filter(|other| overlaps(other)).map(|other| format!("(?!{})", as_pattern(other)));
+    format!("^{}{}", before.collect::<String>(), as_pattern(name))
+}
+
+/// The value of a parameter as YAML may hold it: settings are texts, and a number or a boolean is one too.
+fn value(parameter: &Parameter) -> Value {
+    let mandatory = is_mandatory(parameter);
+    let mut schema = match parameter.kind {
+        ParameterKind::Int => typed(&["integer"], Some(r"^\s*[+-]?[0-9]+\s*$"), mandatory),
+        ParameterKind::Float => {
+            typed(&["number"], Some(r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"), mandatory)
+        }
+        ParameterKind::Bool => {
+            let mut schema = typed(
+                &["boolean", "integer"],
+                Some(r"^\s*(1|t|T|TRUE|true|True|0|f|F|FALSE|false|False)\s*$"),
+                mandatory,
+            );
+            schema["minimum"] = json!(0);
+            schema["maximum"] = json!(1);
+            schema
+        }
+        ParameterKind::Duration => {
+            let units = "(ns|us|µs|μs|ms|s|m|h)";
+            let text = typed(&[], Some(&format!(r"^\s*\+?(0|([0-9.]+{units})+)\s*$")), mandatory);
+            json!({ "anyOf": [text, { "const": 0 }] })
+        }
+        ParameterKind::Bytes => {
+            let mut schema = typed(&["integer"], Some(r"^\s*[0-9]+\s*(B|KiB|MiB|GiB|KB|kB|MB|GB)?\s*$"), mandatory);
+            schema["minimum"] = json!(0);
+            schema
+        }
+        ParameterKind::Reference => typed(&[], Some(&reference_pattern(parameter)), mandatory),
+        ParameterKind::Text | ParameterKind::Template | ParameterKind::File | ParameterKind::List => {
+            text_value(parameter, mandatory)
+        }
+    };
+    for validation in &parameter.validations {
+        let number = matches!(parameter.kind, ParameterKind::Int | ParameterKind::Float | ParameterKind::Bytes);
+        match validation {
+            Validation::GreaterThan(bound) if number => schema["exclusiveMinimum"] = json!(bound),
+            Validation::LessThan(bound) if number => schema["exclusiveMaximum"] = json!(bound),
+            Validation::NotOneOf(texts) => schema["not"] = json!({ "enum": strings(texts) }),
+            _ => {}
+        }
+    }
+    schema["description"] = json!(parameter.description.as_str());
+    if let Some(default) = parameter.default.as_ref().filter(|default| !default.is_empty()) {
+        schema["default"] = match parameter.kind {
+            ParameterKind::Int | ParameterKind::Float | ParameterKind::Bool => {
+                serde_json::from_str(default).unwrap_or_else(|_| json!(default.as_str()))
+            }
+            _ => json!(default.as_str()),
+        };
+    }
+    if parameter.description.starts_with("Deprecated") {
+        schema["deprecated"] = json!(true);
+    }
+    if parameter.secret {
+        schema["writeOnly"] = json!(true);
+    }
+    schema
+}
+
+/// A value of some types, or a text that fits a pattern. A blank value counts as none.
+fn typed(types: &[&str], pattern: Option<&str>, mandatory: bool) -> Value {
+    let mut types = types.to_vec();
+    types.push("string");
+    if !mandatory {
+        types.push("null");
+    }
+    let pattern = match (pattern, mandatory) {
+        (Some(pattern), true) => format!("{pattern}|{VARIABLE}"),
+        (Some(pattern), false) => format!("{pattern}|{BLANK}|{VARIABLE}"),
+        (None, true) => r"\S".to_owned(),
+        (None, false) => return json!({ "type": types }),
+    };
+    json!({ "type": types, "pattern": pattern })
+}
+
+fn text_value(parameter: &Parameter, mandatory: bool) -> Value {
+    const SCALARS: &[&str] = &["number", "boolean"];
+    let is_list = parameter.kind == ParameterKind::List;
+    let words = parameter.validations.iter().find_map(|validation| match validation {
+        Validation::OneOf(words) => Some(words),
+        _ => None,
+    });
+    if let Some(words) = words {
+        let any = words.iter().map(|word| regex::escape(word)).collect::<Vec<_>>().join("|");
+        if is_list {
+            return typed(SCALARS, Some(&format!(r"^\s*({any})\s*(,\s*({any})\s*)*$")), mandatory);
+        }
+        let other = typed(&[], Some(&format!("^({any})$")), mandatory);
+        // A word may look like a number or a boolean.
+        let scalars = words.iter().filter_map(|word| serde_json::from_str::<Value>(word).ok());
+        let known: Vec<Value> = strings(words).into_iter().chain(scalars.filter(|value| !value.is_string())).collect();
+        return json!({ "anyOf": [{ "enum": known }, other] });
+    }
+    let pattern = parameter.validations.iter().find_map(|validation| match validation {
+        // Groups with flags are written differently where the schema is read.
+        Validation::Matches(pattern) if !pattern.contains("(?") && !pattern.contains(r"\z") => Some(pattern.as_str()),
+        _ => None,
+    });
+    typed(SCALARS, pattern, mandatory)
+}
+
+fn strings(texts: &[Str]) -> Vec<Value> {
+    texts.iter().map(|text| json!(text.as_str())).collect()
+}
+
+fn reference_pattern(parameter: &Parameter) -> String {
+    let roots = parameter.validations.iter().find_map(|validation| match validation {
+        Validation::Within(roots) => Some(roots),
+        _ => None,
+    });
+    let below = r"([.\[].*)?";
+    match roots {
+        Some(roots) => {
+            let roots = roots.iter().map(|root| regex::escape(root)).collect::<Vec<_>>().join("|");
+            // A payload has two sides and nothing else.
+            format!(r#"^\s*(?!\.Payload[.\[]"?(?![Bb]efore|[Aa]fter))({roots}){below}\s*$"#)
+        }
+        None => {
+            let side = r#"(\.|\[")([Bb]efore|[Aa]fter)(["\].\[].*)?"#;
+            format!(
+                r"^\s*\$?(\.?|\.([Pp]osition|[Oo]peration|[Mm]etadata{below}|[Kk]ey{below}|[Pp]ayload({side})?))\s*$"
+            )
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `anabranch connectors …`: connector plugins, without a running service.
+
+use clap::Subcommand;
+
+use super::plugins::{self, DescribeArguments, ListArguments};
+use super::{Context, Report};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the connectors that pipelines can use.
+    #[command(visible_alias = "ls")]
+    List(ListArguments),
+    /// Show what a connector does and which settings it takes as source and as destination.
+    #[command(visible_alias = "desc")]
+    Describe(DescribeArguments),
+}
+
+pub(super) fn dispatch(command: Command, context: &Context) -> Report {
+    match command {
+        Command::List(arguments) => plugins::list_connectors(&arguments, context),
+        Command::Describe(arguments) => plugins::describe_connector(&arguments, context),
+    }
+}

@@ -1,0 +1,202 @@
+//! `anabranch pipelines dry-run`.
+
+mod show;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::arguments::parse_duration;
+use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_graph::exec::{Ending, RunOptions, start};
+use serde_json::{Value, json};
+
+use super::plan::as_file;
+use crate::cli::{Context, Exit, Report, compile_options, registry, report};
+use crate::files::system;
+use crate::pipelines::{Pipeline, Pipelines};
+use crate::settings::SettingFlags;
+use crate::trial::services;
+use crate::trial::tap::tapped;
+use crate::trial::trace::{History, Outcome, Step, Trace, steps};
+
+/// Run a pipeline on a few records and show what each step makes of them; nothing is written.
+///
+/// Reads a few records from the real sources, from the beginning and not from where the service is, and applies all
+/// processors. Nothing reaches the destinations or the dead-letter queue, no position is stored, and no record is
+/// acknowledged to its source. Processors that talk to the outside world do so.
+///
+/// Shows each record as it was read, and what each step changed. Data that are no fields are shown as text where they
+/// are text, as base64 otherwise.
+///
+/// Exit codes: 0 no record failed, 1 a record or a source failed, 2 the pipeline is not valid.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
+    #[arg(value_name = "PATH|ID")]
+    which: Option<String>,
+    /// Most records of each source.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    records: u32,
+    /// How long to wait for them.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    timeout: Duration,
+    #[command(flatten)]
+    settings: SettingFlags<false>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "it is a duration, as 500ms, 10s, 1m".to_owned())
+}
+
+const COMMAND: &str = "pipelines.dry-run";
+/// How long records that were read may still take when time is up.
+const DRAIN: Duration = Duration::from_secs(5);
+
+pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
+    let settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let file = arguments.which.as_deref().and_then(as_file);
+    let id = if file.is_some() { None } else { arguments.which.as_deref() };
+    let path = file.unwrap_or_else(|| settings.pipelines.path.clone());
+    let pipelines = Pipelines::load(&[&path], &registry(), &compile_options(&settings, false));
+    let wanted = |of: Option<&str>| id.is_none() || of == id;
+    let good: Vec<&Pipeline> = pipelines.good.iter().filter(|p| wanted(Some(&p.config.id.value))).collect();
+    let bad = pipelines.invalid.iter().any(|p| wanted(p.id.as_deref())) || !pipelines.is_complete();
+    if good.is_empty() || (bad && id.is_none()) {
+        let findings = pipelines.all_findings();
+        let report = Report::new(COMMAND)
+            .notes(context.rendered(&findings, &pipelines.files))
+            .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
+        return match id {
+            Some(id) if !bad => {
+                let message = format!("there is no pipeline {id:?} in {}", path.display());
+                let report = report.fail(Exit::Invalid, "dry_run.unknown_pipeline", message);
+                match did_you_mean(id, pipelines.good.iter().map(|p| p.config.id.value.as_str())) {
+                    Some(near) => report.suggest(format!("did you mean {near}?")),
+                    None => report,
+                }
+            }
+            _ if bad => report.fail(Exit::Invalid, "dry_run.invalid", "a pipeline that has errors cannot be run"),
+            _ => {
+                let message = format!("there is no pipeline in {}", path.display());
+                report.fail(Exit::Invalid, "dry_run.no_pipelines", message)
+            }
+        };
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let message = format!("cannot start: {}", system(&error));
+            return Report::new(COMMAND).fail(Exit::Environment, "run.system", message);
+        }
+    };
+    let mut text = String::new();
+    let mut results = Vec::new();
+    let mut total = Counts::default();
+    let mut faults = Vec::new();
+    for pipeline in good {
+        let trial = runtime.block_on(run(pipeline, arguments));
+        total.add(&trial.counts);
+        show::text(&trial, context.color, &mut text);
+        results.push(show::json(&trial));
+        faults.extend(trial.fault);
+    }
+    runtime.shutdown_background();
+    let report = Report::new(COMMAND)
+        .notes(context.rendered(&pipelines.findings, &pipelines.files))
+        .text(text)
+        .summary(total.json())
+        .result(json!({ "pipelines": results }));
+    match faults.as_slice() {
+        [] if total.failed > 0 => report.found(Exit::Failed),
+        [] => report,
+        faults => report.fail(Exit::Failed, "dry_run.failed", faults.join("; ")),
+    }
+}
+
+/// What a dry run of a pipeline showed.
+struct Trial {
+    pipeline: String,
+    steps: Vec<Step>,
+    histories: Vec<History>,
+    counts: Counts,
+    /// Whether time was up before all sources had given what was asked for.
+    timed_out: bool,
+    /// Why the run ended early.
+    fault: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    read: usize,
+    delivered: usize,
+    dropped: usize,
+    failed: usize,
+}
+
+impl Counts {
+    fn of(histories: &[History]) -> Self {
+        let events = || histories.iter().flat_map(|history| &history.events);
+        let count = |is: fn(&Outcome) -> bool| events().filter(|event| is(&event.outcome)).count();
+        Counts {
+            read: histories.len(),
+            delivered: count(|outcome| matches!(outcome, Outcome::Delivered)),
+            dropped: count(|outcome| matches!(outcome, Outcome::Dropped)),
+            failed: count(|outcome| matches!(outcome, Outcome::Failed { .. })),
+        }
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.read += other.read;
+        self.delivered += other.delivered;
+        self.dropped += other.dropped;
+        self.failed += other.failed;
+    }
+
+    fn json(&self) -> Value {
+        json!({ "read": self.read, "delivered": self.delivered, "dropped": self.dropped, "failed": self.failed })
+    }
+}
+
+async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
+    let trace = Arc::new(Trace::default());
+    let plan = &pipeline.compiled.stages;
+    let tapped = Arc::new(tapped(plan, arguments.records as usize, &trace));
+    let options = RunOptions { once: true, mask: pipeline.compiled.secrets.clone().into() };
+    let mut running = start(tapped, services(), options);
+    let mut timed_out = false;
+    let ending = tokio::select! {
+        biased;
+        ending = running.wait() => Some(ending),
+        () = tokio::time::sleep(arguments.timeout) => {
+            timed_out = true;
+            None
+        }
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    let ending = match ending {
+        Some(ending) => ending,
+        None => {
+            running.stop(Some(DRAIN));
+            running.wait().await
+        }
+    };
+    let steps = steps(plan);
+    let histories = trace.histories(plan, &steps);
+    let fault = match ending {
+        Ending::Faulted(fault) => {
+            let node = fault.node().map_or_else(String::new, |node| format!(" at {node}"));
+            let message = pipeline
+                .compiled
+                .secrets
+                .iter()
+                .fold(fault.message(), |text, secret| text.replace(secret.as_str(), "***"));
+            Some(format!("pipeline {}{node}: {message}", pipeline.config.id.value))
+        }
+        _ => None,
+    };
+    let counts = Counts::of(&histories);
+    Trial { pipeline: pipeline.config.id.value.to_string(), steps, histories, counts, timed_out, fault }
+}

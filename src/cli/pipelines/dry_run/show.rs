@@ -1,0 +1,239 @@
+//! A dry run for readers and for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anabranch_graph::json::{write_data, write_record};
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::text::Str;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use super::Trial;
+use crate::trial::trace::{Event, History, Outcome, Step};
+
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[31m";
+const GREEN: &str = "\x1b[32m";
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+/// Most pieces of a split record that are shown.
+const MOST_PIECES: usize = 10;
+
+/// Writes lines, coloured or not.
+struct Page<'a> {
+    out: &'a mut String,
+    color: bool,
+}
+
+impl Page<'_> {
+    fn line(&mut self, style: &str, text: &str) {
+        match self.color && !style.is_empty() {
+            true => self.out.extend([style, text, RESET, "\n"]),
+            false => self.out.extend([text, "\n"]),
+        }
+    }
+
+    fn block(&mut self, text: &str) {
+        for line in text.lines() {
+            self.line("", &format!("    {line}"));
+        }
+    }
+
+    fn difference(&mut self, before: &str, after: &str) {
+        let difference = TextDiff::from_lines(before, after);
+        for line in difference.unified_diff().context_radius(3).to_string().lines() {
+            let style = match line.as_bytes().first() {
+                Some(b'+') => GREEN,
+                Some(b'-') => RED,
+                Some(b'@') => DIM,
+                _ => "",
+            };
+            // The mark of a text without line end at its end is of no use here.
+            if !line.starts_with('\\') {
+                self.line(style, &format!("    {line}"));
+            }
+        }
+    }
+}
+
+/// Appends what a reader sees.
+pub(super) fn text(trial: &Trial, color: bool, out: &mut String) {
+    let mut page = Page { out, color };
+    page.line(BOLD, &format!("pipeline {}", trial.pipeline));
+    for (number, history) in trial.histories.iter().enumerate() {
+        page.line("", "");
+        let position = quoted(&history.record.position().0);
+        page.line(
+            BOLD,
+            &format!("record {} of {}, from {} at {position}", number + 1, trial.histories.len(), history.source),
+        );
+        page.block(&pretty(first(history)));
+        for event in &history.events {
+            if let Some(step) = trial.steps.iter().find(|step| step.place == event.place) {
+                shown(step, event, &mut page);
+            }
+        }
+    }
+    page.line("", "");
+    let counts = &trial.counts;
+    page.line(
+        BOLD,
+        &format!(
+            "{} read, {} delivered, {} dropped, {} failed{}",
+            counts.read,
+            counts.delivered,
+            counts.dropped,
+            counts.failed,
+            if trial.timed_out { "; time was up" } else { "" }
+        ),
+    );
+}
+
+fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
+    let Step { node, plugin, .. } = step;
+    let before = event.before.as_ref().map(pretty).unwrap_or_default();
+    match &event.outcome {
+        Outcome::Kept(after) => {
+            let after = pretty(after);
+            if before == after {
+                page.line(DIM, &format!("  {node} ({plugin}): unchanged"));
+            } else {
+                page.line("", &format!("  {node} ({plugin})"));
+                page.difference(&before, &after);
+            }
+        }
+        Outcome::Split(pieces) => {
+            page.line("", &format!("  {node} ({plugin}): {} records", pieces.len()));
+            for (number, piece) in pieces.iter().enumerate().take(MOST_PIECES) {
+                page.line("", &format!("   {} of {}", number + 1, pieces.len()));
+                page.difference(&before, &pretty(piece));
+            }
+            if pieces.len() > MOST_PIECES {
+                page.line("", &format!("   and {} more", pieces.len() - MOST_PIECES));
+            }
+        }
+        Outcome::Dropped => page.line(RED, &format!("  {node} ({plugin}): dropped")),
+        Outcome::Failed { code, message } => {
+            page.line(RED, &format!("  {node} ({plugin}): failed, {message} ({code})"));
+        }
+        Outcome::NotApplied => {
+            page.line(DIM, &format!("  {node} ({plugin}): not applied, the condition does not hold"))
+        }
+        Outcome::Delivered => page.line(GREEN, &format!("  {node} ({plugin}): would be written")),
+    }
+}
+
+/// The record as the first step saw it: with what the engine adds to every record.
+fn first(history: &History) -> &Record {
+    history.events.iter().find_map(|event| event.before.as_ref()).unwrap_or(&history.record)
+}
+
+/// A record with its fields in the usual order.
+#[derive(Serialize)]
+struct Shown<'a> {
+    operation: &'a str,
+    metadata: BTreeMap<&'a str, &'a str>,
+    key: Value,
+    payload: ShownPayload,
+}
+
+#[derive(Serialize)]
+struct ShownPayload {
+    before: Value,
+    after: Value,
+}
+
+fn pretty(record: &Record) -> String {
+    let shown = Shown {
+        operation: record.operation.as_str(),
+        metadata: record.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
+        key: data(&record.key),
+        payload: ShownPayload { before: data(&record.payload.before), after: data(&record.payload.after) },
+    };
+    let mut text = serde_json::to_string_pretty(&shown).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn data(data: &Data) -> Value {
+    match data {
+        Data::Absent => Value::Null,
+        Data::Raw(bytes) => Value::String(readable(bytes)),
+        Data::Structured(_) => {
+            let mut text = Vec::new();
+            match write_data(data, &mut text) {
+                Ok(()) => serde_json::from_slice(&text).unwrap_or(Value::Null),
+                Err(fault) => Value::String(format!("(cannot be shown: {})", fault.message())),
+            }
+        }
+    }
+}
+
+fn readable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => text.to_owned(),
+        _ => STANDARD.encode(bytes),
+    }
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    let _ = write!(text, "{:?}", readable(bytes));
+    text
+}
+
+/// The same for programs, with records as they are everywhere else.
+pub(super) fn json(trial: &Trial) -> Value {
+    let records: Vec<Value> = trial.histories.iter().map(|history| record(history, &trial.steps)).collect();
+    json!({
+        "pipeline": trial.pipeline,
+        "records": records,
+        "counts": trial.counts.json(),
+        "timedOut": trial.timed_out,
+        "error": trial.fault,
+    })
+}
+
+fn record(history: &History, steps: &[Step]) -> Value {
+    let node = |event: &Event| steps.iter().find(|step| step.place == event.place);
+    let name = |text: Option<&Str>| text.map(|text| text.as_str().to_owned());
+    let events: Vec<Value> = history
+        .events
+        .iter()
+        .map(|event| {
+            let (outcome, after, error) = match &event.outcome {
+                Outcome::Kept(after) => ("kept", vec![exact(after)], Value::Null),
+                Outcome::Split(pieces) => ("split", pieces.iter().map(exact).collect(), Value::Null),
+                Outcome::Dropped => ("dropped", Vec::new(), Value::Null),
+                Outcome::Failed { code, message } => {
+                    ("failed", Vec::new(), json!({ "code": code.as_str(), "message": message.as_str() }))
+                }
+                Outcome::NotApplied => ("not-applied", Vec::new(), Value::Null),
+                Outcome::Delivered => ("delivered", Vec::new(), Value::Null),
+            };
+            let step = node(event);
+            json!({
+                "node": name(step.map(|step| &step.node)),
+                "plugin": name(step.map(|step| &step.plugin)),
+                "outcome": outcome,
+                "before": event.before.as_ref().map(exact),
+                "after": after,
+                "error": error,
+            })
+        })
+        .collect();
+    json!({ "source": history.source.as_str(), "record": exact(first(history)), "events": events })
+}
+
+fn exact(record: &Record) -> Value {
+    let mut text = Vec::new();
+    match write_record(record, &mut text) {
+        Ok(()) => serde_json::from_slice(&text).unwrap_or(Value::Null),
+        Err(_) => Value::Null,
+    }
+}

@@ -1,0 +1,27 @@
+//! `anabranch pipelines lint`.
+
+use std::path::PathBuf;
+
+use super::validate;
+use crate::cli::{Context, Report};
+use crate::settings::SettingFlags;
+
+/// Check pipeline files and warn of what is probably wrong; nothing is started.
+///
+/// Does what `pipelines validate` does, for people who write pipelines and for checks before a merge.
+/// Exit code 0: all pipelines can be started; 2: there are errors, or warnings with --strict.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// Files and directories; without any, those of `pipelines.path`.
+    #[arg(value_hint = clap::ValueHint::AnyPath)]
+    paths: Vec<PathBuf>,
+    /// Treat warnings as errors.
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    settings: SettingFlags<false>,
+}
+
+pub(super) fn lint(arguments: &Arguments, context: &Context) -> Report {
+    validate::check("pipelines.lint", &arguments.paths, &arguments.settings, arguments.strict, context)
+}

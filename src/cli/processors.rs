@@ -1,0 +1,27 @@
+//! `anabranch processors …`: processor plugins, without a running service.
+
+mod run;
+
+use clap::Subcommand;
+
+use super::plugins::{self, DescribeArguments, ListArguments};
+use super::{Context, Report};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the processors that pipelines can use.
+    #[command(visible_alias = "ls")]
+    List(ListArguments),
+    /// Show what a processor does and which settings it takes.
+    #[command(visible_alias = "desc")]
+    Describe(DescribeArguments),
+    Run(run::Arguments),
+}
+
+pub(super) fn dispatch(command: Command, context: &Context) -> Report {
+    match command {
+        Command::List(arguments) => plugins::list_processors(&arguments, context),
+        Command::Describe(arguments) => plugins::describe_processor(&arguments, context),
+        Command::Run(arguments) => run::run(&arguments, context),
+    }
+}

@@ -1,0 +1,200 @@
+//! `anabranch processors run`.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use anabranch_graph::config::{
+    ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig, Role, Setting, Settings, Written,
+};
+use anabranch_graph::destination::Destination;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files, Span, Spanned};
+use anabranch_graph::exec::{Ending, RunOptions, start};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::plan::{CompileOptions, Compiled, compile};
+use anabranch_graph::source::Source;
+use anabranch_graph::text::Str;
+use serde_json::json;
+
+use crate::cli::{Context, Exit, Report, registry, report};
+use crate::files::system;
+use crate::settings::SettingFlags;
+use crate::trial::lines::{Lines, Stamp};
+use crate::trial::output::{Letters, LettersDestination, Records, RecordsDestination};
+use crate::trial::{Given, services};
+
+/// Run one processor over records from standard input.
+///
+/// Reads records in JSON, one per line, from standard input, applies one processor to them exactly as a pipeline
+/// would, and writes the resulting records to standard output in the same form. Input may be endless.
+///
+/// Records that fail go to standard error as dead letters, one per line, and so do lines that are no record; the
+/// others go on. A record without position gets the number of its line.
+///
+/// Exit codes: 0 no record failed, 1 a record failed, 2 the processor or a setting is not valid,
+/// 3 standard input or output cannot be used.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  anabranch processors run field.set --set field=.Metadata.seen --set value=yes < in.ndjson > out.ndjson")]
+pub(in crate::cli) struct Arguments {
+    /// The processor, as pipelines name it.
+    name: String,
+    /// A setting of the processor; may be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// A template: the processor is applied to the records for which it gives true, the others pass unchanged.
+    #[arg(long, value_name = "TEMPLATE")]
+    condition: Option<String>,
+    /// How many run in parallel; the order of records is kept.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: u32,
+    #[command(flatten)]
+    service: SettingFlags<false>,
+}
+
+const COMMAND: &str = "processors.run";
+const PIPELINE: &str = "processors-run";
+const INPUT: &str = "stdin";
+const OUTPUT: &str = "stdout";
+const ERRORS: &str = "stderr";
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
+    let settings = match context.settings(COMMAND, &arguments.service) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let mut files = Files::new();
+    let config = match configuration(arguments, &mut files) {
+        Ok(config) => config,
+        Err(findings) => return refused(&findings, &files, context),
+    };
+    let stamp = Stamp::new(PIPELINE, INPUT);
+    let records = Arc::new(Records::new(Box::new(std::io::stdout()), stamp.clone()));
+    let letters = Arc::new(Letters::new(Box::new(std::io::stderr())));
+    let source: Arc<dyn Source> = Arc::new(Lines::new(Box::new(std::io::stdin()), stamp, letters.clone()));
+    let output: Arc<dyn Destination> = Arc::new(RecordsDestination(records.clone()));
+    let errors: Arc<dyn Destination> = Arc::new(LettersDestination(letters.clone()));
+    let mut registry = registry();
+    registry.add_source(Given::new(INPUT, "Records from standard input.", source));
+    registry.add_destination(Given::new(OUTPUT, "Records to standard output.", output));
+    registry.add_destination(Given::new(ERRORS, "Dead letters to standard error.", errors));
+    let options = CompileOptions { split: true, once: true, limits: settings.limits };
+    let compiled = match compile(&config, &registry, &options) {
+        Ok(compiled) => compiled,
+        Err(findings) => return refused(&findings, &files, context),
+    };
+    // Standard error is for letters: whoever reads them in a program is not disturbed.
+    if std::io::stderr().is_terminal() {
+        context.note(&compiled.warnings, &files);
+    }
+    let report = match execute(&compiled, arguments.workers) {
+        _ if records.is_closed() => Report::new(COMMAND),
+        Ok(Ending::Faulted(fault)) => failed(&fault),
+        Ok(_) if letters.count() > 0 => Report::new(COMMAND).found(Exit::Failed),
+        Ok(_) => Report::new(COMMAND),
+        Err(error) => {
+            Report::new(COMMAND).fail(Exit::Environment, "run.system", format!("cannot start: {}", system(&error)))
+        }
+    };
+    report.streamed()
+}
+
+fn failed(fault: &Fault) -> Report {
+    let exit = match fault.code() {
+        "input_failed" | "output_failed" | "no_thread" => Exit::Environment,
+        _ => Exit::Failed,
+    };
+    Report::new(COMMAND).fail(exit, fault.code(), fault.message())
+}
+
+fn refused(findings: &Diagnostics, files: &Files, context: &Context) -> Report {
+    Report::new(COMMAND)
+        .notes(context.rendered(findings, files))
+        .fail(Exit::Invalid, "processors.invalid", "the processor cannot be run")
+        .result(json!({ "findings": report::findings(findings, files) }))
+}
+
+fn execute(compiled: &Compiled, workers: u32) -> std::io::Result<Ending> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = cores.min(workers as usize);
+    // One thread starts fastest, and is enough for one worker: the input is parsed on a thread of its own.
+    let mut runtime = match threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = runtime.worker_threads(threads).enable_all().build()?;
+    let options = RunOptions { once: true, mask: compiled.secrets.clone().into() };
+    let ending = runtime.block_on(async { start(compiled.stages.clone(), services(), options).join().await });
+    runtime.shutdown_background();
+    Ok(ending)
+}
+
+/// The command line as a pipeline from standard input to standard output, with places in its arguments.
+fn configuration(arguments: &Arguments, files: &mut Files) -> Result<PipelineConfig, Diagnostics> {
+    let plugin = verbatim("NAME", &arguments.name, files);
+    let plugin = Spanned::new(plugin.value().clone(), plugin.span());
+    let condition = arguments.condition.as_ref().map(|text| verbatim("--condition", text, files));
+    let workers = verbatim("--workers", &arguments.workers.to_string(), files).span();
+    let processor = ProcessorConfig {
+        id: plugin.clone(),
+        settings: settings(&arguments.settings, plugin.span, files)?,
+        plugin: plugin.clone(),
+        condition: condition.filter(|text| !text.value().trim().is_empty()),
+        workers: Spanned::new(arguments.workers, workers),
+        span: plugin.span,
+    };
+    let here = plugin.span;
+    let named = |name: &'static str| Spanned::new(Str::from_static(name), here);
+    let connector = |name: &'static str, role: Role| ConnectorConfig {
+        id: named(name),
+        role: Spanned::new(role, here),
+        plugin: named(name),
+        name: named(name),
+        settings: Settings::default(),
+        processors: Vec::new(),
+        span: here,
+    };
+    Ok(PipelineConfig {
+        id: named(PIPELINE),
+        name: named(PIPELINE),
+        description: Str::default(),
+        status: DesiredStatus::Running,
+        connectors: vec![connector(INPUT, Role::Source), connector(OUTPUT, Role::Destination)],
+        processors: vec![processor],
+        dead_letter_queue: DeadLetterConfig {
+            plugin: named(ERRORS),
+            settings: Settings::default(),
+            // No number of failures is too many.
+            window_size: Spanned::new(0, here),
+            window_nack_threshold: Spanned::new(0, here),
+            span: here,
+        },
+        span: here,
+    })
+}
+
+fn verbatim(name: &'static str, text: &str, files: &mut Files) -> Written {
+    Written::verbatim(text, files.add(name, text), 0)
+}
+
+fn settings(given: &[String], plugin: Span, files: &mut Files) -> Result<Settings, Diagnostics> {
+    let mut settings = Settings { entries: Vec::with_capacity(given.len()), span: plugin };
+    let mut findings = Diagnostics::new();
+    for text in given {
+        let file = files.add("--set", text.as_str());
+        let end = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()) else {
+            findings.push(
+                Diagnostic::error("processors.invalid_setting", format!("--set {text:?} is not a setting"))
+                    .with_span(Span { file, start: 0, end: end(text.len()) })
+                    .with_hint("settings are given as --set name=value"),
+            );
+            continue;
+        };
+        let span = Span { file, start: 0, end: end(name.len()) };
+        settings.entries.push(Setting {
+            name: Spanned::new(name.into(), span),
+            value: Written::verbatim(value, file, end(name.len() + 1)),
+        });
+    }
+    if findings.is_empty() { Ok(settings) } else { Err(findings) }
+}

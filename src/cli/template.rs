@@ -1,0 +1,37 @@
+//! `anabranch template …`: templates tried without a pipeline.
+
+mod check;
+mod eval;
+
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
+use anabranch_graph::template::TemplateError;
+use clap::Subcommand;
+
+use super::{Context, Report};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    Eval(eval::Arguments),
+    Check(check::Arguments),
+}
+
+pub(super) fn dispatch(command: Command, context: &Context) -> Report {
+    match command {
+        Command::Eval(arguments) => eval::eval(&arguments, context),
+        Command::Check(arguments) => check::check(&arguments, context),
+    }
+}
+
+/// Why a text is no template, at its place.
+fn finding(error: TemplateError, file: FileId) -> Diagnostics {
+    let finding = Diagnostic::error("template.invalid", error.message).with_span(span(file, error.offset, error.len));
+    Diagnostics::from(match error.hint {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    })
+}
+
+fn span(file: FileId, offset: usize, len: usize) -> Span {
+    let at = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    Span { file, start: at(offset), end: at(offset + len) }
+}

@@ -1,0 +1,135 @@
+//! `anabranch template check`.
+
+use std::fmt::Write as _;
+
+use anabranch_graph::condition::CompiledCondition;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
+use anabranch_graph::operator::Access;
+use anabranch_graph::record::Record;
+use anabranch_graph::template::{MissingKey, Template};
+use serde_json::{Value, json};
+
+use super::{finding, span};
+use crate::cli::{Context, Exit, Report, report};
+
+/// Check a template and show what it reads.
+///
+/// Exit codes: 0 it compiles, 2 it does not.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// The template.
+    template: String,
+    /// Check it as the condition of a processor, and say how it is decided.
+    #[arg(long)]
+    condition: bool,
+}
+
+const COMMAND: &str = "template.check";
+
+pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
+    let mut files = Files::new();
+    let file = files.add("TEMPLATE", arguments.template.as_str());
+    let refused = |findings: &Diagnostics| {
+        Report::new(COMMAND)
+            .notes(context.rendered(findings, &files))
+            .result(json!({ "findings": report::findings(findings, &files) }))
+            .found(Exit::Invalid)
+    };
+    let whole = span(file, 0, arguments.template.len());
+    if !arguments.condition {
+        let template = match Template::parse(&arguments.template, MissingKey::NoValue) {
+            Ok(template) => template,
+            Err(error) => return refused(&finding(error, file)),
+        };
+        let mut text = "The template compiles.\n".to_owned();
+        match template.literal() {
+            Some(_) => text.push_str("It has no action: it gives its own text for every record.\n"),
+            None => reads_text(&template.reads(), &mut text),
+        }
+        return Report::new(COMMAND).text(text).result(
+            json!({ "reads": reads_json(&template.reads()), "literal": template.literal().is_some(), "findings": [] }),
+        );
+    }
+    if arguments.template.trim().is_empty() {
+        return refused(&Diagnostic::error("template.blank", "a condition must not be blank").with_span(whole).into());
+    }
+    let condition = match CompiledCondition::compile(&arguments.template) {
+        Ok(condition) => condition,
+        Err(error) => return refused(&finding(error, file)),
+    };
+    // What reads nothing of a record gives every record the same answer.
+    if condition.reads() == Access::NOTHING
+        && let Err(fault) = condition.evaluate(&Record::default())
+    {
+        let message = format!("the condition fails for every record: {}", fault.message());
+        let finding = Diagnostic::error("plan.condition_fails", message)
+            .with_span(whole)
+            .with_hint("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}");
+        return refused(&finding.into());
+    }
+    let mut text = "The condition compiles.\n".to_owned();
+    let decided = match condition.constant() {
+        Some(verdict) => {
+            let _ = writeln!(text, "It is {verdict} for every record.");
+            "constant"
+        }
+        None if condition.is_native() => {
+            text.push_str("It is native: usual records are decided without running the template.\n");
+            "native"
+        }
+        None => {
+            text.push_str("It is not native: the template runs for every record.\n");
+            "template"
+        }
+    };
+    if condition.constant().is_none() {
+        reads_text(&condition.reads(), &mut text);
+    }
+    Report::new(COMMAND).text(text).result(json!({
+        "reads": reads_json(&condition.reads()),
+        "decided": decided,
+        "constant": condition.constant(),
+        "findings": [],
+    }))
+}
+
+fn reads_text(access: &Access, text: &mut String) {
+    match access {
+        Access::Everything => text.push_str("It may read every part of the record, or something beside the record.\n"),
+        Access::These(paths) if paths.is_empty() => text.push_str("It reads nothing of the record.\n"),
+        Access::These(_) => {
+            text.push_str("It reads:\n");
+            for path in paths(access) {
+                let _ = writeln!(text, "  {path}");
+            }
+        }
+    }
+}
+
+fn reads_json(access: &Access) -> Value {
+    match access {
+        Access::Everything => json!(["."]),
+        Access::These(_) => json!(paths(access)),
+    }
+}
+
+/// The parts as references, sorted, each once.
+fn paths(access: &Access) -> Vec<String> {
+    let Access::These(paths) = access else { return Vec::new() };
+    let mut paths: Vec<String> = paths.iter().map(|path| path.iter().fold(String::new(), part)).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn part(mut path: String, part: &anabranch_graph::text::Str) -> String {
+    let is_name = part.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && part.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if is_name {
+        path.push('.');
+        path.push_str(part);
+    } else {
+        let _ = write!(path, "[{:?}]", part.as_str());
+    }
+    path
+}

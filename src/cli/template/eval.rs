@@ -1,0 +1,168 @@
+//! `anabranch template eval`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read as _, Write as _};
+
+use anabranch_graph::diagnostic::{Diagnostic, Files};
+use anabranch_graph::record::Record;
+use anabranch_graph::template::{MissingKey, Template};
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::{finding, span};
+use crate::cli::{Context, Exit, Report, report};
+use crate::files::system;
+
+/// Print what a template gives for records.
+///
+/// Reads records in JSON, one per line, and prints what the template gives for each, followed by a line end.
+/// Records for which it fails, and lines that are no record, are reported on standard error; the others go on.
+/// Without --record the record is empty.
+///
+/// Exit codes: 0 all is well, 1 something failed for a record, 2 the template does not compile,
+/// 3 the records cannot be read.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// The template.
+    template: String,
+    /// A file of records in JSON, one per line; - is standard input.
+    #[arg(long, value_name = "FILE|-", value_hint = clap::ValueHint::FilePath)]
+    record: Option<String>,
+    /// What a field that is not there gives.
+    #[arg(long, value_enum, default_value_t = Missing::Default)]
+    missing_key: Missing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Missing {
+    /// The text `<no value>`.
+    Default,
+    /// A failure of the record.
+    Error,
+}
+
+const COMMAND: &str = "template.eval";
+/// Longest line that is read as a record.
+const MAX_LINE_BYTES: u64 = 32 << 20;
+
+pub(super) fn eval(arguments: &Arguments, context: &Context) -> Report {
+    let mut files = Files::new();
+    let file = files.add("TEMPLATE", arguments.template.as_str());
+    let missing = match arguments.missing_key {
+        Missing::Default => MissingKey::NoValue,
+        Missing::Error => MissingKey::Error,
+    };
+    let template = match Template::parse(&arguments.template, missing) {
+        Ok(template) => template,
+        Err(error) => {
+            let findings = finding(error, file);
+            return Report::new(COMMAND)
+                .notes(context.rendered(&findings, &files))
+                .fail(Exit::Invalid, "template.invalid", "the template does not compile")
+                .result(json!({ "findings": report::findings(&findings, &files) }));
+        }
+    };
+    let mut results = Results { context, files, gathered: Vec::new(), records: 0, failed: 0 };
+    let ended = match arguments.record.as_deref() {
+        None => results.add(None, &Record::default(), &template),
+        Some("-") => results.read(std::io::stdin().lock(), &template),
+        Some(path) => match File::open(path) {
+            Ok(opened) => results.read(BufReader::new(opened), &template),
+            Err(error) => Err(Ended::Unreadable(error)),
+        },
+    };
+    let summary = json!({ "records": results.records, "failed": results.failed });
+    let report = Report::new(COMMAND).summary(summary).result(json!({ "outputs": results.gathered }));
+    match ended {
+        Err(Ended::ReaderGone) => Report::new(COMMAND),
+        Err(Ended::Unwritable(error)) => {
+            report.fail(Exit::Environment, "template.cannot_write", format!("cannot write: {}", system(&error)))
+        }
+        Err(Ended::Unreadable(error)) => {
+            let from = arguments.record.as_deref().unwrap_or_default();
+            let message = format!("cannot read {from}: {}", system(&error));
+            report.fail(Exit::Environment, "template.cannot_read", message)
+        }
+        Ok(()) if results.failed > 0 => report.found(Exit::Failed),
+        Ok(()) => report,
+    }
+}
+
+/// Why it ended early.
+enum Ended {
+    ReaderGone,
+    Unwritable(std::io::Error),
+    Unreadable(std::io::Error),
+}
+
+/// What the records gave: printed as they come, gathered for programs.
+struct Results<'a> {
+    context: &'a Context,
+    files: Files,
+    gathered: Vec<serde_json::Value>,
+    records: u64,
+    failed: u64,
+}
+
+impl Results<'_> {
+    fn read(&mut self, mut input: impl BufRead, template: &Template) -> Result<(), Ended> {
+        let mut text = Vec::new();
+        for number in 1u64.. {
+            text.clear();
+            let read = input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(Ended::Unreadable)?;
+            if read == 0 {
+                break;
+            }
+            if text.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            match Record::from_json(&text) {
+                Ok(record) => self.add(Some(number), &record, template)?,
+                Err(error) => {
+                    let finding =
+                        Diagnostic::error("template.invalid_line", format!("line {number} is not a record: {error}"));
+                    self.fail(Some(number), finding);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, line: Option<u64>, record: &Record, template: &Template) -> Result<(), Ended> {
+        let mut output = String::new();
+        if let Err(error) = template.render(record, &mut output) {
+            let of = line.map_or_else(String::new, |line| format!("line {line}: "));
+            let file = anabranch_graph::diagnostic::FileId(0);
+            let finding = Diagnostic::error("template.failed", format!("{of}{}", error.message)).with_span(span(
+                file,
+                error.offset,
+                1,
+            ));
+            self.fail(line, finding);
+            return Ok(());
+        }
+        self.records += 1;
+        if self.context.json {
+            self.gathered.push(json!({ "line": line, "output": output }));
+            return Ok(());
+        }
+        output.push('\n');
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe => Ended::ReaderGone,
+            _ => Ended::Unwritable(error),
+        })
+    }
+
+    fn fail(&mut self, line: Option<u64>, finding: Diagnostic) {
+        self.records += 1;
+        self.failed += 1;
+        if self.context.json {
+            let mut error = report::one(&finding, &self.files);
+            error["configPath"].take();
+            self.gathered.push(json!({ "line": line, "error": error }));
+        } else {
+            self.context.note(&finding.into(), &self.files);
+        }
+    }
+}

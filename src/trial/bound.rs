@@ -1,0 +1,83 @@
+//! The real sources of a trial: each gives so many records at most and hears of no acknowledgement.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::Position;
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
+use anabranch_graph::text::Str;
+use async_trait::async_trait;
+
+use super::trace::Trace;
+
+/// A source that ends after so many records.
+pub(super) struct Bound {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) connector: Str,
+    pub(super) records: usize,
+    pub(super) trace: Arc<Trace>,
+}
+
+#[async_trait]
+impl Source for Bound {
+    fn catches_up(&self) -> bool {
+        self.source.catches_up()
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        let (reader, acker) = self.source.open(resume, host).await?;
+        let (connector, trace) = (self.connector.clone(), self.trace.clone());
+        Ok((Box::new(BoundReader { reader, connector, left: self.records, trace }), Box::new(Deaf(acker))))
+    }
+}
+
+struct BoundReader {
+    reader: Box<dyn Reader>,
+    connector: Str,
+    left: usize,
+    trace: Arc<Trace>,
+}
+
+#[async_trait]
+impl Reader for BoundReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        if self.left == 0 {
+            return Ok(Read::End);
+        }
+        let read = self.reader.read(Room { rows: room.rows.min(self.left), ..room }).await?;
+        let Read::Rows { partition, mut records } = read else { return Ok(read) };
+        records.truncate(self.left);
+        self.left -= records.len();
+        for record in &mut records {
+            // Bytes of its own, by which it is known from here on.
+            let position = Position::copy_from(&record.position().0);
+            *record = std::mem::take(record).with_position(position);
+            self.trace.read(&self.connector, record);
+        }
+        Ok(Read::Rows { partition, records })
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.reader.stop().await
+    }
+}
+
+/// Keeps acknowledgements from the source, which would forget the records.
+struct Deaf(Box<dyn Acker>);
+
+#[async_trait]
+impl Acker for Deaf {
+    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.0.close().await
+    }
+}

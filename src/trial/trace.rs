@@ -1,0 +1,216 @@
+//! What became of each record of a trial.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use anabranch_graph::metadata::key;
+use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition};
+use anabranch_graph::record::Record;
+use anabranch_graph::text::Str;
+
+/// A step or an end of the plan. Places are in the order in which records come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The stage.
+    pub stage: StageId,
+    /// Which of its steps.
+    pub step: usize,
+}
+
+/// What is known of a place.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Where it is.
+    pub place: Place,
+    /// Id of the processor or connector.
+    pub node: Str,
+    /// Name of its plugin.
+    pub plugin: Str,
+    /// Whether it is applied to some records only.
+    pub conditional: bool,
+}
+
+/// What happened to a record at a place.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It went on, changed or not.
+    Kept(Record),
+    /// These took its place.
+    Split(Vec<Record>),
+    /// It is settled.
+    Dropped,
+    /// It is for the dead-letter queue.
+    Failed {
+        /// Stable code.
+        code: Str,
+        /// Why, without secrets.
+        message: Str,
+    },
+    /// The condition of the step does not hold for it.
+    NotApplied,
+    /// It reached a destination.
+    Delivered,
+}
+
+/// Something that happened to a record, or to a piece of it.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Where.
+    pub place: Place,
+    /// The record as it came there; `None` where that is not known.
+    pub before: Option<Record>,
+    /// What happened.
+    pub outcome: Outcome,
+}
+
+/// A record that was read, and everything that happened to it and to its pieces, in the order of the places.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Id of the source.
+    pub source: Str,
+    /// The record.
+    pub record: Record,
+    /// What happened.
+    pub events: Vec<Event>,
+}
+
+/// Gathers what happens. Memory grows with the records of the trial and with what is made of them.
+#[derive(Default)]
+pub struct Trace {
+    state: Mutex<State>,
+}
+
+/// A record is known by its position, which all its pieces share: by the address of the bytes where they are shared,
+/// by the bytes where a processor made a record anew. The histories keep the bytes where they are.
+#[derive(Default)]
+struct State {
+    histories: Vec<History>,
+    by_address: HashMap<usize, usize>,
+    by_bytes: HashMap<bytes::Bytes, usize>,
+}
+
+impl State {
+    fn of(&mut self, record: &Record) -> Option<&mut History> {
+        let position = &record.position().0;
+        let found = self.by_address.get(&(position.as_ptr() as usize)).or_else(|| self.by_bytes.get(position));
+        found.and_then(|index| self.histories.get_mut(*index))
+    }
+}
+
+impl Trace {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a record was read. The bytes of its position must be its own.
+    pub(super) fn read(&self, source: &Str, record: &Record) {
+        let mut state = self.state();
+        let index = state.histories.len();
+        let position = &record.position().0;
+        state.by_address.insert(position.as_ptr() as usize, index);
+        state.by_bytes.entry(position.clone()).or_insert(index);
+        state.histories.push(History { source: source.clone(), record: record.clone(), events: Vec::new() });
+    }
+
+    /// Notes what happened to a record.
+    pub(super) fn note(&self, place: Place, before: Record, outcome: Outcome) {
+        if let Some(history) = self.state().of(&before) {
+            history.events.push(Event { place, before: Some(before), outcome });
+        }
+    }
+
+    /// Notes a dead letter.
+    pub(super) fn failed(&self, letter: &Record, steps: &[Step]) {
+        let entry = |key: &Str| letter.metadata.get(key).cloned().unwrap_or_default();
+        let node = entry(&key::DLQ_NACK_NODE_ID);
+        let Some(step) = steps.iter().find(|step| step.node == node) else { return };
+        let outcome = Outcome::Failed { code: entry(&key::DLQ_NACK_CODE), message: entry(&key::DLQ_NACK_ERROR) };
+        if let Some(history) = self.state().of(letter) {
+            history.events.push(Event { place: step.place, before: None, outcome });
+        }
+    }
+
+    /// What happened so far, record by record in the order in which they were read.
+    pub fn histories(&self, plan: &StagePlan, steps: &[Step]) -> Vec<History> {
+        let reach = Reach::of(plan);
+        let mut histories = self.state().histories.clone();
+        for history in &mut histories {
+            let passed = |step: &&Step| {
+                let later =
+                    |event: &Event| event.place > step.place && reach.leads(step.place.stage, event.place.stage);
+                step.conditional
+                    && reach.starts(&history.source, step.place.stage)
+                    && history.events.iter().any(later)
+                    && !history.events.iter().any(|event| event.place == step.place)
+            };
+            let not_applied: Vec<Event> = steps
+                .iter()
+                .filter(passed)
+                .map(|step| Event { place: step.place, before: None, outcome: Outcome::NotApplied })
+                .collect();
+            history.events.extend(not_applied);
+            history.events.sort_by_key(|event| event.place);
+        }
+        histories
+    }
+}
+
+/// Which stages lead to which.
+struct Reach {
+    pairs: BTreeSet<(StageId, StageId)>,
+    sources: HashMap<Str, StageId>,
+}
+
+impl Reach {
+    fn of(plan: &StagePlan) -> Self {
+        let mut pairs: BTreeSet<(StageId, StageId)> =
+            (0..plan.stages.len()).map(|stage| (StageId(stage), StageId(stage))).collect();
+        // Stages stand before their successors, so one pass in the order of the ends finds all.
+        let mut wires = plan.wires.clone();
+        wires.sort_by_key(|wire| wire.to);
+        for wire in wires {
+            let before: Vec<StageId> = pairs.iter().filter(|(_, to)| *to == wire.from).map(|(from, _)| *from).collect();
+            pairs.extend(before.into_iter().map(|from| (from, wire.to)));
+        }
+        let sources = plan.stages.iter().enumerate().filter_map(|(index, stage)| match &stage.kind {
+            StageKind::Read(read) => Some((read.connector.clone(), StageId(index))),
+            _ => None,
+        });
+        Reach { pairs, sources: sources.collect() }
+    }
+
+    fn leads(&self, from: StageId, to: StageId) -> bool {
+        self.pairs.contains(&(from, to))
+    }
+
+    fn starts(&self, source: &Str, at: StageId) -> bool {
+        self.sources.get(source).is_some_and(|stage| self.leads(*stage, at))
+    }
+}
+
+/// The steps and destinations of a plan, in the order of their places.
+pub fn steps(plan: &StagePlan) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (index, stage) in plan.stages.iter().enumerate() {
+        let place = |step| Place { stage: StageId(index), step };
+        let of = match &stage.kind {
+            StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
+                steps.as_slice()
+            }
+            StageKind::Async { step, .. } => std::slice::from_ref(step),
+            StageKind::Write(write) => {
+                let (node, plugin) = (write.connector.clone(), write.plugin.clone());
+                steps.push(Step { place: place(0), node, plugin, conditional: false });
+                continue;
+            }
+            StageKind::Read(_) => continue,
+        };
+        steps.extend(of.iter().enumerate().map(|(at, step)| Step {
+            place: place(at),
+            node: step.node.clone(),
+            plugin: step.plugin.clone(),
+            conditional: !matches!(step.condition, StepCondition::Always),
+        }));
+    }
+    steps
+}
