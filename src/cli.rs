@@ -27,7 +27,7 @@ pub use report::{Exit, Report};
 #[derive(Debug, Parser)]
 #[command(name = "anabranch", version, disable_version_flag = true, max_term_width = 110)]
 struct Cli {
-    /// Print one JSON object on standard output instead of text.
+    /// Print JSON on standard output instead of text: one object, with `run` after one per line of the log.
     #[arg(long, global = true)]
     json: bool,
     /// Print without colours. The variable NO_COLOR does the same.
