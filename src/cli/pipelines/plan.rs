@@ -40,6 +40,10 @@ enum FormatName {
     Mermaid,
     /// For programs.
     Json,
+    /// A drawing, light or dark as its reader is.
+    Svg,
+    /// A page with all passes and the settings of every node.
+    Html,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -100,7 +104,16 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         (FormatName::Text, _) => Format::Text,
         (FormatName::Dot, _) => Format::Dot,
         (FormatName::Mermaid, _) => Format::Mermaid,
+        (FormatName::Svg, _) => Format::Svg,
+        (FormatName::Html, _) => Format::Html,
     };
+    if matches!(format, Format::Svg | Format::Html) && good.len() > 1 {
+        let message = format!("a drawing is of one pipeline, and there are {}", good.len());
+        let ids: Vec<&str> = good.iter().map(|p| p.config.id.value.as_str()).collect();
+        return Report::new(COMMAND)
+            .fail(Exit::Invalid, "plan.several_pipelines", message)
+            .suggest(format!("name one: {}", ids.join(", ")));
+    }
     let style = TextStyle { unicode: context.terminal, color: context.color };
     let mut plans: Vec<String> = good.iter().map(|p| p.compiled.explain(pass, format, style)).collect();
     for plan in &mut plans {
@@ -117,7 +130,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     };
     let result = match format {
         Format::Json => json!({ "plans": plans.iter().map(as_json).collect::<Vec<_>>() }),
-        Format::Text | Format::Dot | Format::Mermaid => Value::Null,
+        Format::Text | Format::Dot | Format::Mermaid | Format::Svg | Format::Html => Value::Null,
     };
     Report::new(COMMAND)
         .notes(context.rendered(&pipelines.findings, &pipelines.files))

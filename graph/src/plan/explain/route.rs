@@ -3,7 +3,7 @@
 use petgraph::stable_graph::NodeIndex;
 use serde::Serialize;
 
-use super::grouped;
+use super::{Picture, grouped};
 use crate::destination::Retry;
 use crate::operator::Fan;
 use crate::plan::graph::{NodeKind, PlanGraph, predecessors};
@@ -123,5 +123,30 @@ impl Route<'_> {
                  copies are unbounded"
             ),
         }
+    }
+}
+
+/// What is promised, as a row of a table.
+pub(super) struct Promise {
+    pub(super) way: String,
+    pub(super) guarantee: String,
+    pub(super) duplicates: String,
+}
+
+impl Picture<'_> {
+    /// One row per way from a source to a destination; the last says what becomes of records that fail.
+    pub(super) fn promises(&self) -> Vec<Promise> {
+        let promise = |route: &Route<'_>| Promise {
+            way: format!("{} → {}", route.source, route.destination),
+            guarantee: route.guarantee().to_owned(),
+            duplicates: route.duplicates(),
+        };
+        let mut promises: Vec<Promise> = self.routes.iter().map(promise).collect();
+        promises.push(Promise {
+            way: format!("failed records → {}", self.dead_letter_queue.plugin),
+            guarantee: self.dead_letter_queue.rule(),
+            duplicates: String::new(),
+        });
+        promises
     }
 }
