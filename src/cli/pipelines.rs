@@ -1,5 +1,6 @@
 //! `anabranch pipelines …`.
 
+mod analyze;
 mod init;
 mod list;
 mod plan;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Interrupt;
 use super::context::Context;
 use super::fan_out::{Output, overdrawn};
+use super::meter::StageMeters;
 use super::queue::Receiver;
 use crate::batch::{Batch, Leftover, Lend, Mask};
 use crate::condition::Condition;
@@ -47,10 +48,16 @@ pub(super) struct Steps<O: ?Sized> {
     condition_failed: Vec<(usize, Fault)>,
     /// Steps that panicked end the chain only where that is not repaired by building them anew.
     repairable: bool,
+    /// Where what the steps do is counted, if it is.
+    meters: Option<StageMeters>,
 }
 
 impl<O: Operator + ?Sized> Steps<O> {
-    pub(super) fn new(steps: impl IntoIterator<Item = (Str, StepCondition, Box<O>)>, repairable: bool) -> Self {
+    pub(super) fn new(
+        steps: impl IntoIterator<Item = (Str, StepCondition, Box<O>)>,
+        repairable: bool,
+        meters: Option<StageMeters>,
+    ) -> Self {
         let step = |(node, condition, operator)| Step {
             node,
             selection: match condition {
@@ -69,6 +76,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             decisions: Vec::new(),
             condition_failed: Vec::new(),
             repairable,
+            meters,
         }
     }
 
@@ -104,8 +112,9 @@ impl<O: Operator + ?Sized> Steps<O> {
 
     /// Runs one step on a batch.
     fn step(&mut self, at: usize, batch: &mut Batch, left: &mut Leftover, lend: Lend<'_>) -> Result<(), Fault> {
-        let Self { steps, mask, masked, decisions, condition_failed, .. } = self;
+        let Self { steps, mask, masked, decisions, condition_failed, meters, .. } = self;
         let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
+        let metered = meters.as_ref().map(|meters| (meters.step(at), Instant::now()));
         let step = &mut steps[at];
         match &mut step.selection {
             Selection::All => *masked = false,
@@ -146,11 +155,20 @@ impl<O: Operator + ?Sized> Steps<O> {
                 *fault = fault.clone().at(&step.node);
             }
         }
+        if let Some((meter, since)) = metered {
+            meter.took(since);
+            meter.count_in(rows, selected.map_or(rows, Mask::count));
+            meter.count_failed(failures(decisions));
+        }
         if shared && *masked && !decisions.is_empty() {
             let before = std::mem::take(mask);
             carry(&before, decisions, mask);
         }
-        batch.apply(decisions, left, lend).map_err(overdrawn)
+        batch.apply(decisions, left, lend).map_err(overdrawn)?;
+        if let Some((meter, _)) = metered {
+            meter.count_out(batch.rows());
+        }
+        Ok(())
     }
 
     /// Closes the operators. What cannot be released is logged.
@@ -164,6 +182,11 @@ impl<O: Operator + ?Sized> Steps<O> {
             }
         }
     }
+}
+
+/// Number of rows that fail.
+pub(super) fn failures(decisions: &[(usize, Decision)]) -> usize {
+    decisions.iter().filter(|(_, decision)| matches!(decision, Decision::Fail(_))).count()
 }
 
 /// The selection of the rows that stay, after decisions on them.

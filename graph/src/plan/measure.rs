@@ -35,4 +35,6 @@ pub struct Measured {
     pub written: bool,
     /// Why there may be less than was asked for: a failure, or that time was up.
     pub cut_short: Option<String>,
+    /// Whether the run failed.
+    pub broken: bool,
 }

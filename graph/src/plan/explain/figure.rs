@@ -16,7 +16,7 @@ const STAGE_TITLE: f64 = 26.0;
 /// Between the steps of a stage.
 const STEP_GAP: f64 = 16.0;
 /// A label is broken where it gets wider.
-const LABEL_WIDTH: f64 = 170.0;
+const LABEL_WIDTH: f64 = 230.0;
 const LABEL_PADDING: f64 = 7.0;
 
 /// What a text in the drawing is.
@@ -190,10 +190,7 @@ impl Figure {
                 let width = steps().map(|draft| draft.size.width).fold(title.width(), f64::max);
                 let heights: f64 = steps().map(|draft| draft.size.height).sum();
                 let gaps = stage.nodes.len().saturating_sub(1) as f64 * STEP_GAP;
-                Size {
-                    width: width + 2.0 * STAGE_PADDING,
-                    height: STAGE_TITLE + heights + gaps + STAGE_PADDING,
-                }
+                Size { width: width + 2.0 * STAGE_PADDING, height: STAGE_TITLE + heights + gaps + STAGE_PADDING }
             })
             .collect();
         let mut stage_of = vec![usize::MAX; drafts.len()];
@@ -218,8 +215,7 @@ impl Figure {
             let mut y = rect.y + STAGE_TITLE;
             for node in &stage.nodes {
                 let Some(draft) = drafts[*node].take() else { continue };
-                let (x, width, height) =
-                    (rect.x + STAGE_PADDING, rect.width - 2.0 * STAGE_PADDING, draft.size.height);
+                let (x, width, height) = (rect.x + STAGE_PADDING, rect.width - 2.0 * STAGE_PADDING, draft.size.height);
                 let place = Rect { x, y, width, height };
                 rects[*node] = Some(place);
                 cards.push(draft.at(place, picture));

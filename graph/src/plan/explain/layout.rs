@@ -233,9 +233,9 @@ impl Layers {
             bottoms.push(y + height);
             // Around a rank of labels only, lines need less room to bend.
             let labels = |rank: usize| {
-                self.ranks.get(rank).is_some_and(|items| {
-                    items.iter().all(|item| self.items[*item].content != Content::Box)
-                })
+                self.ranks
+                    .get(rank)
+                    .is_some_and(|items| items.iter().all(|item| self.items[*item].content != Content::Box))
             };
             let least = if labels(rank) || labels(rank + 1) { RANK_GAP * 0.55 } else { RANK_GAP };
             y += height + (sideways[rank] * 0.22).clamp(least, MOST_RANK_GAP);

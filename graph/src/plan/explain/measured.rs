@@ -67,10 +67,12 @@ impl Cost {
         }
     }
 
-    /// Records in and out: `10,000 → 3,333 (33.3 %)`.
+    /// Records in and out: `10,000 → 3,333 (33.3 %)`, or `10,000 → 10,000`.
     pub(super) fn rows(&self) -> String {
         let mut text = format!("{} → {}", grouped(self.rows_in), grouped(self.rows_out));
-        if let Some(selectivity) = self.selectivity {
+        if let Some(selectivity) = self.selectivity
+            && self.rows_in != self.rows_out
+        {
             text.push_str(&format!(" ({:.1} %)", selectivity * 100.0));
         }
         if self.failed > 0 {
@@ -137,7 +139,13 @@ fn time(nanos: u64) -> String {
         1_000_000..1_000_000_000 => (n / 1e6, "ms"),
         _ => (n / 1e9, "s"),
     };
-    let digits = if n < 10.0 && unit != "ns" { 2 } else if n < 100.0 && unit != "ns" { 1 } else { 0 };
+    let digits = if n < 10.0 && unit != "ns" {
+        2
+    } else if n < 100.0 && unit != "ns" {
+        1
+    } else {
+        0
+    };
     format!("{n:.digits$} {unit}")
 }
 

@@ -134,7 +134,8 @@ pub(super) struct Promise {
 }
 
 impl Picture<'_> {
-    /// One row per way from a source to a destination; the last says what becomes of records that fail.
+    /// One row per way from a source to a destination; the last says what becomes of records that fail, with
+    /// the mark by which they leave their nodes.
     pub(super) fn promises(&self) -> Vec<Promise> {
         let promise = |route: &Route<'_>| Promise {
             way: format!("{} → {}", route.source, route.destination),
@@ -143,7 +144,7 @@ impl Picture<'_> {
         };
         let mut promises: Vec<Promise> = self.routes.iter().map(promise).collect();
         promises.push(Promise {
-            way: format!("failed records → {}", self.dead_letter_queue.plugin),
+            way: format!("○ failed records → {}", self.dead_letter_queue.plugin),
             guarantee: self.dead_letter_queue.rule(),
             duplicates: String::new(),
         });

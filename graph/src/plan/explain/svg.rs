@@ -26,7 +26,13 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     let width = figure.size.width.max(LEAST_WIDTH);
     let mut head = Sheet::new(MARGIN, MARGIN + 18.0, width);
     head.line("plan-name", Face::Bold, 18.0, 24.0, picture.pipeline);
-    head.line("fine", Face::Regular, FINE, FINE_LEADING, &format!("{} · {}", picture.counted(), picture.limits.sentence()));
+    head.line(
+        "fine",
+        Face::Regular,
+        FINE,
+        FINE_LEADING,
+        &format!("{} · {}", picture.counted(), picture.limits.sentence()),
+    );
     if let Some(totals) = &picture.measured {
         head.line("fine", Face::Regular, FINE, FINE_LEADING, &totals.sentence());
     }
@@ -161,7 +167,8 @@ fn arrow(out: &mut String, arrow: &Arrow, tip: &str) {
             if (below.x - next.x).abs() < 0.05 {
                 let _ = write!(path, " V{:.1}", next.y);
             } else {
-                let _ = write!(path, " C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {:.1}", below.x, next.x, next.x, next.y);
+                let _ =
+                    write!(path, " C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {:.1}", below.x, next.x, next.x, next.y);
             }
         }
     }
@@ -258,13 +265,8 @@ impl Sheet {
     }
 
     fn rule(&mut self) {
-        let _ = writeln!(
-            self.out,
-            "<path class=\"rule\" d=\"M{:.1} {:.1} h{:.1}\"/>",
-            self.x,
-            self.y + 7.0,
-            self.width
-        );
+        let _ =
+            writeln!(self.out, "<path class=\"rule\" d=\"M{:.1} {:.1} h{:.1}\"/>", self.x, self.y + 7.0, self.width);
         self.y += 7.0 + FINE_LEADING;
     }
 }

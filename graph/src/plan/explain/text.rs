@@ -181,7 +181,7 @@ impl Page {
                 self.rows.push(Row::Heading { lead: lead.to_owned(), text });
             }
             if wires.is_empty() {
-                let lead = self.pick("╰─■ ", "`-# ").to_owned();
+                let lead = self.pick("╰─■ ", "`-- ").to_owned();
                 self.rows.push(Row::Heading { lead, text: self.ink.dim("delivered") });
             }
         }

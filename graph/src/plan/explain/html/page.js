@@ -22,7 +22,7 @@
       if (!room.width || !room.height) return;
       const whole = Math.min(room.width / size.width, room.height / size.height);
       // A long drawing is not made smaller than can be read: its beginning is shown.
-      at.scale = Math.min(1, Math.max(whole, Math.min(0.7, room.width / size.width)));
+      at.scale = Math.min(1, Math.max(whole, Math.min(0.85, room.width / size.width)));
       at.x = (room.width - size.width * at.scale) / 2;
       at.y = Math.max(0, (room.height - size.height * at.scale) / 2);
       fitted = true;

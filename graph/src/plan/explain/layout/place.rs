@@ -79,11 +79,10 @@ fn wish(layers: &Layers, item: usize, middles: &[f64], above: bool, below: bool)
         sum += x * weight;
         weights += weight;
     };
-    let weight = |other: usize| {
-        let passes = [item, other].iter().filter(|i| layers.items[**i].content != Content::Box).count();
-        // Long lines should be straight before short ones are.
-        [1.0, 2.0, 8.0][passes]
-    };
+    let passes = |item: usize| layers.items[item].content == Content::Pass;
+    // Long lines should be straight; apart from that, neighbours pull alike, so that ways which part and meet again
+    // do so in the same place.
+    let weight = |other: usize| if passes(item) && passes(other) { 8.0 } else { 1.0 };
     if above {
         for segment in layers.up[item].iter().map(|segment| &layers.segments[*segment]) {
             pull(middles[segment.from] + segment.leaves - segment.enters, weight(segment.from));
