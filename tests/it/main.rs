@@ -10,6 +10,7 @@ mod crash;
 mod dead_letter;
 mod demo;
 mod dependencies;
+mod drawing;
 mod edits;
 mod generated;
 mod plan;

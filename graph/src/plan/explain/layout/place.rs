@@ -90,7 +90,9 @@ fn wish(layers: &Layers, item: usize, middles: &[f64], above: bool, below: bool)
     }
     if below {
         for segment in layers.down[item].iter().map(|segment| &layers.segments[*segment]) {
-            pull(middles[segment.to] + segment.enters - segment.leaves, weight(segment.to));
+            // A label stands above what it leads to.
+            let weight = if layers.items[item].content == Content::Label { 8.0 } else { weight(segment.to) };
+            pull(middles[segment.to] + segment.enters - segment.leaves, weight);
         }
     }
     // Without a neighbour there it stays, but gives way easily.
