@@ -165,20 +165,27 @@ fn json_is_as_its_schema_says() {
 fn svg_shows_any_text_as_text() {
     let hostile = r##"version: "2.2"
 pipelines:
-  - id: "a <script>alert(1)</script> & \"b\" ]]> 漢字"
+  - id: hostile
     connectors:
-      - { id: "in'<&>\"", type: source, plugin: file, settings: { path: "</script><b>&amp;" } }
-      - { id: "out ]]>", type: destination, plugin: file, settings: { path: "x\u0007\u001b[31m\uFFFE" } }
+      - { id: in, type: source, plugin: file, settings: { path: "</script><b>&amp;]]>" } }
+      - { id: out, type: destination, plugin: file, settings: { path: "x\u0007\u001b[31m\uFFFE" } }
+    processors:
+      - id: tag
+        plugin: field.set
+        condition: '{{ eq "<script>alert(1)</script> & ]]> 漢字" (index .Metadata "\"--><!--") }}'
+        settings: { field: .Metadata.tag, value: "<script>'\"" }
 "##;
     let svg = plan(hostile, &["--format", "svg"]);
     let drawing = Drawing::read(&svg);
     drawing.check();
-    assert!(!svg.contains("<script"));
+    assert!(!svg.contains("<script") && svg.contains("&lt;script&gt;"), "{svg}");
     let html = plan(hostile, &["--format", "html"]);
     assert_eq!(html.matches("<script").count(), 2, "the data and the script of the page");
     let document = roxmltree::Document::parse_with_options(&html, geometry::lenient()).unwrap();
-    let title = document.descendants().find(|n| n.has_tag_name("h1")).and_then(|n| n.text().map(str::to_owned));
-    assert_eq!(title.as_deref(), Some("a <script>alert(1)</script> & \"b\" ]]> 漢字"));
+    let data = document.descendants().find(|n| n.attribute("id") == Some("plans")).unwrap().text().unwrap();
+    let plans: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(plans[2]["nodes"][0]["settings"]["path"], "</script><b>&amp;]]>");
+    assert_eq!(plans[2]["nodes"][1]["settings"]["value"], "<script>'\"");
 }
 
 #[test]

@@ -12,6 +12,9 @@ pub struct Rect {
 
 type Point = (f64, f64);
 
+/// Pieces of a curve. Odd, so that curves which cross in their middles do not do so in a point of both.
+const STEPS: i32 = 41;
+
 /// A line between two nodes, as points so near to each other that it is straight between them.
 #[derive(Debug)]
 pub struct Line {
@@ -30,7 +33,7 @@ pub struct Drawing {
     pub lines: Vec<Line>,
 }
 
-pub fn lenient() -> ParsingOptions<'static> {
+pub fn lenient<'a>() -> ParsingOptions<'a> {
     ParsingOptions { allow_dtd: true, ..ParsingOptions::default() }
 }
 
@@ -171,12 +174,12 @@ fn path(d: &str, (dx, dy): Point) -> Vec<Point> {
         match command {
             'V' => {
                 let to = next() + dy;
-                points.extend((1..=40).map(|i| (last.0, last.1 + (to - last.1) * f64::from(i) / 40.0)));
+                points.extend((1..=STEPS).map(|i| (last.0, last.1 + (to - last.1) * f64::from(i) / f64::from(STEPS))));
             }
             'C' => {
                 let [a, b, c] = [(); 3].map(|()| (next() + dx, next() + dy));
-                points.extend((1..=40).map(|i| {
-                    let t = f64::from(i) / 40.0;
+                points.extend((1..=STEPS).map(|i| {
+                    let t = f64::from(i) / f64::from(STEPS);
                     let u = 1.0 - t;
                     let at = |p: [f64; 4]| {
                         u * u * u * p[0] + 3.0 * u * u * t * p[1] + 3.0 * u * t * t * p[2] + t * t * t * p[3]
