@@ -1,4 +1,59 @@
 //! Records, the plan compiler and the executor of Anabranch.
+//!
+//! A pipeline goes through passes, each a pure function of the one before until it runs:
+//!
+//! 1. [`config::load`] reads YAML into [`config::PipelineConfig`], every value with the place it was written.
+//! 2. [`plan::compile`] resolves names against a [`registry::Registry`], types the settings, lowers to a graph of
+//!    nodes, checks and rewrites it (conditions become masks, dead branches go), and fuses it into stages.
+//! 3. [`exec::start`] runs the stages as futures. Records flow down in strips; acknowledgement flows back as credit
+//!    to the [`ack`] ledger of each source lane, whose watermark decides what is stored and acknowledged.
+//!
+//! This crate opens no file, socket or process: sources, processors and destinations come through the contracts in
+//! [`source`], [`operator`] and [`destination`], and marks are kept by a [`state::StateStore`].
+//!
+//! # Example
+//!
+//! A pipeline with in-memory ends (feature `testing`): ten rows, of which the odd ones are filtered.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use anabranch_graph::operator::{ConfiguredOperator, Decision};
+//! use anabranch_graph::testing::{self, AtEnd, Journal, MemoryStore, NoVariables, Shelf, Upstream};
+//! use anabranch_graph::{config, diagnostic::Files, exec, plan, registry::Registry};
+//!
+//! let mut files = Files::new();
+//! files.add("numbers.yaml", r#"
+//! version: "2.2"
+//! pipelines:
+//!   - id: evens
+//!     connectors:
+//!       - { id: numbers, type: source, plugin: numbers }
+//!       - { id: shelf, type: destination, plugin: shelf }
+//!     processors:
+//!       - { id: odd, plugin: discard, condition: '{{ mod (printf "%s" .Payload.After) 2 }}' }
+//!     dead-letter-queue: { plugin: shelf }
+//! "#);
+//! let journal = Journal::default();
+//! let upstream = Arc::new(Upstream::new(&journal, 10, AtEnd::End));
+//! let shelf = Arc::new(Shelf::new("shelf", &journal));
+//! let discard: Arc<dyn ConfiguredOperator> = testing::inline(|_| Ok(Decision::Filter));
+//! let mut registry = Registry::new();
+//! testing::add_source(&mut registry, "numbers", &upstream);
+//! testing::add_destination(&mut registry, "shelf", &shelf);
+//! testing::add_operator(&mut registry, "discard", &discard);
+//!
+//! let loaded = config::load(&files, &NoVariables);
+//! let compiled = plan::compile(&loaded.pipelines[0], &registry, &plan::CompileOptions::default()).unwrap();
+//! println!("{}", compiled.explain(plan::Pass::Fused, plan::Format::Text, plan::TextStyle::default()));
+//!
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! runtime.block_on(async {
+//!     let services = testing::services(&Arc::new(MemoryStore::new(&journal)));
+//!     exec::start(compiled.stages, services, exec::RunOptions::default()).join().await
+//! });
+//! assert_eq!(shelf.rows(), [0, 2, 4, 6, 8]);
+//! assert_eq!(upstream.kept(), 0, "every row was acknowledged");
+//! ```
 
 pub mod ack;
 #[cfg(test)]
@@ -11,6 +66,7 @@ pub mod destination;
 pub mod diagnostic;
 pub mod exec;
 pub mod fault;
+pub mod flow;
 pub mod format;
 pub mod json;
 pub mod metadata;

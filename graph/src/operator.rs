@@ -10,6 +10,7 @@ use crate::arguments::Arguments;
 use crate::batch::Mask;
 use crate::diagnostic::Diagnostics;
 use crate::fault::Fault;
+use crate::flow::Flow;
 use crate::record::Record;
 use crate::specification::Specification;
 use crate::text::Str;
@@ -30,6 +31,11 @@ pub trait OperatorKind: Send + Sync {
 pub trait ConfiguredOperator: Send + Sync {
     /// What the compiler may assume of it.
     fn signature(&self) -> Signature;
+
+    /// What it makes of records that are as `flow` says, and what is wrong with it there. As it is: anything.
+    fn flow(&self, flow: &mut Flow) {
+        flow.forget();
+    }
 
     /// Opens one worker's operator. Called once per worker and run, on the worker's own thread for
     /// [`Class::Isolate`].

@@ -7,6 +7,7 @@
 mod destination;
 mod operator;
 mod plan;
+mod registry;
 mod source;
 mod store;
 
@@ -15,9 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use destination::{Reaction, Shelf};
 pub use operator::{asynchronous, inline, isolated};
 pub use plan::{Pipeline, services};
+pub use registry::{add_destination, add_operator, add_source};
 pub use source::{AtEnd, Upstream};
 pub use store::MemoryStore;
 
+use crate::config::Variables;
 use crate::record::{Data, Position, Record};
 use crate::source::{Mark, Partition};
 use crate::state::LaneId;
@@ -56,6 +59,20 @@ impl Journal {
 
 fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// No variable is set and no file is there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoVariables;
+
+impl Variables for NoVariables {
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn file(&self, _: &str) -> Result<String, String> {
+        Err("there are no files here".to_owned())
+    }
 }
 
 /// The position of a row.

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::flow::Flow;
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
 use crate::ordinal::ordinal;
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -58,6 +60,12 @@ impl Operator for Copies {
             };
             Ok(Decision::Split((0..=self.count).map(copy).collect()))
         });
+    }
+}
+
+impl Prototype for Copies {
+    fn flow(&self, flow: &mut Flow) {
+        flow.record.metadata.insert(key::CLONE_INDEX);
     }
 }
 

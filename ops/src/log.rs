@@ -10,8 +10,9 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
-use anabranch_graph::operator::{Host, LogLevel, LogLine};
+use anabranch_graph::operator::{Host, LogLevel, LogLine, LogSink};
 use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
@@ -76,8 +77,20 @@ struct ConfiguredLog {
 #[async_trait]
 impl Destination for ConfiguredLog {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
-        let output = Output { host: host.clone(), message: self.message.clone(), bytes: Vec::new(), ends: Vec::new() };
+        let output = Output {
+            // Connectors of several pipelines may have one id.
+            connector: format!("{}:{}", host.pipeline, host.node),
+            log: host.log.clone(),
+            message: self.message.clone(),
+            bytes: Vec::new(),
+            ends: Vec::new(),
+        };
         Ok(Box::new(Logging { level: self.level, format: self.format.clone(), output: Offload::Here(output) }))
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        // Where lines of this level are not logged, nothing is formatted.
+        self.format.flow(flow, false);
     }
 
     fn policy(&self) -> WritePolicy {
@@ -87,7 +100,8 @@ impl Destination for ConfiguredLog {
 
 /// What a blocking thread works on: the log may be a terminal that was stopped.
 struct Output {
-    host: Host,
+    connector: String,
+    log: Arc<dyn LogSink>,
     message: Str,
     bytes: Vec<u8>,
     /// Where each record ends in `bytes`.
@@ -97,10 +111,10 @@ struct Output {
 impl Output {
     fn write(&self, level: LogLevel) -> io::Result<()> {
         let line =
-            LogLine { level, component: "plugin", connector: &self.host.node, plugin: "log", message: &self.message };
+            LogLine { level, component: "plugin", connector: &self.connector, plugin: "log", message: &self.message };
         let mut start = 0;
         let mut records = self.ends.iter().map(|end| &self.bytes[std::mem::replace(&mut start, *end)..*end]);
-        self.host.log.write_records(&line, &mut records)
+        self.log.write_records(&line, &mut records)
     }
 }
 
@@ -116,7 +130,7 @@ impl Writer for Logging {
         let broken = || Fault::fatal("log_unwritable", "the thread that writes the log panicked");
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };
-        if !output.host.log.enabled(self.level) {
+        if !output.log.enabled(self.level) {
             return Ok(Verdicts::All(Delivered::Durable));
         }
         output.bytes.clear();

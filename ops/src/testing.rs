@@ -61,6 +61,19 @@ pub(crate) fn process(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], r
     (records.remove(0), decisions.pop().map_or(Decision::Keep, |(_, decision)| decision))
 }
 
+/// The JSON text of the record afterwards, or the code and message of its fault.
+pub(crate) fn outcome(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], json: &str) -> Result<String, String> {
+    let before = record(json);
+    match process(kind, settings, &before) {
+        (after, Decision::Keep) => Ok(text(&after)),
+        (after, Decision::Fail(fault)) => {
+            assert_eq!(after, before, "a failed row changed");
+            Err(format!("{}: {}", fault.code(), fault.message()))
+        }
+        (_, other) => panic!("{other:?}"),
+    }
+}
+
 /// A record from its JSON text.
 pub(crate) fn record(json: &str) -> Record {
     Record::from_json(json.as_bytes()).unwrap()
@@ -90,7 +103,8 @@ pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, 
         .unwrap();
 }
 
-fn records() -> impl Strategy<Value = Record> {
+/// Records of all kinds.
+pub(crate) fn records() -> impl Strategy<Value = Record> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

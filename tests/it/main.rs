@@ -18,4 +18,5 @@ mod process;
 mod readme;
 mod stop;
 mod store;
+mod upstream;
 mod validate;

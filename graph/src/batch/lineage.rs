@@ -142,6 +142,13 @@ impl Lineage {
         Ok(others)
     }
 
+    /// The first `rows` rows, and the rest.
+    pub(crate) fn cut(self, rows: usize) -> (Lineage, Lineage) {
+        let rest = self.rows().saturating_sub(rows);
+        let mut feed = self.feed();
+        (feed.next(rows), feed.next(rest))
+    }
+
     /// To be taken apart from the front.
     pub(super) fn feed(mut self) -> Feed {
         self.runs.reverse();

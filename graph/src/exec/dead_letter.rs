@@ -95,37 +95,50 @@ impl DeadLetters {
         Fault::fatal("dead_letter_failed", what).at(&self.node)
     }
 
+    /// Writes the letters of rows that failed, and settles the rows. Where one is one too many, those before it are
+    /// written and settled all the same.
     async fn write(&mut self, failed: Failed) -> Result<(), Interrupt> {
         let Failed { batch, faults } = failed;
         let origins = self.context().lanes.origins(batch.lineage());
         let mut letters = Vec::with_capacity(batch.rows());
+        let mut too_many = None;
         for ((record, origin), fault) in batch.records().iter().zip(origins).zip(&faults) {
-            self.check(&origin, fault)?;
+            if let Err(stop) = self.check(&origin, fault) {
+                too_many = Some(stop);
+                break;
+            }
             letters.push(self.letter(record, &origin, fault));
         }
         for letters in letters.chunks(self.most_rows) {
-            let verdicts = self.delivery.write(letters, &[]).await.map_err(|interrupt| match interrupt {
-                Interrupt::Fault(fault) => Interrupt::Fault(self.failed(&fault)),
-                other => other,
-            })?;
-            let durable = match verdicts {
-                Verdicts::All(delivered) => delivered == Delivered::Durable,
-                Verdicts::Each(each) => {
-                    let mut durable = true;
-                    for verdict in each {
-                        durable &= verdict.map_err(|fault| self.failed(&fault))? == Delivered::Durable;
-                    }
-                    durable
-                }
-            };
-            if !durable {
-                let flushed = self.delivery.writer.flush().await;
-                flushed.map_err(|fault| self.failed(&fault))?;
-            }
+            self.make_durable(letters).await?;
         }
-        let lineage = batch.into_parts().1;
-        self.context().progress.add_dead_lettered(lineage.rows());
-        self.context().lanes.settle(lineage)?;
+        let (written, _rest) = batch.into_parts().1.cut(letters.len());
+        self.context().progress.add_dead_lettered(written.rows());
+        self.context().lanes.settle(written)?;
+        match too_many {
+            None => Ok(()),
+            Some(stop) => Err(Interrupt::Fault(stop)),
+        }
+    }
+
+    async fn make_durable(&mut self, letters: &[Record]) -> Result<(), Interrupt> {
+        let verdicts = self.delivery.write(letters, &[]).await.map_err(|interrupt| match interrupt {
+            Interrupt::Fault(fault) => Interrupt::Fault(self.failed(&fault)),
+            other => other,
+        })?;
+        let durable = match verdicts {
+            Verdicts::All(delivered) => delivered == Delivered::Durable,
+            Verdicts::Each(each) => {
+                let mut durable = true;
+                for verdict in each {
+                    durable &= verdict.map_err(|fault| self.failed(&fault))? == Delivered::Durable;
+                }
+                durable
+            }
+        };
+        if !durable {
+            self.delivery.writer.flush().await.map_err(|fault| self.failed(&fault))?;
+        }
         Ok(())
     }
 

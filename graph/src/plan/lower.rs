@@ -282,7 +282,7 @@ impl Resolver<'_> {
             );
             return None;
         }
-        Some(Guard { condition: Arc::new(condition), written: written.written().clone(), as_before: false })
+        Some(Guard { condition: Arc::new(condition), written: written.clone(), as_before: false })
     }
 
     fn resolved<K>(
@@ -345,7 +345,7 @@ impl Resolver<'_> {
                 let parameter = specification.parameter(given)?;
                 let name = if parameter.name.contains('*') { given.into() } else { parameter.name.clone() };
                 let shown = arguments.shown(&name)?;
-                Some(Given { name, shown, span: setting.value.span() })
+                Some(Given { name, shown, span: setting.value.span(), value: setting.value.clone() })
             })
             .collect();
         Some((arguments, shown))

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Keys, RecordShape, Shape};
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Data, Position, Record};
@@ -87,6 +88,10 @@ struct ConfiguredFile {
 impl Source for ConfiguredFile {
     fn catches_up(&self) -> bool {
         true
+    }
+
+    fn shape(&self) -> RecordShape {
+        RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::RAW, Shape::RAW) }
     }
 
     async fn open(

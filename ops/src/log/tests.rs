@@ -35,7 +35,7 @@ impl LogSink for Recorder {
 async fn open(log: &Arc<Recorder>, settings: &[(&str, &str)]) -> Box<dyn Writer> {
     let kind = super::kind();
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied())).unwrap();
-    let host = Host { pipeline: "p".into(), node: "p:l".into(), log: log.clone() };
+    let host = Host { pipeline: "p".into(), node: "l".into(), log: log.clone() };
     kind.configure(&arguments).unwrap().open(&host).await.unwrap()
 }
 

@@ -149,7 +149,7 @@ fn text_box(node: &Node<'_, '_>, shift: Point) -> Rect {
         c if c.is_ascii() => 0.57,
         _ => 1.0,
     };
-    let mono = node.attribute("class") == Some("condition");
+    let mono = node.attribute("class").is_some_and(|class| class == "condition" || class == "records");
     let text = node.text().unwrap_or_default();
     let width = text.chars().map(|c| if mono { 0.6 } else { advance(c) }).sum::<f64>() * size;
     let x = if node.attribute("text-anchor") == Some("middle") { x - width / 2.0 } else { x };

@@ -8,6 +8,8 @@ use crate::plan::graph::Port;
 /// Characters of a name or of a condition in a box.
 const NAME: usize = 36;
 const CONDITION: usize = 40;
+/// And of what is known of records.
+const RECORDS: usize = 110;
 
 const PADDING: f64 = 12.0;
 const LEAST_WIDTH: f64 = 132.0;
@@ -36,13 +38,15 @@ pub(super) enum Role {
     Stage,
     /// What is written on a line.
     Label,
+    /// What the records of a line are like.
+    Records,
 }
 
 impl Role {
     pub(super) fn face(self) -> Face {
         match self {
             Role::Name => Face::Bold,
-            Role::Condition => Face::Mono,
+            Role::Condition | Role::Records => Face::Mono,
             Role::Kind | Role::Detail | Role::Measure | Role::Stage | Role::Label => Face::Regular,
         }
     }
@@ -53,6 +57,7 @@ impl Role {
             Role::Name => 13.0,
             Role::Kind => 12.0,
             Role::Condition => 10.5,
+            Role::Records => 10.0,
             Role::Detail | Role::Measure | Role::Stage | Role::Label => 11.0,
         }
     }
@@ -63,7 +68,7 @@ impl Role {
             Role::Name => 18.0,
             Role::Kind => 16.0,
             Role::Condition | Role::Detail | Role::Measure | Role::Stage => 15.0,
-            Role::Label => 14.0,
+            Role::Label | Role::Records => 14.0,
         }
     }
 
@@ -76,6 +81,7 @@ impl Role {
             Role::Measure => "measure",
             Role::Stage => "title",
             Role::Label => "label",
+            Role::Records => "records",
         }
     }
 }
@@ -181,24 +187,34 @@ impl Figure {
     /// Every stage is a box with its steps from above to below.
     fn stages(picture: &Picture<'_>, mut drafts: Vec<Option<Draft>>) -> Self {
         let titles: Vec<Text> = picture.stages.iter().map(|stage| Text::new(Role::Stage, stage.title('×'))).collect();
-        let sizes: Vec<Size> = picture
-            .stages
-            .iter()
-            .zip(&titles)
-            .map(|(stage, title)| {
-                let steps = || stage.nodes.iter().filter_map(|node| drafts[*node].as_ref());
-                let width = steps().map(|draft| draft.size.width).fold(title.width(), f64::max);
-                let heights: f64 = steps().map(|draft| draft.size.height).sum();
-                let gaps = stage.nodes.len().saturating_sub(1) as f64 * STEP_GAP;
-                Size { width: width + 2.0 * STAGE_PADDING, height: STAGE_TITLE + heights + gaps + STAGE_PADDING }
-            })
-            .collect();
+        // What is written below each step, inside of its stage.
         let mut stage_of = vec![usize::MAX; drafts.len()];
         for stage in &picture.stages {
             stage.nodes.iter().for_each(|node| stage_of[*node] = stage.id);
         }
         let (inside, between): (Vec<&Line>, Vec<&Line>) =
             picture.ways().partition(|line| stage_of[line.from] == stage_of[line.to]);
+        let mut below: Vec<Option<(Size, Vec<Text>)>> = drafts.iter().map(|_| None).collect();
+        for line in &inside {
+            below[line.from] = label(line);
+        }
+        let gap = |node: usize| match &below[node] {
+            Some((size, _)) => size.height + 2.0 * STEP_GAP,
+            None => STEP_GAP,
+        };
+        let sizes: Vec<Size> = picture
+            .stages
+            .iter()
+            .zip(&titles)
+            .map(|(stage, title)| {
+                let steps = || stage.nodes.iter().filter_map(|node| drafts[*node].as_ref());
+                let said = stage.nodes.iter().filter_map(|node| below[*node].as_ref()).map(|(size, _)| size.width);
+                let width = steps().map(|draft| draft.size.width).chain(said).fold(title.width(), f64::max);
+                let heights: f64 = steps().map(|draft| draft.size.height).sum();
+                let gaps: f64 = stage.nodes.iter().rev().skip(1).map(|node| gap(*node)).sum();
+                Size { width: width + 2.0 * STAGE_PADDING, height: STAGE_TITLE + heights + gaps + STAGE_PADDING }
+            })
+            .collect();
         let labels: Vec<_> = between.iter().map(|line| label(line)).collect();
         let link = |(line, label): (&&Line, &Option<(Size, Vec<Text>)>)| Link {
             from: stage_of[line.from],
@@ -219,17 +235,27 @@ impl Figure {
                 let place = Rect { x, y, width, height };
                 rects[*node] = Some(place);
                 cards.push(draft.at(place, picture));
-                y += height + STEP_GAP;
+                y += height + gap(*node);
             }
             frames.push(Frame { id: stage.id, rect: *rect, title });
         }
         let mut arrows: Vec<Arrow> = Vec::with_capacity(inside.len() + between.len());
         for line in inside {
-            let (Some(above), Some(below)) = (rects[line.from], rects[line.to]) else { continue };
+            let (Some(above), Some(under)) = (rects[line.from], rects[line.to]) else { continue };
             let x = above.x + above.width / 2.0;
-            let piece = (Point { x, y: above.y + above.height }, Point { x, y: below.y });
-            let Line { from, to, port, .. } = *line;
-            arrows.push(Arrow { from, to, port, cut: false, pieces: vec![piece], label: None });
+            let (top, bottom) = (above.y + above.height, under.y);
+            let label = below[line.from].take().map(|(Size { width, height }, texts)| {
+                (Rect { x: x - width / 2.0, y: f64::midpoint(top, bottom) - height / 2.0, width, height }, texts)
+            });
+            let piece = (Point { x, y: top }, Point { x, y: bottom });
+            arrows.push(Arrow {
+                from: line.from,
+                to: line.to,
+                port: line.port,
+                cut: false,
+                pieces: vec![piece],
+                label,
+            });
         }
         arrows.extend(between.into_iter().zip(labels).zip(drawn.routes).map(|((line, label), route)| Arrow {
             from: line.from,
@@ -308,15 +334,18 @@ fn bare(text: &str) -> &str {
 
 /// What is written on a line, and how much room that takes.
 fn label(line: &Line) -> Option<(Size, Vec<Text>)> {
-    let text = match (line.cut, line.port) {
-        (Some(reason), _) => reason.to_string(),
-        (None, Port::Taken | Port::Skipped) => line.port.as_str().to_owned(),
-        (None, Port::Out | Port::Failed) => return None,
+    let port = matches!(line.port, Port::Taken | Port::Skipped).then(|| line.port.as_str().to_owned());
+    let said = port.into_iter().chain(line.cut.map(|reason| reason.to_string())).map(|text| (Role::Label, text));
+    let shape = line.shown_shape().map(|shape| (Role::Records, one_line(shape, RECORDS, "…")));
+    let wrapped = |(role, text): (Role, String)| {
+        let lines = role.face().wrap(&text, role.size(), LABEL_WIDTH);
+        lines.into_iter().map(move |line| Text::new(role, line))
     };
-    let role = Role::Label;
-    let lines = role.face().wrap(&text, role.size(), LABEL_WIDTH);
-    let texts: Vec<Text> = lines.into_iter().map(|line| Text::new(role, line)).collect();
+    let texts: Vec<Text> = said.chain(shape).flat_map(wrapped).collect();
+    if texts.is_empty() {
+        return None;
+    }
     let width = texts.iter().map(Text::width).fold(0.0, f64::max) + 2.0 * LABEL_PADDING;
-    let height = texts.len() as f64 * role.leading() + 6.0;
+    let height = texts.iter().map(|text| text.role.leading()).sum::<f64>() + 6.0;
     Some((Size { width, height }, texts))
 }

@@ -175,6 +175,7 @@
       for (const line of lines) {
         const port = line.port === "out" ? "" : ` (${line.port})`;
         add(details, "p", plan.nodes[line[end]].id + port);
+        if (line.shape) add(details, "pre", line.shape);
       }
     };
     ways("from", "to", "from");

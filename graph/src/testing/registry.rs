@@ -1,0 +1,67 @@
+//! Scripted ends and closures under names that pipeline files can use.
+
+use std::sync::Arc;
+
+use super::destination::ShelfDestination;
+use super::source::UpstreamSource;
+use super::{Shelf, Upstream};
+use crate::arguments::Arguments;
+use crate::destination::{Destination, DestinationKind};
+use crate::diagnostic::Diagnostics;
+use crate::operator::{ConfiguredOperator, OperatorKind};
+use crate::registry::Registry;
+use crate::source::{Source, SourceKind};
+use crate::specification::{Specification, shared};
+
+struct Kind<T> {
+    specification: Specification,
+    configured: T,
+}
+
+impl SourceKind for Kind<Arc<Upstream>> {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, _: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        Ok(Arc::new(UpstreamSource(self.configured.clone())))
+    }
+}
+
+impl DestinationKind for Kind<Arc<Shelf>> {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, _: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        Ok(Arc::new(ShelfDestination(self.configured.clone())))
+    }
+}
+
+impl OperatorKind for Kind<Arc<dyn ConfiguredOperator>> {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        Ok(self.configured.clone())
+    }
+}
+
+/// Makes `upstream` the source plugin `name`.
+pub fn add_source(registry: &mut Registry, name: &'static str, upstream: &Arc<Upstream>) {
+    let specification = Specification::builtin(name, "Rows that are numbers.").with_all(shared::source());
+    registry.add_source(Arc::new(Kind { specification, configured: upstream.clone() }));
+}
+
+/// Makes `shelf` the destination plugin `name`.
+pub fn add_destination(registry: &mut Registry, name: &'static str, shelf: &Arc<Shelf>) {
+    let specification = Specification::builtin(name, "Keeps what it is given.").with_all(shared::destination());
+    registry.add_destination(Arc::new(Kind { specification, configured: shelf.clone() }));
+}
+
+/// Makes `operator` the processor plugin `name`.
+pub fn add_operator(registry: &mut Registry, name: &'static str, operator: &Arc<dyn ConfiguredOperator>) {
+    let specification = Specification::builtin(name, "A closure.").with_all(shared::processor());
+    registry.add_operator(Arc::new(Kind { specification, configured: operator.clone() }));
+}

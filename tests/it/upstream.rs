@@ -1,0 +1,204 @@
+//! A source that deletes upstream what is acknowledged, killed again and again: nothing may be acknowledged before
+//! it is delivered and its position is stored.
+//!
+//! The service runs in a process of its own, this test binary started again with the source registered, so that
+//! SIGKILL is real.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anabranch::log::{Log, Output};
+use anabranch::pipelines::Pipelines;
+use anabranch::service::Service;
+use anabranch::service::lifecycle::Outcome;
+use anabranch::settings::{Layers, Settings};
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Host;
+use anabranch_graph::plan::CompileOptions;
+use anabranch_graph::record::{Data, Position, Record};
+use anabranch_graph::registry::Registry;
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use async_trait::async_trait;
+
+use crate::process::{PATIENCE, Workspace, raw_after};
+
+const ROWS: u64 = 60_000;
+const KILLS: usize = 12;
+
+/// Rows are files named by their number; an acknowledgement deletes them.
+struct DirectoryKind(Specification);
+struct Directory(PathBuf);
+struct DirectoryReader {
+    rows: std::vec::IntoIter<u64>,
+}
+struct DirectoryAcker(PathBuf);
+
+impl SourceKind for DirectoryKind {
+    fn specification(&self) -> &Specification {
+        &self.0
+    }
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        Ok(Arc::new(Directory(arguments.text("path").unwrap().as_str().into())))
+    }
+}
+
+fn rows(directory: &Path) -> BTreeSet<u64> {
+    std::fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+}
+
+fn number(position: &Position) -> u64 {
+    std::str::from_utf8(&position.0).unwrap().parse().unwrap()
+}
+
+#[async_trait]
+impl Source for Directory {
+    fn catches_up(&self) -> bool {
+        true
+    }
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        _: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        let next = resume.get(&Partition::ONLY).map_or(0, |mark| number(&mark.position) + 1);
+        let there = rows(&self.0);
+        // What was deleted must be below the stored position: otherwise it was acknowledged before it was stored.
+        if let Some(missing) = (next..ROWS).find(|row| !there.contains(row)) {
+            return Err(Fault::fatal("acknowledged_early", format!("row {missing} is gone, the position says {next}")));
+        }
+        // A crash may have come between storing the position and acknowledging: the position is the acknowledgement.
+        for row in there.range(..next) {
+            std::fs::remove_file(self.0.join(row.to_string())).unwrap();
+        }
+        let rows: Vec<u64> = there.into_iter().filter(|row| *row >= next).collect();
+        Ok((Box::new(DirectoryReader { rows: rows.into_iter() }), Box::new(DirectoryAcker(self.0.clone()))))
+    }
+}
+
+#[async_trait]
+impl Reader for DirectoryReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        let records: Vec<Record> = self
+            .rows
+            .by_ref()
+            .take(room.rows.min(100))
+            .map(|row| {
+                let text = row.to_string();
+                Record::create(Position::copy_from(text.as_bytes()), Data::Absent, Data::text(text))
+            })
+            .collect();
+        Ok(if records.is_empty() { Read::End } else { Read::Rows { partition: Partition::ONLY, records } })
+    }
+}
+
+#[async_trait]
+impl Acker for DirectoryAcker {
+    async fn ack(&mut self, _: &Partition, positions: &[Position]) -> Result<(), Fault> {
+        for position in positions {
+            std::fs::remove_file(self.0.join(number(position).to_string()))
+                .map_err(|e| Fault::fatal("acknowledged_twice", format!("row {}: {e}", number(position))))?;
+        }
+        Ok(())
+    }
+}
+
+const PIPELINE: &str = r#"
+version: "2.2"
+pipelines:
+  - id: pruned
+    connectors:
+      - { id: in, type: source, plugin: directory, settings: { path: upstream } }
+      - { id: a, type: destination, plugin: file, settings: { path: a.ndjson } }
+      - { id: b, type: destination, plugin: file, settings: { path: b.ndjson, durability: disk } }
+    processors:
+      - { id: some, plugin: filter, condition: '{{ hasSuffix "99" (printf "%s" .Payload.After) }}' }
+"#;
+
+/// The service with the source above, to its end; what the test below starts and kills.
+fn serve(directory: &str) -> ! {
+    std::env::set_current_dir(directory).unwrap();
+    let mut registry = Registry::new();
+    anabranch_ops::register(&mut registry);
+    let specification = Specification::builtin("directory", "Files named by numbers.")
+        .with(Parameter::new("path", ParameterKind::File, "The directory.").required())
+        .with_all(shared::source());
+    registry.add_source(Arc::new(DirectoryKind(specification)));
+    let settings: Settings =
+        (Layers { flags: &[("engine.replay-rows", "1000".to_owned())], environment: &[] }).resolve().unwrap().0;
+    let options = CompileOptions { once: true, limits: settings.limits, ..CompileOptions::default() };
+    let pipelines = Pipelines::load(&[Path::new("pipelines")], &registry, &options);
+    assert!(!pipelines.has_errors(), "{:?}", pipelines.all_findings());
+    let log = Log::new(settings.log, Output::standard(false).unwrap());
+    log.install();
+    let ended = Service { settings, log, once: true, before_abort: None }.run(pipelines).unwrap();
+    println!("{ended:?}");
+    let finished = ended.outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Finished));
+    std::process::exit(i32::from(!finished));
+}
+
+#[test]
+fn what_is_acknowledged_is_delivered_and_stored() {
+    if let Ok(directory) = std::env::var("IT_UPSTREAM") {
+        serve(&directory);
+    }
+    let seed = std::env::var("ANABRANCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("ANABRANCH_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let workspace = Workspace::new();
+    workspace.write("pipelines/p.yaml", PIPELINE);
+    std::fs::create_dir(workspace.path("upstream")).unwrap();
+    for row in 0..ROWS {
+        std::fs::write(workspace.path("upstream").join(row.to_string()), "").unwrap();
+    }
+    let start = || {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "upstream::what_is_acknowledged_is_delivered_and_stored", "--nocapture"])
+            .env("IT_UPSTREAM", workspace.root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let delivered = |name: &str| -> BTreeSet<u64> {
+        let text = workspace.read(name);
+        // A torn last line is cut when the file is opened again.
+        let whole = &text[..text.rfind('\n').map_or(0, |i| i + 1)];
+        whole.lines().map(|line| raw_after(line).parse().unwrap()).collect()
+    };
+    let mut killed = 0;
+    for _ in 0..KILLS {
+        let mut child = start();
+        let begun = Instant::now();
+        let target = std::fs::metadata(workspace.path("a.ndjson")).map_or(0, |m| m.len()) + random.u64(1..900_000);
+        while std::fs::metadata(workspace.path("a.ndjson")).map_or(0, |m| m.len()) < target {
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no progress");
+            std::thread::sleep(std::time::Duration::from_micros(500));
+        }
+        let ended = child.try_wait().unwrap().is_some();
+        let _ = child.kill();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(!text.contains("acknowledged_"), "{text}");
+        killed += usize::from(!ended);
+        let (kept, a, b) = (rows(&workspace.path("upstream")), delivered("a.ndjson"), delivered("b.ndjson"));
+        for row in (0..ROWS).filter(|row| !kept.contains(row) && row % 100 != 99) {
+            assert!(a.contains(&row) && b.contains(&row), "row {row} was acknowledged and is not delivered");
+        }
+    }
+    assert!(killed >= 10, "only {killed} of {KILLS} runs were killed while they worked");
+    let output = start().wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(rows(&workspace.path("upstream")), BTreeSet::new(), "everything is acknowledged");
+    let expected: BTreeSet<u64> = (0..ROWS).filter(|row| row % 100 != 99).collect();
+    assert!(delivered("a.ndjson") == expected && delivered("b.ndjson") == expected);
+}
