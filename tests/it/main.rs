@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "one crate, shared by its modules")]
 
+mod analyze;
 mod bad_input;
 mod branching;
 mod copy;

@@ -19,6 +19,7 @@ const STAGE_TITLE: f64 = 26.0;
 const STEP_GAP: f64 = 16.0;
 /// A label is broken where it gets wider.
 const LABEL_WIDTH: f64 = 230.0;
+const RECORDS_WIDTH: f64 = 300.0;
 const LABEL_PADDING: f64 = 7.0;
 
 /// What a text in the drawing is.
@@ -338,7 +339,8 @@ fn label(line: &Line) -> Option<(Size, Vec<Text>)> {
     let said = port.into_iter().chain(line.cut.map(|reason| reason.to_string())).map(|text| (Role::Label, text));
     let shape = line.shown_shape().map(|shape| (Role::Records, one_line(shape, RECORDS, "…")));
     let wrapped = |(role, text): (Role, String)| {
-        let lines = role.face().wrap(&text, role.size(), LABEL_WIDTH);
+        let most = if role == Role::Records { RECORDS_WIDTH } else { LABEL_WIDTH };
+        let lines = role.face().wrap(&text, role.size(), most);
         lines.into_iter().map(move |line| Text::new(role, line))
     };
     let texts: Vec<Text> = said.chain(shape).flat_map(wrapped).collect();
