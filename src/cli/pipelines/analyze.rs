@@ -44,7 +44,7 @@ pub(super) fn analyze(
     settings: &Settings,
 ) -> Result<Vec<Measured>, AnalyzeError> {
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(AnalyzeError::System)?;
-    let log = Log::new(settings.log.clone(), Output::standard_error().map_err(AnalyzeError::System)?);
+    let log = Log::new(settings.log, Output::standard_error().map_err(AnalyzeError::System)?);
     log.install();
     let measure = |pipeline: &&Pipeline| {
         let compiled = &pipeline.compiled;
