@@ -132,7 +132,7 @@ impl Service {
             let life = Life {
                 id: id.clone(),
                 plan: pipeline.compiled.stages.clone(),
-                options: RunOptions { once: self.once, mask: pipeline.compiled.secrets.into() },
+                options: RunOptions { once: self.once, mask: pipeline.compiled.secrets.into(), meters: None },
                 store: store.clone(),
                 log: self.log.clone(),
                 executor: executor.clone(),

@@ -21,6 +21,7 @@ mod drain;
 mod fan_out;
 mod isolate;
 mod lanes;
+mod meter;
 mod open;
 mod parallel;
 mod progress;
@@ -30,6 +31,7 @@ mod signal;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod write;
 
 use std::sync::Arc;
@@ -38,7 +40,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub use meter::Meters;
 pub use progress::{LaneCount, Progress, StageCount, Totals};
+pub use trial::{Trial, try_out};
 
 use context::{Context, Interrupt};
 
@@ -64,6 +68,8 @@ pub struct RunOptions {
     pub once: bool,
     /// Secrets to mask in dead letters and faults.
     pub mask: Arc<[Str]>,
+    /// Where what every node does and takes is counted; `None` counts nothing and costs nothing.
+    pub meters: Option<Arc<Meters>>,
 }
 
 /// How a run ended.

@@ -14,6 +14,7 @@ pub mod flow;
 pub mod fuse;
 pub mod graph;
 pub mod lower;
+pub mod measure;
 pub mod rewrite;
 pub mod stage;
 
@@ -32,6 +33,7 @@ use crate::text::Str;
 pub use explain::{Format, Pass, TextStyle};
 pub use fuse::{Cut, CutReason};
 pub use graph::PlanGraph;
+pub use measure::{Measured, StepCount};
 pub use stage::{Limits, StagePlan};
 
 /// What a pipeline is compiled for.

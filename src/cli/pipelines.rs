@@ -1,5 +1,6 @@
 //! `anabranch pipelines …`.
 
+mod analyze;
 mod dry_run;
 mod init;
 mod lint;

@@ -57,6 +57,14 @@ impl Output {
         }))
     }
 
+    /// Standard error in the place of standard output, for commands that print something else on that.
+    ///
+    /// # Errors
+    /// Standard error is closed.
+    pub fn standard_error() -> io::Result<Arc<Output>> {
+        Ok(Output::to_file(File::from(io::stderr().as_fd().try_clone_to_owned()?)))
+    }
+
     /// A file in the place of standard output, without colour and status line.
     pub fn to_file(file: File) -> Arc<Output> {
         Arc::new(Output {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "one crate, shared by its modules")]
 
+mod analyze;
 mod bad_input;
 mod branching;
 mod copy;
@@ -10,6 +11,7 @@ mod crash;
 mod dead_letter;
 mod demo;
 mod dependencies;
+mod drawing;
 mod edits;
 mod generated;
 mod plan;

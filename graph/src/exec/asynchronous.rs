@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::task::{JoinError, JoinHandle};
 
 use super::Interrupt;
-use super::chain::select;
+use super::chain::{failures, select};
 use super::fan_out::{Output, overdrawn};
+use super::meter::timed;
 use super::parallel::receive;
 use super::queue::Receiver;
 use crate::batch::{Batch, Mask};
@@ -83,6 +85,8 @@ impl Asynchronous {
     }
 
     fn start(&mut self, batch: Batch, output: &Output) -> InFlight {
+        let meters = output.meters();
+        let since = meters.as_ref().map(|_| Instant::now());
         let mut condition_failed = Vec::new();
         let selected: Vec<usize> = match &mut self.condition {
             None => (0..batch.rows()).collect(),
@@ -92,9 +96,14 @@ impl Asynchronous {
                 mask.rows().collect()
             }
         };
+        if let Some((meters, since)) = meters.as_ref().zip(since) {
+            meters.step(0).took(since);
+            meters.step(0).count_in(batch.rows(), selected.len());
+        }
         let call = (!selected.is_empty()).then(|| {
             let rows: Vec<Record> = selected.iter().map(|row| batch.records()[*row].clone()).collect();
-            Call(output.context.spawn(converge(self.operator.clone(), rows)))
+            let call = converge(self.operator.clone(), rows);
+            Call(output.context.spawn(async move { timed(call, meters.as_ref()).await }))
         });
         InFlight { batch, selected, condition_failed, call }
     }
@@ -139,7 +148,12 @@ async fn land(
     let failed = condition_failed.into_iter().map(|(row, fault)| (row, Decision::Fail(fault.at(node))));
     decisions.extend(failed);
     let mut left = output.leftover();
+    let metered = output.meters().map(|meters| (meters, failures(&decisions)));
     batch.apply(&mut decisions, &mut left, &mut output.lend()).map_err(overdrawn)?;
+    if let Some((meters, failed)) = metered {
+        meters.step(0).count_failed(failed);
+        meters.step(0).count_out(batch.rows());
+    }
     output.put_aside(left).await?;
     output.emit(batch).await
 }

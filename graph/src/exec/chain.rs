@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::Interrupt;
 use super::context::Context;
 use super::fan_out::{Output, overdrawn};
+use super::meter::StageMeters;
 use super::queue::Receiver;
 use crate::batch::{Batch, Leftover, Lend, Mask};
 use crate::condition::Condition;
@@ -49,10 +50,16 @@ pub(super) struct Steps<O: ?Sized> {
     condition_failed: Vec<(usize, Fault)>,
     /// Steps that panicked end the chain only where that is not repaired by building them anew.
     repairable: bool,
+    /// Where what the steps do is counted, if it is.
+    meters: Option<StageMeters>,
 }
 
 impl<O: Operator + ?Sized> Steps<O> {
-    pub(super) fn new(steps: impl IntoIterator<Item = (Str, StepCondition, Box<O>)>, repairable: bool) -> Self {
+    pub(super) fn new(
+        steps: impl IntoIterator<Item = (Str, StepCondition, Box<O>)>,
+        repairable: bool,
+        meters: Option<StageMeters>,
+    ) -> Self {
         let step = |(node, condition, operator)| Step {
             node,
             selection: match condition {
@@ -71,6 +78,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             decisions: Vec::new(),
             condition_failed: Vec::new(),
             repairable,
+            meters,
         }
     }
 
@@ -110,8 +118,9 @@ impl<O: Operator + ?Sized> Steps<O> {
 
     /// Runs one step on a batch.
     fn step(&mut self, at: usize, batch: &mut Batch, left: &mut Leftover, lend: Lend<'_>) -> Result<(), Fault> {
-        let Self { steps, mask, masked, decisions, condition_failed, repairable, .. } = self;
+        let Self { steps, mask, masked, decisions, condition_failed, repairable, meters, .. } = self;
         let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
+        let metered = meters.as_ref().map(|meters| (meters.step(at), std::time::Instant::now()));
         let step = &mut steps[at];
         match &mut step.selection {
             Selection::All => *masked = false,
@@ -129,11 +138,20 @@ impl<O: Operator + ?Sized> Steps<O> {
                 *fault = fault.clone().at(&step.node);
             }
         }
+        if let Some((meter, since)) = metered {
+            meter.took(since);
+            meter.count_in(batch.rows(), if *masked { mask.count() } else { batch.rows() });
+            meter.count_failed(failures(decisions));
+        }
         if shared && *masked && !decisions.is_empty() {
             let before = std::mem::take(mask);
             carry(&before, decisions, mask);
         }
-        batch.apply(decisions, left, lend).map_err(overdrawn)
+        batch.apply(decisions, left, lend).map_err(overdrawn)?;
+        if let Some((meter, _)) = metered {
+            meter.count_out(batch.rows());
+        }
+        Ok(())
     }
 
     /// Closes the operators. What cannot be released is logged.
@@ -197,6 +215,11 @@ fn call<O: Operator + ?Sized>(
         tracing::debug!(node = %step.node, rows, ?took, "a call held its thread for long");
     }
     Ok(())
+}
+
+/// Number of rows that fail.
+pub(super) fn failures(decisions: &[(usize, Decision)]) -> usize {
+    decisions.iter().filter(|(_, decision)| matches!(decision, Decision::Fail(_))).count()
 }
 
 /// The selection of the rows that stay, after decisions on them.

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::Interrupt;
 use super::context::Context;
+use super::meter::StageMeters;
 use super::queue::Sender;
 use crate::ack::{Overdrawn, Run};
 use crate::batch::{Batch, Failed, Leftover};
@@ -28,6 +29,11 @@ impl Output {
     /// The same for a worker of the stage: it lends and counts, but sends nothing on.
     pub(super) fn for_worker(&self) -> Self {
         Output { next: Vec::new(), ..self.clone() }
+    }
+
+    /// Where the stage is measured, if the run is.
+    pub(super) fn meters(&self) -> Option<StageMeters> {
+        self.context.options.meters.as_ref().map(|meters| meters.of(self.stage))
     }
 
     /// Tops up the credit of a run.

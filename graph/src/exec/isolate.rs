@@ -70,7 +70,7 @@ impl Isolate {
             };
             built.push((step.node.clone(), step.condition.clone(), operator));
         }
-        Ok(Steps::new(built, true))
+        Ok(Steps::new(built, true, self.output.meters()))
     }
 
     /// The life of the thread.

@@ -109,12 +109,12 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 Box::pin(Writing::new(spec, writer, gate, output).run(input))
             }
             (StageKind::Chain(steps), _, Some(input)) => {
-                Box::pin(chain::run(build_inline(context, steps, 0)?, input, output))
+                Box::pin(chain::run(build_inline(context, steps, 0, &output)?, input, output))
             }
             (StageKind::Parallel { steps, workers }, _, Some(input)) => {
                 let mut copies = Vec::new();
                 for worker in 0..(*workers).max(1) as usize {
-                    let steps = build_inline(context, steps, worker)?;
+                    let steps = build_inline(context, steps, worker, &output)?;
                     copies.push(parallel::spawn(context, steps, output.for_worker()));
                 }
                 Box::pin(parallel::run(copies, input, output))
@@ -189,6 +189,7 @@ pub(super) fn build_inline(
     context: &Context,
     steps: &[StepSpec],
     worker: usize,
+    output: &Output,
 ) -> Result<Steps<dyn Operator + Send>, Fault> {
     let mut built = Vec::with_capacity(steps.len());
     check_conditions(steps)?;
@@ -198,7 +199,7 @@ pub(super) fn build_inline(
             BuiltOperator::Isolate(_) | BuiltOperator::Async(_) => return Err(wrong_class(step)),
         }
     }
-    Ok(Steps::new(built, false))
+    Ok(Steps::new(built, false, output.meters()))
 }
 
 pub(super) fn build(context: &Context, step: &StepSpec, worker: usize) -> Result<BuiltOperator, Fault> {

@@ -10,6 +10,7 @@ use super::Interrupt;
 use super::context::Context;
 use super::fan_out::Output;
 use super::lanes::Lanes;
+use super::meter::timed;
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
 use crate::fault::Fault;
@@ -78,16 +79,18 @@ impl Reading {
     /// Reads until the source ends or the run is being stopped; what was read goes on in either case.
     pub(super) async fn run(mut self) -> Result<(), Interrupt> {
         let context = self.context().clone();
+        let meters = self.output.meters();
         loop {
             let room = tokio::select! {
                 biased;
                 () = context.stopping.wait() => break,
                 room = context.lanes.room(self.source) => room,
             };
+            let ask = self.ask(room, 0);
             let read = tokio::select! {
                 biased;
                 () = context.stopping.wait() => break,
-                read = self.reader.read(self.ask(room, 0)) => read,
+                read = timed(self.reader.read(ask), meters.as_ref()) => read,
             };
             let read = self.named(read)?;
             if self.take(read, room).await? == More::No {
@@ -150,13 +153,14 @@ impl Reading {
     /// Collects rows of one partition until there are enough, or the first has waited long enough.
     async fn collect(&mut self, mut collected: Collected, wanted: usize, room: Room) -> Result<More, Interrupt> {
         let context = self.context().clone();
+        let meters = self.output.meters();
         let until = Instant::now() + self.batch_delay;
         while collected.records.len() < wanted {
             let ask = self.ask(room, collected.records.len());
             let read = tokio::select! {
                 biased;
                 () = context.stopping.wait() => break,
-                read = timeout_at(until, self.reader.read(ask)) => match read {
+                read = timeout_at(until, timed(self.reader.read(ask), meters.as_ref())) => match read {
                     Ok(read) => read,
                     Err(_) => break,
                 },
@@ -244,6 +248,10 @@ impl Reading {
             runs.push(Lineage::of(run, &context.alarm));
         });
         context.progress.stage_in(self.output.stage, total);
+        if let Some(meters) = self.output.meters() {
+            meters.step(0).count_in(total, total);
+            meters.step(0).count_out(total);
+        }
         for ((records, bytes), lineage) in strips.into_iter().zip(runs) {
             self.output.emit(Batch::new(records, lineage, bytes)).await?;
         }

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Interrupt;
 use super::deliver::Delivery;
 use super::fan_out::{Output, overdrawn};
+use super::meter::timed;
 use super::parallel::receive;
 use super::queue::Receiver;
 use crate::batch::{Batch, Lineage};
@@ -203,7 +204,11 @@ impl Writing {
                 Retry::Transactional => self.output.context.lanes.marks_if(chunk.lineage()),
                 Retry::Idempotent | Retry::AtMostOnce => Vec::new(),
             };
-            let verdicts = self.delivery.write(chunk.records(), &marks).await?;
+            let meters = self.output.meters();
+            if let Some(meters) = &meters {
+                meters.step(0).count_in(chunk.rows(), chunk.rows());
+            }
+            let verdicts = timed(self.delivery.write(chunk.records(), &marks), meters.as_ref()).await?;
             self.settle(chunk, verdicts).await?;
             // A commit does not wait for the end of a batch that a rate limit draws out.
             if self.gate.0.is_wanted() {
@@ -233,6 +238,9 @@ impl Writing {
                 batch.apply(&mut decisions, &mut left, &mut self.output.lend()).map_err(overdrawn)?;
                 self.delivered(left.filtered)?;
                 self.accept(batch.into_parts().1);
+                if let Some(meters) = self.output.meters() {
+                    meters.step(0).count_failed(left.failed.faults.len());
+                }
                 self.output.fail(left.failed).await?;
             }
         }
@@ -241,6 +249,9 @@ impl Writing {
 
     fn delivered(&self, lineage: Lineage) -> Result<(), Fault> {
         self.output.context.progress.stage_out(self.output.stage, lineage.rows());
+        if let Some(meters) = self.output.meters() {
+            meters.step(0).count_out(lineage.rows());
+        }
         self.output.context.lanes.settle(lineage)
     }
 
@@ -256,7 +267,8 @@ impl Writing {
     async fn flush(&mut self) -> Result<(), Interrupt> {
         let request = self.gate.0.wanted.load(Ordering::Acquire);
         if !self.accepted.is_empty() {
-            self.delivery.writer.flush().await?;
+            let meters = self.output.meters();
+            timed(self.delivery.writer.flush(), meters.as_ref()).await?;
             self.gate.0.dirty.store(false, Ordering::Release);
             let accepted = self.accepted.take();
             self.delivered(accepted)?;

@@ -3,10 +3,16 @@
 //! Every format prints the same [`Picture`]: what a pass made, without anything that may not be shown.
 
 mod dot;
+mod figure;
+mod html;
 mod json;
+mod layout;
+mod measured;
 mod mermaid;
 mod route;
+mod svg;
 mod text;
+mod typeface;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +21,12 @@ use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use serde::Serialize;
 
+use self::measured::{Cost, Totals};
 use self::route::Route;
 use super::flow;
 use super::fuse::{Cut, CutReason};
 use super::graph::{Guard, Node, NodeKind, PlanGraph, Port};
+use super::measure::Measured;
 use super::stage::{DeadLetterSpec, Limits, ReadSpec, StageKind, StageSpec, WriteSpec};
 use super::{Compiled, mask};
 use crate::flow::RecordShape;
@@ -60,6 +68,10 @@ pub enum Format {
     Mermaid,
     /// For programs.
     Json,
+    /// A drawing.
+    Svg,
+    /// A page to look around in: all passes, and the settings of every node.
+    Html,
 }
 
 /// What a terminal can show. Matters for [`Format::Text`] only.
@@ -75,8 +87,24 @@ impl Compiled {
     /// The plan after a pass, ending in a line feed. The same configuration gives the same text; no
     /// credential is in it.
     pub fn explain(&self, pass: Pass, format: Format, style: TextStyle) -> String {
-        let picture = Picture::of(self, pass);
+        self.explain_measured(pass, format, style, None)
+    }
+
+    /// As [`Compiled::explain`], with what a run of the plan measured beside the nodes.
+    pub fn explain_measured(
+        &self,
+        pass: Pass,
+        format: Format,
+        style: TextStyle,
+        measured: Option<&Measured>,
+    ) -> String {
+        let picture = |pass| Picture::of(self, pass, measured);
+        if format == Format::Html {
+            return html::print(&[Pass::Lowered, Pass::Rewritten, Pass::Fused].map(picture), pass);
+        }
+        let picture = picture(pass);
         match format {
+            Format::Html | Format::Svg => svg::print(&picture),
             Format::Text => text::print(&picture, style),
             Format::Dot => dot::print(&picture),
             Format::Mermaid => mermaid::print(&picture),
@@ -99,6 +127,8 @@ struct Picture<'a> {
     dead_letter_queue: DeadLetters<'a>,
     routes: Vec<Route<'a>>,
     limits: Bounds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Totals<'a>>,
 }
 
 /// A node.
@@ -118,6 +148,8 @@ struct Shape<'a> {
     settings: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Cost>,
 }
 
 /// A condition.
@@ -176,7 +208,7 @@ struct Bounds {
 }
 
 impl<'a> Picture<'a> {
-    fn of(compiled: &'a Compiled, pass: Pass) -> Self {
+    fn of(compiled: &'a Compiled, pass: Pass, measured: Option<&'a Measured>) -> Self {
         let graph = if pass == Pass::Lowered { &compiled.lowered } else { &compiled.rewritten };
         let drawn = |kind: &NodeKind| {
             pass != Pass::Fused || !matches!(kind, NodeKind::Merge | NodeKind::FanOut { .. } | NodeKind::Branch(_))
@@ -196,6 +228,9 @@ impl<'a> Picture<'a> {
             if let Some(terms) = &mut nodes[first].condition {
                 terms.as_before = false;
             }
+        }
+        if let Some(measured) = measured {
+            measured::note(&mut nodes, measured, &compiled.members, place);
         }
         let mut edges = match pass {
             Pass::Fused => stage_lines(&stages, &compiled.cuts, &nodes),
@@ -227,7 +262,22 @@ impl<'a> Picture<'a> {
             dead_letter_queue: DeadLetters { plugin, window_size: *window_size, window_nack_threshold: *threshold },
             routes: route::all(&compiled.lowered, replay_rows),
             limits: Bounds { replay_rows, held_bytes, queue_strips, queue_bytes },
+            measured: measured.map(Totals::of),
         }
+    }
+
+    /// Its pass and size: `fused plan, 6 stages`.
+    fn counted(&self) -> String {
+        let size = match self.stages.len() {
+            0 => format!("{} nodes", grouped(self.nodes.len() as u64)),
+            stages => format!("{} stages", grouped(stages as u64)),
+        };
+        format!("{} plan, {size}", self.pass.as_str())
+    }
+
+    /// The lines that records which do not fail go along.
+    fn ways(&self) -> impl Iterator<Item = &Line> {
+        self.edges.iter().filter(|line| line.port != Port::Failed)
     }
 
     /// The node that failed records go to.
@@ -303,6 +353,7 @@ impl<'a> Shape<'a> {
             condition: None,
             settings: node.settings.iter().map(|given| (&*given.name, &*given.shown)).collect(),
             notes: Vec::new(),
+            measured: None,
         };
         match &node.kind {
             NodeKind::Source(read) => {

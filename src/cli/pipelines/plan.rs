@@ -1,13 +1,15 @@
 //! `anabranch pipelines plan`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::plan::{Format, Pass, TextStyle};
+use anabranch_graph::exec::Trial;
+use anabranch_graph::plan::{Format, Measured, Pass, TextStyle};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::is_yaml;
+use super::{analyze, is_yaml};
 use crate::cli::{Context, Exit, Report, compile_options, registry, report};
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::settings::SettingFlags;
@@ -15,6 +17,10 @@ use crate::settings::SettingFlags;
 /// Show what a pipeline is compiled to.
 ///
 /// Prints the graph that a pipeline is compiled to. Opens nothing and shows no credential.
+///
+/// With --analyze the pipeline is run from the beginning of its sources, and the plan says what every node did: records
+/// in and out, those its condition held for, time in calls over all workers, and its share of the time of all nodes.
+/// Records that would be written are thrown away, no position is stored, and no source is told that a record is safe.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
@@ -26,9 +32,21 @@ pub(in crate::cli) struct Arguments {
     /// The pass whose result is shown.
     #[arg(long, value_enum, default_value_t = StageName::Fused)]
     stage: StageName,
+    /// Run the pipeline, and say what every node did and took.
+    #[arg(long)]
+    analyze: bool,
+    /// Most records that are read of each source.
+    #[arg(long, value_name = "N", requires = "analyze", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    records: u32,
+    /// Write the destinations and the dead-letter queue too. The next run writes the same records again.
+    #[arg(long, requires = "analyze")]
+    write: bool,
     #[command(flatten)]
     settings: SettingFlags<false>,
 }
+
+/// How long a pipeline is analyzed: a source with fewer records than asked for may never end.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FormatName {
@@ -40,6 +58,10 @@ enum FormatName {
     Mermaid,
     /// For programs.
     Json,
+    /// A drawing, light or dark as its reader is.
+    Svg,
+    /// A page with all passes and the settings of every node.
+    Html,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -100,9 +122,32 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         (FormatName::Text, _) => Format::Text,
         (FormatName::Dot, _) => Format::Dot,
         (FormatName::Mermaid, _) => Format::Mermaid,
+        (FormatName::Svg, _) => Format::Svg,
+        (FormatName::Html, _) => Format::Html,
     };
+    if matches!(format, Format::Svg | Format::Html) && good.len() > 1 {
+        let message = format!("a drawing is of one pipeline, and there are {}", good.len());
+        let ids: Vec<&str> = good.iter().map(|p| p.config.id.value.as_str()).collect();
+        return Report::new(COMMAND)
+            .fail(Exit::Invalid, "plan.several_pipelines", message)
+            .suggest(format!("name one: {}", ids.join(", ")));
+    }
     let style = TextStyle { unicode: context.terminal, color: context.color };
-    let mut plans: Vec<String> = good.iter().map(|p| p.compiled.explain(pass, format, style)).collect();
+    let measured = match arguments.analyze {
+        false => vec![None; good.len()],
+        true => {
+            let trial = Trial { records: arguments.records as usize, write: arguments.write, patience: PATIENCE };
+            match analyze::analyze(&good, trial, &settings) {
+                Ok(measured) => measured.into_iter().map(Some).collect(),
+                Err(error) => return error.report(Report::new(COMMAND)),
+            }
+        }
+    };
+    let broken = measured.iter().flatten().any(|measured| measured.broken);
+    let explain = |(pipeline, measured): (&&Pipeline, &Option<Measured>)| {
+        pipeline.compiled.explain_measured(pass, format, style, measured.as_ref())
+    };
+    let mut plans: Vec<String> = good.iter().zip(&measured).map(explain).collect();
     for plan in &mut plans {
         if !plan.ends_with('\n') {
             plan.push('\n');
@@ -117,13 +162,14 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     };
     let result = match format {
         Format::Json => json!({ "plans": plans.iter().map(as_json).collect::<Vec<_>>() }),
-        Format::Text | Format::Dot | Format::Mermaid => Value::Null,
+        Format::Text | Format::Dot | Format::Mermaid | Format::Svg | Format::Html => Value::Null,
     };
     Report::new(COMMAND)
         .notes(context.rendered(&pipelines.findings, &pipelines.files))
         .summary(json!({ "pipelines": plans.len() }))
         .result(result)
         .text(text)
+        .found(if broken { Exit::Failed } else { Exit::Ok })
 }
 
 /// The argument as a file, if it looks like one or is one.

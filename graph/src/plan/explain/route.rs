@@ -3,7 +3,7 @@
 use petgraph::stable_graph::NodeIndex;
 use serde::Serialize;
 
-use super::grouped;
+use super::{Picture, grouped};
 use crate::destination::Retry;
 use crate::operator::Fan;
 use crate::plan::graph::{NodeKind, PlanGraph, predecessors};
@@ -94,6 +94,11 @@ fn copies(plan: &PlanGraph, indices: &[NodeIndex], source: NodeIndex) -> Vec<Opt
 }
 
 impl Route<'_> {
+    /// Whether two ways are promised the same.
+    fn promises_as(&self, other: &Route<'_>) -> bool {
+        self.delivery == other.delivery && self.replay == other.replay
+    }
+
     /// How often, and in which order.
     pub(super) fn guarantee(&self) -> &'static str {
         match self.delivery {
@@ -123,5 +128,49 @@ impl Route<'_> {
                  copies are unbounded"
             ),
         }
+    }
+}
+
+/// What is promised, as a row of a table.
+pub(super) struct Promise {
+    pub(super) way: String,
+    pub(super) guarantee: String,
+    pub(super) duplicates: String,
+}
+
+impl Picture<'_> {
+    /// One row per promise, with the ways that it is made for; the last says what becomes of records that fail, with
+    /// the mark by which they leave their nodes. O(routes²) for routes that differ.
+    pub(super) fn promises(&self) -> Vec<Promise> {
+        // First all destinations of a source with the same promise, then all sources with the same destinations.
+        let mut ways: Vec<(Vec<&str>, Vec<&str>, &Route<'_>)> = Vec::new();
+        for route in &self.routes {
+            let same =
+                ways.iter_mut().find(|(sources, _, other)| sources[..] == [route.source] && other.promises_as(route));
+            match same {
+                Some((_, destinations, _)) => destinations.push(route.destination),
+                None => ways.push((vec![route.source], vec![route.destination], route)),
+            }
+        }
+        let mut rows: Vec<(Vec<&str>, Vec<&str>, &Route<'_>)> = Vec::new();
+        for (sources, destinations, route) in ways {
+            let same = rows.iter_mut().find(|(_, others, other)| *others == destinations && other.promises_as(route));
+            match same {
+                Some((all, ..)) => all.extend(sources),
+                None => rows.push((sources, destinations, route)),
+            }
+        }
+        let promise = |(sources, destinations, route): (Vec<&str>, Vec<&str>, &Route<'_>)| Promise {
+            way: format!("{} → {}", sources.join(", "), destinations.join(", ")),
+            guarantee: route.guarantee().to_owned(),
+            duplicates: route.duplicates(),
+        };
+        let mut promises: Vec<Promise> = rows.into_iter().map(promise).collect();
+        promises.push(Promise {
+            way: format!("○ failed records → {}", self.dead_letter_queue.plugin),
+            guarantee: self.dead_letter_queue.rule(),
+            duplicates: String::new(),
+        });
+        promises
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Picture, Shape, TextStyle, grouped, one_line};
+use super::{Picture, Shape, TextStyle, one_line};
 use crate::plan::graph::Port;
 
 /// Characters of a condition or of one setting's value, and of all settings of a node.
@@ -22,12 +22,11 @@ pub(super) fn print(picture: &Picture<'_>, style: TextStyle) -> String {
         false => page.graph(picture),
     }
     let mut out = String::new();
-    let counted = match picture.stages.len() {
-        0 => format!("{} nodes", grouped(picture.nodes.len() as u64)),
-        stages => format!("{} stages", grouped(stages as u64)),
-    };
     let pipeline = one_line(picture.pipeline, SETTING, page.ellipsis());
-    let _ = writeln!(out, "{}: {} plan, {counted}\n", page.ink.bold(&pipeline), picture.pass.as_str());
+    let _ = writeln!(out, "{}: {}\n", page.ink.bold(&pipeline), picture.counted());
+    if let Some(totals) = &picture.measured {
+        let _ = writeln!(out, "{}\n", if style.unicode { totals.sentence() } else { plain(&totals.sentence()) });
+    }
     page.print(&mut out);
     page.promises(picture, &mut out);
     out
@@ -52,6 +51,10 @@ impl Ink {
 
     fn kind(self, text: &str) -> String {
         self.paint("36", text)
+    }
+
+    fn measured(self, text: &str) -> String {
+        self.paint("32", text)
     }
 
     fn shape(self, text: &str) -> String {
@@ -194,7 +197,8 @@ impl Page {
                 self.rows.push(Row::Heading { lead: lead.to_owned(), text });
             }
             if wires.is_empty() {
-                self.rows.push(Row::Heading { lead: self.pick("╰", "`").to_owned(), text: String::new() });
+                let lead = self.pick("╰─■ ", "`-- ").to_owned();
+                self.rows.push(Row::Heading { lead, text: self.ink.dim("delivered") });
             }
         }
     }
@@ -228,6 +232,11 @@ impl Page {
         let settings = node.settings.iter().map(|(name, value)| format!("{name}={}", one_line(value, SETTING, dots)));
         let settings = settings.collect::<Vec<_>>().join("  ");
         details.extend((!settings.is_empty()).then(|| self.ink.dim(&settings)));
+        if let Some(cost) = &node.measured {
+            let text = format!("{}, {}", cost.rows(), cost.cost());
+            let text = if self.style.unicode { text } else { plain(&text) };
+            details.push(self.ink.measured(&text));
+        }
         if node.plugin.is_some() {
             details.extend(node.notes.iter().map(|note| self.ink.dim(note)));
         }
@@ -275,4 +284,9 @@ impl Page {
         }
         let _ = writeln!(out, "{}\n  {}", self.ink.bold("limits"), picture.limits.sentence());
     }
+}
+
+/// A measurement in ASCII.
+fn plain(text: &str) -> String {
+    text.replace('→', "->").replace(" ·", ",").replace('µ', "u")
 }

@@ -133,7 +133,7 @@ orders: fused plan, 4 stages
 │ to        destination out
 │   path=${PLACE}/x
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 
 delivery
   in ─► to: at least once, in the order of each source partition

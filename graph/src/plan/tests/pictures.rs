@@ -144,12 +144,12 @@ demo: fused plan, 6 stages
 │ s3      destination out
 │   path=$BUCKET  token=***
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 ╭ S5 write
 │ log     destination once
 │   sdk.rate.perSecond=5
 │   up to 1,000 records a write, waits 10ms for more, 5 records a second
-╰
+╰─■ delivered
 
 delivery
   pg ─► s3: at least once, in the order of each source partition
@@ -657,11 +657,11 @@ fn a_source_may_write_directly() {
 ╭ S1 write
 │ to   destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 ╭ S2 write
 │ too  destination tx
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 "#);
 }
 
@@ -688,7 +688,7 @@ destination to out
 ╭ S2 write
 │ to    destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 "#);
 }
 
@@ -718,7 +718,7 @@ destination to out
 ╭ S4 write
 │ to    destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 "#);
     let merging = compiled("source in gen\n  a set key=a\nsource two gen\nb set key=b\ndestination to out\n");
     let lowered = text(&merging, Pass::Lowered);
@@ -747,11 +747,11 @@ demo: lowered plan, 7 nodes
 ╭ S2 write
 │ x  destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 ╭ S3 write
 │ y  destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 "#);
 }
 
@@ -793,7 +793,7 @@ destination to out
 ╭ S6 write
 │ to  destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 "#);
 }
 
@@ -848,7 +848,7 @@ destination to out
 ╭ S7 write
 │ to  destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 "#);
 }
 
@@ -909,7 +909,7 @@ destination to out
 ╭ S4 write
 │ to             destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 "#);
 }
 
@@ -932,7 +932,7 @@ destination to out
 ╭ S2 write
 │ to  destination out
 │   up to 1,000 records a write, waits 10ms for more
-╰
+╰─■ delivered
 "#);
 }
 

@@ -1,0 +1,217 @@
+//! Trying a plan out: its real sources and steps on a bounded number of records, with nothing left behind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::time::timeout;
+
+use super::{Ending, Meters, RunOptions, Services, start};
+use crate::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use crate::fault::Fault;
+use crate::operator::{Host, LogSink};
+use crate::plan::Measured;
+use crate::plan::stage::{StageKind, StagePlan};
+use crate::record::{Position, Record};
+use crate::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
+use crate::state::{Epoch, LaneId, StateStore, StoreError};
+use crate::text::Str;
+
+/// How a plan is tried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    /// Most records that are read of each source.
+    pub records: usize,
+    /// Whether destinations and the dead-letter queue are written. Otherwise what comes to them is thrown away, and
+    /// failures are never too many.
+    pub write: bool,
+    /// How long it may take. A source that has fewer records and never ends would wait for ever.
+    pub patience: Duration,
+}
+
+/// What was read must be through the graph so soon after time is up.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Runs a plan from the beginning of its sources, and measures it. No position is stored, and no source is told that a
+/// record is safe: the next run reads the same records.
+///
+/// # Errors
+/// Why a source, processor or destination cannot be opened. What fails later is told in the measurement.
+pub async fn try_out(
+    plan: &StagePlan,
+    trial: Trial,
+    log: Arc<dyn LogSink>,
+    mask: Arc<[Str]>,
+) -> Result<Measured, Fault> {
+    let plan = Arc::new(on_trial(plan, trial));
+    let meters = Arc::new(Meters::new(&plan));
+    let options = RunOptions { once: true, mask, meters: Some(meters.clone()) };
+    let begin = Instant::now();
+    let mut running = start(plan, Services { store: Arc::new(Nowhere), log }, options);
+    let progress = running.progress();
+    running.opened().await?;
+    let (ending, late) = match timeout(trial.patience, running.wait()).await {
+        Ok(ending) => (ending, None),
+        Err(_) => {
+            running.stop(Some(DRAIN));
+            (running.wait().await, Some(format!("time was up after {} s", trial.patience.as_secs())))
+        }
+    };
+    let said: Vec<String> = late.into_iter().chain(told(&ending)).collect();
+    let totals = progress.totals();
+    Ok(Measured {
+        stages: meters.counts(),
+        elapsed: begin.elapsed(),
+        read: totals.read,
+        delivered: totals.delivered,
+        failed: totals.failed,
+        written: trial.write,
+        cut_short: (!said.is_empty()).then(|| said.join(", and ")),
+        broken: matches!(ending, Ending::Faulted(_) | Ending::Killed),
+    })
+}
+
+/// What there is to say about an ending that is not a good one.
+fn told(ending: &Ending) -> Option<String> {
+    match ending {
+        Ending::Finished | Ending::Stopped => None,
+        Ending::NotDrained { left } => {
+            let left: Vec<&str> = left.iter().map(Str::as_str).collect();
+            Some(format!("records were left in {}", left.join(", ")))
+        }
+        Ending::Faulted(fault) => Some(format!("it failed: {fault}")),
+        Ending::Killed => Some("it was killed".to_owned()),
+    }
+}
+
+fn on_trial(plan: &StagePlan, trial: Trial) -> StagePlan {
+    let mut plan = plan.clone();
+    for stage in &mut plan.stages {
+        match &mut stage.kind {
+            StageKind::Read(read) => {
+                read.source = Arc::new(Bounded { source: read.source.clone(), records: trial.records });
+            }
+            StageKind::Write(write) if !trial.write => {
+                write.destination = Discard::instead_of(&*write.destination);
+                write.rate = None;
+            }
+            _ => {}
+        }
+    }
+    if !trial.write {
+        plan.dead_letter.destination = Discard::instead_of(&*plan.dead_letter.destination);
+        plan.dead_letter.window_size = 0;
+    }
+    plan
+}
+
+/// A source that ends after so many records.
+struct Bounded {
+    source: Arc<dyn Source>,
+    records: usize,
+}
+
+struct BoundedReader {
+    reader: Box<dyn Reader>,
+    left: usize,
+}
+
+/// Keeps what acknowledges, and never uses it.
+struct Untold {
+    _acker: Box<dyn Acker>,
+}
+
+#[async_trait]
+impl Source for Bounded {
+    fn catches_up(&self) -> bool {
+        true
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        let (reader, acker) = self.source.open(resume, host).await?;
+        Ok((Box::new(BoundedReader { reader, left: self.records }), Box::new(Untold { _acker: acker })))
+    }
+}
+
+#[async_trait]
+impl Reader for BoundedReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        if self.left == 0 {
+            return Ok(Read::End);
+        }
+        let room = Room { rows: room.rows.min(self.left), ..room };
+        Ok(match self.reader.read(room).await? {
+            Read::Rows { partition, mut records } => {
+                records.truncate(self.left);
+                self.left -= records.len();
+                Read::Rows { partition, records }
+            }
+            other => other,
+        })
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.reader.stop().await
+    }
+}
+
+#[async_trait]
+impl Acker for Untold {
+    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Takes records as another destination would, and throws them away.
+struct Discard(WritePolicy);
+
+impl Discard {
+    fn instead_of(destination: &dyn Destination) -> Arc<dyn Destination> {
+        Arc::new(Discard(WritePolicy { retry: Retry::Idempotent, ..destination.policy() }))
+    }
+}
+
+#[async_trait]
+impl Destination for Discard {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(Box::new(Discard(self.0)))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        self.0
+    }
+}
+
+#[async_trait]
+impl Writer for Discard {
+    async fn write(&mut self, _: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        Ok(Verdicts::All(Delivered::Durable))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// A store that knows nothing and keeps nothing.
+struct Nowhere;
+
+#[async_trait]
+impl StateStore for Nowhere {
+    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+        Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
+    }
+
+    async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        Ok(BTreeMap::new())
+    }
+
+    async fn commit(&self, _: &Epoch, _: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

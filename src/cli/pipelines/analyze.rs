@@ -1,0 +1,67 @@
+//! Running pipelines to measure them: the part of `pipelines plan` that opens something.
+
+use std::sync::Arc;
+
+use anabranch_graph::exec::{Trial, try_out};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::plan::Measured;
+use anabranch_graph::text::Str;
+use tokio::runtime::Builder;
+
+use crate::cli::{Exit, Report};
+use crate::files::system;
+use crate::log::{Log, Output};
+use crate::pipelines::Pipeline;
+use crate::settings::Settings;
+
+/// Nothing could be measured.
+#[derive(Debug)]
+pub(super) enum AnalyzeError {
+    /// The system refuses.
+    System(std::io::Error),
+    /// A connector or processor cannot be opened.
+    NotOpened { pipeline: Str, error: String },
+}
+
+impl AnalyzeError {
+    pub(super) fn report(self, report: Report) -> Report {
+        match self {
+            AnalyzeError::System(error) => {
+                report.fail(Exit::Environment, "plan.system", format!("cannot run a pipeline: {}", system(&error)))
+            }
+            AnalyzeError::NotOpened { pipeline, error } => {
+                report.fail(Exit::Failed, "plan.not_opened", format!("{pipeline} cannot be analyzed: {error}"))
+            }
+        }
+    }
+}
+
+/// Tries out one pipeline after the other, so that they do not take time from each other. What they log goes to
+/// standard error.
+pub(super) fn analyze(
+    pipelines: &[&Pipeline],
+    trial: Trial,
+    settings: &Settings,
+) -> Result<Vec<Measured>, AnalyzeError> {
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(AnalyzeError::System)?;
+    let log = Log::new(settings.log, Output::standard_error().map_err(AnalyzeError::System)?);
+    log.install();
+    let measure = |pipeline: &&Pipeline| {
+        let compiled = &pipeline.compiled;
+        log.mask(compiled.secrets.iter().cloned());
+        let mask = compiled.secrets.clone().into();
+        let measured = runtime.block_on(try_out(&compiled.stages, trial, Arc::<Log>::clone(&log), mask));
+        let masked = |text: String| log.masked(text);
+        let refused = |fault: Fault| AnalyzeError::NotOpened {
+            pipeline: pipeline.config.id.value.clone(),
+            error: masked(fault.to_string()),
+        };
+        let mut measured = measured.map_err(refused)?;
+        measured.cut_short = measured.cut_short.map(masked);
+        Ok(measured)
+    };
+    let measured = pipelines.iter().map(measure).collect();
+    // A call that hangs in the system must not keep the command from ending.
+    runtime.shutdown_background();
+    measured
+}

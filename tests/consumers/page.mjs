@@ -1,0 +1,30 @@
+// Loads a page from standard input as a browser would, and uses it: prints what its script does.
+import { text } from "node:stream/consumers";
+import { JSDOM, VirtualConsole } from "jsdom";
+
+const console_ = new VirtualConsole();
+console_.on("jsdomError", (error) => { throw error; });
+const { window } = new JSDOM(await text(process.stdin), { runScripts: "dangerously", virtualConsole: console_, pretendToBeVisual: true });
+const { document } = window;
+const details = () => document.getElementById("details").textContent.replace(/\s+/g, " ").trim();
+const shown = () => [...document.querySelectorAll(".panel")].filter((panel) => !panel.hidden).map((panel) => panel.id);
+const press = (target, key) => target.dispatchEvent(new window.KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const said = {};
+said.start = shown();
+document.getElementById("tab-lowered").click();
+said.tab = shown();
+press(document.activeElement === document.body ? document.getElementById("tab-lowered") : document.activeElement, "ArrowRight");
+said.arrow = shown();
+document.getElementById("beside").click();
+said.beside = shown();
+const nodes = [...document.querySelectorAll("#panel-fused [data-node]")];
+nodes[0].dispatchEvent(new window.MouseEvent("click", { bubbles: true }));
+said.clicked = details();
+press(nodes[1], "Enter");
+said.entered = details();
+said.chosen = document.querySelectorAll(".chosen").length;
+press(document.body, "Escape");
+said.closed = details();
+said.reachable = nodes.every((node) => node.getAttribute("tabindex") === "0" && node.getAttribute("aria-label"));
+console.log(JSON.stringify(said));
+process.exit(0);
