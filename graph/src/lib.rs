@@ -1,5 +1,8 @@
 //! Records, the plan compiler and the executor of Anabranch.
 
+#[macro_use]
+pub mod mutant;
+
 pub mod ack;
 #[cfg(test)]
 mod arbitrary;

@@ -155,7 +155,12 @@ impl Reading {
             let ask = self.ask(room, collected.records.len());
             let read = tokio::select! {
                 biased;
-                () = context.stopping.wait() => break,
+                () = context.stopping.wait() => {
+                    if mutant!(CollectedForgotten) {
+                        return Ok(More::Yes);
+                    }
+                    break;
+                }
                 read = timeout_at(until, self.reader.read(ask)) => match read {
                     Ok(read) => read,
                     Err(_) => break,

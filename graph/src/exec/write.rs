@@ -145,7 +145,7 @@ impl Writing {
                     continue;
                 }
                 next = receive(input, pending.is_none()) => next,
-                () = sleep_until(ripe), if pending.is_some() => {
+                () = sleep_until(ripe), if pending.is_some() && !mutant!(LingerForever) => {
                     if let Some(batch) = pending.take() {
                         self.write(batch).await?;
                     }
@@ -218,6 +218,9 @@ impl Writing {
             Verdicts::All(Delivered::Durable) => {
                 self.delivered(batch.into_parts().1)?;
             }
+            Verdicts::All(Delivered::Accepted) if mutant!(AcceptedIsDurable) => {
+                self.delivered(batch.into_parts().1)?;
+            }
             Verdicts::All(Delivered::Accepted) => {
                 self.accept(batch.into_parts().1);
             }
@@ -228,7 +231,14 @@ impl Writing {
                     Ok(Delivered::Durable) => Some((row, Decision::Filter)),
                     Err(fault) => Some((row, Decision::Fail(Fault::at(fault, &self.connector)))),
                 };
-                let mut decisions = each.into_iter().enumerate().filter_map(decide).collect();
+                let rows = each.len();
+                let place = |row| if mutant!(VerdictsShift) { (row + 1) % rows } else { row };
+                let mut decisions = each
+                    .into_iter()
+                    .enumerate()
+                    .map(|(row, verdict)| (place(row), verdict))
+                    .filter_map(decide)
+                    .collect();
                 let mut left = self.output.leftover();
                 batch.apply(&mut decisions, &mut left, &mut self.output.lend()).map_err(overdrawn)?;
                 self.delivered(left.filtered)?;
@@ -256,7 +266,10 @@ impl Writing {
     async fn flush(&mut self) -> Result<(), Interrupt> {
         let request = self.gate.0.wanted.load(Ordering::Acquire);
         if !self.accepted.is_empty() {
-            self.delivery.writer.flush().await?;
+            let flushed = self.delivery.writer.flush().await;
+            if !mutant!(FlushFailureIgnored) {
+                flushed?;
+            }
             self.gate.0.dirty.store(false, Ordering::Release);
             let accepted = self.accepted.take();
             self.delivered(accepted)?;
