@@ -83,11 +83,10 @@ pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> Fate {
     let steps: Vec<_> = own.into_iter().chain(named("p", &scenario.steps)).collect();
     through(&steps, row, &|copy| {
         let deliver = |(i, sink): (usize, &crate::scenario::Sink)| {
-            through(&named(&format!("d{i}:p"), &sink.steps), copy, &|copy| {
-                match hits(sink.salt, copy.id, sink.refuses) {
-                    true => Fate::Letter(format!("d{i}"), copy.id, Some(i)),
-                    false => Fate::Delivered(i, copy.id),
-                }
+            through(&named(&format!("d{i}:p"), &sink.steps), copy, &|copy| match hits(sink.salt, copy.id, sink.refuses)
+            {
+                true => Fate::Letter(format!("d{i}"), copy.id, Some(i)),
+                false => Fate::Delivered(i, copy.id),
             })
         };
         Fate::All(scenario.sinks.iter().enumerate().map(deliver).collect())

@@ -371,10 +371,13 @@ impl fmt::Display for Scenario {
             steps(f, &source.steps, "    ")?;
         }
         steps(f, &self.steps, "")?;
-        for (name, sink) in self.sinks.iter().enumerate().map(|(i, sink)| (format!("d{i}"), sink)).chain(Some((
-            format!("letters (window {}, threshold {})", self.window, self.threshold),
-            &self.letters,
-        ))) {
+        for (name, sink) in self
+            .sinks
+            .iter()
+            .enumerate()
+            .map(|(i, sink)| (format!("d{i}"), sink))
+            .chain(Some((format!("letters (window {}, threshold {})", self.window, self.threshold), &self.letters)))
+        {
             let shown = Sink { steps: Vec::new(), ..sink.clone() };
             writeln!(f, "{name}: {}", format!("{shown:?}").trim_end_matches(", steps: [] }"))?;
             steps(f, &sink.steps, "    ")?;

@@ -62,8 +62,9 @@ pub struct Shelf {
     unsynced: Vec<u64>,
     /// How often each copy was put down in this run, and how often that was uncertain.
     put: HashMap<u64, (u32, u32)>,
-    /// Latest place in the order of each lane in this run.
+    /// Latest place in the order of each lane that was given in this run, and that was put down.
     latest: HashMap<usize, usize>,
+    latest_put: HashMap<usize, usize>,
     /// Calls so far, in all runs.
     pub calls: u64,
 }
@@ -243,7 +244,9 @@ impl World {
                 let latest = at.latest.insert(lane, place);
                 if latest.is_some_and(|latest| latest >= place) {
                     return self.broken(&mut state, || {
-                        format!("d{shelf} is given row {row} of lane {lane} after a later one ({place} after {latest:?})")
+                        format!(
+                            "d{shelf} is given row {row} of lane {lane} after a later one ({place} after {latest:?})"
+                        )
                     });
                 }
             }
@@ -262,9 +265,21 @@ impl World {
         let mut state = self.lock();
         let at = &mut state.shelves[shelf];
         let (times, uncertainly) = at.put.entry(id).or_default();
+        let first = *times == 0;
         *times += 1;
         *uncertainly += u32::from(uncertain);
         let twice = *times > *uncertainly + 1;
+        // Only a call that fails on some of its rows may leave them behind those that follow.
+        let ordered = state.scenario.sinks[shelf].partial == 0;
+        let at = &mut state.shelves[shelf];
+        let known = at.arrivals.get(&id).copied();
+        if let Some((lane, row, place)) = known.filter(|_| first && ordered) {
+            let latest = at.latest_put.insert(lane, place);
+            if latest.is_some_and(|latest| latest >= place) {
+                return self.broken(&mut state, || format!("d{shelf} gets row {row} of lane {lane} after a later one"));
+            }
+        }
+        let at = &mut state.shelves[shelf];
         match durable {
             true => *at.durable.entry(id).or_default() += 1,
             false => at.unsynced.push(id),
@@ -479,6 +494,7 @@ impl State {
             }
             shelf.put.clear();
             shelf.latest.clear();
+            shelf.latest_put.clear();
         }
         self.lanes.iter_mut().for_each(|lane| lane.unacked.clear());
     }
@@ -509,9 +525,8 @@ impl State {
     /// Whether more letters were written in this run within a window of a lane.
     pub fn exceeded(&self, window: u64, threshold: u64) -> bool {
         self.letters_in_run.iter().any(|(lane, row)| {
-            let within = |(other, at): &&(usize, u32)| {
-                other == lane && *at <= *row && u64::from(*row) < u64::from(*at) + window
-            };
+            let within =
+                |(other, at): &&(usize, u32)| other == lane && *at <= *row && u64::from(*row) < u64::from(*at) + window;
             self.letters_in_run.iter().filter(within).count() as u64 > threshold
         })
     }
