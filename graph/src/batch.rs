@@ -189,6 +189,10 @@ impl Batch {
                 }
                 Decision::Split(new) if new.is_empty() => {
                     self.bytes = self.bytes.saturating_sub(each);
+                    if mutant!(EmptySplitForgotten) {
+                        feed.move_to(1, &mut self.lineage);
+                        continue;
+                    }
                     feed.move_to(1, &mut left.filtered);
                 }
                 Decision::Split(new) => {
@@ -197,9 +201,11 @@ impl Batch {
                     feed.split_to(new.len(), &mut lineage, lend)?;
                     // Every piece keeps the position of its row, whatever the operator made of it.
                     let position = record.position();
-                    kept.extend(new.into_iter().map(|piece| match piece.position() == position {
-                        true => piece,
-                        false => piece.with_position(position.clone()),
+                    kept.extend(new.into_iter().map(|piece| {
+                        match piece.position() == position || mutant!(PiecesGoAstray) {
+                            true => piece,
+                            false => piece.with_position(position.clone()),
+                        }
                     }));
                 }
                 Decision::Fail(fault) => {

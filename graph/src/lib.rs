@@ -55,6 +55,9 @@
 //! assert_eq!(upstream.kept(), 0, "every row was acknowledged");
 //! ```
 
+#[macro_use]
+pub mod mutant;
+
 pub mod ack;
 #[cfg(test)]
 mod arbitrary;

@@ -275,7 +275,7 @@ impl Writer for SimWriter {
         if !self.sink.is_letters() {
             let ids: Vec<u64> = rows.iter().map(|row| copy(row).id).collect();
             world.lock().note(|| format!("d{index} is given {} rows: {ids:x?}", ids.len()));
-            world.presented(index, &ids);
+            world.presented(index, &ids, rows.iter().map(Record::position));
             world.told(index, &ids, marks);
             if self.unknown && spec.retry == Retry::AtMostOnce {
                 world.breaks(|| format!("d{index} is written again although that must not be"));

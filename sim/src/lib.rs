@@ -14,6 +14,7 @@
 //! * whatever can go on does: nothing stalls.
 
 pub mod ends;
+pub mod mutants;
 pub mod oracle;
 pub mod pipeline;
 pub mod run;

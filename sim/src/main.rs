@@ -9,6 +9,9 @@ use anabranch_sim::scenario::Scenario;
 use anabranch_sim::shrink::explain;
 use clap::Parser;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs random pipelines through random failures and checks that nothing is lost.
 #[derive(Parser)]
 struct Options {
@@ -21,6 +24,9 @@ struct Options {
     /// How long.
     #[arg(long)]
     seconds: Option<u64>,
+    /// Plant every known fault in turn, and look for a graph that shows it; each for so many seconds.
+    #[arg(long)]
+    mutants: Option<u64>,
     /// Go on after a failure, and only count them.
     #[arg(long)]
     all: bool,
@@ -37,6 +43,11 @@ fn main() -> ExitCode {
     let options = Options::parse();
     anabranch_sim::hush();
     let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
+    if let Some(seconds) = options.mutants {
+        std::panic::set_hook(Box::new(|_| ()));
+        let found = anabranch_sim::mutants::hunt(first, Duration::from_secs(seconds));
+        return if found { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     if options.seed.is_some() && options.graphs.is_none() && options.seconds.is_none() {
         let scenario = Scenario::generate(first);
         return match simulate(&Arc::new(scenario.clone()), false) {

@@ -15,6 +15,9 @@ use crate::scenario::{Interruption, Scenario, mix};
 /// After so many runs nothing goes wrong any more.
 pub const TROUBLED_RUNS: u32 = 8;
 
+/// No run needs as many ticks.
+const MOST_TICKS: u64 = 200_000;
+
 /// What the driver is told to do with the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -59,8 +62,9 @@ pub struct Shelf {
     unsynced: Vec<u64>,
     /// How often each copy was put down in this run, and how often that was uncertain.
     put: HashMap<u64, (u32, u32)>,
-    /// Latest place in the order of each lane in this run.
+    /// Latest place in the order of each lane that was given in this run, and that was put down.
     latest: HashMap<usize, usize>,
+    latest_put: HashMap<usize, usize>,
     /// Calls so far, in all runs.
     pub calls: u64,
 }
@@ -79,6 +83,7 @@ pub struct State {
     pub shelves: Vec<Shelf>,
     /// Letters that may be written, by node and record; and the name each was given.
     letters: HashMap<u64, Option<Vec<u8>>>,
+    names: HashMap<Vec<u8>, u64>,
     letters_in_run: Vec<(usize, u32)>,
     marks: BTreeMap<LaneId, Mark>,
     /// Number of the owner of the marks.
@@ -140,6 +145,7 @@ impl World {
             lanes,
             shelves,
             letters: HashMap::new(),
+            names: HashMap::new(),
             letters_in_run: Vec::new(),
             marks: BTreeMap::new(),
             epoch: 0,
@@ -174,6 +180,10 @@ impl World {
         }
         let at = state.ticks;
         state.ticks += 1;
+        if at > MOST_TICKS {
+            self.broken(&mut state, || "it goes round in circles".to_owned());
+            return false;
+        }
         let order = match state.interruption() {
             Interruption::Crash(tick) if tick == at => Order::Kill,
             Interruption::Stop(tick, budget) if tick == at => Order::Stop(budget),
@@ -219,13 +229,16 @@ impl World {
 
     /// The rows that a destination is given, before anything becomes of them. `shelf` is the number of the
     /// destination.
-    pub fn presented(&self, shelf: usize, ids: &[u64]) {
+    pub fn presented<'a>(&self, shelf: usize, ids: &[u64], positions: impl Iterator<Item = &'a Position>) {
         let mut state = self.lock();
-        for id in ids {
-            let at = &mut state.shelves[shelf];
-            let Some((lane, row, place)) = at.arrivals.get(id).copied() else {
+        for (id, at_position) in ids.iter().zip(positions) {
+            let Some((lane, row, place)) = state.shelves[shelf].arrivals.get(id).copied() else {
                 return self.broken(&mut state, || format!("d{shelf} is given record {id:x}, which must not exist"));
             };
+            if *at_position != position(lane, row, b'r') {
+                return self.broken(&mut state, || format!("record {id:x} arrives with position {at_position:?}"));
+            }
+            let at = &mut state.shelves[shelf];
             if !at.put.contains_key(id) {
                 at.put.insert(*id, (0, 0));
                 let latest = at.latest.insert(lane, place);
@@ -252,9 +265,21 @@ impl World {
         let mut state = self.lock();
         let at = &mut state.shelves[shelf];
         let (times, uncertainly) = at.put.entry(id).or_default();
+        let first = *times == 0;
         *times += 1;
         *uncertainly += u32::from(uncertain);
         let twice = *times > *uncertainly + 1;
+        // Only a call that fails on some of its rows may leave them behind those that follow.
+        let ordered = state.scenario.sinks[shelf].partial == 0;
+        let at = &mut state.shelves[shelf];
+        let known = at.arrivals.get(&id).copied();
+        if let Some((lane, row, place)) = known.filter(|_| first && ordered) {
+            let latest = at.latest_put.insert(lane, place);
+            if latest.is_some_and(|latest| latest >= place) {
+                return self.broken(&mut state, || format!("d{shelf} gets row {row} of lane {lane} after a later one"));
+            }
+        }
+        let at = &mut state.shelves[shelf];
         match durable {
             true => *at.durable.entry(id).or_default() += 1,
             false => at.unsynced.push(id),
@@ -284,6 +309,11 @@ impl World {
         }
         state.letters_in_run.push((lane, row));
         let panics = state.scenario.panics();
+        let other = state.names.insert(key.to_vec(), id_of_letter);
+        if other.is_some_and(|other| other != id_of_letter) && !panics {
+            let key = String::from_utf8_lossy(key).to_string();
+            self.broken(&mut state, || format!("two letters are named {key}"));
+        }
         let named = state.letters.entry(id_of_letter).or_default();
         let before = named.get_or_insert_with(|| key.to_vec()).clone();
         if before != key && !panics {
@@ -464,6 +494,7 @@ impl State {
             }
             shelf.put.clear();
             shelf.latest.clear();
+            shelf.latest_put.clear();
         }
         self.lanes.iter_mut().for_each(|lane| lane.unacked.clear());
     }

@@ -12,7 +12,16 @@ pub(super) struct Credit(pub(super) u32);
 
 impl Credit {
     /// What a row owes when it is read.
-    pub(super) const FULL: u32 = 1 << 31;
+    #[cfg(not(feature = "mutants"))]
+    pub(super) const fn full() -> u32 {
+        1 << 31
+    }
+
+    /// What a row owes when it is read: in a simulation so little that it runs out.
+    #[cfg(feature = "mutants")]
+    pub(super) fn full() -> u32 {
+        crate::mutant::credit()
+    }
 
     /// Divides in `n`: `self` keeps one part and the remainder, every other part is the returned amount.
     /// `None` when there is too little to divide.
@@ -20,6 +29,7 @@ impl Credit {
         let part = self.0 / n;
         (part > 0).then(|| {
             self.0 -= part * (n - 1);
+            self.0 = if mutant!(RemainderLost) { part } else { self.0 };
             part
         })
     }
@@ -47,7 +57,7 @@ pub struct Run {
 
 impl Run {
     pub(super) fn whole(lane: LaneIndex, segment: u32, rows: u32) -> Run {
-        Run { lane, segment, first: 0, rows, shape: Shape::Rows, credit: Credit(Credit::FULL) }
+        Run { lane, segment, first: 0, rows, shape: Shape::Rows, credit: Credit(Credit::full()) }
     }
 
     /// The lane its rows were read from.
@@ -135,7 +145,11 @@ impl Run {
     /// Divides the credit of every row among `n` copies of the rows: `self` stays one of them, the others are
     /// returned. `None`, and nothing changed, when there is too little credit: [`super::Ledger::lend`] first. O(n).
     pub fn divide(&mut self, n: u32) -> Option<SmallVec<[Run; 3]>> {
-        let part = self.credit.divide(n.max(1))?;
+        let all = self.credit.0;
+        let mut part = self.credit.divide(n.max(1))?;
+        if mutant!(FirstDestinationSettles) {
+            (self.credit.0, part) = (all, 0);
+        }
         Some((1..n).map(|_| Run { credit: Credit(part), ..*self }).collect())
     }
 
@@ -148,7 +162,11 @@ impl Run {
         if self.rows != 1 || n == 0 {
             return Err(self);
         }
-        let Some(part) = self.credit.divide(n) else { return Err(self) };
+        let all = self.credit.0;
+        let Some(mut part) = self.credit.divide(n) else { return Err(self) };
+        if mutant!(SplitHeadSettles) && n > 1 {
+            (self.credit.0, part) = (all, 0);
+        }
         self.shape = Shape::Pieces;
         if self.credit.0 == part {
             self.rows = n;

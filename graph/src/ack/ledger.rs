@@ -106,7 +106,7 @@ impl Ledger {
         Ledger {
             lane,
             generation: resume.map_or(1, |mark| mark.generation),
-            seq: resume.map_or(0, |mark| mark.seq),
+            seq: if mutant!(ResumeForgotten) { 0 } else { resume.map_or(0, |mark| mark.seq) },
             next_seq: resume.map_or(0, |mark| mark.seq),
             front: 0,
             drained: 0,
@@ -126,7 +126,7 @@ impl Ledger {
         self.next_seq += u64::from(rows);
         self.read += u64::from(rows);
         self.opened += u64::from(rows);
-        let owed = Owed::Uniform(if rows == 0 { 0 } else { u64::from(Credit::FULL) });
+        let owed = Owed::Uniform(if rows == 0 { 0 } else { u64::from(Credit::full()) });
         self.segments.push_back(Segment { positions, rows, base, bytes, owed });
         Run::whole(self.lane, segment, rows)
     }
@@ -186,12 +186,12 @@ impl Ledger {
     /// The rows are settled already.
     pub fn lend(&mut self, run: &mut Run) -> Result<(), Overdrawn> {
         let overdrawn = Overdrawn { segment: run.segment };
-        if run.credit.0 >= Credit::FULL {
+        if run.credit.0 >= Credit::full() {
             return Ok(());
         }
         let (first, rows) = (run.first as usize, run.source_rows() as usize);
         let before = run.credit_per_source_row();
-        run.credit.0 += Credit::FULL;
+        run.credit.0 += Credit::full();
         let more = run.credit_per_source_row() - before;
         let segment = self.segment_mut(run.segment)?;
         if first + rows > segment.rows as usize {
@@ -202,7 +202,7 @@ impl Ledger {
             if *v == 0 {
                 return Err(overdrawn);
             }
-            *v = v.checked_add(more).ok_or(overdrawn)?;
+            *v = v.checked_add(if mutant!(LentForNothing) { 0 } else { more }).ok_or(overdrawn)?;
         }
         Ok(())
     }
@@ -211,17 +211,23 @@ impl Ledger {
     pub fn advance(&mut self) -> Option<Advance> {
         let mut positions = Vec::new();
         while let Some(segment) = self.segments.front_mut() {
-            let left = if segment.settled() {
-                segment.positions.len()
-            } else {
-                (self.drained..segment.positions.len()).find(|row| segment.owes(*row) > 0).unwrap_or(self.drained)
-            };
+            let left =
+                if segment.settled() || mutant!(WholeSegmentStored) && segment.open_rows() < segment.rows as usize {
+                    segment.positions.len()
+                } else {
+                    let open = |row: &usize| segment.owes(*row) > 0;
+                    let mut rows = self.drained..segment.positions.len();
+                    match mutant!(GapInPrefix) {
+                        true => rows.rfind(|row| !open(row)).map_or(self.drained, |row| row + 1),
+                        false => rows.find(open).unwrap_or(self.drained),
+                    }
+                };
             if segment.rows > 0 {
                 self.seq += (left - self.drained) as u64;
             }
             positions.extend(segment.positions[self.drained..left].iter_mut().map(std::mem::take));
             self.drained = left;
-            if !segment.settled() {
+            if !segment.settled() && !(mutant!(WholeSegmentStored) && left == segment.positions.len()) {
                 break;
             }
             self.segments.pop_front();
@@ -252,7 +258,7 @@ impl Ledger {
             let from = if index == 0 { self.drained } else { 0 };
             for (row, at) in segment.positions.iter().enumerate().skip(from) {
                 if segment.rows > 0 {
-                    if segment.owes(row) > paid.get(row).copied().unwrap_or(0) {
+                    if segment.owes(row) > paid.get(row).copied().unwrap_or(0) && !mutant!(MarksTooFar) {
                         break 'segments;
                     }
                     seq += 1;

@@ -64,7 +64,8 @@ impl Asynchronous {
             tokio::select! {
                 biased;
                 Some(verdicts) = front(&mut flying) => {
-                    if let Some(flown) = flying.pop_front() {
+                    let flown = if mutant!(CallsLandInReverse) { flying.pop_back() } else { flying.pop_front() };
+                    if let Some(flown) = flown {
                         land(&self.node, flown, verdicts, &output).await?;
                     }
                 }
@@ -160,7 +161,8 @@ async fn land(
 
 /// The outcome of the oldest call; `None` when there is none.
 async fn front(flying: &mut VecDeque<InFlight>) -> Option<Result<Result<Vec<Verdict>, Fault>, JoinError>> {
-    Some(flying.front_mut()?.finished().await)
+    let next = if mutant!(CallsLandInReverse) { flying.back_mut() } else { flying.front_mut() };
+    Some(next?.finished().await)
 }
 
 /// Calls until there is a verdict on every row.
@@ -175,8 +177,12 @@ async fn converge(operator: Arc<dyn AsyncOperator>, mut rows: Vec<Record>) -> Re
             return Err(Fault::fatal("too_many_verdicts", what));
         }
         stalls = if some.is_empty() { stalls + 1 } else { 0 };
-        rows.drain(..some.len());
+        let more = usize::from(mutant!(PartialResultSkips) && !some.is_empty() && some.len() < given);
+        rows.drain(..some.len() + more);
         verdicts.extend(some);
+        if mutant!(PartialResultFilters) {
+            verdicts.extend(rows.drain(..).map(|_| Verdict::Filter));
+        }
         if rows.is_empty() {
             return Ok(verdicts);
         }

@@ -111,6 +111,9 @@ impl<O: Operator + ?Sized> Steps<O> {
                 let first = self.waiting.len();
                 self.waiting.extend(batch.strips().map(|strip| (step + 1, strip)));
                 self.waiting[first..].reverse();
+                if mutant!(StripsForgotten) {
+                    self.waiting.drain(first..first + 1);
+                }
             }
         }
         Ok(None)
@@ -132,6 +135,9 @@ impl<O: Operator + ?Sized> Steps<O> {
             }
         }
         call(step, batch, masked.then_some(&*mask), decisions, *repairable)?;
+        if mutant!(FailedConditionPasses) {
+            condition_failed.clear();
+        }
         decisions.extend(condition_failed.drain(..).map(|(row, fault)| (row, Decision::Fail(fault))));
         for (_, decision) in decisions.iter_mut() {
             if let Decision::Fail(fault) = decision {
@@ -143,7 +149,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             meter.count_in(batch.rows(), if *masked { mask.count() } else { batch.rows() });
             meter.count_failed(failures(decisions));
         }
-        if shared && *masked && !decisions.is_empty() {
+        if shared && *masked && !decisions.is_empty() && !mutant!(MaskNotCarried) {
             let before = std::mem::take(mask);
             carry(&before, decisions, mask);
         }
@@ -201,7 +207,9 @@ fn call<O: Operator + ?Sized>(
             decisions.extend((first..rows).filter(is_selected).map(fail));
             break;
         };
-        decisions.push(fail(row));
+        if !mutant!(PanicForgotten) {
+            decisions.push(fail(row));
+        }
         from = row + 1;
         let mut after = Mask::none(rows);
         (from..rows).filter(is_selected).for_each(|row| after.set(row));

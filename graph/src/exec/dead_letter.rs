@@ -40,7 +40,7 @@ impl Window {
         self.latest = self.latest.max(row);
         self.failures.push(row);
         self.failures.retain(|row| row.saturating_add(size) > self.latest);
-        self.failures.len() as u64 > threshold
+        self.failures.len() as u64 > threshold + u64::from(mutant!(ThresholdOffByOne))
     }
 
     /// How often this name was asked for before. Names of rows that left the replay window are forgotten.
@@ -49,8 +49,8 @@ impl Window {
             self.ordinals.retain(|_, (row, _)| *row + replay_rows as u64 >= seq);
         }
         let (_, count) = self.ordinals.entry(name.clone()).or_insert((seq, 0));
-        *count += 1;
-        *count - 1
+        *count += u32::from(!mutant!(LettersShareNames));
+        count.saturating_sub(1)
     }
 }
 
@@ -110,7 +110,10 @@ impl DeadLetters {
             letters.push(self.letter(record, &origin, fault));
         }
         for letters in letters.chunks(self.most_rows) {
-            self.make_durable(letters).await?;
+            let written = self.make_durable(letters).await;
+            if !mutant!(LetterFailureIgnored) {
+                written?;
+            }
         }
         let (written, _rest) = batch.into_parts().1.cut(letters.len());
         self.context().progress.add_dead_lettered(written.rows());
@@ -136,7 +139,7 @@ impl DeadLetters {
                 durable
             }
         };
-        if !durable {
+        if !durable && !mutant!(LetterNotFlushed) {
             self.delivery.writer.flush().await.map_err(|fault| self.failed(&fault))?;
         }
         Ok(())

@@ -90,6 +90,9 @@ impl Delivery {
                     for (row, verdict) in range.zip(each) {
                         match verdict {
                             Err(fault) if fault.class() == FaultClass::Fatal => return Err(fault.into()),
+                            Err(fault) if fault.class() == FaultClass::Transient && mutant!(TransientIsFinal) => {
+                                verdicts[row] = Some(Err(fault.with_class(FaultClass::Record)));
+                            }
                             Err(fault) if fault.class() == FaultClass::Transient => again.push((row, fault)),
                             verdict => verdicts[row] = Some(verdict),
                         }
@@ -105,7 +108,10 @@ impl Delivery {
                     FaultClass::Transient => {
                         self.may_repeat(&fault)?;
                         backoff.wait(&self.context, fault).await?;
-                        todo.push(range);
+                        match mutant!(RetryReorders) {
+                            true => todo.insert(0, range),
+                            false => todo.push(range),
+                        }
                     }
                     FaultClass::Record if range.len() == 1 => {
                         verdicts.resize_with(rows.len(), || None);
@@ -115,6 +121,9 @@ impl Delivery {
                         let middle = range.start + range.len() / 2;
                         todo.push(middle..range.end);
                         todo.push(range.start..middle);
+                        if mutant!(BisectionRepeats) {
+                            todo.push(middle..range.end);
+                        }
                     }
                 },
             }
@@ -125,6 +134,7 @@ impl Delivery {
 
     fn may_repeat(&self, fault: &Fault) -> Result<(), Interrupt> {
         match self.retry {
+            Retry::AtMostOnce if mutant!(AtMostOnceRepeats) => Ok(()),
             Retry::AtMostOnce => Err(fault.clone().into()),
             Retry::Idempotent | Retry::Transactional => Ok(()),
         }

@@ -85,6 +85,9 @@ impl Drain {
             self.commit().await?;
             earliest = Instant::now() + INTERVAL;
         }
+        if mutant!(NoLastCommit) {
+            return Ok(());
+        }
         // Every writer has flushed and ended: one commit takes all that is settled.
         context.lanes.begin_commit();
         self.commit().await
@@ -101,8 +104,16 @@ impl Drain {
             return Ok(());
         }
         let moves: Vec<_> = settled.iter().map(|lane| (lane.id.clone(), lane.advance.mark.clone())).collect();
+        if mutant!(RoomBeforeStored) {
+            self.context.lanes.persisted(&settled);
+        }
+        if mutant!(AckBeforeStore) {
+            return self.acknowledge(settled).await;
+        }
         self.context.services.store.commit(&self.epoch, &moves).await.map_err(store_fault)?;
-        self.context.lanes.persisted(&settled);
+        if !mutant!(RoomBeforeStored) {
+            self.context.lanes.persisted(&settled);
+        }
         self.acknowledge(settled).await
     }
 
@@ -110,7 +121,8 @@ impl Drain {
     async fn acknowledge(&mut self, settled: Vec<Settled>) -> Result<(), Fault> {
         let mut per_source: Vec<Vec<(Partition, Vec<Position>)>> = self.sources.iter().map(|_| Vec::new()).collect();
         for lane in settled {
-            per_source[lane.source].push((lane.id.partition, lane.advance.positions));
+            let source = if mutant!(AcksToFirstSource) { 0 } else { lane.source };
+            per_source[source].push((lane.id.partition, lane.advance.positions));
         }
         let context = &self.context;
         let told = self.sources.iter_mut().zip(per_source).map(|(source, lanes)| async move {
@@ -129,6 +141,9 @@ impl Drain {
 async fn wait_until_due(context: &Context, earliest: Instant) {
     let lanes = &context.lanes;
     let mut due = lanes.due(Due::Never).await;
+    if mutant!(IdleNotStored) && due == Due::Idle {
+        std::future::pending::<()>().await;
+    }
     let soon = (Instant::now() + INTERVAL).max(earliest);
     loop {
         let until = match due {
@@ -146,6 +161,9 @@ async fn wait_until_due(context: &Context, earliest: Instant) {
 
 /// Has every destination flush that has something to flush.
 async fn flush(gates: &[Arc<FlushGate>]) {
+    if mutant!(CommitWithoutFlush) {
+        return;
+    }
     let asked: Vec<&Arc<FlushGate>> = gates.iter().filter(|gate| gate.request()).collect();
     if !asked.is_empty() {
         // A destination that takes longer does not hold up the others.
@@ -164,6 +182,7 @@ impl Acknowledging {
         for attempt in 1.. {
             match self.acker.ack(partition, positions).await {
                 Ok(()) => break,
+                Err(_) if mutant!(AckDropped) => break,
                 Err(fault) if fault.class() != FaultClass::Transient || attempt == ACK_ATTEMPTS => return Err(fault),
                 Err(fault) => {
                     context.note("the source could not be told, will try again", &fault);

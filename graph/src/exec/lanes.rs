@@ -82,7 +82,7 @@ impl Lanes {
             state: Mutex::new(state),
             commit: Notify::new(),
             room: Notify::new(),
-            replay_rows: replay_rows.max(1),
+            replay_rows: if mutant!(WindowUnbounded) { usize::MAX >> 1 } else { replay_rows.max(1) },
             held_bytes,
             progress,
         }
@@ -171,7 +171,7 @@ impl Lanes {
         for run in lineage.settle_runs() {
             let lane = &mut state.lanes[usize::from(run.lane().0)];
             let settlement = lane.ledger.settle(run).map_err(overdrawn)?;
-            state.held -= settlement.bytes;
+            state.held -= if mutant!(BytesLeak) { 0 } else { settlement.bytes };
             if settlement.rows > 0 {
                 lane.progress.settled.fetch_add(settlement.rows as u64, Ordering::Relaxed);
                 due = due.max(if lane.ledger.unpersisted() * 2 >= self.replay_rows {

@@ -59,7 +59,7 @@ pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: O
     while open || taken < given {
         tokio::select! {
             biased;
-            reply = workers[taken % n].replies.recv(), if taken < given => match reply.ok_or_else(gone)? {
+            reply = workers[turn(taken, given, n)].replies.recv(), if taken < given => match reply.ok_or_else(gone)? {
                 Reply::Piece(piece) => output.emit(piece).await?,
                 Reply::Left(left) => output.put_aside(left).await?,
                 Reply::Done => taken += 1,
@@ -86,6 +86,11 @@ pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: O
     Ok(())
 }
 
+/// Whose turn it is to reply.
+fn turn(taken: usize, given: usize, workers: usize) -> usize {
+    if mutant!(WorkersOutOfTurn) && given - taken > 1 { (taken + 1) % workers } else { taken % workers }
+}
+
 /// The next strip; a stage that has others under way is not idle while it waits.
 pub(super) async fn receive(input: &mut Receiver, idle: bool) -> Option<Batch> {
     if idle { input.recv_idle().await } else { input.recv().await }
@@ -98,7 +103,11 @@ pub(super) fn advance<O: Operator + ?Sized>(
     output: &Output,
 ) -> Result<(Option<Leftover>, Option<Batch>), Fault> {
     let mut left = output.leftover();
-    let piece = steps.next(&mut left, &mut output.lend()).inspect_err(|fault| output.context.fail(fault.clone()))?;
+    let piece = steps.next(&mut left, &mut output.lend()).inspect_err(|fault| {
+        if !mutant!(WorkerFailsSilently) {
+            output.context.fail(fault.clone());
+        }
+    })?;
     Ok(((!left.is_empty()).then_some(left), piece))
 }
 

@@ -159,7 +159,12 @@ impl Reading {
             let ask = self.ask(room, collected.records.len());
             let read = tokio::select! {
                 biased;
-                () = context.stopping.wait() => break,
+                () = context.stopping.wait() => {
+                    if mutant!(CollectedForgotten) {
+                        return Ok(More::Yes);
+                    }
+                    break;
+                }
                 read = timeout_at(until, timed(self.reader.read(ask), meters.as_ref())) => match read {
                     Ok(read) => read,
                     Err(_) => break,

@@ -146,7 +146,7 @@ impl Writing {
                     continue;
                 }
                 next = receive(input, pending.is_none()) => next,
-                () = sleep_until(ripe), if pending.is_some() => {
+                () = sleep_until(ripe), if pending.is_some() && !mutant!(LingerForever) => {
                     if let Some(batch) = pending.take() {
                         self.write(batch).await?;
                     }
@@ -223,6 +223,9 @@ impl Writing {
             Verdicts::All(Delivered::Durable) => {
                 self.delivered(batch.into_parts().1)?;
             }
+            Verdicts::All(Delivered::Accepted) if mutant!(AcceptedIsDurable) => {
+                self.delivered(batch.into_parts().1)?;
+            }
             Verdicts::All(Delivered::Accepted) => {
                 self.accept(batch.into_parts().1);
             }
@@ -233,7 +236,14 @@ impl Writing {
                     Ok(Delivered::Durable) => Some((row, Decision::Filter)),
                     Err(fault) => Some((row, Decision::Fail(Fault::at(fault, &self.connector)))),
                 };
-                let mut decisions = each.into_iter().enumerate().filter_map(decide).collect();
+                let rows = each.len();
+                let place = |row| if mutant!(VerdictsShift) { (row + 1) % rows } else { row };
+                let mut decisions = each
+                    .into_iter()
+                    .enumerate()
+                    .map(|(row, verdict)| (place(row), verdict))
+                    .filter_map(decide)
+                    .collect();
                 let mut left = self.output.leftover();
                 batch.apply(&mut decisions, &mut left, &mut self.output.lend()).map_err(overdrawn)?;
                 self.delivered(left.filtered)?;
@@ -268,7 +278,10 @@ impl Writing {
         let request = self.gate.0.wanted.load(Ordering::Acquire);
         if !self.accepted.is_empty() {
             let meters = self.output.meters();
-            timed(self.delivery.writer.flush(), meters.as_ref()).await?;
+            let flushed = timed(self.delivery.writer.flush(), meters.as_ref()).await;
+            if !mutant!(FlushFailureIgnored) {
+                flushed?;
+            }
             self.gate.0.dirty.store(false, Ordering::Release);
             let accepted = self.accepted.take();
             self.delivered(accepted)?;
