@@ -27,7 +27,7 @@ pub use report::{Exit, Report};
 #[derive(Debug, Parser)]
 #[command(name = "anabranch", version, disable_version_flag = true, max_term_width = 110)]
 struct Cli {
-    /// Print one JSON object on standard output instead of text.
+    /// Print JSON on standard output instead of text: one object, with `run` after one per line of the log.
     #[arg(long, global = true)]
     json: bool,
     /// Print without colours. The variable NO_COLOR does the same.
@@ -82,11 +82,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // A closed pipe after `--help` is nobody's problem.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { Exit::Invalid } else { Exit::Ok } as u8);
-        }
+        Err(error) => return ExitCode::from(refused(&error) as u8),
     };
     let context = Context::new(cli.json, cli.no_color);
     let report = match cli.command {
@@ -102,6 +98,26 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => completions(shell),
     };
     ExitCode::from(report.print(context.json) as u8)
+}
+
+/// What clap has to say: help and version as text, an error also as JSON.
+fn refused(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        // A closed pipe after `--help` is nobody's problem.
+        let _ = error.print();
+        return Exit::Ok;
+    }
+    // The arguments were not understood; this one is, wherever it stands.
+    if !std::env::args_os().any(|argument| argument == "--json") {
+        let _ = error.print();
+        return Exit::Invalid;
+    }
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or_default();
+    Report::new("anabranch")
+        .fail(Exit::Invalid, "cli.usage", message.strip_prefix("error: ").unwrap_or(message))
+        .suggest("`--help` shows what there is")
+        .print(true)
 }
 
 fn version() -> Report {

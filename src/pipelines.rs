@@ -1,8 +1,11 @@
 //! From pipeline files to compiled pipelines, with everything that is wrong with them.
 
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{PipelineConfig, Variables, load};
+use anabranch_graph::config::{MASKED_FROM, PipelineConfig, Variables, load};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::registry::Registry;
@@ -47,7 +50,8 @@ impl Pipelines {
     /// Reads and compiles everything at `paths`. Opens nothing but the files.
     pub fn load<P: AsRef<Path>>(paths: &[P], registry: &Registry, options: &CompileOptions) -> Pipelines {
         let found = find_pipelines(paths);
-        let loaded = load(&found.files, &Environment);
+        let environment = Environment::default();
+        let loaded = load(&found.files, &environment);
         let mut pipelines = Pipelines {
             files: found.files,
             good: Vec::with_capacity(loaded.pipelines.len()),
@@ -77,6 +81,7 @@ impl Pipelines {
         }
         let place = |d: &Diagnostic| d.label.as_ref().map(|l| (l.span.file, l.span.start));
         pipelines.findings.0.sort_by_key(place);
+        environment.hide(&mut pipelines.findings);
         pipelines
     }
 
@@ -114,17 +119,57 @@ impl Pipelines {
 const OF_THE_WHOLE: &[&str] = &["plan.no_source", "plan.no_destination", "plan.unreachable", "plan.internal"];
 
 /// Variables of the process, and files named by `${file:PATH}`.
-struct Environment;
+#[derive(Default)]
+struct Environment {
+    /// The values that were given out, each with what stands for it in the file.
+    given: RefCell<BTreeMap<String, String>>,
+}
 
 /// The largest file that a value may be read from.
 const MAX_VALUE_FILE: u64 = 1 << 20;
 
+impl Environment {
+    fn give(&self, value: String, written: String) -> String {
+        let text = value.trim();
+        if text.len() >= MASKED_FROM {
+            // Messages quote with escapes.
+            let quoted = format!("{text:?}");
+            let mut given = self.given.borrow_mut();
+            given.insert(quoted[1..quoted.len() - 1].to_owned(), written.clone());
+            given.insert(text.to_owned(), written);
+        }
+        value
+    }
+
+    /// Findings quote what they are about. Where that came out of the environment, they show `${NAME}` instead:
+    /// it may be a credential, and the name says more about the file.
+    fn hide(&self, findings: &mut Diagnostics) {
+        let given = self.given.borrow();
+        // The longest first: one value may be the beginning of another.
+        let mut given: Vec<(&str, &str)> = given.iter().map(|(v, w)| (v.as_str(), w.as_str())).collect();
+        given.sort_by_key(|(value, _)| Reverse(value.len()));
+        let hide = |text: &mut String| {
+            for (value, written) in &given {
+                if text.contains(value) {
+                    *text = text.replace(value, written);
+                }
+            }
+        };
+        for finding in &mut findings.0 {
+            hide(&mut finding.message);
+            finding.hint.iter_mut().for_each(hide);
+            finding.label.iter_mut().chain(&mut finding.related).for_each(|label| hide(&mut label.text));
+        }
+    }
+}
+
 impl Variables for Environment {
     fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok()
+        std::env::var(name).ok().map(|value| self.give(value, format!("${{{name}}}")))
     }
 
     fn file(&self, path: &str) -> Result<String, String> {
-        read_text(Path::new(path), MAX_VALUE_FILE).map_err(|error| error.to_string())
+        let text = read_text(Path::new(path), MAX_VALUE_FILE).map_err(|error| error.to_string())?;
+        Ok(self.give(text, format!("${{file:{path}}}")))
     }
 }

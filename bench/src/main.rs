@@ -46,6 +46,14 @@ const WORKLOADS: &[Workload] = &[
         to_log: true,
     },
     Workload {
+        name: "w3",
+        what: "field.set, field.rename, base64.encode",
+        pipeline: include_str!("../workloads/w3.yaml"),
+        input: None,
+        out_per_in: 1,
+        to_log: false,
+    },
+    Workload {
         name: "w3json",
         what: "json.encode, json.decode, field.set",
         pipeline: include_str!("../workloads/w3json.yaml"),

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::config::{Settings, Written};
+use crate::config::{MASKED_FROM, Settings, Written};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean};
-use crate::reference::Reference;
+use crate::reference::{Reference, ReferenceError};
 use crate::specification::{Parameter, ParameterKind, Specification, Validation, matches_pattern};
-use crate::template::{MissingKey, Template};
+use crate::template::{MissingKey, Template, TemplateError};
 use crate::text::Str;
 
 /// The values of a plugin's parameters. Built only by [`Arguments::parse`], so every value has passed the
@@ -47,7 +47,7 @@ impl Arguments {
         let mut arguments = Arguments { values: BTreeMap::new(), span: settings.span };
         let mut findings = Diagnostics::new();
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
-        let mut refused: BTreeSet<Str> = BTreeSet::new();
+        let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
         for setting in &settings.entries {
             let name = setting.name.value.trim();
             let Some(parameter) = specification.parameter(name) else {
@@ -73,18 +73,18 @@ impl Arguments {
                 }
                 Err(found) => {
                     findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&setting.name.value))));
-                    refused.insert(name);
+                    ill_typed.insert(name);
                 }
             }
         }
         for parameter in &specification.parameters {
-            let settled = arguments.values.contains_key(&parameter.name) || refused.contains(&parameter.name);
-            if parameter.name.contains('*') || settled {
+            let name = &parameter.name;
+            if name.contains('*') || arguments.values.contains_key(name) || ill_typed.contains(name) {
                 continue;
             }
-            let failed = given.get(&parameter.name).copied();
+            let empty = given.get(name).copied();
             if let Some(default) = &parameter.default {
-                let default = Written::new(default.clone(), default.clone(), failed.unwrap_or(settings.span));
+                let default = Written::new(default.clone(), default.clone(), empty.unwrap_or(settings.span));
                 match type_check(parameter, &parameter.name, default) {
                     Ok(argument) => {
                         arguments.values.insert(parameter.name.clone(), argument);
@@ -97,7 +97,7 @@ impl Arguments {
                         "settings.required",
                         format!("{:?} is required by {}", parameter.name, specification.name),
                     )
-                    .with_span(failed.unwrap_or(settings.span))
+                    .with_span(empty.unwrap_or(settings.span))
                     .with_hint(format!("{}: {}", parameter.name, parameter.description))
                     .with_path(pointer(&parameter.name)),
                 );
@@ -132,13 +132,13 @@ impl Arguments {
         self.values.keys().filter_map(|name| Some((name, self.shown(name)?)))
     }
 
-    /// Texts of 6 bytes and more that must be masked in logs, faults and dead letters: what came out of variables, and
+    /// Texts of [`MASKED_FROM`] bytes and more that must be masked in logs, faults and dead letters: what came out of variables, and
     /// whole credentials.
     pub fn secrets(&self) -> impl Iterator<Item = &Str> {
         self.values
             .values()
             .flat_map(|a| a.written.substituted().chain(a.secret.then_some(a.written.value())))
-            .filter(|text| text.len() >= 6)
+            .filter(|text| text.len() >= MASKED_FROM)
     }
 
     /// Where the value stands; the settings' place where it is a default.
@@ -269,23 +269,12 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
         }
         ParameterKind::Bytes => Typed::Bytes(parse_bytes(text).ok_or_else(|| not_a("a size (as 1000, 64KiB, 8MB)"))?),
         ParameterKind::List => Typed::List(written.value().split(',').map(|item| Str::from(item.trim())).collect()),
-        ParameterKind::Reference => Typed::Reference(Reference::parse(text).map_err(|e| {
-            let finding = Diagnostic::error("settings.invalid_reference", format!("{name}: {e}")).with_span(span);
-            Diagnostics::from(match e.hint() {
-                Some(hint) => finding.with_hint(hint),
-                None => finding,
-            })
-        })?),
-        ParameterKind::Template => {
-            Typed::Template(Template::parse(written.value(), MissingKey::NoValue).map_err(|e| {
-                let finding = Diagnostic::error("settings.invalid_template", format!("{name}: {}", e.message))
-                    .with_span(written.place(e.offset, e.len));
-                Diagnostics::from(match e.hint {
-                    Some(hint) => finding.with_hint(hint),
-                    None => finding,
-                })
-            })?)
+        ParameterKind::Reference => {
+            Typed::Reference(Reference::parse(text).map_err(|e| invalid_reference(name, &written, &e))?)
         }
+        ParameterKind::Template => Typed::Template(
+            Template::parse(written.value(), MissingKey::NoValue).map_err(|e| invalid_template(name, &written, e))?,
+        ),
     };
     let number = match &typed {
         Typed::Int(v) => Some(*v as f64),
@@ -303,10 +292,18 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
         match validation {
             Validation::Required => {}
             Validation::GreaterThan(bound) if number.is_some_and(|v| v <= *bound) => {
-                return Err(invalid(format!("{name}: {} must be greater than {bound}", shown())));
+                let least = match parameter.kind {
+                    ParameterKind::Int | ParameterKind::Bytes => format!("at least {}", bound + 1.0),
+                    _ => format!("greater than {bound}"),
+                };
+                return Err(invalid(format!("{name}: {} must be {least}", shown())));
             }
             Validation::LessThan(bound) if number.is_some_and(|v| v >= *bound) => {
-                return Err(invalid(format!("{name}: {} must be less than {bound}", shown())));
+                let most = match parameter.kind {
+                    ParameterKind::Int | ParameterKind::Bytes => format!("at most {}", bound - 1.0),
+                    _ => format!("less than {bound}"),
+                };
+                return Err(invalid(format!("{name}: {} must be {most}", shown())));
             }
             Validation::OneOf(texts) => {
                 if let Some(bad) = items.iter().find(|item| !texts.contains(item)) {
@@ -346,6 +343,42 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
         }
     }
     Ok(Argument { written, secret: parameter.secret, typed })
+}
+
+/// The message quotes the text, so a substituted one is not described.
+fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> Diagnostic {
+    const CODE: &str = "settings.invalid_reference";
+    if written.is_substituted() {
+        return Diagnostic::error(CODE, format!("{name}: the value of {name:?} is not a reference"))
+            .with_span(written.span())
+            .with_hint("as .Payload.After.name, .Key, .Metadata[\"a.b\"]");
+    }
+    let finding = Diagnostic::error(CODE, format!("{name}: {error}")).with_span(written.span());
+    match error.hint() {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    }
+}
+
+/// The message quotes parts of the text: with substituted values it is shown only if it is the same without.
+fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
+    let place = written.place(error.offset, error.len);
+    let error = match written.is_substituted() {
+        false => Some(error),
+        true => Template::parse(written.written(), MissingKey::NoValue).err(),
+    };
+    let (message, hint) = match error {
+        Some(error) => (error.message, error.hint),
+        None => (
+            "the template does not compile once its variables are replaced".to_owned(),
+            Some("does a value hold quotes or braces?".to_owned()),
+        ),
+    };
+    let finding = Diagnostic::error("settings.invalid_template", format!("{name}: {message}")).with_span(place);
+    match hint {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    }
 }
 
 /// Go's `strconv.ParseBool` set.
@@ -452,7 +485,7 @@ mod tests {
                 "\"count\" is required by demo",
             ]
         );
-        assert_eq!(messages(&[("count", "0")]), ["count: \"0\" must be greater than 0"]);
+        assert_eq!(messages(&[("count", "0")]), ["count: \"0\" must be at least 1"]);
         assert_eq!(messages(&[("count", "x")]), ["count: \"x\" is not an integer"]);
     }
 

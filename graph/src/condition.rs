@@ -52,6 +52,11 @@ impl CompiledCondition {
         Ok(condition)
     }
 
+    /// The template that decides.
+    pub(crate) fn template(&self) -> &Template {
+        &self.template
+    }
+
     /// Its text.
     pub fn source(&self) -> &str {
         self.template.source()

@@ -23,7 +23,7 @@ mod tests;
 
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load};
 pub use schema::json_schema;
-pub use written::Written;
+pub use written::{MASKED_FROM, Written};
 
 use crate::diagnostic::{Span, Spanned};
 use crate::text::Str;

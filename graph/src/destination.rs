@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use crate::arguments::Arguments;
 use crate::diagnostic::Diagnostics;
 use crate::fault::Fault;
+use crate::flow::Flow;
 use crate::operator::Host;
 use crate::record::Record;
 use crate::source::Mark;
@@ -34,6 +35,9 @@ pub trait Destination: Send + Sync {
     /// # Errors
     /// Why it cannot be opened.
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault>;
+
+    /// What it needs of records that are as `flow` says: [`Flow::need_fields`], [`Flow::template`]. As it is: nothing.
+    fn flow(&self, _flow: &mut Flow) {}
 
     /// What delivery means here; printed by `pipelines plan`.
     fn policy(&self) -> WritePolicy;

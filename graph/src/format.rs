@@ -1,15 +1,24 @@
 //! Record formats: how destinations that write text turn a record into bytes.
 
+pub mod debezium;
+
 use crate::arguments::Arguments;
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use crate::fault::Fault;
+use crate::flow::Flow;
 use crate::json;
 use crate::record::Record;
 use crate::specification::{Parameter, ParameterKind};
 use crate::template::{MissingKey, Template};
+use crate::text::Str;
+
+use debezium::Envelope;
 
 const FORMAT: &str = "sdk.record.format";
 const OPTIONS: &str = "sdk.record.format.options";
+
+const SCHEMA_NAME: &str = "debezium.schema.name";
+const RAW_DATA_KEY: &str = "debezium.rawData.key";
 
 /// The parameters that choose a record format, for the specification of every destination that takes them.
 pub fn parameters() -> Vec<Parameter> {
@@ -17,15 +26,18 @@ pub fn parameters() -> Vec<Parameter> {
         Parameter::new(
             FORMAT,
             ParameterKind::Text,
-            "How a record is written: recfmt/json (the whole record as JSON; opencdc/json means the same) or template \
-             (the output of the template in sdk.record.format.options).",
+            "How a record is written: recfmt/json (the whole record as JSON; opencdc/json means the same), debezium/json \
+             (the change in a Debezium envelope) or template (the output of the template in sdk.record.format.options).",
         )
         .default_value("recfmt/json")
-        .one_of(&["recfmt/json", "opencdc/json", "template"]),
+        .one_of(&["recfmt/json", "opencdc/json", "debezium/json", "template"]),
         Parameter::new(
             OPTIONS,
             ParameterKind::Text,
-            "The template, where the format is template; a key that is missing from a map fails the record.",
+            "The template, where the format is template; a key that is missing from a map fails the record. Where the \
+             format is debezium/json, options as name=value, separated by commas: debezium.schema.name (of the \
+             envelope's schema; none), debezium.rawData.key (field that holds raw data that are no JSON object; \
+             recfmt.rawData).",
         ),
     ]
 }
@@ -35,6 +47,8 @@ pub fn parameters() -> Vec<Parameter> {
 pub enum RecordFormat {
     /// The whole record as one line of JSON; see [`json`].
     Json,
+    /// The change in a Debezium envelope, as one line of JSON; see [`debezium`].
+    Debezium(Envelope),
     /// The output of a template over the record.
     Template(Template),
 }
@@ -43,19 +57,10 @@ impl RecordFormat {
     /// The format chosen by arguments whose specification lists [`parameters`].
     ///
     /// # Errors
-    /// The template is missing or does not compile, or there is one that would not be used.
+    /// The template is missing or does not compile, an option is unknown, or there are some that would not be used.
     pub fn from_arguments(arguments: &Arguments) -> Result<RecordFormat, Diagnostics> {
-        let wants_template = arguments.text(FORMAT).is_some_and(|format| format.trim() == "template");
-        match (wants_template, arguments.text(OPTIONS)) {
-            (false, None) => Ok(RecordFormat::Json),
-            (false, Some(_)) => {
-                Err(Diagnostic::error("settings.unused", format!("{OPTIONS} is used only where {FORMAT} is template"))
-                    .with_span(arguments.span(OPTIONS))
-                    .with_path(format!("/{OPTIONS}"))
-                    .with_hint(format!("add {FORMAT}: template, or remove {OPTIONS}"))
-                    .into())
-            }
-            (true, None) => Err(Diagnostic::error(
+        match (arguments.text(FORMAT).map_or("", |format| format.trim()), arguments.text(OPTIONS)) {
+            ("template", None) => Err(Diagnostic::error(
                 "settings.required",
                 format!("{OPTIONS:?} is required where {FORMAT} is template"),
             )
@@ -63,15 +68,38 @@ impl RecordFormat {
             .with_path(format!("/{OPTIONS}"))
             .with_hint(format!("{OPTIONS}: the template, as '{{{{ toJson .Payload.After }}}}'"))
             .into()),
-            (true, Some(text)) => Template::parse(text, MissingKey::Error).map(RecordFormat::Template).map_err(|e| {
-                let finding = Diagnostic::error("settings.invalid_template", format!("{OPTIONS}: {}", e.message))
-                    .with_span(arguments.place(OPTIONS, e.offset, e.len))
-                    .with_path(format!("/{OPTIONS}"));
-                match e.hint {
-                    Some(hint) => finding.with_hint(hint).into(),
-                    None => finding.into(),
-                }
-            }),
+            ("template", Some(text)) => {
+                Template::parse(text, MissingKey::Error).map(RecordFormat::Template).map_err(|e| {
+                    let finding = Diagnostic::error("settings.invalid_template", format!("{OPTIONS}: {}", e.message))
+                        .with_span(arguments.place(OPTIONS, e.offset, e.len))
+                        .with_path(format!("/{OPTIONS}"));
+                    match e.hint {
+                        Some(hint) => finding.with_hint(hint).into(),
+                        None => finding.into(),
+                    }
+                })
+            }
+            ("debezium/json", options) => {
+                envelope(options.map_or("", Str::as_str), arguments).map(RecordFormat::Debezium)
+            }
+            (_, None) => Ok(RecordFormat::Json),
+            (_, Some(_)) => Err(Diagnostic::error(
+                "settings.unused",
+                format!("{OPTIONS} is used only where {FORMAT} is template or debezium/json"),
+            )
+            .with_span(arguments.span(OPTIONS))
+            .with_path(format!("/{OPTIONS}"))
+            .with_hint(format!("add {FORMAT}: template, or remove {OPTIONS}"))
+            .into()),
+        }
+    }
+
+    /// What it needs of the records; `always` if it is used on every one.
+    pub fn flow(&self, flow: &mut Flow, always: bool) {
+        match self {
+            RecordFormat::Json | RecordFormat::Debezium(_) => flow.may_fail(),
+            RecordFormat::Template(template) if always => flow.template(OPTIONS, template),
+            RecordFormat::Template(template) => flow.optional_template(OPTIONS, template),
         }
     }
 
@@ -83,6 +111,7 @@ impl RecordFormat {
     pub fn encode(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
         match self {
             RecordFormat::Json => json::write_record(record, out),
+            RecordFormat::Debezium(envelope) => envelope.encode(record, out),
             RecordFormat::Template(template) => {
                 let mut text = String::new();
                 template.render(record, &mut text).map_err(|e| Fault::record("format_failed", e))?;
@@ -91,6 +120,44 @@ impl RecordFormat {
             }
         }
     }
+}
+
+/// Reads `name=value,name=value`.
+fn envelope(options: &str, arguments: &Arguments) -> Result<Envelope, Diagnostics> {
+    let (mut envelope, mut findings) = (Envelope::default(), Diagnostics::new());
+    let mut offset = 0;
+    for item in options.split(',') {
+        let start = offset + item.len() - item.trim_start().len();
+        offset += item.len() + 1;
+        let item = item.trim();
+        let (name, value) = match item.split_once('=') {
+            Some((name, value)) => (name.trim_end(), Some(value.trim_start())),
+            None => (item, None),
+        };
+        let place = || arguments.place(OPTIONS, start, item.len());
+        let wrong = |what: &str| {
+            Diagnostic::error("settings.invalid", format!("{OPTIONS}: {what}"))
+                .with_span(place())
+                .with_path(format!("/{OPTIONS}"))
+        };
+        match (name, value) {
+            ("", None) => {}
+            (SCHEMA_NAME, Some(value)) => envelope.schema_name = value.into(),
+            (RAW_DATA_KEY, Some("")) => findings.push(wrong("a field needs a name")),
+            (RAW_DATA_KEY, Some(value)) => envelope.raw_data_key = value.into(),
+            (SCHEMA_NAME | RAW_DATA_KEY, None) => {
+                findings.push(wrong("an option has no value").with_hint(format!("write {name}=value")));
+            }
+            (unknown, _) => {
+                let finding = wrong("debezium/json has no such option");
+                findings.push(match did_you_mean(unknown, [SCHEMA_NAME, RAW_DATA_KEY]) {
+                    Some(near) => finding.with_hint(format!("did you mean {near}?")),
+                    None => finding.with_hint(format!("it has: {SCHEMA_NAME}, {RAW_DATA_KEY}")),
+                });
+            }
+        }
+    }
+    if findings.has_errors() { Err(findings) } else { Ok(envelope) }
 }
 
 #[cfg(test)]
@@ -125,12 +192,25 @@ mod tests {
     }
 
     #[test]
+    fn debezium_has_options() {
+        let chosen = |pairs: &[(&str, &str)]| match format(&[&[(FORMAT, "debezium/json")], pairs].concat()).unwrap() {
+            RecordFormat::Debezium(envelope) => envelope,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(chosen(&[]), Envelope::default());
+        assert_eq!(
+            chosen(&[(OPTIONS, " debezium.schema.name = a=b,\ndebezium.rawData.key=raw,")]),
+            Envelope { schema_name: "a=b".into(), raw_data_key: "raw".into() }
+        );
+    }
+
+    #[test]
     fn what_cannot_work_is_found_early() {
         let messages =
             |pairs: &[(&str, &str)]| format(pairs).unwrap_err().into_iter().map(|(m, _)| m).collect::<Vec<_>>();
         assert_eq!(
-            messages(&[(FORMAT, "debezium/json")]),
-            ["sdk.record.format: \"debezium/json\" is not one of recfmt/json, opencdc/json, template"]
+            messages(&[(FORMAT, "debezium/jsn")]),
+            ["sdk.record.format: \"debezium/jsn\" is not one of recfmt/json, opencdc/json, debezium/json, template"]
         );
         assert_eq!(
             messages(&[(FORMAT, "template")]),
@@ -138,7 +218,11 @@ mod tests {
         );
         assert_eq!(
             messages(&[(OPTIONS, "a line")]),
-            ["sdk.record.format.options is used only where sdk.record.format is template"]
+            ["sdk.record.format.options is used only where sdk.record.format is template or debezium/json"]
         );
+        let told = |options| messages(&[(FORMAT, "debezium/json"), (OPTIONS, options)]);
+        assert_eq!(told("debezium.schema.nam=x"), ["sdk.record.format.options: debezium/json has no such option"]);
+        assert_eq!(told("debezium.schema.name"), ["sdk.record.format.options: an option has no value"]);
+        assert_eq!(told("a=b, debezium.rawData.key=").len(), 2);
     }
 }

@@ -66,6 +66,7 @@ pub mod destination;
 pub mod diagnostic;
 pub mod exec;
 pub mod fault;
+pub mod flow;
 pub mod format;
 pub mod json;
 pub mod metadata;

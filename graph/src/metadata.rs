@@ -51,6 +51,17 @@ pub mod key {
     }
 }
 
+/// Prefixes of metadata keys as plugins and files from elsewhere write them, and the own ones.
+pub const FOREIGN_PREFIXES: [(&str, &str); 2] = [("opencdc.", "recfmt."), ("conduit.", "svc.")];
+
+/// The own name of a key that has a foreign prefix; `None` for any other key.
+pub fn own_key(key: &str) -> Option<Str> {
+    FOREIGN_PREFIXES.iter().find_map(|(foreign, own)| {
+        let rest = key.strip_prefix(foreign)?;
+        Some(Str::from(format!("{own}{rest}")))
+    })
+}
+
 /// Entries in insertion order, each key once.
 ///
 /// Records carry a handful of entries, so a scan that compares lengths first beats hashing and
@@ -118,6 +129,21 @@ impl Metadata {
         }
     }
 
+    /// Sets `key` under its own name, see [`own_key`]: a key that has a foreign prefix gives way to one that is
+    /// there under the own name.
+    pub fn insert_translated(&mut self, key: &Str, value: impl Into<Str>) {
+        match own_key(key) {
+            None => {
+                self.insert(key.clone(), value);
+            }
+            Some(own) => {
+                if self.find(&own).is_none() {
+                    self.insert(own, value);
+                }
+            }
+        }
+    }
+
     /// Removes `key`; an absent key leaves a shared map shared.
     pub fn remove(&mut self, key: &str) -> Option<Str> {
         let at = self.find(key)?;
@@ -180,6 +206,17 @@ mod tests {
             assert_eq!(metadata.len(), n);
             assert_eq!(metadata.get("k1").map(Str::as_str), Some((n + 1).to_string().as_str()));
         }
+    }
+
+    #[test]
+    fn foreign_keys_get_their_own_names() {
+        let entries = [("opencdc.collection", "theirs"), ("conduit.x", "1"), ("recfmt.collection", "ours"), ("a", "b")];
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0]] {
+            let mut metadata = Metadata::new();
+            order.into_iter().for_each(|i| metadata.insert_translated(&entries[i].0.into(), entries[i].1));
+            assert_eq!(metadata, [("recfmt.collection", "ours"), ("svc.x", "1"), ("a", "b")].into_iter().collect());
+        }
+        assert_eq!(own_key("opencdcx"), None);
     }
 
     #[test]

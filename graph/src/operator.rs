@@ -10,6 +10,7 @@ use crate::arguments::Arguments;
 use crate::batch::Mask;
 use crate::diagnostic::Diagnostics;
 use crate::fault::Fault;
+use crate::flow::Flow;
 use crate::record::Record;
 use crate::specification::Specification;
 use crate::text::Str;
@@ -30,6 +31,11 @@ pub trait OperatorKind: Send + Sync {
 pub trait ConfiguredOperator: Send + Sync {
     /// What the compiler may assume of it.
     fn signature(&self) -> Signature;
+
+    /// What it makes of records that are as `flow` says, and what is wrong with it there. As it is: anything.
+    fn flow(&self, flow: &mut Flow) {
+        flow.forget();
+    }
 
     /// Opens one worker's operator. Called once per worker and run, on the worker's own thread for
     /// [`Class::Isolate`].
@@ -252,9 +258,10 @@ impl<'a> Rows<'a> {
             None => self.records.iter_mut().enumerate().for_each(|(row, record)| visit(row, record)),
             Some(mask) => mask.rows().for_each(|row| visit(row, &mut self.records[row])),
         }
+        self.current = None;
     }
 
-    /// The row that [`Rows::for_each`] visited last: where a panic happened.
+    /// The row that [`Rows::for_each`] is at: where a panic happened.
     pub fn current(&self) -> Option<usize> {
         self.current
     }

@@ -1,8 +1,8 @@
 //! The plan of a pipeline: what the compiler makes of a configuration.
 //!
 //! ```text
-//! PipelineConfig ──lower──► PlanGraph ──check──► warnings
-//!                               └─────rewrite──► PlanGraph ──fuse──► StagePlan
+//! PipelineConfig ──lower──► PlanGraph ──check──► findings       ┌─flow──► findings
+//!                               └─────rewrite──► PlanGraph ────┴─fuse──► StagePlan
 //! ```
 //!
 //! Each pass is a pure function and reports *all* its findings. [`Compiled`] keeps what every pass made,
@@ -10,6 +10,7 @@
 
 pub mod check;
 pub mod explain;
+pub mod flow;
 pub mod fuse;
 pub mod graph;
 pub mod lower;
@@ -80,6 +81,29 @@ pub fn compile(
     }
     let mut rewritten = lowered.clone();
     rewrite::rewrite(&mut rewritten);
+    findings.extend(masked(flow::check(&rewritten), &secrets));
+    if findings.has_errors() {
+        return Err(findings);
+    }
     let fuse::Fused { plan, cuts, members } = fuse::fuse(&config.id.value, &rewritten, options.limits)?;
     Ok(Compiled { lowered, rewritten, stages: Arc::new(plan), cuts, members, warnings: findings, secrets })
+}
+
+/// Names in shapes come out of settings, so they may hold what must not be shown.
+fn masked(mut findings: Diagnostics, secrets: &[Str]) -> Diagnostics {
+    for finding in &mut findings.0 {
+        let related = finding.related.iter_mut().map(|label| &mut label.text);
+        for text in related.chain([&mut finding.message]).chain(&mut finding.hint) {
+            *text = mask(text, secrets);
+        }
+    }
+    findings
+}
+
+/// A text without secrets.
+fn mask(text: &str, secrets: &[Str]) -> String {
+    secrets.iter().fold(text.to_owned(), |text, secret| match text.contains(secret.as_str()) {
+        true => text.replace(secret.as_str(), "***"),
+        false => text,
+    })
 }

@@ -220,6 +220,29 @@ impl Reference {
         }))
     }
 
+    /// The field or metadata entry under another key of the same map; `None` for what has no key of its own.
+    pub fn sibling(&self, key: &Str) -> Option<Reference> {
+        let target = match &self.target {
+            Target::Entry(_) => Target::Entry(key.clone()),
+            Target::Field(side, path) => {
+                Target::Field(*side, Path { parents: path.parents.clone(), last: key.clone() })
+            }
+            _ => return None,
+        };
+        Some(Reference { text: parse::canonical(&target), target })
+    }
+
+    /// Whether the map that holds the field, or would, is there. Whatever is not a field has its place always.
+    ///
+    /// # Errors
+    /// `reference_unresolved`, as [`Reference::get`].
+    pub fn has_parent(&self, record: &Record) -> Result<bool, Fault> {
+        match &self.target {
+            Target::Field(side, path) => Ok(self.parent(*side, path, record)?.is_some()),
+            _ => Ok(true),
+        }
+    }
+
     /// The map that holds the field, or would: `None` where it is missing, null or absent.
     #[inline]
     fn parent<'r>(&self, side: Side, path: &Path, record: &'r Record) -> Result<Option<&'r Object>, Fault> {

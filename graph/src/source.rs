@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use crate::arguments::Arguments;
 use crate::diagnostic::Diagnostics;
 use crate::fault::Fault;
+use crate::flow::RecordShape;
 use crate::operator::Host;
 use crate::record::{Position, Record};
 use crate::specification::Specification;
@@ -50,6 +51,11 @@ pub trait SourceKind: Send + Sync {
 pub trait Source: Send + Sync {
     /// Whether it can tell that there is nothing more to read now. `run --once` refuses a source that cannot.
     fn catches_up(&self) -> bool;
+
+    /// What every record it reads is like. As it is: nothing is known.
+    fn shape(&self) -> RecordShape {
+        RecordShape::unknown()
+    }
 
     /// Opens it where `resume` says; a partition that is not in it starts from the beginning.
     ///

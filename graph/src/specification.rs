@@ -99,6 +99,8 @@ pub struct Parameter {
     pub secret: bool,
     /// Other names it is accepted under.
     pub aliases: Vec<Str>,
+    /// Value to begin with where one of several parameters is needed: generated files set it.
+    pub example: Option<Str>,
 }
 
 impl Parameter {
@@ -112,7 +114,15 @@ impl Parameter {
             validations: Vec::new(),
             secret: false,
             aliases: Vec::new(),
+            example: None,
         }
+    }
+
+    /// Gives it a value to begin with.
+    #[must_use]
+    pub fn example(mut self, value: &'static str) -> Self {
+        self.example = Some(Str::from_static(value));
+        self
     }
 
     /// Gives it a default.

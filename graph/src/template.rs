@@ -21,6 +21,7 @@ mod methods;
 mod out;
 mod parse;
 pub(crate) mod predicate;
+pub(crate) mod readings;
 mod reads;
 mod tree;
 mod val;
@@ -109,11 +110,26 @@ impl Template {
         if self.missing == MissingKey::Error { None } else { predicate::Predicate::of(&self.tree) }
     }
 
+    /// Where it reads fields and metadata of the record, and what it compares with what.
+    pub(crate) fn readings(&self) -> readings::Readings {
+        readings::of(&self.tree)
+    }
+
+    /// Whether reading a key that is missing fails the record.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.missing == MissingKey::Error
+    }
+
     /// Which parts of the record its output depends on. Everything for one whose output depends on
     /// more than the record: on the time, on chance.
     pub fn reads(&self) -> Access {
         reads::of(&self.tree)
     }
+}
+
+/// Whether a name below a key, a payload side or a map in them is a method and not a field.
+pub(crate) fn is_method_of_data(name: &str) -> bool {
+    methods::is_of_data(name)
 }
 
 impl fmt::Debug for Template {

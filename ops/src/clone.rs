@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::flow::Flow;
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
 use crate::ordinal::ordinal;
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -61,6 +63,12 @@ impl Operator for Copies {
     }
 }
 
+impl Prototype for Copies {
+    fn flow(&self, flow: &mut Flow) {
+        flow.record.metadata.insert(key::CLONE_INDEX);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,8 +89,8 @@ mod tests {
 
     #[test]
     fn the_count_is_checked() {
-        assert_eq!(findings(&kind(), &[("count", "0")]), ["count: \"0\" must be greater than 0"]);
-        assert_eq!(findings(&kind(), &[("count", "10001")]), ["count: \"10001\" must be less than 10001"]);
+        assert_eq!(findings(&kind(), &[("count", "0")]), ["count: \"0\" must be at least 1"]);
+        assert_eq!(findings(&kind(), &[("count", "10001")]), ["count: \"10001\" must be at most 10000"]);
         assert_eq!(findings(&kind(), &[]), ["\"count\" is required by clone"]);
     }
 

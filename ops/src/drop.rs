@@ -9,6 +9,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
@@ -62,6 +63,12 @@ impl Destination for ConfiguredDrop {
             records: 0,
             bytes: 0,
         }))
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        if let Some(format) = &self.format {
+            format.flow(flow, true);
+        }
     }
 
     fn policy(&self) -> WritePolicy {

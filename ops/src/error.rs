@@ -5,9 +5,12 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
 use anabranch_graph::operator::{Access, Fan, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
 use anabranch_graph::template::Template;
+
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -52,6 +55,13 @@ impl Operator for Failing {
             }
             Err(Fault::record("error_triggered", message))
         });
+    }
+}
+
+impl Prototype for Failing {
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        flow.optional_template("message", &self.message);
     }
 }
 

@@ -1,3 +1,23 @@
-//! Processors that change one field.
+//! Processors that change fields.
 
+pub mod convert;
+pub mod exclude;
+mod items;
+pub mod rename;
 pub mod set;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::reference::{Reference, Target};
+
+/// The parameter `field`, which must not be the payload as a whole: that holds two.
+pub(crate) fn one_side(arguments: &Arguments) -> Result<Reference, Diagnostics> {
+    match arguments.reference("field") {
+        Some(field) if *field.target() != Target::Payload => Ok(field.clone()),
+        _ => Err(Diagnostic::error("settings.invalid", "field: .Payload has two sides, Before and After")
+            .with_span(arguments.span("field"))
+            .with_path("/field")
+            .with_hint("did you mean .Payload.After?")
+            .into()),
+    }
+}

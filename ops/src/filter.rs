@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use anabranch_graph::flow::Flow;
 use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::specification::{Specification, shared};
+
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -27,6 +30,10 @@ impl Operator for Filter {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|_| Ok(Decision::Filter));
     }
+}
+
+impl Prototype for Filter {
+    fn flow(&self, _: &mut Flow) {}
 }
 
 #[cfg(test)]

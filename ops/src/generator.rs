@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Fields, Keys, Operations, RecordShape, Shape};
 use anabranch_graph::json::write_data;
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
@@ -62,6 +63,25 @@ struct ConfiguredGenerator {
 impl Source for ConfiguredGenerator {
     fn catches_up(&self) -> bool {
         self.settings.count.is_some()
+    }
+
+    fn shape(&self) -> RecordShape {
+        let shapes = self.settings.collections.iter().flat_map(|collection| {
+            let data = match &collection.format {
+                Format::Structured(fields) => Shape::structured(Fields::closed(fields.iter().map(Field::shape))),
+                Format::Raw(_) | Format::File(_) => Shape::RAW,
+            };
+            collection.operations.iter().map(move |operation| RecordShape {
+                operations: Operations::only(*operation),
+                metadata: Keys::of(
+                    [key::CREATED_AT].into_iter().chain(collection.name.as_ref().map(|_| key::COLLECTION)),
+                ),
+                key: Shape::RAW,
+                before: if has_before(*operation) { data.clone() } else { Shape::ABSENT },
+                after: if has_after(*operation) { data.clone() } else { Shape::ABSENT },
+            })
+        });
+        shapes.reduce(|a, b| a.join(&b)).unwrap_or_else(RecordShape::unknown)
     }
 
     async fn open(
@@ -113,8 +133,10 @@ impl Source for ConfiguredGenerator {
 /// The number in a position of ours.
 fn number_of(position: &Position) -> Result<u64, Fault> {
     std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
-        let shown = String::from_utf8_lossy(&position.0);
-        Fault::fatal("position_unknown", format!("{shown:?} is not a position of a generator"))
+        Fault::fatal(
+            "position_unknown",
+            "the stored position is not one of a generator; give the connector another id to start anew",
+        )
     })
 }
 
@@ -231,10 +253,9 @@ impl Generating {
                 }
                 Content::File(bytes) => Ok(Data::Raw(bytes.clone())),
             };
-            let payload = match operation {
-                Operation::Create | Operation::Snapshot => Change { before: Data::Absent, after: data()? },
-                Operation::Update => Change { before: data()?, after: data()? },
-                Operation::Delete => Change { before: data()?, after: Data::Absent },
+            let payload = Change {
+                before: if has_before(operation) { data()? } else { Data::Absent },
+                after: if has_after(operation) { data()? } else { Data::Absent },
             };
             let position = self.arena.copy(itoa::Buffer::new().format(number).as_bytes());
             let mut record = Record::at(Position(position));
@@ -246,6 +267,16 @@ impl Generating {
         }
         Ok(records)
     }
+}
+
+/// Whether a record of this operation has data before the change.
+fn has_before(operation: Operation) -> bool {
+    matches!(operation, Operation::Update | Operation::Delete)
+}
+
+/// Whether a record of this operation has data after the change.
+fn has_after(operation: Operation) -> bool {
+    operation != Operation::Delete
 }
 
 fn structured(fields: &[Field], random: &mut Rng, now: &Timestamp) -> Data {

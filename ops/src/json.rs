@@ -3,9 +3,6 @@
 pub mod decode;
 pub mod encode;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::reference::{Reference, Target};
 use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 
 /// The field that both work on.
@@ -13,16 +10,4 @@ fn field_parameter(description: &'static str) -> Parameter {
     Parameter::new("field", ParameterKind::Reference, description)
         .required()
         .validate(Validation::Within(vec![".Key".into(), ".Payload".into()]))
-}
-
-/// The field, which must not be the payload as a whole: that holds two.
-fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
-    match arguments.reference("field") {
-        Some(field) if *field.target() != Target::Payload => Ok(field.clone()),
-        _ => Err(Diagnostic::error("settings.invalid", "field: .Payload has two sides, Before and After")
-            .with_span(arguments.span("field"))
-            .with_path("/field")
-            .with_hint("did you mean .Payload.After?")
-            .into()),
-    }
 }

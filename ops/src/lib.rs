@@ -1,6 +1,7 @@
 //! The built-in sources, processors and destinations of Anabranch that need no heavy dependency.
 
 mod arena;
+pub mod base64;
 pub mod clone;
 pub mod drop;
 pub mod error;
@@ -13,9 +14,11 @@ pub mod log;
 mod offload;
 mod ordinal;
 mod prototype;
+mod scalar;
 pub mod split;
 #[cfg(test)]
 mod testing;
+pub mod unwrap;
 
 use anabranch_graph::registry::Registry;
 
@@ -24,13 +27,21 @@ pub fn register(registry: &mut Registry) {
     registry.add_source(file::source());
     registry.add_source(generator::kind());
 
+    registry.add_operator(base64::decode::kind());
+    registry.add_operator(base64::encode::kind());
     registry.add_operator(clone::kind());
     registry.add_operator(error::kind());
+    registry.add_operator(field::convert::kind());
+    registry.add_operator(field::exclude::kind());
+    registry.add_operator(field::rename::kind());
     registry.add_operator(field::set::kind());
     registry.add_operator(filter::kind());
     registry.add_operator(json::decode::kind());
     registry.add_operator(json::encode::kind());
     registry.add_operator(split::kind());
+    registry.add_operator(unwrap::debezium::kind());
+    registry.add_operator(unwrap::kafkaconnect::kind());
+    registry.add_operator(unwrap::opencdc::kind());
 
     registry.add_destination(drop::kind());
     registry.add_destination(file::destination());

@@ -10,6 +10,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
 use anabranch_graph::operator::{Host, LogLevel, LogLine, LogSink};
 use anabranch_graph::record::Record;
@@ -85,6 +86,11 @@ impl Destination for ConfiguredLog {
             ends: Vec::new(),
         };
         Ok(Box::new(Logging { level: self.level, format: self.format.clone(), output: Offload::Here(output) }))
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        // Where lines of this level are not logged, nothing is formatted.
+        self.format.flow(flow, false);
     }
 
     fn policy(&self) -> WritePolicy {

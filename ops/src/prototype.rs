@@ -5,8 +5,15 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
 use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Signature};
 use anabranch_graph::specification::Specification;
+
+/// An operator that is copied for each worker.
+pub(crate) trait Prototype: Operator + Clone + Send + Sync + 'static {
+    /// What it makes of records that are as `flow` says; [`Flow::forget`] where nobody can tell.
+    fn flow(&self, flow: &mut Flow);
+}
 
 /// Makes an operator and its signature from settings that passed the specification.
 pub(crate) type Configure<O> = fn(&Arguments) -> Result<(Signature, O), Diagnostics>;
@@ -14,7 +21,7 @@ pub(crate) type Configure<O> = fn(&Arguments) -> Result<(Signature, O), Diagnost
 /// A kind of processor of which every worker gets a copy of one prototype.
 pub(crate) fn kind<O>(specification: Specification, configure: Configure<O>) -> Arc<dyn OperatorKind>
 where
-    O: Operator + Clone + Send + Sync + 'static,
+    O: Prototype,
 {
     Arc::new(Kind { specification, configure })
 }
@@ -24,25 +31,29 @@ struct Kind<O> {
     configure: Configure<O>,
 }
 
-impl<O: Operator + Clone + Send + Sync + 'static> OperatorKind for Kind<O> {
+impl<O: Prototype> OperatorKind for Kind<O> {
     fn specification(&self) -> &Specification {
         &self.specification
     }
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
         let (signature, operator) = (self.configure)(arguments)?;
-        Ok(Arc::new(Prototype { signature, operator }))
+        Ok(Arc::new(Configured { signature, operator }))
     }
 }
 
-struct Prototype<O> {
+struct Configured<O> {
     signature: Signature,
     operator: O,
 }
 
-impl<O: Operator + Clone + Send + Sync + 'static> ConfiguredOperator for Prototype<O> {
+impl<O: Prototype> ConfiguredOperator for Configured<O> {
     fn signature(&self) -> Signature {
         self.signature.clone()
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        self.operator.flow(flow);
     }
 
     fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
@@ -14,6 +15,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
 
 use crate::ordinal::ordinal;
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -102,6 +104,16 @@ impl Split {
     fn not_a_list(&self, found: Option<Part<'_>>) -> Fault {
         let found = found.map_or("missing", |part| part.type_name());
         Fault::record("split_not_a_list", format!("field {:?} is not a list, it is {found}", self.field.as_str()))
+    }
+}
+
+impl Prototype for Split {
+    fn flow(&self, flow: &mut Flow) {
+        // An empty list drops the record.
+        flow.may_fail();
+        flow.need("flow.not_a_list", "field", &self.field, (Kinds::LIST, "a list"), false);
+        flow.set("field", &self.field, Type::any());
+        flow.record.metadata.insert(key::SPLIT_INDEX);
     }
 }
 

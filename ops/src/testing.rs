@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::config::Settings;
 use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::flow::{Flow, Keys, Operations, RecordShape, Shape, Type};
 use anabranch_graph::json::write_record;
 use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows, Signature,
@@ -52,13 +53,28 @@ pub(crate) fn signature(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)])
 
 /// The record afterwards, and the decision on it.
 pub(crate) fn process(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
-    let BuiltOperator::Inline(mut operator) = configure(kind, settings).unwrap().build(0, &host()).unwrap() else {
-        panic!("not inline");
-    };
+    run(&*configure(kind, settings).unwrap(), record)
+}
+
+fn run(configured: &dyn ConfiguredOperator, record: &Record) -> (Record, Decision) {
+    let BuiltOperator::Inline(mut operator) = configured.build(0, &host()).unwrap() else { panic!("not inline") };
     let (mut records, mut decisions) = (vec![record.clone()], Vec::new());
     operator.process(&mut Rows::new(&mut records, None, &mut decisions));
     assert!(decisions.len() <= 1);
     (records.remove(0), decisions.pop().map_or(Decision::Keep, |(_, decision)| decision))
+}
+
+/// The JSON text of the record afterwards, or the code and message of its fault.
+pub(crate) fn outcome(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], json: &str) -> Result<String, String> {
+    let before = record(json);
+    match process(kind, settings, &before) {
+        (after, Decision::Keep) => Ok(text(&after)),
+        (after, Decision::Fail(fault)) => {
+            assert_eq!(after, before, "a failed row changed");
+            Err(format!("{}: {}", fault.code(), fault.message()))
+        }
+        (_, other) => panic!("{other:?}"),
+    }
 }
 
 /// A record from its JSON text.
@@ -75,9 +91,10 @@ pub(crate) fn text(record: &Record) -> String {
 
 /// A row that fails is left as it was, pieces keep its position, and no row makes the processor panic.
 pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) {
+    let configured = configure(kind, settings).unwrap();
     TestRunner::default()
         .run(&records(), |record| {
-            let (after, decision) = process(kind, settings, &record);
+            let (after, decision) = run(&*configured, &record);
             match decision {
                 Decision::Fail(_) => prop_assert_eq!(format!("{after:?}"), format!("{record:?}")),
                 Decision::Split(pieces) => {
@@ -90,7 +107,48 @@ pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, 
         .unwrap();
 }
 
-fn records() -> impl Strategy<Value = Record> {
+/// What the compiler infers is never too small: whatever the processor makes of two records is allowed by what it
+/// says it makes of records that are like either, and where it says that every record fails, both do.
+pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) {
+    let configured = configure(kind, settings).unwrap();
+    TestRunner::default()
+        .run(&(records(), records()), |(one, other)| {
+            let mut flow = Flow::new(shape(&one).join(&shape(&other)));
+            configured.flow(&mut flow);
+            for record in [one, other] {
+                let (after, decision) = run(&*configured, &record);
+                match decision {
+                    Decision::Keep => {
+                        prop_assert!(!flow.fails(), "{record:?}");
+                        let both = flow.record.join(&shape(&after));
+                        prop_assert_eq!(&both, &flow.record, "{:?} became {:?}", record, after);
+                    }
+                    _ => prop_assert!(matches!(decision, Decision::Fail(_))),
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// What is known of one record: everything.
+fn shape(record: &Record) -> RecordShape {
+    let data = |data: &Data| match data {
+        Data::Absent => Shape::ABSENT,
+        Data::Raw(_) => Shape::RAW,
+        Data::Structured(object) => Shape::structured(Type::of_value(&Value::Map(object.clone())).fields),
+    };
+    RecordShape {
+        operations: Operations::only(record.operation),
+        metadata: Keys::of(record.metadata.iter().map(|(key, _)| key.clone())),
+        key: data(&record.key),
+        before: data(&record.payload.before),
+        after: data(&record.payload.after),
+    }
+}
+
+/// Records of all kinds.
+pub(crate) fn records() -> impl Strategy<Value = Record> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

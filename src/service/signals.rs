@@ -1,6 +1,7 @@
 //! Signals of the operating system.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -8,6 +9,24 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    last: Option<Arrival>,
+}
+
+/// A signal that arrives again so soon is the same request: `timeout` and some supervisors tell a process and
+/// then its whole group. No hand is as fast.
+const ECHO: Duration = Duration::from_millis(100);
+
+/// A signal, and when it came.
+#[derive(Clone, Copy)]
+struct Arrival {
+    signal: i32,
+    at: Instant,
+}
+
+impl Arrival {
+    fn is_echo_of(self, earlier: Arrival) -> bool {
+        self.signal == earlier.signal && self.at.duration_since(earlier.at) < ECHO
+    }
 }
 
 /// A file grew beyond the limit of the process: without a handler this kills it, with one the write fails
@@ -23,14 +42,39 @@ impl Signals {
     pub(super) fn listen() -> io::Result<Signals> {
         // The handler stays when its stream goes.
         drop(signal(SignalKind::from_raw(FILE_SIZE_EXCEEDED))?);
-        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            last: None,
+        })
     }
 
     /// The number of the next one.
     pub(super) async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
+        loop {
+            let signal = tokio::select! {
+                _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+                _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
+            };
+            let arrival = Arrival { signal, at: Instant::now() };
+            if !self.last.is_some_and(|last| arrival.is_echo_of(last)) {
+                self.last = Some(arrival);
+                return signal;
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_signal_at_once_is_an_echo() {
+        let first = Arrival { signal: 2, at: Instant::now() };
+        let later = |signal, ms| Arrival { signal, at: first.at + Duration::from_millis(ms) };
+        assert!(later(2, 0).is_echo_of(first) && later(2, 99).is_echo_of(first));
+        assert!(!later(2, 100).is_echo_of(first), "a second request");
+        assert!(!later(15, 0).is_echo_of(first), "another signal");
     }
 }

@@ -42,6 +42,8 @@ fn killed_again_and_again_it_loses_nothing() {
         assert!(!output.stderr.contains("panic"), "{}", output.stderr);
         killed += usize::from(output.code().is_none());
     }
+    let listed = workspace.run(&["pipelines", "list"]).expect_code(0).stdout;
+    assert!(!listed.contains("running"), "nothing runs: {listed}");
     assert!(killed >= 10, "only {killed} of {KILLS} runs were killed while they worked");
     workspace.once();
     for name in ["a.ndjson", "b.ndjson"] {

@@ -90,6 +90,30 @@ fn pipelines_init_lists_every_parameter() {
 }
 
 #[test]
+fn a_generated_pipeline_runs_or_says_what_it_lacks() {
+    let workspace = Workspace::new();
+    let complete =
+        workspace.run(&["pipelines", "init", "null", "--source", "generator", "--destination", "log"]).expect_code(0);
+    assert!(complete.stdout.contains("`anabranch run` starts it"), "{}", complete.stdout);
+    workspace.run(&["pipelines", "validate"]).expect_code(0);
+    let lacking = workspace.run(&["pipelines", "init", "--source", "file"]).expect_code(0);
+    assert!(lacking.stdout.contains("required"), "{}", lacking.stdout);
+    workspace.run(&["pipelines", "validate"]).expect_code(2);
+}
+
+#[test]
+fn a_wrong_command_line_is_one_object_too() {
+    let workspace = Workspace::new();
+    for args in [&["nonsense", "--json"][..], &["--json", "run", "--nonsense"], &["pipelines", "--json"]] {
+        let output = workspace.run(args).expect_code(2);
+        let report: serde_json::Value =
+            serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"));
+        assert_eq!((&report["ok"], &report["error"]["code"]), (&false.into(), &"cli.usage".into()), "{args:?}");
+        assert_eq!(output.stderr, "");
+    }
+}
+
+#[test]
 fn the_demo_pipeline_is_the_specified_one() {
     let workspace = Workspace::new();
     workspace.run(&["pipelines", "init"]).expect_code(0);

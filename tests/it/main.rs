@@ -14,6 +14,7 @@ mod edits;
 mod generated;
 mod plan;
 mod process;
+mod processors;
 mod readme;
 mod schema;
 mod stop;

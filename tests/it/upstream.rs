@@ -13,6 +13,7 @@ use std::time::Instant;
 use anabranch::log::{Log, Output};
 use anabranch::pipelines::Pipelines;
 use anabranch::service::Service;
+use anabranch::service::lifecycle::Outcome;
 use anabranch::settings::{Layers, Settings};
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
@@ -119,10 +120,8 @@ pipelines:
       - { id: some, plugin: filter, condition: '{{ hasSuffix "99" (printf "%s" .Payload.After) }}' }
 "#;
 
-/// Not a test of its own: the service with the source above, in the current directory, when it is told to be.
-#[test]
-fn service_process() {
-    let Ok(directory) = std::env::var("IT_UPSTREAM") else { return };
+/// The service with the source above, to its end; what the test below starts and kills.
+fn serve(directory: &str) -> ! {
     std::env::set_current_dir(directory).unwrap();
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
@@ -139,11 +138,15 @@ fn service_process() {
     log.install();
     let ended = Service { settings, log, once: true, before_abort: None }.run(pipelines).unwrap();
     println!("{ended:?}");
-    std::process::exit(i32::from(!format!("{ended:?}").contains("Finished")));
+    let finished = ended.outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Finished));
+    std::process::exit(i32::from(!finished));
 }
 
 #[test]
 fn what_is_acknowledged_is_delivered_and_stored() {
+    if let Ok(directory) = std::env::var("IT_UPSTREAM") {
+        serve(&directory);
+    }
     let seed = std::env::var("ANABRANCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     println!("ANABRANCH_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -155,7 +158,7 @@ fn what_is_acknowledged_is_delivered_and_stored() {
     }
     let start = || {
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "upstream::service_process", "--nocapture"])
+            .args(["--exact", "upstream::what_is_acknowledged_is_delivered_and_stored", "--nocapture"])
             .env("IT_UPSTREAM", workspace.root())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -105,6 +105,17 @@ fn a_missing_and_an_unknown_parameter() {
 }
 
 #[test]
+fn a_bad_value_is_not_called_missing() {
+    let workspace = Workspace::new();
+    workspace.write(
+        "pipelines/p.yaml",
+        file_to_file("p", "      - { id: s, plugin: field.set, settings: { field: x, value: '{{' } }\n"),
+    );
+    let text = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+    assert!(text.contains("2 errors") && !text.contains("required"), "{text}");
+}
+
+#[test]
 fn an_unknown_plugin_and_processor() {
     let yaml = file_to_file("p", "").replacen("plugin: file", "plugin: fiel", 1);
     finds(&yaml, &["fiel", "did you mean", &place(&yaml, "fiel")]);
@@ -227,6 +238,55 @@ fn a_secret_is_never_shown() {
         let output = workspace.run(args);
         assert!(!output.both().contains("s3cr3t"), "{args:?}: {}", output.both());
     }
+    // A value that is quoted because it is wrong there: the name of the variable is shown.
+    workspace.env("QUOTED", "s3cr3t\"quote");
+    workspace.write(
+        "pipelines/p.yaml",
+        file_to_file(
+            "p",
+            "      - { id: a, plugin: field.set, settings: { field: '${TOKEN}', value: x } }\n\
+             \x20     - { id: b, plugin: '${TOKEN}' }\n\
+             \x20     - { id: c, plugin: field.set, settings: { field: '${QUOTED}', value: '{{ ${QUOTED} }}' } }\n",
+        ),
+    );
+    for args in [&["pipelines", "validate"][..], &["pipelines", "validate", "--json"], &["run", "--once"]] {
+        let text = workspace.run(args).expect_code(2).both();
+        assert!(!text.contains("s3cr3t"), "{args:?}: {text}");
+        assert!(text.contains("unknown processor \"${TOKEN}\"") || args.contains(&"--json"), "{args:?}: {text}");
+    }
     let store = std::fs::read(workspace.path("anabranch.db")).unwrap();
     assert!(!store.windows(6).any(|w| w == b"s3cr3t"), "in the store");
+}
+
+#[test]
+fn mistakes_in_lists_of_fields() {
+    finds_at(
+        "      - { id: s, plugin: field.rename, settings: { mapping: '.Key.a:b, .Key.b, .Position:x' } }\n",
+        ".Key.b, .Position",
+        &["a new name is missing", ".Position cannot be renamed"],
+    );
+    finds_at(
+        "      - { id: s, plugin: field.exclude, settings: { fields: '.Key.a,.Operation,Key' } }\n",
+        ".Operation,Key",
+        &[".Operation cannot be removed", "did you mean .Key?"],
+    );
+    finds_at(
+        "      - { id: s, plugin: field.convert, settings: { field: .Key.a, type: integer } }\n",
+        "integer",
+        &["string, int, float, bool, time"],
+    );
+}
+
+#[test]
+fn processors_that_fail_on_every_record() {
+    finds_at(
+        "      - { id: u, plugin: unwrap.kafkaconnect }\n      - { id: e, plugin: base64.encode, settings: { field: .Payload.After } }\n",
+        ".Payload.After } }",
+        &["every record fails here: .Payload.After is structured data, not text or bytes"],
+    );
+    finds_at(
+        "      - { id: s, plugin: field.set, settings: { field: .Key, value: x } }\n      - { id: r, plugin: field.rename, settings: { mapping: '.Metadata.a:b,.Key.a:b' } }\n",
+        ".Key.a:b",
+        &["raw data since here"],
+    );
 }

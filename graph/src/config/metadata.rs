@@ -3,14 +3,12 @@
 use super::field::{Path, Reader};
 use super::written::Written;
 use crate::diagnostic::Diagnostic;
-
-/// Prefixes of metadata keys in the service whose pipeline files are read here, and ours.
-const PREFIXES: [(&str, &str); 2] = [("opencdc.", "recfmt."), ("conduit.", "svc.")];
+use crate::metadata::FOREIGN_PREFIXES;
 
 /// Warns of metadata keys that no record has, in a text that may name some: a condition, a template, a reference,
 /// a script.
 pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
-    for (foreign, own) in PREFIXES {
+    for (foreign, own) in FOREIGN_PREFIXES {
         for (at, _) in text.value().match_indices(foreign) {
             let before = &text.value()[..at];
             let quote = before.ends_with(['"', '\'', '`']);

@@ -8,6 +8,9 @@ use serde_yaml::granit_parser::ScalarStyle;
 use crate::diagnostic::{FileId, Span};
 use crate::text::Str;
 
+/// Bytes from which on a text that came out of a variable is masked: shorter ones stand in every other line.
+pub const MASKED_FROM: usize = 6;
+
 /// Text of a configuration value after substitution, with what the file says.
 ///
 /// `Debug` and `Display` show what was written (`${NAME}`), so that a substituted credential never

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Interrupt;
 use super::context::Context;
@@ -89,7 +91,11 @@ impl<O: Operator + ?Sized> Steps<O> {
             if batch.rows() == 0 || step == self.steps.len() {
                 return Ok(Some(batch));
             }
-            self.step(step, &mut batch, left, lend)?;
+            if let Err(fault) = self.step(step, &mut batch, left, lend) {
+                // Dropped with the chain, when the run knows why.
+                self.waiting.push((step, batch));
+                return Err(fault);
+            }
             let shared = self.steps.get(step + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
             if batch.is_strip() || shared {
                 self.waiting.push((step + 1, batch));
@@ -104,7 +110,7 @@ impl<O: Operator + ?Sized> Steps<O> {
 
     /// Runs one step on a batch.
     fn step(&mut self, at: usize, batch: &mut Batch, left: &mut Leftover, lend: Lend<'_>) -> Result<(), Fault> {
-        let Self { steps, mask, masked, decisions, condition_failed, .. } = self;
+        let Self { steps, mask, masked, decisions, condition_failed, repairable, .. } = self;
         let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
         let step = &mut steps[at];
         match &mut step.selection {
@@ -116,30 +122,7 @@ impl<O: Operator + ?Sized> Steps<O> {
                 select(&mut **condition, batch, mask, condition_failed);
             }
         }
-        let selected = masked.then_some(&*mask);
-        let started = Instant::now();
-        let rows = batch.rows();
-        let mut view = Rows::new(batch.records_mut(), selected, decisions);
-        let result = catch_unwind(AssertUnwindSafe(|| step.operator.process(&mut view)));
-        let took = started.elapsed();
-        if took > SLOW {
-            tracing::debug!(node = %step.node, rows, ?took, "a call held its thread for long");
-        }
-        if let Err(panic) = result {
-            let current = view.current();
-            decisions.clear();
-            let at = current.map_or_else(String::new, |row| format!(" at row {row} of {rows}"));
-            let message = format!("the processor panicked{at}: {}", text(&*panic));
-            if step.panicked && !self.repairable {
-                return Err(
-                    Fault::fatal("operator_panicked", format!("{message}; it is the second time")).at(&step.node)
-                );
-            }
-            step.panicked = true;
-            let fault = Fault::record("operator_panicked", message);
-            let rows = (0..rows).filter(|row| selected.is_none_or(|mask| mask.get(*row)));
-            decisions.extend(rows.map(|row| (row, Decision::Fail(fault.clone()))));
-        }
+        call(step, batch, masked.then_some(&*mask), decisions, *repairable)?;
         decisions.extend(condition_failed.drain(..).map(|(row, fault)| (row, Decision::Fail(fault))));
         for (_, decision) in decisions.iter_mut() {
             if let Decision::Fail(fault) = decision {
@@ -164,6 +147,56 @@ impl<O: Operator + ?Sized> Steps<O> {
             }
         }
     }
+}
+
+/// Has a step process the selected rows. Where it panics at a row, that row fails, what was done before stays done,
+/// and the rows after it are processed by another call, unless the operator is to be built anew: then they fail too.
+/// Where it is not known at which row, all rows of the call fail.
+fn call<O: Operator + ?Sized>(
+    step: &mut Step<O>,
+    batch: &mut Batch,
+    selected: Option<&Mask>,
+    decisions: &mut Vec<(usize, Decision)>,
+    repairable: bool,
+) -> Result<(), Fault> {
+    let started = Instant::now();
+    let rows = batch.rows();
+    let mut rest: Option<Mask> = None;
+    let mut from = 0;
+    loop {
+        let mut view = Rows::new(batch.records_mut(), rest.as_ref().or(selected), decisions);
+        let result = catch_unwind(AssertUnwindSafe(|| step.operator.process(&mut view)));
+        let current = view.current();
+        let Err(panic) = result else { break };
+        let at = current.map_or_else(String::new, |row| format!(" at row {row} of {rows}"));
+        let message = format!("the processor panicked{at}: {}", text(&*panic));
+        if step.panicked && !repairable {
+            return Err(Fault::fatal("operator_panicked", format!("{message}; it is the second time")).at(&step.node));
+        }
+        step.panicked = true;
+        let fault = Fault::record("operator_panicked", message);
+        let first = current.unwrap_or(from);
+        decisions.retain(|(row, _)| *row < first);
+        let is_selected = |row: &usize| selected.is_none_or(|mask| mask.get(*row));
+        let fail = |row| (row, Decision::Fail(fault.clone()));
+        let Some(row) = current.filter(|_| !repairable) else {
+            decisions.extend((first..rows).filter(is_selected).map(fail));
+            break;
+        };
+        decisions.push(fail(row));
+        from = row + 1;
+        let mut after = Mask::none(rows);
+        (from..rows).filter(is_selected).for_each(|row| after.set(row));
+        if after.count() == 0 {
+            break;
+        }
+        rest = Some(after);
+    }
+    let took = started.elapsed();
+    if took > SLOW {
+        tracing::debug!(node = %step.node, rows, ?took, "a call held its thread for long");
+    }
+    Ok(())
 }
 
 /// The selection of the rows that stay, after decisions on them.

@@ -248,6 +248,11 @@ impl Context {
         }
     }
 
+    /// As [`Context::note`], for what has been tried for a while.
+    pub(super) fn complain(&self, what: &str, fault: &Fault) {
+        tracing::warn!(pipeline = %self.pipeline, error = self.mask(&fault.to_string()), "{what}");
+    }
+
     /// Whether the ledgers and the store can be trusted although the run has failed: then what is settled may still
     /// be stored, so that less is repeated.
     pub(super) fn may_still_commit(&self) -> bool {

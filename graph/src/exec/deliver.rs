@@ -16,6 +16,8 @@ use crate::state::LaneId;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 8;
+/// Failures in a row after which the user is told, 0.7 s after the first: it is more than a hiccup.
+const WARNED_AT: u32 = 4;
 
 /// How often in a row something may fail before it is given up.
 pub(super) struct Backoff {
@@ -40,7 +42,11 @@ impl Backoff {
             return Err(Interrupt::GaveUp);
         }
         let wait = (FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT);
-        context.note("will try again", &fault);
+        if self.failures == WARNED_AT {
+            context.complain("it fails again and again; still trying", &fault);
+        } else {
+            context.note("will try again", &fault);
+        }
         tokio::select! {
             () = tokio::time::sleep(wait) => Ok(()),
             () = context.retries_over.wait() => Err(Interrupt::GaveUp),

@@ -1,9 +1,10 @@
 //! Several copies of a chain: whole strips in turn to each, their output in the order of the input.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::Interrupt;
 use super::chain::Steps;
@@ -90,13 +91,14 @@ pub(super) async fn receive(input: &mut Receiver, idle: bool) -> Option<Batch> {
     if idle { input.recv_idle().await } else { input.recv().await }
 }
 
-/// One piece of work of a strip: what left it, and the next piece of output, if there is one more.
+/// One piece of work of a strip: what left it, and the next piece of output, if there is one more. A failure ends the
+/// run here already: by the time the stage hears of it, the loss of the rows at hand might have ended the run.
 pub(super) fn advance<O: Operator + ?Sized>(
     steps: &mut Steps<O>,
     output: &Output,
 ) -> Result<(Option<Leftover>, Option<Batch>), Fault> {
     let mut left = output.leftover();
-    let piece = steps.next(&mut left, &mut output.lend())?;
+    let piece = steps.next(&mut left, &mut output.lend()).inspect_err(|fault| output.context.fail(fault.clone()))?;
     Ok(((!left.is_empty()).then_some(left), piece))
 }
 

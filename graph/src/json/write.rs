@@ -68,7 +68,8 @@ fn record_fields(record: &Record, out: &mut Vec<u8>) -> Written {
     Ok(())
 }
 
-fn write_metadata(metadata: &Metadata, out: &mut Vec<u8>) {
+/// Appends metadata as JSON, sorted by key.
+pub(crate) fn write_metadata(metadata: &Metadata, out: &mut Vec<u8>) {
     let mut entries: SmallVec<[(&Str, &Str); 16]> = metadata.iter().collect();
     entries.sort_unstable_by(|a, b| a.0.cmp(b.0));
     out.push(b'{');
@@ -192,7 +193,8 @@ fn write_time(time: &Timestamp, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-fn write_text(text: &str, out: &mut Vec<u8>) {
+/// Appends a text as JSON.
+pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');

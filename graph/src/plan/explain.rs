@@ -16,10 +16,13 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use serde::Serialize;
 
 use self::route::Route;
-use super::Compiled;
+use super::flow;
 use super::fuse::{Cut, CutReason};
 use super::graph::{Guard, Node, NodeKind, PlanGraph, Port};
 use super::stage::{DeadLetterSpec, Limits, ReadSpec, StageKind, StageSpec, WriteSpec};
+use super::{Compiled, mask};
+use crate::flow::RecordShape;
+use crate::text::Str;
 
 /// The pass whose result is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize)]
@@ -128,7 +131,7 @@ struct Terms<'a> {
 }
 
 /// An edge between two nodes of the picture.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 struct Line {
     from: usize,
     to: usize,
@@ -136,6 +139,12 @@ struct Line {
     /// Why the stages of the two nodes are not one.
     #[serde(skip)]
     cut: Option<CutReason>,
+    /// What is known of the records that go along it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shape: Option<Str>,
+    /// Whether more or else is known than before its first node: what drawings show.
+    #[serde(skip)]
+    reshaped: bool,
 }
 
 /// A stage around nodes of the picture.
@@ -188,10 +197,24 @@ impl<'a> Picture<'a> {
                 terms.as_before = false;
             }
         }
-        let edges = match pass {
+        let mut edges = match pass {
             Pass::Fused => stage_lines(&stages, &compiled.cuts, &nodes),
             _ => graph_lines(graph, place),
         };
+        let shapes: Vec<Option<Str>> = {
+            let shapes = flow::shapes(graph);
+            let text = |shape: &RecordShape| mask(&shape.to_string(), &compiled.secrets).into();
+            let known = |node: &NodeIndex| shapes.after(*node).filter(|shape| !shape.is_unknown());
+            indices.iter().map(|node| known(node).map(text)).collect()
+        };
+        for line in edges.iter_mut().filter(|line| line.port != Port::Failed) {
+            line.shape.clone_from(&shapes[line.from]);
+        }
+        let mut reshaped = vec![true; nodes.len()];
+        for line in edges.iter().filter(|line| line.port != Port::Failed && shapes[line.from] == shapes[line.to]) {
+            reshaped[line.to] = false;
+        }
+        edges.iter_mut().for_each(|line| line.reshaped = line.shape.is_some() && reshaped[line.from]);
         let Limits { replay_rows, held_bytes, queue_bytes, queue_strips } = compiled.stages.limits;
         let DeadLetterSpec { plugin, window_size, threshold, .. } = &compiled.stages.dead_letter;
         Picture {
@@ -218,7 +241,7 @@ fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) ->
         .edge_references()
         .filter_map(|edge| {
             let (from, to) = (place(edge.source())?, place(edge.target())?);
-            Some(Line { from, to, port: edge.weight().port, cut: None })
+            Some(Line { port: edge.weight().port, ..Line::inside(from, to) })
         })
         .collect();
     lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
@@ -248,9 +271,22 @@ fn stage_lines(stages: &[Cluster<'_>], cuts: &[Cut], nodes: &[Shape<'_>]) -> Vec
 }
 
 impl Line {
+    /// What diagrams write beside it: its port, why it is between two stages, what its records are like.
+    fn words(&self) -> Vec<String> {
+        let port = matches!(self.port, Port::Taken | Port::Skipped).then(|| self.port.as_str().to_owned());
+        let cut = self.cut.map(|reason| reason.to_string());
+        let shape = self.shown_shape().map(|shape| one_line(shape, 80, "…"));
+        port.into_iter().chain(cut).chain(shape).collect()
+    }
+
+    /// What a drawing says about the records that go along it.
+    fn shown_shape(&self) -> Option<&str> {
+        self.shape.as_deref().filter(|_| self.reshaped)
+    }
+
     /// From one step of a stage to the next.
     fn inside(from: usize, to: usize) -> Self {
-        Line { from, to, port: Port::Out, cut: None }
+        Line { from, to, port: Port::Out, cut: None, shape: None, reshaped: false }
     }
 }
 
@@ -327,7 +363,7 @@ fn writing(write: &WriteSpec) -> String {
 
 impl<'a> Terms<'a> {
     fn of(guard: &'a Guard) -> Self {
-        Terms { text: &guard.written, native: guard.condition.is_native(), as_before: guard.as_before }
+        Terms { text: guard.written.written(), native: guard.condition.is_native(), as_before: guard.as_before }
     }
 }
 

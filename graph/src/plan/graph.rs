@@ -7,6 +7,7 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use petgraph::visit::EdgeRef;
 
 use crate::condition::CompiledCondition;
+use crate::config::Written;
 use crate::diagnostic::Span;
 use crate::operator::{ConfiguredOperator, Signature};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
@@ -41,6 +42,9 @@ pub struct Given {
     /// Where the value stands.
     #[serde(skip)]
     pub span: Span,
+    /// The value, for places inside of it; never shown.
+    #[serde(skip)]
+    pub value: Written,
 }
 
 /// What a node does.
@@ -87,8 +91,8 @@ pub struct OperatorNode {
 pub struct Guard {
     /// The condition.
     pub condition: Arc<CompiledCondition>,
-    /// Its text as the file has it: what may be shown.
-    pub written: Str,
+    /// Its text; what may be shown of it is what the file has.
+    pub written: Written,
     /// Whether the node before has the same condition and changes nothing that it reads.
     pub as_before: bool,
 }

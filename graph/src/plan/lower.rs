@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::arguments::Arguments;
 use crate::condition::CompiledCondition;
-use crate::config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, ProcessorConfig, Role, Settings, Written};
+use crate::config::{
+    ConnectorConfig, DeadLetterConfig, MASKED_FROM, PipelineConfig, ProcessorConfig, Role, Settings, Written,
+};
 use crate::destination::Destination;
 use crate::diagnostic::{Diagnostic, Diagnostics, Spanned};
 use crate::operator::Access;
@@ -23,9 +25,6 @@ use crate::text::Str;
 
 /// Copies of an operator beyond which a number of workers is a slip of the pen: each may be a thread.
 const MOST_WORKERS: u32 = 1024;
-
-/// Bytes from which on a substituted text is masked: shorter ones stand in every other line.
-const MASKED_FROM: usize = 6;
 
 /// What lowering makes of a configuration.
 pub struct Lowered {
@@ -282,7 +281,7 @@ impl Resolver<'_> {
             );
             return None;
         }
-        Some(Guard { condition: Arc::new(condition), written: written.written().clone(), as_before: false })
+        Some(Guard { condition: Arc::new(condition), written: written.clone(), as_before: false })
     }
 
     fn resolved<K>(
@@ -345,7 +344,7 @@ impl Resolver<'_> {
                 let parameter = specification.parameter(given)?;
                 let name = if parameter.name.contains('*') { given.into() } else { parameter.name.clone() };
                 let shown = arguments.shown(&name)?;
-                Some(Given { name, shown, span: setting.value.span() })
+                Some(Given { name, shown, span: setting.value.span(), value: setting.value.clone() })
             })
             .collect();
         Some((arguments, shown))

@@ -115,8 +115,7 @@ fn parts(text: &str, rest: &str) -> Result<Vec<Str>, ReferenceError> {
         if parts.len() == MOST_PARTS {
             return Err(wrong("it has too many parts"));
         }
-        let tail = &rest[at + 1..];
-        if rest[at..].starts_with('.') {
+        if let Some(tail) = rest[at..].strip_prefix('.') {
             let end = tail.find(['.', '[']).unwrap_or(tail.len());
             let name = &tail[..end];
             if name.is_empty() {
@@ -130,7 +129,7 @@ fn parts(text: &str, rest: &str) -> Result<Vec<Str>, ReferenceError> {
             }
             parts.push(name.into());
             at += 1 + end;
-        } else if rest[at..].starts_with('[') {
+        } else if let Some(tail) = rest[at..].strip_prefix('[') {
             let Some(quoted) = tail.strip_prefix('"') else {
                 let error = wrong("a key in brackets stands in double quotes");
                 let inner = tail.split(']').next().unwrap_or_default();

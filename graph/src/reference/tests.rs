@@ -75,6 +75,7 @@ fn wrong_texts_come_with_advice() {
         (".Key[\"a", "invalid reference \".Key[\\\"a\": a quote is not closed"),
         (".Key[\"a\"", "invalid reference \".Key[\\\"a\\\"\": a bracket is not closed"),
         (".Key[\"a\"]b", "invalid reference \".Key[\\\"a\\\"]b\": a dot or a bracket must follow a closing bracket"),
+        (".Key[\"a\"]ž", "invalid reference \".Key[\\\"a\\\"]ž\": a dot or a bracket must follow a closing bracket"),
         (".Position.x", "invalid reference \".Position.x\": it has no parts of its own"),
     ] {
         assert_eq!(told(text).0, message);
@@ -291,17 +292,14 @@ proptest! {
         record in arbitrary::record_of(arbitrary::json_value().boxed()), reference in any_reference(), name in arbitrary::key(),
     ) {
         let mut changed = record.clone();
-        if let (Ok(true), Target::Field(..)) = (reference.rename(&mut changed, &name), reference.target().clone()) {
-            let (mut text, old) = match reference.target() {
-                Target::Field(side, path) => {
-                    let mut text = side.as_str().to_owned();
-                    path.parents().iter().for_each(|key| push_part(key, &mut text));
-                    (text, path.last().clone())
-                }
-                _ => unreachable!(),
-            };
-            push_part(&name, &mut text);
-            prop_assert_eq!(Reference::parse(&text).unwrap().rename(&mut changed, &old).unwrap(), true);
+        let could = reference.can_rename(&record, &name).map_err(|fault| fault.message());
+        let renamed = reference.rename(&mut changed, &name).map_err(|fault| fault.message());
+        prop_assert_eq!(&renamed, &could);
+        if let (Ok(true), Target::Field(_, path)) = (renamed, reference.target()) {
+            prop_assert!(reference.has_parent(&record).unwrap());
+            let new = reference.sibling(&name).unwrap();
+            prop_assert_eq!(&Reference::parse(new.as_str()).unwrap(), &new);
+            prop_assert_eq!(new.rename(&mut changed, path.last()).unwrap(), true);
         }
         if !matches!(reference.target(), Target::Entry(_)) {
             prop_assert_eq!(changed, record);

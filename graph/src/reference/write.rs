@@ -99,36 +99,43 @@ impl Reference {
     /// `reference_read_only` (anything else has no name of its own), `reference_exists` (the map has the new
     /// name already), `reference_unresolved`. The record is then as it was.
     pub fn rename(&self, record: &mut Record, name: &Str) -> Result<bool, Fault> {
+        if !self.can_rename(record, name)? {
+            return Ok(false);
+        }
         match &self.target {
-            Target::Entry(key) => {
-                if record.metadata.get(key).is_none() || key == name {
-                    return Ok(record.metadata.get(key).is_some());
-                }
-                if record.metadata.get(name).is_some() {
-                    return Err(self.exists(name));
-                }
+            Target::Entry(key) if key != name => {
                 if let Some(value) = record.metadata.remove(key) {
                     record.metadata.insert(name.clone(), value);
                 }
-                Ok(true)
             }
-            Target::Field(side, path) => {
-                let Some(parent) = self.parent(*side, path, record)? else { return Ok(false) };
-                if parent.get(&path.last).is_none() || path.last == *name {
-                    return Ok(parent.get(&path.last).is_some());
-                }
-                if parent.get(name).is_some() {
-                    return Err(self.exists(name));
-                }
+            Target::Field(side, path) if path.last != *name => {
                 if let Some(object) = existing_parent(side.of_mut(record), path)
                     && let Some(value) = object.remove(&path.last)
                 {
                     object.insert(name.clone(), value);
                 }
-                Ok(true)
             }
-            _ => Err(self.read_only("renamed")),
+            _ => {}
         }
+        Ok(true)
+    }
+
+    /// What [`Reference::rename`] would give back, without doing it.
+    ///
+    /// # Errors
+    /// As [`Reference::rename`].
+    pub fn can_rename(&self, record: &Record, name: &Str) -> Result<bool, Fault> {
+        let (there, taken) = match &self.target {
+            Target::Entry(key) => {
+                (record.metadata.get(key).is_some(), key != name && record.metadata.get(name).is_some())
+            }
+            Target::Field(side, path) => {
+                let Some(parent) = self.parent(*side, path, record)? else { return Ok(false) };
+                (parent.get(&path.last).is_some(), path.last != *name && parent.get(name).is_some())
+            }
+            _ => return Err(self.read_only("renamed")),
+        };
+        if there && taken { Err(self.exists(name)) } else { Ok(there) }
     }
 
     fn set_field(&self, side: Side, path: &Path, record: &mut Record, value: Value) -> Result<(), Fault> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Operations, Type};
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Operation;
 use anabranch_graph::reference::{Reference, Target};
@@ -12,6 +13,8 @@ use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Va
 use anabranch_graph::template::Template;
 use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
+
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -111,6 +114,20 @@ impl Operator for SetField {
             field.set(record, value)?;
             Ok(Decision::Keep)
         });
+    }
+}
+
+impl Prototype for SetField {
+    fn flow(&self, flow: &mut Flow) {
+        if let Content::Rendered(template) = &self.value {
+            flow.template("value", template);
+        }
+        match (self.field.target(), &self.value) {
+            (Target::Operation, Content::Same(Value::Text(name))) => {
+                flow.record.operations = name.parse().map_or(Operations::ALL, Operations::only);
+            }
+            _ => flow.set("field", &self.field, Type::of(Kinds::TEXT)),
+        }
     }
 }
 

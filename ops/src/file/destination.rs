@@ -11,6 +11,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
@@ -91,6 +92,10 @@ impl Destination for ConfiguredFile {
         };
         writer.warn();
         Ok(Box::new(writer))
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        self.format.flow(flow, true);
     }
 
     fn policy(&self) -> WritePolicy {

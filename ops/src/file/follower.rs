@@ -26,6 +26,8 @@ pub(super) enum Step {
     Grown,
     /// There is nothing more now.
     AtEnd,
+    /// The file was replaced by another, and its writer gets a moment to add to it before it is left.
+    Leaving,
     /// The file was replaced by another, and all of it was read. The next look opens the other one.
     Replaced,
     /// The file holds other content than what was read. The next look reads it from its start.
@@ -93,7 +95,7 @@ impl Follower {
         match fs::metadata(&self.path) {
             Ok(metadata) if identity(&metadata) != current.identity => {
                 if current.replaced.get_or_insert_with(Instant::now).elapsed() < GRACE {
-                    return Ok(Step::AtEnd);
+                    return Ok(Step::Leaving);
                 }
                 self.current = None;
                 Ok(Step::Replaced)

@@ -72,8 +72,12 @@ impl Resume {
             };
             bytes.is_empty().then_some(resume)
         };
-        read(&mut &position.0[..])
-            .ok_or_else(|| Fault::fatal("position_unknown", "the stored position is not one of a file source"))
+        read(&mut &position.0[..]).ok_or_else(|| {
+            Fault::fatal(
+                "position_unknown",
+                "the stored position is not one of a file source; give the connector another id to start anew",
+            )
+        })
     }
 
     /// If `file` holds what was delivered up to here: its first bytes, as far as [`HEAD`].

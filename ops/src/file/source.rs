@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Keys, RecordShape, Shape};
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Data, Position, Record};
@@ -87,6 +88,10 @@ struct ConfiguredFile {
 impl Source for ConfiguredFile {
     fn catches_up(&self) -> bool {
         true
+    }
+
+    fn shape(&self) -> RecordShape {
+        RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::RAW, Shape::RAW) }
     }
 
     async fn open(
@@ -200,6 +205,8 @@ impl Reader for Lines {
                         return Ok(read);
                     }
                 }
+                // There is more to read in the file that took its place.
+                Some(Step::Leaving) => self.pause().await,
                 Some(Step::Opened(_) | Step::Grown) | None => {}
             }
         }
@@ -242,7 +249,7 @@ impl Lines {
             }
             Step::Grown => self.take_whole_lines(),
             Step::Missing if !self.idle.ever => self.warn("there is no such file: waiting for it"),
-            Step::Missing | Step::AtEnd | Step::Replaced | Step::Truncated => {}
+            Step::Missing | Step::AtEnd | Step::Leaving | Step::Replaced | Step::Truncated => {}
         }
         self.found = Some(step);
     }
@@ -375,9 +382,14 @@ impl Lines {
             self.found = Some(end);
             return Some(Read::CaughtUp);
         }
+        self.pause().await;
+        None
+    }
+
+    /// Waits before the next look, longer each time.
+    async fn pause(&mut self) {
         self.idle.pause = (self.idle.pause * 2).clamp(PAUSES.0, PAUSES.1);
         sleep(self.idle.pause).await;
-        None
     }
 
     fn warn(&self, what: &str) {

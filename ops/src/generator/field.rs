@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use anabranch_graph::flow::{self, Kinds, Type};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Timestamp, Value};
 use fastrand::Rng;
@@ -44,6 +45,26 @@ pub(super) enum FieldKind {
     Uuid,
     /// Four to ten words.
     Sentence,
+}
+
+impl Field {
+    /// What is known of it before it is made.
+    pub(super) fn shape(&self) -> (Str, flow::Field) {
+        let kinds = match self.kind {
+            FieldKind::Int | FieldKind::Duration => Kinds::INT,
+            FieldKind::Float => Kinds::FLOAT,
+            FieldKind::Bool => Kinds::BOOL,
+            FieldKind::Time => Kinds::TIME,
+            FieldKind::Word
+            | FieldKind::Name
+            | FieldKind::Email
+            | FieldKind::City
+            | FieldKind::Country
+            | FieldKind::Uuid
+            | FieldKind::Sentence => Kinds::TEXT,
+        };
+        (self.name.clone(), flow::Field::present(Type::of(kinds)))
+    }
 }
 
 impl FieldKind {

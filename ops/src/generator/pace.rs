@@ -76,12 +76,12 @@ impl Pace {
             (self.base, self.given) = (now - CATCH_UP, 0);
             late = CATCH_UP;
         }
-        Due::Now((late.as_nanos() as f64 / self.interval) as usize + 1)
+        Due::Now(((late.as_nanos() as f64 / self.interval) as usize).saturating_add(1))
     }
 
     /// Records were made.
     pub(super) fn gave(&mut self, records: usize) {
-        self.given += records as u64;
+        self.given = self.given.saturating_add(records as u64);
     }
 }
 
@@ -148,6 +148,13 @@ mod tests {
         let mut unlimited = Pace::new(0.0, Some((MS, MS)), start);
         assert_eq!(unlimited.due(start), Due::Now(usize::MAX));
         assert_eq!(unlimited.due(start + MS), Due::At(start + 2 * MS));
+    }
+
+    #[test]
+    fn an_enormous_rate_is_no_limit() {
+        let start = Instant::now();
+        let mut pace = Pace::new(f64::MAX, None, start);
+        assert_eq!(pace.due(start + MS), Due::Now(usize::MAX));
     }
 
     #[test]

@@ -76,13 +76,13 @@ pub(super) fn specification() -> Specification {
                 .default_value("create")
                 .one_of(&OPERATIONS),
         )
-        .with(format_type("format.type"))
+        .with(format_type("format.type").example("structured"))
         .with(Parameter::new(
             "format.options.path",
             ParameterKind::Text,
             "With `format.type: file`, the file to send; otherwise the type of a field named \"path\".",
         ))
-        .with(field_type("format.options.*").one_of(&FieldKind::NAMES))
+        .with(field_type("format.options.*").one_of(&FieldKind::NAMES).example("string"))
         .with(
             Parameter::new(
                 "collections.*.operations",

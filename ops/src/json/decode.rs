@@ -5,12 +5,16 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Shape, Type};
 use anabranch_graph::json::parse_value;
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
+
+use crate::field::one_side;
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -26,7 +30,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
 }
 
 fn configure(arguments: &Arguments) -> Result<(Signature, Decode), Diagnostics> {
-    let field = super::field(arguments)?;
+    let field = one_side(arguments)?;
     let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
     Ok((signature, Decode { field }))
 }
@@ -83,6 +87,28 @@ impl Decode {
                     field = self.field,
                 ),
             )),
+        }
+    }
+}
+
+impl Prototype for Decode {
+    fn flow(&self, flow: &mut Flow) {
+        let texts = Kinds::TEXT | Kinds::BYTES;
+        match self.field.target() {
+            Target::Data(side) => {
+                if flow.record.side(*side).raw {
+                    flow.may_fail();
+                    flow.set_side(*side, Shape::unknown());
+                }
+            }
+            _ => {
+                let wanted = texts | Kinds::MAP | Kinds::LIST;
+                let found = flow.need("flow.not_a_text", "field", &self.field, (wanted, "JSON text"), true);
+                if found.ty.kinds.overlaps(texts) {
+                    flow.may_fail();
+                    flow.replace("field", &self.field, Type::any());
+                }
+            }
         }
     }
 }

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
 use anabranch_graph::json::{write_data, write_value};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
+
+use crate::field::one_side;
+use crate::prototype::Prototype;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -26,7 +30,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
 }
 
 fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> {
-    let field = super::field(arguments)?;
+    let field = one_side(arguments)?;
     let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
     Ok((signature, Encode { field, buffer: Vec::new() }))
 }
@@ -66,6 +70,16 @@ impl Encode {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Prototype for Encode {
+    fn flow(&self, flow: &mut Flow) {
+        // Not every number has a JSON text.
+        flow.may_fail();
+        let found = flow.get("field", &self.field);
+        // What is raw stays so, though its text is another.
+        flow.replace("field", &self.field, Type { since: found.ty.since_if(Kinds::BYTES), ..Type::of(Kinds::TEXT) });
     }
 }
 

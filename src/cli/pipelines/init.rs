@@ -11,8 +11,9 @@ use serde_json::json;
 
 use super::is_yaml;
 use crate::cli::init::write_new;
-use crate::cli::{Context, Exit, Report, registry};
+use crate::cli::{Context, Exit, Report, compile_options, registry};
 use crate::files::system;
+use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
 
 /// The demo pipeline.
@@ -60,9 +61,13 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
     if let Err(report) = write(&file, &content, arguments.force) {
         return *report;
     }
+    let shown = file.display();
+    let options = compile_options(&settings, false);
+    let complete = !Pipelines::load(&[&file], &registry(), &options).has_errors();
+    let next = if complete { "`anabranch run` starts it" } else { "Give values to what is required in it" };
     Report::new(COMMAND)
-        .text(format!("Wrote {}. `anabranch run` starts it.\n", file.display()))
-        .result(json!({ "file": file.display().to_string(), "pipeline": name }))
+        .text(format!("Wrote {shown}. {next}.\n"))
+        .result(json!({ "file": shown.to_string(), "pipeline": name, "complete": complete }))
 }
 
 /// Name and text of the pipeline.
@@ -88,7 +93,7 @@ fn generate(arguments: &Arguments) -> Result<(String, String), Box<Report>> {
     }
     let registry = registry();
     let context = Generated {
-        name: &name,
+        name: identifier(&name),
         source: Connector::new(source, &find(&registry, source, Side::Source)?),
         destination: Connector::new(destination, &find(&registry, destination, Side::Destination)?),
     };
@@ -165,8 +170,8 @@ fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
 }
 
 #[derive(Serialize)]
-struct Generated<'a> {
-    name: &'a str,
+struct Generated {
+    name: String,
     source: Connector,
     destination: Connector,
 }
@@ -214,18 +219,18 @@ impl Setting {
         if let Some(default) = parameter.default.as_ref().filter(|d| !d.is_empty()) {
             facts.push_str(&format!(" Default: {}.", default.escape_debug()));
         }
-        let value = match (&parameter.default, choices) {
+        let value = match (parameter.example.as_ref().or(parameter.default.as_ref()), choices) {
             _ if parameter.secret => variable(plugin, &parameter.name),
-            (Some(default), _) => scalar(default),
+            (Some(value), _) => scalar(value),
             (None, Some(texts)) if parameter.is_required() => texts.first().map_or_else(String::new, |t| scalar(t)),
             (None, _) => "\"\"".to_owned(),
         };
-        // Names with a star stand for many; the reader chooses.
+        // Names with a star stand for many; the user chooses.
         let name = parameter.name.replace('*', "NAME");
         Setting {
             comments: wrapped(&parameter.description).into_iter().chain(wrapped(&facts)).collect(),
             line: format!("{}: {value}", scalar(&name)),
-            commented: !parameter.is_required() || parameter.name.contains('*'),
+            commented: parameter.example.is_none() && (!parameter.is_required() || parameter.name.contains('*')),
         }
     }
 }
@@ -263,6 +268,16 @@ fn scalar(text: &str) -> String {
     if plain { text.to_owned() } else { json!(text.replace("${", "$${")).to_string() }
 }
 
+/// An id as a YAML scalar, quoted where YAML would read a number or a word of its own.
+fn identifier(name: &str) -> String {
+    let own_word = ["null", "true", "false"].iter().any(|word| name.eq_ignore_ascii_case(word));
+    if name.starts_with(|c: char| c.is_ascii_alphabetic()) && !own_word {
+        scalar(name)
+    } else {
+        json!(name).to_string()
+    }
+}
+
 fn kind(kind: ParameterKind) -> &'static str {
     match kind {
         ParameterKind::Text => "text",
@@ -293,7 +308,7 @@ mod tests {
         assert_eq!(scalar("say \"hi\""), "\"say \\\"hi\\\"\"");
     }
 
-    fn findings(text: &str) -> Vec<String> {
+    fn loaded(text: &str) -> anabranch_graph::config::Loaded {
         use anabranch_graph::config::{Variables, load};
         use anabranch_graph::diagnostic::Files;
         struct Nothing;
@@ -307,7 +322,11 @@ mod tests {
         }
         let mut files = Files::new();
         files.add("pipeline.yaml", text);
-        let loaded = load(&files, &Nothing);
+        load(&files, &Nothing)
+    }
+
+    fn findings(text: &str) -> Vec<String> {
+        let loaded = loaded(text);
         let options = anabranch_graph::plan::CompileOptions::default();
         let compiled = loaded
             .pipelines
@@ -352,6 +371,22 @@ mod tests {
         for setting in &connector.settings {
             let parsed: std::collections::BTreeMap<String, String> = serde_yaml::from_str(&setting.line).unwrap();
             assert_eq!(parsed.len(), 1, "{}", setting.line);
+        }
+    }
+
+    #[test]
+    fn every_name_stays_what_it_is() {
+        for name in ["orders", "a-b_c", "null", "true", "123", "0x1f", "1.0", "a:", "-", "a:b"] {
+            let arguments = Arguments {
+                name: Some(name.to_owned()),
+                source: None,
+                destination: None,
+                force: false,
+                settings: SettingFlags::default(),
+            };
+            let Ok((_, text)) = generate(&arguments) else { panic!("{name}") };
+            assert_eq!(findings(&text), [""; 0], "{text}");
+            assert_eq!(loaded(&text).pipelines[0].id.value.as_str(), name);
         }
     }
 

@@ -66,16 +66,26 @@ fn row(pipeline: &StoredPipeline) -> Row {
     if pipeline.detached {
         return Row { state: "detached".into(), detail: "no longer in the files; its position is kept".into() };
     }
-    let mut detail = match &pipeline.status {
-        Status::Stopped { reason: StopReason::User } => "by its file".to_owned(),
-        Status::Stopped { reason: StopReason::System } => "with the service".to_owned(),
-        other => other.error().unwrap_or_default().to_owned(),
+    // The store is free, so whatever ran is gone.
+    let (state, mut detail) = match &pipeline.status {
+        Status::Running | Status::Recovering { .. } => {
+            ("stopped", "the service ended without a stop; the next start goes on".to_owned())
+        }
+        status => (status.word(), reason(status)),
     };
     for connector in &pipeline.detached_connectors {
         let separator = if detail.is_empty() { "" } else { "; " };
         detail.push_str(&format!("{separator}connector {} ({}) detached", connector.id, connector.role));
     }
-    Row { state: pipeline.status.word().to_owned(), detail }
+    Row { state: state.to_owned(), detail }
+}
+
+fn reason(status: &Status) -> String {
+    match status {
+        Status::Stopped { reason: StopReason::User } => "by its file".to_owned(),
+        Status::Stopped { reason: StopReason::System } => "with the service".to_owned(),
+        other => other.error().unwrap_or_default().to_owned(),
+    }
 }
 
 fn stored(database: &Database) -> Result<Vec<StoredPipeline>, String> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use anabranch_graph::diagnostic::{FileId, Severity};
+use anabranch_graph::diagnostic::Severity;
 use serde_json::{Value, json};
 
 use crate::cli::{Context, Exit, Report, compile_options, registry, report};
@@ -94,23 +94,31 @@ fn files(pipelines: &Pipelines) -> Vec<Checked> {
             findings: vec![report::one(finding, &pipelines.files)],
         })
         .collect();
-    for id in (0..).map(FileId) {
-        let Some(file) = pipelines.files.get(id) else { break };
-        let about: Vec<_> =
-            pipelines.findings.iter().filter(|d| d.label.as_ref().is_some_and(|l| l.span.file == id)).collect();
-        let good = pipelines.good.iter().map(|p| (p.config.span, p.config.id.value.to_string()));
-        let invalid = pipelines
-            .invalid
-            .iter()
-            .map(|p| (p.span, p.id.as_ref().map_or_else(|| "(without id)".to_owned(), ToString::to_string)));
-        let mut ids: Vec<_> = good.chain(invalid).filter(|(span, _)| span.file == id).collect();
-        ids.sort_by_key(|(span, _)| span.start);
+    let count = pipelines.files.iter().count();
+    let mut about = vec![Vec::new(); count];
+    for finding in pipelines.findings.iter() {
+        if let Some(label) = &finding.label
+            && let Some(about) = about.get_mut(label.span.file.0 as usize)
+        {
+            about.push(finding);
+        }
+    }
+    let mut declared = vec![Vec::new(); count];
+    let good = pipelines.good.iter().map(|p| (p.config.span, Some(&p.config.id.value), true));
+    let invalid = pipelines.invalid.iter().map(|p| (p.span, p.id.as_ref(), false));
+    for (span, id, ok) in good.chain(invalid) {
+        if let Some(declared) = declared.get_mut(span.file.0 as usize) {
+            declared.push((span.start, id.map_or("(without id)", |id| id.as_str()), ok));
+        }
+    }
+    for (((id, file), about), mut declared) in pipelines.files.iter().zip(about).zip(declared) {
+        declared.sort_by_key(|(start, ..)| *start);
         files.push(Checked {
             path: file.name.to_string(),
             ok: !pipelines.broken.contains(&id)
-                && !pipelines.invalid.iter().any(|p| p.span.file == id)
+                && declared.iter().all(|(_, _, ok)| *ok)
                 && about.iter().all(|d| d.severity != Severity::Error),
-            pipelines: ids.into_iter().map(|(_, id)| id).collect(),
+            pipelines: declared.into_iter().map(|(_, id, _)| id.to_owned()).collect(),
             findings: about.into_iter().map(|d| report::one(d, &pipelines.files)).collect(),
         });
     }

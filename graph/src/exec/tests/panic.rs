@@ -20,17 +20,71 @@ async fn with_panics_at(bench: &Bench, at: &'static [u64]) -> (Ending, Arc<Shelf
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rows_of_the_call_fail_and_the_row_is_named() {
+async fn the_row_fails_and_no_other() {
     let bench = Bench::new();
     let (ending, a, upstream) = with_panics_at(&bench, &[200]).await;
     finished(&ending);
-    assert_eq!(bench.letters.rows(), (128..256).collect::<Vec<_>>());
-    assert_eq!(a.rows().len(), 1000 - 128);
+    assert_eq!(bench.letters.rows(), [200]);
+    assert_eq!(a.rows(), (0..1000).filter(|row| *row != 200).collect::<Vec<_>>());
     let letter = &bench.letters.durable()[0];
     let error = letter.metadata.get("svc.dlq.nack.error").unwrap();
     assert_eq!(error, &"the processor panicked at row 72 of 128: boom");
     assert_eq!(letter.metadata.get("svc.dlq.nack.node.id").unwrap(), &"step0");
     assert_eq!(upstream.kept(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_before_and_after_it_are_processed_once() {
+    let bench = Bench::new();
+    let upstream = upstream(&bench, 100);
+    let a = shelf(&bench, "a");
+    let fragile = inline(|record| {
+        let row = row_at(record.position());
+        assert!(row != 60, "boom");
+        let seen = record.metadata.get("seen").map_or(1, |seen| seen.len() + 1);
+        record.metadata.insert("seen", "x".repeat(seen));
+        Ok(if row % 10 == 3 { Decision::Filter } else { Decision::Keep })
+    });
+    let mut pipeline = bench.tolerant();
+    let read = pipeline.read("in", &upstream);
+    let chain = pipeline.chain(&[read], &[fragile]);
+    pipeline.write(&[chain], "a", &a);
+    finished(&bench.run(&pipeline.plan()).await);
+    assert_eq!(bench.letters.rows(), [60]);
+    assert_eq!(a.rows(), (0..100).filter(|row| *row != 60 && row % 10 != 3).collect::<Vec<_>>());
+    assert!(a.durable().iter().all(|record| record.metadata.get("seen").unwrap() == "x"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_it_is_not_known_at_which_row_all_fail() {
+    struct Whole;
+    impl crate::operator::Operator for Whole {
+        fn process(&mut self, rows: &mut crate::operator::Rows<'_>) {
+            rows.for_each(|_| Ok(Decision::Filter));
+            assert!(rows.iter_mut().all(|(_, record)| row_at(record.position()) != 60), "boom");
+        }
+    }
+    impl crate::operator::ConfiguredOperator for Whole {
+        fn signature(&self) -> crate::operator::Signature {
+            crate::operator::Signature::inline()
+        }
+        fn build(
+            &self,
+            _: usize,
+            _: &crate::operator::Host,
+        ) -> Result<crate::operator::BuiltOperator, crate::fault::Fault> {
+            Ok(crate::operator::BuiltOperator::Inline(Box::new(Whole)))
+        }
+    }
+    let bench = Bench::new();
+    let upstream = upstream(&bench, 200);
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.tolerant();
+    let read = pipeline.read("in", &upstream);
+    let chain = pipeline.chain(&[read], &[Arc::new(Whole)]);
+    pipeline.write(&[chain], "a", &a);
+    finished(&bench.run(&pipeline.plan()).await);
+    assert_eq!(bench.letters.rows(), (0..128).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,4 +95,35 @@ async fn a_second_panic_of_the_step_is_fatal() {
     assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "operator_panicked"));
     assert_eq!(fault.node().unwrap(), &"step0");
     assert!(upstream.kept() > 0);
+}
+
+/// Whatever runs the step, its fault ends the run, and not the loss of the rows that it held.
+#[tokio::test]
+async fn a_second_panic_of_a_worker_is_reported_as_such() {
+    use crate::plan::stage::StageKind;
+    for isolates in [false, true] {
+        let bench = Bench::new();
+        let upstream = upstream(&bench, 300);
+        let a = shelf(&bench, "a");
+        let fragile = inline(|record| {
+            assert!(![10, 20].contains(&row_at(record.position())), "boom");
+            Ok(Decision::Keep)
+        });
+        let broken = inline(|record| match row_at(record.position()) {
+            150.. => Err(crate::fault::Fault::fatal("broken", "it is broken")),
+            _ => Ok(Decision::Keep),
+        });
+        let mut pipeline = bench.tolerant();
+        let read = pipeline.read("in", &upstream);
+        let stage = match isolates {
+            false => StageKind::Parallel { steps: vec![Pipeline::step("fragile", &fragile)], workers: 2 },
+            true => StageKind::Isolate { steps: vec![Pipeline::step("fragile", &broken)], workers: 2 },
+        };
+        let stage = pipeline.stage("stage", &[read], stage);
+        pipeline.write(&[stage], "a", &a);
+        let ending = bench.start(&pipeline.plan()).join().await;
+        let Ending::Faulted(fault) = ending else { panic!("it went on") };
+        assert_eq!(fault.code(), if isolates { "broken" } else { "operator_panicked" });
+        assert_eq!(fault.node().unwrap(), &"fragile");
+    }
 }

@@ -33,12 +33,12 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     for line in &picture.edges {
         let _ = write!(out, "  n{} -> n{}", line.from, line.to);
         out.push_str(&match line.port {
-            Port::Out => match line.cut {
-                Some(reason) => format!(" [label={}, style=bold]", quoted(&reason.to_string())),
-                None => String::new(),
-            },
-            Port::Taken | Port::Skipped => format!(" [label={}]", quoted(line.port.as_str())),
             Port::Failed => " [style=dotted, color=gray, constraint=false]".to_owned(),
+            _ => {
+                let style = if line.cut.is_some() { ", style=bold" } else { "" };
+                let words = line.words().join("\n");
+                if words.is_empty() { String::new() } else { format!(" [label={}{style}]", quoted(&words)) }
+            }
         });
         out.push_str(";\n");
     }

@@ -29,12 +29,19 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     }
     for line in &picture.edges {
         let arrow = match line.port {
-            Port::Out => match line.cut {
-                Some(reason) => format!("==>|\"{}\"|", escaped(&reason.to_string())),
-                None => "-->".to_owned(),
-            },
-            Port::Taken | Port::Skipped => format!("-->|{}|", line.port.as_str()),
             Port::Failed => "-.->".to_owned(),
+            port => {
+                let arrow = if line.cut.is_some() { "==>" } else { "-->" };
+                let words = line.words();
+                match &words[..] {
+                    [] => arrow.to_owned(),
+                    [word] if *word == port.as_str() => format!("{arrow}|{word}|"),
+                    words => {
+                        let words: Vec<String> = words.iter().map(|word| escaped(word)).collect();
+                        format!("{arrow}|\"{}\"|", words.join("<br/>"))
+                    }
+                }
+            }
         };
         let _ = writeln!(out, "  n{} {arrow} n{}", line.from, line.to);
     }

@@ -8,10 +8,15 @@ use crate::plan::graph::Port;
 /// Characters of a condition or of one setting's value, and of all settings of a node.
 const CONDITION: usize = 96;
 const SETTING: usize = 48;
+const SHAPE: usize = 120;
 
 pub(super) fn print(picture: &Picture<'_>, style: TextStyle) -> String {
     let staged = !picture.stages.is_empty();
-    let mut page = Page { style, ink: Ink(style.color), staged, rows: Vec::new() };
+    let mut shapes = vec![None; picture.nodes.len()];
+    for line in &picture.edges {
+        shapes[line.from] = shapes[line.from].take().or(line.shown_shape().map(str::to_owned));
+    }
+    let mut page = Page { style, ink: Ink(style.color), staged, shapes, rows: Vec::new() };
     match staged {
         true => page.stages(picture),
         false => page.graph(picture),
@@ -49,6 +54,10 @@ impl Ink {
         self.paint("36", text)
     }
 
+    fn shape(self, text: &str) -> String {
+        self.paint("34", text)
+    }
+
     fn condition(self, text: &str) -> String {
         self.paint("33", text)
     }
@@ -69,6 +78,8 @@ struct Page {
     ink: Ink,
     /// Whether stages are drawn: they say how many workers there are.
     staged: bool,
+    /// What is known of the records that leave each node, where that is new.
+    shapes: Vec<Option<String>>,
     rows: Vec<Row>,
 }
 
@@ -79,6 +90,11 @@ impl Page {
 
     fn ellipsis(&self) -> &'static str {
         self.pick("…", "...")
+    }
+
+    /// A shape as this terminal can show it.
+    fn ascii(&self, shape: &str) -> String {
+        if self.style.unicode { shape.to_owned() } else { shape.replace('…', "...") }
     }
 
     // ---- lowered and rewritten: a graph --------------------------------------------------------
@@ -214,6 +230,10 @@ impl Page {
         details.extend((!settings.is_empty()).then(|| self.ink.dim(&settings)));
         if node.plugin.is_some() {
             details.extend(node.notes.iter().map(|note| self.ink.dim(note)));
+        }
+        if let Some(shape) = self.shapes[node.index].take() {
+            let arrow = self.pick("⇒", "=>");
+            details.push(self.ink.shape(&format!("{arrow} {}", one_line(&self.ascii(&shape), SHAPE, dots))));
         }
         self.rows.extend(details.into_iter().map(|text| Row::Detail { lead: below.to_owned(), text }));
     }

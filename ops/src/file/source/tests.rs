@@ -166,8 +166,7 @@ async fn a_rotated_file_is_finished_first() {
     fs::rename(&path, directory.path().join("in.log.1")).unwrap();
     append(&directory.path().join("in.log.1"), "b\nc");
     append(&path, "d\n");
-    assert_eq!(reading.lines().await, ["2:b"]);
-    assert_eq!(reading.lines().await, ["3:c", "1:d"]);
+    assert_eq!(reading.lines().await, ["2:b", "3:c", "1:d"], "caught up only at the end of the new file");
 }
 
 #[tokio::test]
@@ -180,11 +179,7 @@ async fn a_rotation_between_two_runs_is_noticed() {
     fs::rename(&path, directory.path().join("in.log.1")).unwrap();
     append(&path, "longer than the old one\n");
     let mut again = open(&path, after_a.clone()).await;
-    let mut lines = again.lines().await;
-    while lines.len() < 2 {
-        lines.extend(again.lines().await);
-    }
-    assert_eq!(lines, ["2:b", "1:longer than the old one"]);
+    assert_eq!(again.lines().await, ["2:b", "1:longer than the old one"]);
     // The old file is gone: the new one is read from its start.
     fs::remove_file(directory.path().join("in.log.1")).unwrap();
     assert_eq!(open(&path, after_a.clone()).await.lines().await, ["1:longer than the old one"]);

@@ -1,0 +1,210 @@
+//! What is known of a record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::shape::{Shape, Since};
+use crate::diagnostic::Span;
+use crate::metadata::key;
+use crate::record::Operation;
+use crate::reference::Side;
+use crate::text::Str;
+
+/// What is known of the records on an edge of the plan: every one of them is as this says. Cloning is O(1)
+/// but for the names of metadata that change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordShape {
+    /// The operations it may have.
+    pub operations: Operations,
+    /// The metadata.
+    pub metadata: Keys,
+    /// The key.
+    pub key: Shape,
+    /// The payload before the change.
+    pub before: Shape,
+    /// The payload after the change.
+    pub after: Shape,
+}
+
+impl RecordShape {
+    /// Nothing is known.
+    pub fn unknown() -> RecordShape {
+        RecordShape {
+            operations: Operations::ALL,
+            metadata: Keys::any(),
+            key: Shape::unknown(),
+            before: Shape::unknown(),
+            after: Shape::unknown(),
+        }
+    }
+
+    /// A created record with no metadata.
+    pub fn create(key: Shape, after: Shape) -> RecordShape {
+        RecordShape {
+            operations: Operations::only(Operation::Create),
+            metadata: Keys::none(),
+            key,
+            before: Shape::ABSENT,
+            after,
+        }
+    }
+
+    /// One of the places that hold data.
+    pub fn side(&self, side: Side) -> &Shape {
+        match side {
+            Side::Key => &self.key,
+            Side::Before => &self.before,
+            Side::After => &self.after,
+        }
+    }
+
+    /// One of the places that hold data, to be changed.
+    pub fn side_mut(&mut self, side: Side) -> &mut Shape {
+        match side {
+            Side::Key => &mut self.key,
+            Side::Before => &mut self.before,
+            Side::After => &mut self.after,
+        }
+    }
+
+    /// What holds of both.
+    #[must_use]
+    pub fn join(&self, other: &RecordShape) -> RecordShape {
+        RecordShape {
+            operations: self.operations.union(other.operations),
+            metadata: self.metadata.join(&other.metadata),
+            key: self.key.join(&other.key),
+            before: self.before.join(&other.before),
+            after: self.after.join(&other.after),
+        }
+    }
+
+    /// What is new came to be at this place.
+    pub(crate) fn stamp(&mut self, span: Span) {
+        [&mut self.key, &mut self.before, &mut self.after].into_iter().for_each(|shape| shape.stamp(span));
+    }
+
+    /// Raw data with a schema in the metadata may be decoded before any step sees them.
+    pub(crate) fn decode_by_schema(&mut self) {
+        let mut decode = |side, subject: Str| {
+            if self.metadata.may_have(&subject) && self.side(side).raw {
+                let since = self.side(side).since;
+                *self.side_mut(side) = Shape { since, ..Shape::unknown() };
+            }
+        };
+        decode(Side::Key, key::KEY_SCHEMA_SUBJECT);
+        decode(Side::Before, key::PAYLOAD_SCHEMA_SUBJECT);
+        decode(Side::After, key::PAYLOAD_SCHEMA_SUBJECT);
+    }
+
+    /// What the engine writes into the metadata of every record it reads.
+    pub(crate) fn stamp_metadata(&mut self) {
+        for key in [key::READ_AT, key::SOURCE_CONNECTOR_ID] {
+            self.metadata.insert(key);
+        }
+    }
+
+    /// Whether nothing is known that an edge could show.
+    pub fn is_unknown(&self) -> bool {
+        self.key.is_unknown() && self.before.is_unknown() && self.after.is_unknown()
+    }
+
+    /// Where the data in a place came to be.
+    pub fn since(&self, side: Side) -> Since {
+        self.side(side).since
+    }
+}
+
+/// A set of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operations(u8);
+
+impl Operations {
+    /// Any operation.
+    pub const ALL: Operations = Operations(0b1111);
+
+    /// One operation.
+    pub const fn only(operation: Operation) -> Operations {
+        Operations(1 << (operation as u8 - 1))
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub const fn union(self, other: Operations) -> Operations {
+        Operations(self.0 | other.0)
+    }
+
+    /// Whether a record may have this one.
+    pub const fn contains(self, operation: Operation) -> bool {
+        self.0 & Operations::only(operation).0 != 0
+    }
+}
+
+/// Which keys metadata have. Cloning is O(1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// Whether each is surely there.
+    named: Arc<BTreeMap<Str, bool>>,
+    open: bool,
+}
+
+impl Keys {
+    /// None at all.
+    pub fn none() -> Keys {
+        Keys { named: Arc::default(), open: false }
+    }
+
+    /// Any.
+    pub fn any() -> Keys {
+        Keys { named: Arc::default(), open: true }
+    }
+
+    /// Exactly these.
+    pub fn of(keys: impl IntoIterator<Item = Str>) -> Keys {
+        Keys { named: Arc::new(keys.into_iter().map(|key| (key, true)).collect()), open: false }
+    }
+
+    /// Whether a record may have the key.
+    pub fn may_have(&self, key: &str) -> bool {
+        self.open || self.named.contains_key(key)
+    }
+
+    /// Whether every record has the key.
+    pub fn has(&self, key: &str) -> bool {
+        self.named.get(key).copied().unwrap_or(false)
+    }
+
+    /// The keys that may be there and have a name.
+    pub fn named(&self) -> impl Iterator<Item = &Str> {
+        self.named.keys()
+    }
+
+    /// From now on every record has the key.
+    pub fn insert(&mut self, key: Str) {
+        Arc::make_mut(&mut self.named).insert(key, true);
+    }
+
+    /// From now on a record may have the key.
+    pub fn allow(&mut self, key: Str) {
+        Arc::make_mut(&mut self.named).entry(key).or_insert(false);
+    }
+
+    /// From now on no record has the key, unless any may be there.
+    pub fn remove(&mut self, key: &str) {
+        if self.named.contains_key(key) {
+            Arc::make_mut(&mut self.named).remove(key);
+        }
+    }
+
+    /// What holds of both.
+    #[must_use]
+    pub fn join(&self, other: &Keys) -> Keys {
+        if self == other {
+            return self.clone();
+        }
+        let sure = |keys: &Keys, key: &str| keys.has(key);
+        let named = self.named.keys().chain(other.named.keys());
+        let named = named.map(|key| (key.clone(), sure(self, key) && sure(other, key))).collect();
+        Keys { named: Arc::new(named), open: self.open || other.open }
+    }
+}

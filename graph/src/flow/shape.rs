@@ -1,0 +1,367 @@
+//! What is known of data: a set of possibilities for each part, never too small.
+
+use std::collections::BTreeMap;
+use std::ops::BitOr;
+use std::sync::Arc;
+
+use crate::diagnostic::Span;
+use crate::text::Str;
+use crate::value::Value;
+
+/// Where a shape came to be. It is no part of what the shape is: all are equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Since(pub(super) Option<Span>);
+
+impl Since {
+    /// The node's place in the file, once the compiler has been there.
+    pub fn span(self) -> Option<Span> {
+        self.0
+    }
+}
+
+impl PartialEq for Since {
+    fn eq(&self, _: &Since) -> bool {
+        true
+    }
+}
+
+impl Eq for Since {}
+
+/// Kinds of values, as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(u16);
+
+impl Kinds {
+    /// None.
+    pub const NONE: Kinds = Kinds(0);
+    /// Null.
+    pub const NULL: Kinds = Kinds(1);
+    /// True and false.
+    pub const BOOL: Kinds = Kinds(1 << 1);
+    /// Integers.
+    pub const INT: Kinds = Kinds(1 << 2);
+    /// Floating-point numbers.
+    pub const FLOAT: Kinds = Kinds(1 << 3);
+    /// Texts.
+    pub const TEXT: Kinds = Kinds(1 << 4);
+    /// Bytes.
+    pub const BYTES: Kinds = Kinds(1 << 5);
+    /// Points in time.
+    pub const TIME: Kinds = Kinds(1 << 6);
+    /// Lists.
+    pub const LIST: Kinds = Kinds(1 << 7);
+    /// Maps.
+    pub const MAP: Kinds = Kinds(1 << 8);
+    /// All.
+    pub const ANY: Kinds = Kinds((1 << 9) - 1);
+
+    const NAMES: [(Kinds, &'static str); 9] = [
+        (Kinds::NULL, "null"),
+        (Kinds::BOOL, "bool"),
+        (Kinds::INT, "int"),
+        (Kinds::FLOAT, "float"),
+        (Kinds::TEXT, "text"),
+        (Kinds::BYTES, "bytes"),
+        (Kinds::TIME, "time"),
+        (Kinds::LIST, "list"),
+        (Kinds::MAP, "map"),
+    ];
+
+    /// The kind of a value.
+    pub fn of(value: &Value) -> Kinds {
+        match value {
+            Value::Null => Kinds::NULL,
+            Value::Bool(_) => Kinds::BOOL,
+            Value::Int(_) | Value::UInt(_) => Kinds::INT,
+            Value::Float(_) => Kinds::FLOAT,
+            Value::Text(_) => Kinds::TEXT,
+            Value::Bytes(_) => Kinds::BYTES,
+            Value::Time(_) => Kinds::TIME,
+            Value::List(_) => Kinds::LIST,
+            Value::Map(_) => Kinds::MAP,
+        }
+    }
+
+    /// Whether both have a kind.
+    pub const fn overlaps(self, other: Kinds) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether there is no kind that `other` lacks.
+    pub const fn within(self, other: Kinds) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// Those that `other` has not.
+    #[must_use]
+    pub const fn without(self, other: Kinds) -> Kinds {
+        Kinds(self.0 & !other.0)
+    }
+
+    /// Names of the kinds.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(kind, _)| kind.within(self)).map(|(_, name)| name)
+    }
+
+    /// Each kind by itself.
+    pub fn each(self) -> impl Iterator<Item = Kinds> {
+        Self::NAMES.into_iter().map(|(kind, _)| kind).filter(move |kind| kind.within(self))
+    }
+}
+
+impl BitOr for Kinds {
+    type Output = Kinds;
+    fn bitor(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+}
+
+/// What is known of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Type {
+    /// What it may be.
+    pub kinds: Kinds,
+    /// Its fields, where it is a map.
+    pub fields: Fields,
+    /// Where it came to be.
+    pub since: Since,
+}
+
+impl Type {
+    /// Nothing is known.
+    pub fn any() -> Type {
+        Type::of(Kinds::ANY)
+    }
+
+    /// One of these kinds; a map with any fields.
+    pub fn of(kinds: Kinds) -> Type {
+        Type { kinds, fields: Fields::any(), since: Since::default() }
+    }
+
+    /// A map with these fields.
+    pub fn map(fields: Fields) -> Type {
+        Type { fields, ..Type::of(Kinds::MAP) }
+    }
+
+    /// The type of a value.
+    pub fn of_value(value: &Value) -> Type {
+        match value {
+            Value::Map(object) => {
+                let field = |(name, value): (&Str, &Value)| (name.clone(), Field::present(Type::of_value(value)));
+                Type::map(Fields::closed(object.iter().map(field)))
+            }
+            other => Type::of(Kinds::of(other)),
+        }
+    }
+
+    /// What holds of both.
+    #[must_use]
+    pub fn join(&self, other: &Type) -> Type {
+        let fields = match (self.kinds.overlaps(Kinds::MAP), other.kinds.overlaps(Kinds::MAP)) {
+            (true, true) => self.fields.join(&other.fields),
+            (false, true) => other.fields.clone(),
+            (_, false) => self.fields.clone(),
+        };
+        Type { kinds: self.kinds | other.kinds, fields, since: self.since.join(other.since) }
+    }
+
+    /// Where it came to be, if it is always of these kinds: for a step that makes no other kinds of it.
+    #[must_use]
+    pub fn since_if(&self, kinds: Kinds) -> Since {
+        if self.kinds.within(kinds) { self.since } else { Since::default() }
+    }
+
+    pub(super) fn stamp(&mut self, span: Span) {
+        self.since.0.get_or_insert(span);
+        self.fields.stamp(span);
+    }
+}
+
+impl Since {
+    fn join(self, other: Since) -> Since {
+        Since(self.0.or(other.0))
+    }
+}
+
+/// A field of a map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// What it is.
+    pub ty: Type,
+    /// Whether it may be missing.
+    pub optional: bool,
+}
+
+impl Field {
+    /// One that is always there.
+    pub fn present(ty: Type) -> Field {
+        Field { ty, optional: false }
+    }
+
+    /// One that may be missing.
+    pub fn optional(ty: Type) -> Field {
+        Field { ty, optional: true }
+    }
+}
+
+/// What is known of the fields of a map. Cloning is O(1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fields {
+    named: Arc<BTreeMap<Str, Field>>,
+    open: bool,
+}
+
+impl Fields {
+    /// Nothing is known.
+    pub fn any() -> Fields {
+        Fields { named: Arc::default(), open: true }
+    }
+
+    /// These and no others.
+    pub fn closed(fields: impl IntoIterator<Item = (Str, Field)>) -> Fields {
+        Fields { named: Arc::new(fields.into_iter().collect()), open: false }
+    }
+
+    /// Whether there may be others than the named ones.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Whether nothing is known.
+    pub fn is_any(&self) -> bool {
+        self.open && self.named.is_empty()
+    }
+
+    /// The named fields.
+    pub fn iter(&self) -> impl Iterator<Item = (&Str, &Field)> {
+        self.named.iter()
+    }
+
+    /// The field of that name; `None` where there is certainly none.
+    pub fn get(&self, name: &str) -> Option<Field> {
+        match self.named.get(name) {
+            Some(field) => Some(field.clone()),
+            None => self.open.then(|| Field::optional(Type::any())),
+        }
+    }
+
+    /// From now on there is this field.
+    pub fn insert(&mut self, name: Str, field: Field) {
+        Arc::make_mut(&mut self.named).insert(name, field);
+    }
+
+    /// From now on there is no such field. Where others may be, it is only no longer named: what is said
+    /// stays true.
+    pub fn remove(&mut self, name: &str) {
+        if self.named.contains_key(name) {
+            Arc::make_mut(&mut self.named).remove(name);
+        }
+    }
+
+    /// What holds of both.
+    #[must_use]
+    pub fn join(&self, other: &Fields) -> Fields {
+        if Arc::ptr_eq(&self.named, &other.named) {
+            return Fields { named: self.named.clone(), open: self.open || other.open };
+        }
+        let mut named = BTreeMap::new();
+        for (name, ours) in self.named.iter() {
+            match other.named.get(name) {
+                Some(theirs) => {
+                    let optional = ours.optional || theirs.optional;
+                    named.insert(name.clone(), Field { ty: ours.ty.join(&theirs.ty), optional });
+                }
+                None if other.open => {}
+                None => {
+                    named.insert(name.clone(), Field::optional(ours.ty.clone()));
+                }
+            }
+        }
+        for (name, theirs) in other.named.iter().filter(|(name, _)| !self.open && !self.named.contains_key(*name)) {
+            named.insert(name.clone(), Field::optional(theirs.ty.clone()));
+        }
+        Fields { named: Arc::new(named), open: self.open || other.open }
+    }
+
+    fn is_stamped(&self) -> bool {
+        self.named.values().all(|field| field.ty.since.0.is_some() && field.ty.fields.is_stamped())
+    }
+
+    fn stamp(&mut self, span: Span) {
+        if !self.is_stamped() {
+            Arc::make_mut(&mut self.named).values_mut().for_each(|field| field.ty.stamp(span));
+        }
+    }
+}
+
+/// What is known of a key or of one side of a payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Whether it may be absent.
+    pub absent: bool,
+    /// Whether it may be raw.
+    pub raw: bool,
+    /// Its fields, where it may be structured.
+    pub structured: Option<Fields>,
+    /// Where it came to be.
+    pub since: Since,
+}
+
+impl Shape {
+    /// Always absent.
+    pub const ABSENT: Shape = Shape { absent: true, raw: false, structured: None, since: Since(None) };
+    /// Always raw.
+    pub const RAW: Shape = Shape { absent: false, raw: true, structured: None, since: Since(None) };
+
+    /// Nothing is known.
+    pub fn unknown() -> Shape {
+        Shape { absent: true, raw: true, structured: Some(Fields::any()), since: Since(None) }
+    }
+
+    /// Always structured, with these fields.
+    pub fn structured(fields: Fields) -> Shape {
+        Shape { absent: false, raw: false, structured: Some(fields), since: Since(None) }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        self.absent && self.raw && self.structured.as_ref().is_some_and(Fields::is_any)
+    }
+
+    /// Whether it is always raw.
+    pub fn is_raw(&self) -> bool {
+        self.raw && !self.absent && self.structured.is_none()
+    }
+
+    /// Whether it is always absent.
+    pub fn is_absent(&self) -> bool {
+        self.absent && !self.raw && self.structured.is_none()
+    }
+
+    /// Whether it is always raw or absent: never has fields.
+    pub fn has_no_fields(&self) -> bool {
+        self.structured.is_none()
+    }
+
+    /// What holds of both.
+    #[must_use]
+    pub fn join(&self, other: &Shape) -> Shape {
+        let structured = match (&self.structured, &other.structured) {
+            (Some(a), Some(b)) => Some(a.join(b)),
+            (a, b) => a.as_ref().or(b.as_ref()).cloned(),
+        };
+        Shape {
+            absent: self.absent || other.absent,
+            raw: self.raw || other.raw,
+            structured,
+            since: self.since.join(other.since),
+        }
+    }
+
+    pub(super) fn stamp(&mut self, span: Span) {
+        self.since.0.get_or_insert(span);
+        if let Some(fields) = &mut self.structured {
+            fields.stamp(span);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Flow types of a plan: what is known of the records on each edge, and what is wrong with it.
+
+mod overwritten;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use petgraph::algo::toposort;
+use petgraph::stable_graph::NodeIndex;
+
+use crate::config::Written;
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
+use crate::flow::{Flow, Part, Place, RecordShape, Remark};
+use crate::operator::Fan;
+use crate::plan::graph::{Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, predecessors};
+
+/// What is known of the records that leave each node. A node without an entry lets none pass, or there is
+/// nothing after it.
+#[derive(Clone, Debug, Default)]
+pub struct Shapes(BTreeMap<NodeIndex, Arc<RecordShape>>);
+
+impl Shapes {
+    /// Of the records that leave a node.
+    pub fn after(&self, node: NodeIndex) -> Option<&RecordShape> {
+        self.0.get(&node).map(|shape| &**shape)
+    }
+}
+
+/// The shapes of a plan after any pass. O(nodes · fields).
+pub fn shapes(plan: &PlanGraph) -> Shapes {
+    Inference::of(plan).shapes
+}
+
+/// What is wrong with a rewritten plan, as far as shapes tell: an error where every record would fail, a
+/// warning where something is probably not meant. O(nodes · fields).
+pub fn check(plan: &PlanGraph) -> Diagnostics {
+    let mut inference = Inference::of(plan);
+    let overwritten = overwritten::find(plan, &inference);
+    inference.findings.extend(overwritten);
+    inference.findings
+}
+
+/// The walk over a plan, in topological order.
+struct Inference<'a> {
+    plan: &'a PlanGraph,
+    shapes: Shapes,
+    /// The steps that let every record pass.
+    safe: Vec<NodeIndex>,
+    findings: Diagnostics,
+}
+
+impl<'a> Inference<'a> {
+    fn of(plan: &'a PlanGraph) -> Self {
+        let mut inference =
+            Inference { plan, shapes: Shapes::default(), safe: Vec::new(), findings: Diagnostics::new() };
+        for index in toposort(plan, None).unwrap_or_default() {
+            if let Some(shape) = inference.node(index) {
+                inference.shapes.0.insert(index, shape);
+            }
+        }
+        inference.safe.sort_unstable();
+        inference
+    }
+
+    /// Whether no record fails at this step for reasons of its own.
+    fn is_safe(&self, node: NodeIndex) -> bool {
+        self.safe.binary_search(&node).is_ok()
+    }
+
+    /// What comes out of a node.
+    fn node(&mut self, index: NodeIndex) -> Option<Arc<RecordShape>> {
+        let node = &self.plan[index];
+        if let NodeKind::Source(read) = &node.kind {
+            let mut shape = read.source.shape();
+            shape.stamp_metadata();
+            shape.stamp(node.span);
+            return Some(Arc::new(shape));
+        }
+        let into = self.entering(index)?;
+        match &node.kind {
+            NodeKind::Operator(step) | NodeKind::Split(step) => self.step(index, node, step, into),
+            NodeKind::Branch(guard) => self.holds(node, guard, &into).then_some(into),
+            NodeKind::Destination(write) => {
+                let mut flow = seen(&into);
+                write.destination.flow(&mut flow);
+                self.remarks(node, None, flow, true);
+                None
+            }
+            NodeKind::FanOut { .. } | NodeKind::Merge => Some(into),
+            NodeKind::Source(_) | NodeKind::DeadLetter(_) => None,
+        }
+    }
+
+    /// What comes into a node, if any record does.
+    fn entering(&self, index: NodeIndex) -> Option<Arc<RecordShape>> {
+        let taken = |port: &Port, from: &NodeIndex| match (&self.plan[*from].kind, port) {
+            (NodeKind::Branch(guard), Port::Taken) => guard.condition.constant() != Some(false),
+            (NodeKind::Branch(guard), Port::Skipped) => guard.condition.constant() != Some(true),
+            _ => true,
+        };
+        let ways = predecessors(self.plan, index);
+        let shapes =
+            ways.iter().filter(|(port, from)| taken(port, from)).filter_map(|(_, from)| self.shapes.0.get(from));
+        shapes.cloned().reduce(|a, b| if a == b { a } else { Arc::new(a.join(&b)) })
+    }
+
+    fn step(
+        &mut self,
+        index: NodeIndex,
+        node: &Node,
+        step: &OperatorNode,
+        into: Arc<RecordShape>,
+    ) -> Option<Arc<RecordShape>> {
+        // The ways of a branch are not every record's. A rewritten plan has none.
+        let branched =
+            predecessors(self.plan, index).iter().any(|(_, from)| matches!(self.plan[*from].kind, NodeKind::Branch(_)));
+        if let Some(guard) = &step.guard
+            && !guard.as_before
+            && !self.holds(node, guard, &into)
+        {
+            return None;
+        }
+        let mut flow = seen(&into);
+        step.operator.flow(&mut flow);
+        if flow.is_safe() {
+            self.safe.push(index);
+        }
+        let passes = !flow.fails() && step.signature.fan != Fan::Never;
+        let mut after = self.remarks(node, None, flow, step.guard.is_none() && !branched);
+        after.stamp(node.span);
+        match (passes, &step.guard) {
+            (true, None) => Some(Arc::new(after)),
+            (true, Some(_)) => Some(Arc::new(into.join(&after))),
+            (false, None) => None,
+            (false, Some(_)) => Some(into),
+        }
+    }
+
+    /// Checks a condition; whether it decides on any record.
+    fn holds(&mut self, node: &Node, guard: &Guard, into: &RecordShape) -> bool {
+        if guard.condition.constant().is_some() {
+            return true;
+        }
+        let mut flow = seen(into);
+        flow.condition(&guard.condition);
+        let decides = !flow.fails();
+        self.remarks(node, Some(guard), flow, true);
+        decides
+    }
+
+    /// Turns what a flow found into findings.
+    fn remarks(&mut self, node: &Node, guard: Option<&Guard>, flow: Flow, always: bool) -> RecordShape {
+        let (record, remarks) = flow.into_parts();
+        for remark in remarks {
+            let Remark { severity, code, message, place, related, hint } = remark;
+            let severity = if always { severity } else { Severity::Warning };
+            let (span, path) = located(node, guard, &place);
+            let finding = match severity {
+                Severity::Error => Diagnostic::error(code, message),
+                Severity::Warning => Diagnostic::warning(code, message),
+            };
+            let finding = finding.with_span(span).with_path(path);
+            let finding = match related {
+                Some((since, text)) if since != span => finding.with_related(since, text),
+                _ => finding,
+            };
+            self.findings.push(match hint {
+                Some(hint) => finding.with_hint(hint),
+                None => finding,
+            });
+        }
+        record
+    }
+}
+
+/// Records as a node's own work sees them.
+fn seen(into: &RecordShape) -> Flow {
+    let mut record = into.clone();
+    record.decode_by_schema();
+    Flow::new(record)
+}
+
+/// Where in the file a place of a node is.
+fn located(node: &Node, guard: Option<&Guard>, place: &Place) -> (Span, String) {
+    let within = |written: &Written| match &place.range {
+        Some(range) => written.place(range.start, range.len()),
+        None => written.span(),
+    };
+    match (&place.part, guard) {
+        (Part::Condition, Some(guard)) if matches!(node.kind, NodeKind::Branch(_)) => {
+            (within(&guard.written), node.path.to_string())
+        }
+        (Part::Condition, Some(guard)) => (within(&guard.written), format!("{}/condition", node.path)),
+        (Part::Condition, None) | (Part::Node, _) => (node.span, node.path.to_string()),
+        (Part::Setting(name), _) => match node.settings.iter().find(|given| given.name == *name) {
+            Some(given) => (within(&given.value), format!("{}/settings/{name}", node.path)),
+            None => (node.span, node.path.to_string()),
+        },
+    }
+}

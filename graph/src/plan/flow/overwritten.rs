@@ -1,0 +1,77 @@
+//! Steps that set what another step sets again before anything reads it.
+
+use petgraph::stable_graph::NodeIndex;
+
+use super::Inference;
+use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::operator::{Access, Fan};
+use crate::plan::graph::{Node, OperatorNode, PlanGraph, predecessors, successors};
+use crate::text::Str;
+
+/// Steps that are looked at after one that sets something.
+const LOOKAHEAD: usize = 64;
+
+/// Warns of every such step. O(nodes · lookahead).
+pub(super) fn find(plan: &PlanGraph, inference: &Inference<'_>) -> Diagnostics {
+    let mut findings = Diagnostics::new();
+    for first in plan.node_indices().filter(|node| inference.shapes.after(*node).is_some()) {
+        let Some(path) = plan[first].kind.operator().and_then(set) else { continue };
+        let Some(second) = setter_after(plan, inference, first, path) else { continue };
+        let (first, second) = (&plan[first], &plan[second]);
+        findings.push(
+            Diagnostic::warning(
+                "flow.overwritten",
+                format!("nothing reads what {:?} sets before {:?} replaces it", first.id, second.id),
+            )
+            .with_label(place(first), "this never shows")
+            .with_path(&*first.path)
+            .with_related(place(second), "replaced here, in every record")
+            .with_hint("remove the first of them, or give the second another field"),
+        );
+    }
+    findings
+}
+
+/// The one place that a step sets whatever was there before.
+fn set(step: &OperatorNode) -> Option<&[Str]> {
+    let signature = &step.signature;
+    match &signature.writes {
+        Access::These(paths) if signature.fan == Fan::One && !signature.writes.overlaps(&signature.reads) => {
+            match &paths[..] {
+                [path] => Some(path),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The next step that sets `path` in every record, if nothing before it shows what is there: no step reads
+/// it, and no record can fail on the way and show it in its dead letter.
+fn setter_after(plan: &PlanGraph, inference: &Inference<'_>, first: NodeIndex, path: &[Str]) -> Option<NodeIndex> {
+    let written = Access::These(vec![path.to_vec()]);
+    let mut at = first;
+    for _ in 0..LOOKAHEAD {
+        let [(_, next)] = *successors(plan, at) else { return None };
+        let step = plan[next].kind.operator()?;
+        if predecessors(plan, next).len() != 1 || written.overlaps(&step.signature.reads) {
+            return None;
+        }
+        match &step.guard {
+            Some(guard) if written.overlaps(&guard.condition.reads()) => return None,
+            Some(_) => {}
+            None if set(step).is_some_and(|covers| path.starts_with(covers)) => return Some(next),
+            None => {}
+        }
+        if !inference.is_safe(next) {
+            return None;
+        }
+        at = next;
+    }
+    None
+}
+
+/// Where a step says what it sets.
+fn place(node: &Node) -> Span {
+    node.settings.iter().find(|given| given.name == "field").map_or(node.span, |given| given.span)
+}

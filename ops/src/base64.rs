@@ -1,0 +1,53 @@
+//! Processors that turn a field into base64 text, and back.
+
+pub mod decode;
+pub mod encode;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::reference::{Part, Reference, Target};
+use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
+
+/// The field that both work on.
+fn field_parameter(description: &'static str) -> Parameter {
+    Parameter::new("field", ParameterKind::Reference, description).required().validate(Validation::Within(vec![
+        ".Metadata".into(),
+        ".Key".into(),
+        ".Payload".into(),
+    ]))
+}
+
+/// The field, which must hold one value.
+fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
+    match arguments.reference("field") {
+        Some(field) if *field.target() == Target::Metadata => {
+            Err(Diagnostic::error("settings.invalid", "field: .Metadata is a map of texts")
+                .with_span(arguments.span("field"))
+                .with_path("/field")
+                .with_hint("name one entry, as .Metadata.title")
+                .into())
+        }
+        _ => crate::field::one_side(arguments),
+    }
+}
+
+/// What both make of a field of the kinds they take.
+fn flow(flow: &mut Flow, field: &Reference, takes: Kinds, makes: Kinds) {
+    let found = flow.need("flow.not_a_text", "field", field, (takes, "text or bytes"), true);
+    match field.target() {
+        Target::Data(side) => flow.record.side_mut(*side).structured = None,
+        Target::Entry(_) => {}
+        _ => {
+            let since = found.ty.since_if(makes);
+            flow.replace("field", field, Type { since, ..Type::of(makes) });
+        }
+    }
+}
+
+#[cold]
+fn unexpected_type(verb: &str, field: &Reference, part: &Part<'_>) -> Fault {
+    let what = format!("cannot {verb} {field}: unexpected data type {}", part.type_name());
+    Fault::record("base64_unexpected_type", what)
+}

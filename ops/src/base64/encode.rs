@@ -1,0 +1,160 @@
+//! `base64.encode`: turns a field into base64 text.
+
+use std::sync::Arc;
+
+use ::base64::Engine as _;
+use ::base64::engine::general_purpose::STANDARD;
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds};
+use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::reference::{Part, Reference};
+use anabranch_graph::specification::{Specification, shared};
+use anabranch_graph::value::Value;
+use bytes::Bytes;
+
+use crate::prototype::Prototype;
+use crate::scalar::push_scalar;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("base64.encode", "Encodes a field as base64 text.")
+        .describe(
+            "Puts the base64 text (standard alphabet, padded) of a field in its place: raw data in `.Key`, \
+             `.Payload.Before` and `.Payload.After`, text elsewhere. Takes raw data, bytes and text as they are, \
+             numbers and booleans as they are written. What is missing, absent or null stays; lists, maps, times and \
+             structured data fail the record.",
+        )
+        .with(super::field_parameter("The field to encode: .Payload.After, .Payload.After.image, .Metadata.title."))
+        .with_all(shared::processor());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> {
+    let field = super::field(arguments)?;
+    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
+    Ok((signature, Encode { field, buffer: String::new() }))
+}
+
+#[derive(Clone)]
+struct Encode {
+    field: Reference,
+    /// The last text; kept for its memory.
+    buffer: String,
+}
+
+impl Operator for Encode {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            self.encode(record)?;
+            Ok(Decision::Keep)
+        });
+        // One huge record must not hold its memory for ever.
+        if self.buffer.capacity() > 1 << 20 {
+            self.buffer = String::new();
+        }
+    }
+}
+
+impl Encode {
+    fn encode(&mut self, record: &mut Record) -> Result<(), Fault> {
+        let Encode { field, buffer } = self;
+        buffer.clear();
+        match field.get(record)? {
+            None | Some(Part::Data(Data::Absent) | Part::Value(Value::Null)) => return Ok(()),
+            Some(Part::Data(Data::Raw(bytes))) => {
+                let encoded = Data::Raw(Bytes::from(STANDARD.encode(bytes)));
+                return field.set_data(record, encoded);
+            }
+            Some(Part::Entry(text) | Part::Value(Value::Text(text))) => STANDARD.encode_string(text.as_bytes(), buffer),
+            Some(Part::Value(Value::Bytes(bytes))) => STANDARD.encode_string(bytes, buffer),
+            Some(Part::Value(value @ (Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_)))) => {
+                let mut text = String::new();
+                push_scalar(value, &mut text);
+                STANDARD.encode_string(text, buffer);
+            }
+            Some(other) => return Err(super::unexpected_type("encode", field, &other)),
+        }
+        field.set(record, Value::from(buffer.as_str()))
+    }
+}
+
+impl Prototype for Encode {
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        super::flow(
+            flow,
+            &self.field,
+            Kinds::TEXT | Kinds::BYTES | Kinds::BOOL | Kinds::INT | Kinds::FLOAT,
+            Kinds::TEXT,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, findings, outcome};
+
+    const SAMPLE: &str = r#"{"position":"","operation":"create","metadata":{"t":"a"},"key":"AP8=","payload":{"before":null,"after":{"b":true,"f":1e21,"i":1234567890123456789,"l":[1],"n":null,"o":{},"t":"häh?","u":18446744073709551615}}}"#;
+
+    fn encode(field: &str) -> Result<String, String> {
+        outcome(&kind(), &[("field", field)], SAMPLE)
+    }
+
+    #[test]
+    fn the_field_becomes_base64() {
+        for (field, old, new) in [
+            (".Key", r#""AP8=""#, r#""QVA4PQ==""#),
+            (".Metadata.t", r#""a""#, r#""YQ==""#),
+            (".Payload.After.t", r#""häh?""#, r#""aMOkaD8=""#),
+            (".Payload.After.b", "true", r#""dHJ1ZQ==""#),
+            (".Payload.After.i", "1234567890123456789", r#""MTIzNDU2Nzg5MDEyMzQ1Njc4OQ==""#),
+            (".Payload.After.u", "18446744073709551615", r#""MTg0NDY3NDQwNzM3MDk1NTE2MTU=""#),
+            (".Payload.After.f", "1e21", r#""MTAwMDAwMDAwMDAwMDAwMDAwMDAwMA==""#),
+        ] {
+            let expected = testing::text(&testing::record(&SAMPLE.replacen(old, new, 1)));
+            assert_eq!(encode(field), Ok(expected), "{field}");
+        }
+    }
+
+    #[test]
+    fn nothing_stays_nothing() {
+        for field in
+            [".Payload.Before", ".Payload.Before.x", ".Payload.After.n", ".Payload.After.no.way", ".Metadata.no"]
+        {
+            assert_eq!(encode(field), Ok(testing::text(&testing::record(SAMPLE))), "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_single_value_fails() {
+        for (field, found) in
+            [(".Payload.After", "structured data"), (".Payload.After.l", "list"), (".Payload.After.o", "map")]
+        {
+            let message = format!("base64_unexpected_type: cannot encode {field}: unexpected data type {found}");
+            assert_eq!(encode(field), Err(message));
+        }
+        assert!(encode(".Key.a").unwrap_err().starts_with("reference_unresolved: "));
+    }
+
+    #[test]
+    fn what_can_never_be_encoded_is_found_early() {
+        let told = |field: &str| findings(&kind(), &[("field", field)]);
+        assert_eq!(told(".Position"), ["field: \".Position\" must refer to .Metadata, .Key, .Payload"]);
+        assert_eq!(told(".Operation"), ["field: \".Operation\" must refer to .Metadata, .Key, .Payload"]);
+        assert_eq!(told(".Metadata"), ["field: .Metadata is a map of texts"]);
+        assert_eq!(told(".Payload"), ["field: .Payload has two sides, Before and After"]);
+        assert_eq!(findings(&kind(), &[]), ["\"field\" is required by base64.encode"]);
+    }
+
+    #[test]
+    fn failed_rows_stay_and_shapes_are_large_enough() {
+        for field in [".Key", ".Metadata.a", ".Payload.After.a", ".Payload.Before.a.b"] {
+            testing::failed_rows_stay(&kind(), &[("field", field)]);
+            testing::shapes_are_large_enough(&kind(), &[("field", field)]);
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! `field.convert`: gives a field another type.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::{Arguments, parse_bool};
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type as Shape};
+use anabranch_graph::json::{write_data, write_value};
+use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::reference::{Part, Reference, Target};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Timestamp, Value};
+use chrono::DateTime;
+
+use super::one_side;
+use crate::prototype::Prototype;
+use crate::scalar::push_scalar;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("field.convert", "Gives a field another type.")
+        .describe(
+            "Turns the value of a field into text and reads the text as another type.\n\n\
+             * `string`: numbers are written without exponent, times as RFC 3339, lists and maps as JSON; bytes must \
+             be UTF-8.\n\
+             * `int`: an integer in base 10 of up to 64 bits, exact; a float only if it has no fraction; booleans are \
+             1 and 0.\n\
+             * `float`: any number; booleans are 1 and 0.\n\
+             * `bool`: one of `1 t T TRUE true True 0 f F FALSE false False`.\n\
+             * `time`: an integer (nanoseconds since 1970 in UTC), or RFC 3339 text.\n\n\
+             Null stays null. A record without the field fails, and so does one whose value does not fit.",
+        )
+        .with(
+            Parameter::new("field", ParameterKind::Reference, "The field to convert, as .Payload.After.price.")
+                .required()
+                .validate(Validation::Within(vec![Str::from_static(".Key"), Str::from_static(".Payload")])),
+        )
+        .with(
+            Parameter::new("type", ParameterKind::Text, "The new type.")
+                .required()
+                .one_of(&Type::ALL.map(Type::as_str)),
+        )
+        .with_all(shared::processor());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, Convert), Diagnostics> {
+    let field = one_side(arguments)?;
+    let wanted = arguments.text("type").map(|text| text.trim()).unwrap_or_default();
+    let Some(to) = Type::ALL.into_iter().find(|to| to.as_str() == wanted) else {
+        return Err(Diagnostic::error("settings.required", "type is required").into());
+    };
+    if matches!(field.target(), Target::Data(_)) && to != Type::String {
+        return Err(Diagnostic::error(
+            "settings.invalid",
+            format!("type: {field} is raw data or a map, never a value of type {wanted}"),
+        )
+        .with_span(arguments.span("type"))
+        .with_path("/type")
+        .with_hint(format!("name a field of {field}, or convert to string"))
+        .into());
+    }
+    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
+    Ok((signature, Convert { field, to, buffer: String::new() }))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    String,
+    Int,
+    Float,
+    Bool,
+    Time,
+}
+
+impl Type {
+    const ALL: [Type; 5] = [Type::String, Type::Int, Type::Float, Type::Bool, Type::Time];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Type::String => "string",
+            Type::Int => "int",
+            Type::Float => "float",
+            Type::Bool => "bool",
+            Type::Time => "time",
+        }
+    }
+
+    /// The kind of value it is.
+    const fn kind(self) -> Kinds {
+        match self {
+            Type::String => Kinds::TEXT,
+            Type::Int => Kinds::INT,
+            Type::Float => Kinds::FLOAT,
+            Type::Bool => Kinds::BOOL,
+            Type::Time => Kinds::TIME,
+        }
+    }
+
+    /// Kinds of values of which none ever fits.
+    fn refuses(self) -> Kinds {
+        match self {
+            Type::String => Kinds::NONE,
+            Type::Int | Type::Float | Type::Bool => Kinds::LIST | Kinds::MAP | Kinds::TIME,
+            Type::Time => Kinds::LIST | Kinds::MAP | Kinds::BOOL,
+        }
+    }
+
+    /// What the text must be, for messages.
+    const fn demands(self) -> &'static str {
+        match self {
+            Type::String => "UTF-8 text",
+            Type::Int => "an integer in base 10 that fits 64 bits",
+            Type::Float => "a number in the range of floats",
+            Type::Bool => "one of 1 t T TRUE true True 0 f F FALSE false False",
+            Type::Time => "an integer (nanoseconds since 1970) or an RFC 3339 time, as 2026-11-21T06:00:00Z",
+        }
+    }
+
+    /// Reads a text; `None` where it is not what this type demands.
+    fn read(self, text: &str) -> Option<Value> {
+        match self {
+            Type::String => Some(Value::from(text)),
+            Type::Int => text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok(),
+            Type::Float => {
+                let number: f64 = text.parse().ok()?;
+                let in_range = number.is_finite() || !text.contains(|c: char| c.is_ascii_digit());
+                in_range.then_some(Value::Float(number))
+            }
+            Type::Bool => parse_bool(text).map(Value::from),
+            Type::Time => match text.parse::<i64>() {
+                Ok(nanos) => Some(Value::Time(Timestamp::from_timestamp_nanos(nanos))),
+                Err(_) => DateTime::parse_from_rfc3339(text).ok().map(|time| Value::Time(time.to_utc())),
+            },
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Convert {
+    field: Reference,
+    to: Type,
+    /// The last text; kept for its memory.
+    buffer: String,
+}
+
+impl Operator for Convert {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            self.convert(record)?;
+            Ok(Decision::Keep)
+        });
+        // One huge record must not hold its memory for ever.
+        if self.buffer.capacity() > 1 << 20 {
+            self.buffer = String::new();
+        }
+    }
+}
+
+impl Convert {
+    fn convert(&mut self, record: &mut Record) -> Result<(), Fault> {
+        let value = match self.field.get(record)? {
+            Some(Part::Data(data)) => return self.data_to_text(&data.clone(), record),
+            Some(Part::Value(value)) => value,
+            _ => {
+                let what = format!("cannot convert {}: the record has no such field", self.field);
+                return Err(Fault::record("convert_missing", what));
+            }
+        };
+        let converted = match (value, self.to) {
+            (Value::Null, _)
+            | (Value::Text(_), Type::String)
+            | (Value::Int(_) | Value::UInt(_), Type::Int)
+            | (Value::Float(_), Type::Float)
+            | (Value::Bool(_), Type::Bool)
+            | (Value::Time(_), Type::Time) => return Ok(()),
+            (Value::Bool(value), Type::Int) => Value::from(i64::from(*value)),
+            (Value::Bool(value), Type::Float) => Value::from(f64::from(u8::from(*value))),
+            (Value::Text(text), to) => to.read(text).ok_or_else(|| self.refused("text"))?,
+            (Value::Bytes(bytes), to) => {
+                std::str::from_utf8(bytes).ok().and_then(|text| to.read(text)).ok_or_else(|| self.refused("bytes"))?
+            }
+            (Value::List(_) | Value::Map(_), Type::String) => {
+                let mut json = Vec::new();
+                write_value(value, &mut json)?;
+                Value::from(String::from_utf8(json).map_err(|_| self.refused(value.type_name()))?)
+            }
+            (Value::List(_) | Value::Map(_), _) => return Err(self.refused(value.type_name())),
+            (scalar, to) => {
+                self.buffer.clear();
+                push_scalar(scalar, &mut self.buffer);
+                to.read(&self.buffer).ok_or_else(|| self.refused(scalar.type_name()))?
+            }
+        };
+        self.field.set(record, converted)
+    }
+
+    /// Key and payload as a whole take text as raw data; raw data are that already.
+    fn data_to_text(&self, data: &Data, record: &mut Record) -> Result<(), Fault> {
+        if data.fields().is_none() {
+            return Ok(());
+        }
+        let mut json = Vec::new();
+        write_data(data, &mut json)?;
+        self.field.set_data(record, Data::Raw(json.into()))
+    }
+
+    #[cold]
+    fn refused(&self, found: &str) -> Fault {
+        let what = format!(
+            "cannot convert {} from {found} to {}: it is not {}",
+            self.field,
+            self.to.as_str(),
+            self.to.demands()
+        );
+        Fault::record("convert_failed", what)
+    }
+}
+
+impl Prototype for Convert {
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        let to = self.to.kind();
+        if let Target::Data(_) = self.field.target() {
+            let since = flow.peek(&self.field).ty.since_if(Kinds::BYTES);
+            return flow.replace("field", &self.field, Shape { since, ..Shape::of(to) });
+        }
+        let wanted = (Kinds::ANY.without(self.to.refuses()), "what could be converted");
+        let found = flow.need("flow.not_convertible", "field", &self.field, wanted, false);
+        let null = if found.ty.kinds.overlaps(Kinds::NULL) { Kinds::NULL } else { Kinds::NONE };
+        flow.set("field", &self.field, Shape { since: found.ty.since_if(to | null), ..Shape::of(to | null) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, findings, outcome, process, record};
+
+    /// The value of `.Key.a` as `type`, from its JSON text to its JSON text; `None` where it does not fit.
+    fn convert(json: &str, to: &str) -> Option<String> {
+        let settings = [("field", ".Key.a"), ("type", to)];
+        let sample = |value: &str| {
+            format!(
+                r#"{{"position":"","operation":"create","metadata":{{}},"key":{{"a":{value}}},"payload":{{"before":null,"after":null}}}}"#
+            )
+        };
+        match outcome(&kind(), &settings, &sample(json)) {
+            Ok(text) => {
+                let (start, end) = text.split_once("\"key\":{\"a\":").unwrap();
+                assert!(sample("").starts_with(start));
+                Some(end.strip_suffix(r#"},"payload":{"before":null,"after":null}}"#).unwrap().to_owned())
+            }
+            Err(message) => {
+                assert!(message.starts_with("convert_failed: cannot convert .Key.a from "), "{message}");
+                assert!(message.contains(&format!(" to {to}: it is not ")), "{message}");
+                None
+            }
+        }
+    }
+
+    fn value(value: Value, to: &str) -> Result<Value, String> {
+        let mut sample = record(r#"{"operation":"create"}"#);
+        sample.key = Data::from([("a", value)].into_iter().collect::<anabranch_graph::value::Object>());
+        match process(&kind(), &[("field", ".Key.a"), ("type", to)], &sample) {
+            (after, Decision::Keep) => Ok(after.key.fields().unwrap().get("a").unwrap().clone()),
+            (_, Decision::Fail(fault)) => Err(fault.message()),
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_goes_through_text() {
+        // From, then string, int, float, bool, time; "-" where it does not fit.
+        for (from, expected) in [
+            ("null", ["null", "null", "null", "null", "null"]),
+            ("true", ["\"true\"", "1", "1.0", "true", "-"]),
+            ("false", ["\"false\"", "0", "0.0", "false", "-"]),
+            ("1", ["\"1\"", "1", "1.0", "true", "\"1970-01-01T00:00:00.000000001Z\""]),
+            ("0", ["\"0\"", "0", "0.0", "false", "\"1970-01-01T00:00:00Z\""]),
+            ("-7", ["\"-7\"", "-7", "-7.0", "-", "\"1969-12-31T23:59:59.999999993Z\""]),
+            (
+                "1234567890123456789",
+                [
+                    "\"1234567890123456789\"",
+                    "1234567890123456789",
+                    "1.2345678901234568e18",
+                    "-",
+                    "\"2009-02-13T23:31:30.123456789Z\"",
+                ],
+            ),
+            (
+                "18446744073709551615",
+                ["\"18446744073709551615\"", "18446744073709551615", "1.8446744073709552e19", "-", "-"],
+            ),
+            ("1.0", ["\"1\"", "1", "1.0", "true", "\"1970-01-01T00:00:00.000000001Z\""]),
+            ("1.5", ["\"1.5\"", "-", "1.5", "-", "-"]),
+            ("1e6", ["\"1000000\"", "1000000", "1000000.0", "-", "\"1970-01-01T00:00:00.001Z\""]),
+            ("1e21", ["\"1000000000000000000000\"", "-", "1e21", "-", "-"]),
+            ("\"\"", ["\"\"", "-", "-", "-", "-"]),
+            ("\"x\"", ["\"x\"", "-", "-", "-", "-"]),
+            ("\" 1\"", ["\" 1\"", "-", "-", "-", "-"]),
+            ("\"1.5\"", ["\"1.5\"", "-", "1.5", "-", "-"]),
+            ("\"+5\"", ["\"+5\"", "5", "5.0", "-", "\"1970-01-01T00:00:00.000000005Z\""]),
+            ("\"1e400\"", ["\"1e400\"", "-", "-", "-", "-"]),
+            (
+                "\"9223372036854775807\"",
+                [
+                    "\"9223372036854775807\"",
+                    "9223372036854775807",
+                    "9.223372036854775807e18",
+                    "-",
+                    "\"2262-04-11T23:47:16.854775807Z\"",
+                ],
+            ),
+            ("\"18446744073709551616\"", ["\"18446744073709551616\"", "-", "1.8446744073709552e19", "-", "-"]),
+            ("\"T\"", ["\"T\"", "-", "-", "true", "-"]),
+            ("\"False\"", ["\"False\"", "-", "-", "false", "-"]),
+            ("\"yes\"", ["\"yes\"", "-", "-", "-", "-"]),
+            (
+                "\"2026-11-21T06:00:00.25+01:00\"",
+                ["\"2026-11-21T06:00:00.25+01:00\"", "-", "-", "-", "\"2026-11-21T05:00:00.250Z\""],
+            ),
+            ("\"2026-11-21\"", ["\"2026-11-21\"", "-", "-", "-", "-"]),
+            ("[1,\"x\"]", ["\"[1,\\\"x\\\"]\"", "-", "-", "-", "-"]),
+            ("{\"b\":null}", ["\"{\\\"b\\\":null}\"", "-", "-", "-", "-"]),
+        ] {
+            for (to, expected) in Type::ALL.into_iter().zip(expected) {
+                let converted = convert(from, to.as_str());
+                let same = match (&converted, to) {
+                    (Some(got), Type::Float) if expected != "-" => got.parse::<f64>() == expected.parse(),
+                    (got, _) => got.as_deref().unwrap_or("-") == expected,
+                };
+                assert!(same, "{from} to {}: {converted:?}, not {expected}", to.as_str());
+            }
+        }
+    }
+
+    #[test]
+    fn what_json_lacks_is_converted_too() {
+        let time = Value::Time("2026-11-21T06:00:00.5Z".parse().unwrap());
+        assert_eq!(value(time.clone(), "string"), Ok(Value::from("2026-11-21T06:00:00.5Z")));
+        assert_eq!(value(time.clone(), "time"), Ok(time.clone()));
+        assert_eq!(value(Value::from("2026-11-21T06:00:00.5Z"), "time"), Ok(time.clone()));
+        assert!(value(time, "int").is_err());
+        let bytes = |bytes: &[u8]| Value::Bytes(Arc::from(bytes));
+        assert_eq!(value(bytes(b"12"), "int"), Ok(Value::Int(12)));
+        assert_eq!(value(bytes("ä".as_bytes()), "string"), Ok(Value::from("ä")));
+        assert_eq!(
+            value(bytes(b"\xff"), "string"),
+            Err("cannot convert .Key.a from bytes to string: it is not UTF-8 text".to_owned())
+        );
+        assert_eq!(value(Value::from(f64::INFINITY), "string"), Ok(Value::from("+Inf")));
+        assert_eq!(value(Value::from("-inf"), "float"), Ok(Value::from(f64::NEG_INFINITY)));
+        assert!(value(Value::from(f64::NAN), "int").is_err());
+    }
+
+    #[test]
+    fn a_missing_field_fails_the_record() {
+        let convert = |field: &str| {
+            outcome(
+                &kind(),
+                &[("field", field), ("type", "string")],
+                r#"{"operation":"create","key":{"a":{}},"payload":{"after":"eA=="}}"#,
+            )
+        };
+        for missing in [".Key.b", ".Key.a.b.c", ".Payload.Before.a"] {
+            assert_eq!(
+                convert(missing),
+                Err(format!("convert_missing: cannot convert {missing}: the record has no such field"))
+            );
+        }
+        assert!(convert(".Payload.After.x").unwrap_err().starts_with("reference_unresolved: "));
+    }
+
+    #[test]
+    fn data_as_a_whole_become_raw() {
+        let sample = r#"{"position":"","operation":"create","metadata":{},"key":{"a":1},"payload":{"before":null,"after":"eA=="}}"#;
+        let convert = |field: &str| outcome(&kind(), &[("field", field), ("type", "string")], sample);
+        assert_eq!(convert(".Key"), Ok(sample.replace(r#"{"a":1}"#, "\"eyJhIjoxfQ==\"")));
+        assert_eq!(convert(".Payload.Before"), Ok(sample.to_owned()));
+        assert_eq!(convert(".Payload.After"), Ok(sample.to_owned()));
+    }
+
+    #[test]
+    fn what_can_never_be_converted_is_found_early() {
+        let told = |field, to| findings(&kind(), &[("field", field), ("type", to)]);
+        assert_eq!(told(".Key", "int"), ["type: .Key is raw data or a map, never a value of type int"]);
+        assert_eq!(told(".Payload", "string"), ["field: .Payload has two sides, Before and After"]);
+        assert_eq!(told(".Metadata.a", "int"), ["field: \".Metadata.a\" must refer to .Key, .Payload"]);
+        assert_eq!(told(".Key.a", "integer"), ["type: \"integer\" is not one of string, int, float, bool, time"]);
+        assert_eq!(findings(&kind(), &[]).len(), 2);
+    }
+
+    #[test]
+    fn failed_rows_stay_and_shapes_are_large_enough() {
+        for to in Type::ALL {
+            for field in [".Key.a", ".Payload.After.a.b"] {
+                testing::failed_rows_stay(&kind(), &[("field", field), ("type", to.as_str())]);
+                testing::shapes_are_large_enough(&kind(), &[("field", field), ("type", to.as_str())]);
+            }
+        }
+        testing::failed_rows_stay(&kind(), &[("field", ".Key"), ("type", "string")]);
+        testing::shapes_are_large_enough(&kind(), &[("field", ".Key"), ("type", "string")]);
+    }
+}

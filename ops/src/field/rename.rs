@@ -1,0 +1,308 @@
+//! `field.rename`: gives fields other names.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Found, Kinds, Place, Type};
+use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::record::Record;
+use anabranch_graph::reference::{Reference, Target};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+
+use super::items::Item;
+use crate::prototype::Prototype;
+
+const MAPPING: &str = "mapping";
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification = Specification::builtin("field.rename", "Gives fields other names.")
+        .describe(
+            "Gives fields and metadata entries other names in the map they are in, one after the other. A record \
+             that has a field of the new name already fails. In place of a field that is missing the new one is null \
+             (a metadata entry: empty), unless it is there already or the map is missing too.",
+        )
+        .with(
+            Parameter::new(
+                MAPPING,
+                ParameterKind::List,
+                "Fields and their new names, separated by commas: .Payload.After.name:fullname,.Metadata.a:b.",
+            )
+            .required(),
+        )
+        .with_all(shared::processor());
+    crate::prototype::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<(Signature, Rename), Diagnostics> {
+    let (mut renamings, mut findings) = (Vec::new(), Diagnostics::new());
+    for item in Item::whole(arguments.text(MAPPING).map_or("", Str::as_str)).split(b',') {
+        match renaming(arguments, item) {
+            Ok(renaming) => renamings.push(renaming),
+            Err(found) => findings.extend(found),
+        }
+    }
+    if findings.has_errors() {
+        return Err(findings);
+    }
+    let touched = |renaming: &Renaming| [renaming.field.access(), renaming.new.access()];
+    let paths = renamings.iter().flat_map(touched).flat_map(|access| match access {
+        Access::These(paths) => paths,
+        Access::Everything => Vec::new(),
+    });
+    let access = Access::These(paths.collect());
+    let independent = renamings.iter().enumerate().all(|(i, renaming)| {
+        let earlier = renamings[..i].iter().flat_map(touched);
+        earlier.into_iter().all(|earlier| touched(renaming).iter().all(|access| !access.overlaps(&earlier)))
+    });
+    let signature = Signature { reads: access.clone(), writes: access, ..Signature::inline() };
+    Ok((signature, Rename { renamings: renamings.into(), independent }))
+}
+
+fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnostics> {
+    let wrong = |item: Item<'_>, message| item.finding(arguments, MAPPING, message);
+    let parts = item.split(b':');
+    let [field, name] = parts[..] else {
+        let message = match (item.text, parts.len()) {
+            ("", _) => "an item is empty",
+            (_, 1) => "a new name is missing",
+            _ => "an item has more than one colon",
+        };
+        return Err(wrong(item, message).with_hint("write each item as .Payload.After.name:newname").into());
+    };
+    if name.text.is_empty() {
+        return Err(wrong(item, "a new name is missing").with_hint("it stands behind the colon").into());
+    }
+    let reference = field.reference(arguments, MAPPING)?;
+    if name.text.starts_with('.') {
+        let finding = wrong(name, "a new name is a plain name, not a reference");
+        return Err(match Reference::parse(name.text).map(|new| new.target().clone()) {
+            Ok(Target::Entry(last)) => finding.with_hint(format!("did you mean {last}?")),
+            Ok(Target::Field(_, path)) => finding.with_hint(format!("did you mean {}?", path.last())),
+            _ => finding,
+        }
+        .into());
+    }
+    let new_name = Str::from(name.text);
+    match reference.sibling(&new_name) {
+        Some(new) => Ok(Renaming { field: reference, name: new_name, new, range: field.range() }),
+        None => Err(wrong(field, &format!("{reference} cannot be renamed"))
+            .with_hint("fields of structured data and metadata entries can, as .Payload.After.name")
+            .into()),
+    }
+}
+
+#[derive(Clone)]
+struct Rename {
+    renamings: Arc<[Renaming]>,
+    /// No renaming touches what another touches, so that all can be checked before the first.
+    independent: bool,
+}
+
+struct Renaming {
+    field: Reference,
+    name: Str,
+    new: Reference,
+    /// Where the field stands in the setting.
+    range: Range<usize>,
+}
+
+impl Operator for Rename {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        match &self.renamings[..] {
+            // Each by itself changes nothing where it fails.
+            [only] => rows.for_each(|record| only.apply(record).map(|()| Decision::Keep)),
+            all if self.independent => rows.for_each(|record| {
+                all.iter().try_for_each(|renaming| renaming.field.can_rename(record, &renaming.name).map(drop))?;
+                all.iter().try_for_each(|renaming| renaming.apply(record))?;
+                Ok(Decision::Keep)
+            }),
+            all => rows.for_each(|record| {
+                let before = record.clone();
+                all.iter().try_for_each(|renaming| renaming.apply(record)).inspect_err(|_| *record = before)?;
+                Ok(Decision::Keep)
+            }),
+        }
+    }
+}
+
+impl Renaming {
+    /// O(parts · log fields + fields of the map).
+    fn apply(&self, record: &mut Record) -> Result<(), Fault> {
+        if self.field.rename(record, &self.name)? || !self.field.has_parent(record)? || self.new.get(record)?.is_some()
+        {
+            return Ok(());
+        }
+        let nothing = if self.is_entry() { Value::Text(Str::default()) } else { Value::Null };
+        self.new.set(record, nothing)
+    }
+
+    fn is_entry(&self) -> bool {
+        matches!(self.new.target(), Target::Entry(_))
+    }
+}
+
+impl Prototype for Rename {
+    fn flow(&self, flow: &mut Flow) {
+        for Renaming { field, name, new, range } in self.renamings.iter() {
+            let place = || Place::within(MAPPING, range.clone());
+            let (old, taken) = (flow.peek(field), flow.peek(new));
+            flow.rename(place(), field, name);
+            let there = |found: &Found| !found.is_missing() && !found.missing;
+            if field != new && there(&old) && there(&taken) {
+                let message = format!("every record fails here: there is a field {new} already");
+                let since = Some((taken.ty.since, "there since here".to_owned()));
+                flow.fail(
+                    "flow.name_taken",
+                    place(),
+                    message,
+                    since,
+                    Some("remove it first, or choose another name".into()),
+                );
+            }
+            match new.target() {
+                _ if !old.missing => {}
+                Target::Entry(_) => flow.set(place(), new, Type::of(Kinds::TEXT)),
+                _ => flow.allow(new, &Type::of(Kinds::NULL)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, findings, outcome};
+
+    const SAMPLE: &str = r#"{"position":"","operation":"create","metadata":{"a":"1","b":"2"},"key":"aw==","payload":{"before":null,"after":{"id":7,"in":{"x":[1],"y":null},"a:b":"c"}}}"#;
+
+    fn rename(mapping: &str) -> Result<String, String> {
+        outcome(&kind(), &[("mapping", mapping)], SAMPLE)
+    }
+
+    #[test]
+    fn the_value_goes_under_the_new_name() {
+        for (mapping, old, new) in [
+            (
+                ".Payload.After.id:number",
+                r#"{"id":7,"in":{"x":[1],"y":null},"a:b":"c"}"#,
+                r#"{"a:b":"c","in":{"x":[1],"y":null},"number":7}"#,
+            ),
+            (
+                " .Payload.After.in.x : z ",
+                r#"{"id":7,"in":{"x":[1],"y":null},"a:b":"c"}"#,
+                r#"{"a:b":"c","id":7,"in":{"y":null,"z":[1]}}"#,
+            ),
+            (".Metadata.a:c", r#"{"a":"1","b":"2"}"#, r#"{"b":"2","c":"1"}"#),
+            (".Metadata.a:x.y z", r#"{"a":"1","b":"2"}"#, r#"{"b":"2","x.y z":"1"}"#),
+            (
+                ".Payload.After[\"a:b\"]:ab",
+                r#"{"id":7,"in":{"x":[1],"y":null},"a:b":"c"}"#,
+                r#"{"ab":"c","id":7,"in":{"x":[1],"y":null}}"#,
+            ),
+            // One after the other: a swap.
+            (".Metadata.a:t,.Metadata.b:a,.Metadata.t:b", r#"{"a":"1","b":"2"}"#, r#"{"a":"2","b":"1"}"#),
+            (
+                ".Payload.After.id:k,\n.Metadata.a:c\n",
+                r#"{"a":"1","b":"2"},"key":"aw==","payload":{"before":null,"after":{"id":7,"in":{"x":[1],"y":null},"a:b":"c"}"#,
+                r#"{"b":"2","c":"1"},"key":"aw==","payload":{"before":null,"after":{"a:b":"c","in":{"x":[1],"y":null},"k":7}"#,
+            ),
+        ] {
+            let expected = testing::text(&testing::record(&SAMPLE.replace(old, new)));
+            assert_ne!(expected, testing::text(&testing::record(SAMPLE)), "{mapping}");
+            assert_eq!(rename(mapping), Ok(expected), "{mapping}");
+        }
+    }
+
+    #[test]
+    fn a_missing_field_leaves_a_null() {
+        let after = |text: &str| Ok(testing::text(&testing::record(&SAMPLE.replace(r#""id":7"#, text))));
+        assert_eq!(rename(".Payload.After.no:n"), after(r#""id":7,"n":null"#));
+        assert_eq!(
+            rename(".Payload.After.in.no:n").unwrap(),
+            testing::text(&testing::record(SAMPLE)).replace(r#""x":[1]"#, r#""n":null,"x":[1]"#)
+        );
+        assert_eq!(
+            rename(".Metadata.no:n").unwrap(),
+            testing::text(&testing::record(SAMPLE)).replace(r#""b":"2""#, r#""b":"2","n":"""#)
+        );
+        // Nothing is created around it, and what is there stays.
+        for stays in [".Payload.After.no.way:n", ".Payload.Before.id:n", ".Payload.After.no:id", ".Payload.After.id:id"]
+        {
+            assert_eq!(rename(stays), after(r#""id":7"#), "{stays}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_renamed_fails() {
+        for (mapping, message) in [
+            (
+                ".Payload.After.id:in",
+                "reference_exists: cannot rename .Payload.After.id to \"in\": field already exists",
+            ),
+            (".Metadata.a:b", "reference_exists: cannot rename .Metadata.a to \"b\": field already exists"),
+            (
+                ".Metadata.a:c,.Metadata.b:c",
+                "reference_exists: cannot rename .Metadata.b to \"c\": field already exists",
+            ),
+            (
+                ".Metadata.a:c,.Payload.After.id:in",
+                "reference_exists: cannot rename .Payload.After.id to \"in\": field already exists",
+            ),
+            (
+                ".Payload.After.id.x:b",
+                "reference_unresolved: cannot resolve reference .Payload.After.id.x: .Payload.After.id is integer, not a map",
+            ),
+            (
+                ".Metadata.a:c,.Key.x:b",
+                "reference_unresolved: cannot resolve reference .Key.x: .Key is raw data, not a map",
+            ),
+        ] {
+            assert_eq!(rename(mapping), Err(message.to_owned()), "{mapping}");
+        }
+    }
+
+    #[test]
+    fn what_can_never_work_is_found_early() {
+        let told = |mapping: &str| findings(&kind(), &[("mapping", mapping)]);
+        for fixed in
+            [".Metadata", ".Payload", ".Payload.Before", ".Payload.After", ".Position", ".Key", ".Operation", "."]
+        {
+            assert_eq!(told(&format!("{fixed}:x")), [format!("mapping: {fixed} cannot be renamed")]);
+        }
+        assert_eq!(told(".Key.a"), ["mapping: a new name is missing"]);
+        assert_eq!(told(".Key.a:"), ["mapping: a new name is missing"]);
+        assert_eq!(told(".Key.a:b:c"), ["mapping: an item has more than one colon"]);
+        assert_eq!(told(".Key.a:.Key.b"), ["mapping: a new name is a plain name, not a reference"]);
+        assert_eq!(told("Key.a:b"), ["mapping: invalid reference \"Key.a\": a reference starts with a dot"]);
+        assert_eq!(told(".Key.a:b,"), ["mapping: an item is empty"]);
+        assert_eq!(told(".Key.a,.Key:b,x:y").len(), 3);
+        assert_eq!(findings(&kind(), &[]), ["\"mapping\" is required by field.rename"]);
+    }
+
+    #[test]
+    fn the_compiler_knows_what_it_touches() {
+        let signature = testing::signature(&kind(), &[("mapping", ".Payload.After.a:b")]);
+        let touches = |text: &str| signature.writes.overlaps(&Reference::parse(text).unwrap().access());
+        assert!(touches(".Payload.After.a.x") && touches(".Payload.After.b") && touches(".Payload"));
+        assert!(!touches(".Payload.After.c") && !touches(".Key"));
+        assert_eq!(signature.reads, signature.writes);
+    }
+
+    #[test]
+    fn failed_rows_stay_and_shapes_are_large_enough() {
+        for mapping in [
+            ".Key.a:b",
+            ".Payload.After.a:b,.Payload.Before.a.b:c,.Metadata.a:z",
+            ".Payload.After.a:x,.Payload.After.x:b,.Payload.After.c:a,.Metadata.q:r",
+        ] {
+            testing::failed_rows_stay(&kind(), &[("mapping", mapping)]);
+            testing::shapes_are_large_enough(&kind(), &[("mapping", mapping)]);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Pipelines as people write them: nothing is wrong with them, and nothing is said.
+
+use std::sync::Arc;
+
+use anabranch_graph::operator::{ConfiguredOperator, Decision};
+use anabranch_graph::registry::Registry;
+use anabranch_graph::testing::{add_operator, inline};
+
+use super::ends::{compiled, registry, yaml};
+
+/// The built-in plugins, and stand-ins for those that nobody can see into.
+fn with_opaque_steps() -> Registry {
+    let mut registry = registry();
+    let opaque: Arc<dyn ConfiguredOperator> = inline(|_| Ok(Decision::Keep));
+    for name in ["custom.javascript", "webhook.http"] {
+        add_operator(&mut registry, name, &opaque);
+    }
+    registry
+}
+
+#[track_caller]
+fn is_silent(text: &str) {
+    let (files, plan, findings) = compiled(text, &with_opaque_steps());
+    assert!(plan.is_some() && findings.is_empty(), "{}\n{text}", findings.render(&files, Default::default()));
+}
+
+#[track_caller]
+fn steps_are_silent(sources: &[&str], processors: &[&str], destination: &str) {
+    is_silent(&yaml(sources, &processors.iter().map(|&p| p.to_owned()).collect::<Vec<_>>(), destination));
+}
+
+const TO_FILE: &str = "plugin: file, settings: { path: out }";
+
+/// Fields of the pipelines that are measured.
+const MEASURED: &str = "plugin: generator, settings: { format.type: structured, format.options.id: int, \
+    format.options.name: string, format.options.active: bool, format.options.score: int, format.options.city: string, \
+    operations: create, recordCount: \"${N}\" }";
+
+#[test]
+fn documents_to_vectors() {
+    steps_are_silent(
+        &["anything"],
+        &[
+            "plugin: base64.encode, settings: { field: .Payload.After }",
+            "plugin: webhook.http",
+            "plugin: json.decode, settings: { field: .Payload.After }",
+            "plugin: webhook.http",
+            "plugin: json.decode, settings: { field: .Payload.After.embeddings }",
+            "plugin: custom.javascript",
+            "plugin: custom.javascript",
+            "plugin: split, settings: { field: .Payload.After.items }",
+            "plugin: custom.javascript",
+            "plugin: clone, condition: '{{ eq (index .Metadata \"split.index\") \"0\" }}', settings: { count: 3 }",
+            "plugin: custom.javascript, condition: '{{ eq (index .Metadata \"clone.index\") \"0\" }}'",
+            "plugin: custom.javascript, condition: '{{ eq (index .Metadata \"clone.index\") \"1\" }}'",
+            "plugin: custom.javascript, condition: '{{ eq (index .Metadata \"clone.index\") \"2\" }}'",
+        ],
+        "plugin: table",
+    );
+}
+
+/// The same from a file, without scripts: all that can be known is.
+#[test]
+fn documents_without_scripts() {
+    steps_are_silent(
+        &["lines"],
+        &[
+            "plugin: json.decode, settings: { field: .Payload.After }",
+            "plugin: split, settings: { field: .Payload.After.items }",
+            "plugin: field.set, settings: { field: '.Metadata[\"recfmt.collection\"]', value: file_items }",
+            "plugin: clone, condition: '{{ eq (index .Metadata \"split.index\") \"0\" }}', settings: { count: 3 }",
+            "plugin: field.set, condition: '{{ eq (index .Metadata \"clone.index\") \"0\" }}', \
+             settings: { field: '.Metadata[\"recfmt.collection\"]', value: files }",
+            "plugin: field.set, condition: '{{ eq (index .Metadata \"clone.index\") \"1\" }}', \
+             settings: { field: '.Metadata[\"recfmt.collection\"]', value: '{{ index .Metadata \"file.path\" }}' }",
+            "plugin: filter, condition: '{{ eq .Metadata.GetCollection \"nothing\" }}'",
+        ],
+        "plugin: table",
+    );
+}
+
+#[test]
+fn the_readme() {
+    let readme = include_str!("../../../README.md");
+    let pipeline = readme.split("<<'PIPELINE'\n").nth(1).unwrap().split("PIPELINE\n").next().unwrap();
+    is_silent(pipeline);
+}
+
+#[test]
+fn the_demo() {
+    is_silent(include_str!("../../../src/cli/templates/demo-pipeline.yaml"));
+}
+
+#[test]
+fn the_measured_ones() {
+    steps_are_silent(&[MEASURED], &[], TO_FILE);
+    steps_are_silent(&[MEASURED], &[], "plugin: log, settings: { level: warn }");
+    steps_are_silent(
+        &[MEASURED],
+        &[
+            "plugin: field.set, settings: { field: .Payload.After.tag, value: 'x-{{ .Payload.After.city }}' }",
+            "plugin: field.rename, settings: { mapping: '.Payload.After.name:fullname' }",
+            "plugin: base64.encode, settings: { field: .Payload.After.city }",
+        ],
+        TO_FILE,
+    );
+    steps_are_silent(
+        &[MEASURED],
+        &[
+            "plugin: json.encode, settings: { field: .Payload.After }",
+            "plugin: json.decode, settings: { field: .Payload.After }",
+            "plugin: field.set, settings: { field: .Payload.After.tag, value: 'x-{{ .Payload.After.city }}' }",
+        ],
+        TO_FILE,
+    );
+    steps_are_silent(
+        &[MEASURED],
+        &["plugin: field.set, condition: '{{ eq (printf \"%v\" (index .Payload.After \"active\")) \"true\" }}', \
+           settings: { field: .Payload.After.tag, value: hit }"],
+        TO_FILE,
+    );
+    steps_are_silent(&[MEASURED], &["plugin: custom.javascript"], TO_FILE);
+    steps_are_silent(&[MEASURED], &["plugin: webhook.http"], TO_FILE);
+    steps_are_silent(
+        &[MEASURED],
+        &["plugin: field.set, settings: { field: .Key, value: '{\"k\":\"{{ printf \"%s\" .Position }}\"}' }"],
+        "plugin: table",
+    );
+    steps_are_silent(&["lines"], &[], TO_FILE);
+    steps_are_silent(
+        &["lines"],
+        &[
+            "plugin: json.decode, settings: { field: .Payload.After }",
+            "plugin: split, settings: { field: .Payload.After.list }",
+            "plugin: clone, condition: '{{ eq (index .Metadata \"split.index\") \"0\" }}', settings: { count: \"3\" }",
+            "plugin: custom.javascript",
+        ],
+        TO_FILE,
+    );
+}
+
+/// What looks alike, but is right for some record.
+#[test]
+fn what_may_be_right() {
+    let silent = |sources: &[&str], processor: &str| steps_are_silent(sources, &[processor], "plugin: drop");
+    // One source is raw, the other has fields.
+    silent(&["lines", "created"], "plugin: filter, condition: '{{ eq .Payload.After.id 7 }}'");
+    // Only what is created has data after the change.
+    silent(&["mixed"], "plugin: filter, condition: '{{ eq .Payload.After.name \"x\" }}'");
+    silent(&["mixed"], "plugin: filter, condition: '{{ eq .Payload.Before.name \"x\" }}'");
+    // One of the collections has the field.
+    silent(&["orders"], "plugin: filter, condition: '{{ eq .Payload.After.reason \"x\" }}'");
+    silent(&["orders"], "plugin: filter, condition: '{{ eq (index .Metadata \"recfmt.collection\") \"orders\" }}'");
+    // What the engine writes into every record.
+    silent(&["lines"], "plugin: filter, condition: '{{ eq (index .Metadata \"svc.source.connector.id\") \"x\" }}'");
+    silent(&["lines"], "plugin: filter, condition: '{{ gt .Metadata.GetReadAt.Unix 7 }}'");
+    // Integers compare with floats, nulls with anything.
+    silent(&["created"], "plugin: filter, condition: '{{ gt .Payload.After.id 1.5 }}'");
+    silent(&["created"], "plugin: filter, condition: '{{ eq .Metadata.GetCreatedAt.Year 2026 }}'");
+    silent(&["created"], "plugin: filter, condition: '{{ eq .Payload.After.at.Year 2026 }}'");
+    silent(&["created"], "plugin: filter, condition: '{{ contains \"x\" (toJson .Payload.After) }}'");
+    silent(&["lines"], "plugin: filter, condition: '{{ contains \"x\" (printf \"%s\" .Payload.After) }}'");
+    silent(&["lines"], "plugin: filter, condition: '{{ contains \"x\" (toString .Payload.After.Bytes) }}'");
+    silent(&["anything"], "plugin: filter, condition: '{{ eq .Metadata.kind \"x\" }}'");
+    silent(&["anything"], "plugin: split, settings: { field: .Payload.After.items }");
+}
+
+/// Setting a field twice is right where the first value shows.
+#[test]
+fn what_shows_before_it_is_replaced() {
+    let first = "plugin: field.set, settings: { field: .Metadata.stage, value: one }";
+    let second = "plugin: field.set, settings: { field: .Metadata.stage, value: two }";
+    for between in [
+        "plugin: field.set, settings: { field: .Metadata.was, value: '{{ .Metadata.stage }}' }",
+        "plugin: filter, condition: '{{ eq .Metadata.stage \"one\" }}'",
+        // What fails goes to the dead-letter queue with the first value.
+        "plugin: json.encode, settings: { field: .Payload.After }",
+        "plugin: error, condition: '{{ eq .Operation.String \"delete\" }}'",
+        "plugin: custom.javascript",
+    ] {
+        steps_are_silent(&["anything"], &[first, between, second], "plugin: drop");
+    }
+    let sometimes = "plugin: field.set, condition: '{{ eq .Operation.String \"delete\" }}', \
+                     settings: { field: .Metadata.stage, value: two }";
+    steps_are_silent(&["anything"], &[first, sometimes], "plugin: drop");
+    let itself = "plugin: field.set, settings: { field: .Metadata.stage, value: '{{ .Metadata.stage }}!' }";
+    steps_are_silent(&["anything"], &[first, itself], "plugin: drop");
+}
+
+/// A schema in the metadata may decode raw data before a step sees them.
+#[test]
+fn schemas_make_raw_data_anything() {
+    steps_are_silent(
+        &["lines"],
+        &[
+            "plugin: field.set, settings: { field: '.Metadata[\"recfmt.payload.schema.subject\"]', value: orders }",
+            "plugin: split, settings: { field: .Payload.After.items }",
+        ],
+        "plugin: table",
+    );
+}

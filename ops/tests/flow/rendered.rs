@@ -1,0 +1,95 @@
+//! Findings and plans as people see them.
+
+use anabranch_graph::plan::{Format, Pass, TextStyle};
+use insta::assert_snapshot;
+
+use super::ends::{compiled, pipeline, registry, yaml};
+
+fn findings(sources: &[&str], processors: &[&str], destination: &str) -> String {
+    let processors: Vec<String> = processors.iter().map(|&p| p.to_owned()).collect();
+    let (files, _, findings) = compiled(&yaml(sources, &processors, destination), &registry());
+    findings.render(&files, Default::default())
+}
+
+#[test]
+fn a_split_of_raw_lines() {
+    assert_snapshot!(findings(
+        &["lines"],
+        &["plugin: split, settings: { field: .Payload.After.items }"],
+        "plugin: drop"
+    ));
+}
+
+#[test]
+fn a_table_of_encoded_data() {
+    assert_snapshot!(findings(
+        &["created"],
+        &["plugin: json.encode, settings: { field: .Payload.After }"],
+        "plugin: table"
+    ));
+}
+
+#[test]
+fn slips_of_the_pen() {
+    assert_snapshot!(findings(
+        &["lines"],
+        &[
+            "plugin: field.exclude, settings: { fields: .Key }",
+            "plugin: field.set, settings: { field: .Key.order, value: '{{ index .Metadata \"file.paht\" }}' }",
+            "plugin: field.set, condition: '{{ and true (eq .Key.odrer 7) }}', settings: { field: .Metadata.a, value: x }",
+            "plugin: field.set, settings: { field: .Metadata.a, value: y }",
+            "plugin: filter, condition: '{{ eq .Operation \"create\" }}'",
+        ],
+        "plugin: drop"
+    ));
+}
+
+#[test]
+fn shapes_on_edges() {
+    let processors = [
+        "plugin: field.rename, settings: { mapping: '.Payload.After.name:title' }",
+        "plugin: field.set, condition: '{{ .Payload.After.active }}', settings: { field: .Payload.After.in.tag, value: x }",
+        "plugin: field.convert, settings: { field: .Payload.After.id, type: string }",
+        "plugin: json.encode, settings: { field: .Payload.After }",
+    ];
+    let text = yaml(&["created"], &processors.map(str::to_owned), "plugin: drop");
+    let (_, plan, _) = compiled(&text, &registry());
+    let plan = plan.unwrap();
+    let style = TextStyle { unicode: true, color: false };
+    assert_snapshot!("shapes_text", plan.explain(Pass::Rewritten, Format::Text, style));
+    assert_snapshot!("shapes_fused", plan.explain(Pass::Fused, Format::Text, style));
+    assert_snapshot!("shapes_dot", plan.explain(Pass::Rewritten, Format::Dot, style));
+    assert_snapshot!("shapes_mermaid", plan.explain(Pass::Rewritten, Format::Mermaid, style));
+    let json: serde_json::Value = serde_json::from_str(&plan.explain(Pass::Lowered, Format::Json, style)).unwrap();
+    let shapes: Vec<_> = json["edges"].as_array().unwrap().iter().map(|edge| edge["shape"].clone()).collect();
+    assert_eq!(shapes[0], "key: raw, after: {active bool, at time, id int, name text, price float}");
+    assert!(plan.explain(Pass::Fused, Format::Text, TextStyle::default()).is_ascii());
+}
+
+/// Names of fields may come out of variables.
+#[test]
+fn substituted_names_are_shown_in_no_finding_and_no_plan() {
+    let text = |destination| {
+        yaml(
+            &["created"],
+            &[
+                "plugin: field.set, settings: { field: '.Payload.After.${SECRET}', value: x }".to_owned(),
+                "plugin: filter, condition: '{{ eq .Payload.After.${SECRET}s \"x\" }}'".to_owned(),
+                "plugin: split, condition: '{{ .Payload.After.active }}', settings: { field: '.Payload.After.${SECRET}' }".to_owned(),
+            ],
+            destination,
+        )
+    };
+    let (_, config) = pipeline(&text("plugin: drop"));
+    assert!(format!("{config:?}").contains("${SECRET}"));
+    let (files, plan, findings) = compiled(&text("plugin: drop"), &registry());
+    let rendered = findings.render(&files, Default::default());
+    assert!(findings.iter().count() >= 2 && !rendered.contains("hunter22"), "{rendered}");
+    for pass in [Pass::Lowered, Pass::Rewritten, Pass::Fused] {
+        for format in [Format::Text, Format::Dot, Format::Mermaid, Format::Json] {
+            let shown = plan.as_ref().unwrap().explain(pass, format, TextStyle::default());
+            assert!(!shown.contains("hunter22"), "{shown}");
+            assert!(shown.contains("***") || shown.contains("#42;#42;#42;"), "{shown}");
+        }
+    }
+}

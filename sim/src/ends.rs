@@ -1,0 +1,391 @@
+//! The ends of the graph: sources, destinations and the store, which do to the world what the scenario says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::destination::{Delivered, Destination, Retry as Repeat, Verdicts, WritePolicy, Writer};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Data, Position, Record};
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
+use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+use async_trait::async_trait;
+
+use crate::oracle::Copy;
+use crate::scenario::{Retry, Sink, Takes, Upstream, hits, mix};
+use crate::world::{World, first, position};
+
+/// The metadata that holds the mark.
+pub const MARK: &str = "mark";
+
+/// The record of a copy.
+pub fn record(copy: Copy, at: Position) -> Record {
+    let mut record = Record::create(at, Data::Absent, payload(copy.id));
+    record.metadata.insert(MARK, [b'0' + copy.mark].map(char::from).iter().collect::<String>());
+    record
+}
+
+/// The payload of a number.
+pub fn payload(id: u64) -> Data {
+    Data::Raw(bytes::Bytes::copy_from_slice(&id.to_le_bytes()))
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// The copy of a record.
+pub fn copy(record: &Record) -> Copy {
+    let id = match &record.payload.after {
+        Data::Raw(bytes) => number(bytes),
+        _ => 0,
+    };
+    let mark = record.metadata.get(MARK).and_then(|mark| mark.as_str().parse().ok()).unwrap_or(9);
+    Copy { id, mark }
+}
+
+/// A fault that goes away by itself.
+fn passing(what: &'static str) -> Fault {
+    Fault::transient("sim_passing", what)
+}
+
+async fn sleep_up_to(millis: u64, number: u64) {
+    if millis > 0 {
+        tokio::time::sleep(Duration::from_millis(mix(number, 5) % (millis + 1))).await;
+    }
+}
+
+/// Source `index` of the scenario.
+pub struct SimSource {
+    /// The world.
+    pub world: Arc<World>,
+    /// Its number.
+    pub index: usize,
+}
+
+impl SimSource {
+    fn spec(&self) -> &Upstream {
+        &self.world.scenario.sources[self.index]
+    }
+}
+
+#[async_trait]
+impl Source for SimSource {
+    fn catches_up(&self) -> bool {
+        true
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        _: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        self.world.tick().await;
+        let mut state = self.world.lock();
+        let mut lanes = Vec::new();
+        for (i, lane) in state.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.source == self.index) {
+            // It goes on where the engine says, and only there.
+            lane.next = resume.get(&lane.id.partition).map_or(0, |mark| mark.seq as u32);
+            lanes.push(i);
+        }
+        drop(state);
+        let source = || SimSource { world: self.world.clone(), index: self.index };
+        let reader = SimReader { source: source(), lanes, turn: 0, progress: None, caught_up: false };
+        Ok((Box::new(reader), Box::new(SimAcker { source: source() })))
+    }
+}
+
+struct SimReader {
+    source: SimSource,
+    lanes: Vec<usize>,
+    turn: usize,
+    /// A position that comes next, without a record.
+    progress: Option<(usize, u32)>,
+    caught_up: bool,
+}
+
+#[async_trait]
+impl Reader for SimReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        let world = self.source.world.clone();
+        let spec = self.source.spec();
+        let (call, troubled) = {
+            let mut state = world.lock();
+            (state.next_call(), state.is_troubled())
+        };
+        sleep_up_to(spec.delay, call).await;
+        world.tick().await;
+        if troubled && hits(1, call, spec.read_fails) {
+            return Err(passing("the source cannot be read"));
+        }
+        match self.give(room) {
+            Some(read) => Ok(read),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl SimReader {
+    /// What there is to read; `None` where there is nothing to wait for.
+    fn give(&mut self, room: Room) -> Option<Read> {
+        let world = self.source.world.clone();
+        let spec = self.source.spec();
+        let mut state = world.lock();
+        if let Some((lane, row)) = self.progress.take() {
+            let at = position(lane, row, b'p');
+            let partition = state.lanes[lane].id.partition.clone();
+            drop(state);
+            world.read(lane, [at.clone()]);
+            return Some(Read::Progress(partition, at));
+        }
+        let n = self.lanes.len();
+        let mut turns = (0..n).map(|i| self.lanes[(self.turn + i) % n]);
+        if let Some(lane) = turns.find(|lane| (state.lanes[*lane].next as usize) < state.lanes[*lane].fates.len()) {
+            self.turn += 1;
+            self.caught_up = false;
+            let at = &mut state.lanes[lane];
+            let from = at.next;
+            let upto = (from as usize + spec.per_read.min(room.rows).max(1)).min(at.fates.len()) as u32;
+            at.next = upto;
+            let partition = at.id.partition.clone();
+            if hits(2, u64::from(upto), spec.progress) {
+                self.progress = Some((lane, upto - 1));
+            }
+            state.note(|| format!("rows {from}..{upto} of lane {lane} are read"));
+            drop(state);
+            world.read(lane, (from..upto).map(|row| position(lane, row, b'r')));
+            let records = (from..upto).map(|row| record(first(lane, row), position(lane, row, b'r'))).collect();
+            return Some(Read::Rows { partition, records });
+        }
+        if spec.ends {
+            return Some(Read::End);
+        }
+        if state.all_told() {
+            world.orders.notify_one();
+        }
+        let said = std::mem::replace(&mut self.caught_up, true);
+        (!said).then_some(Read::CaughtUp)
+    }
+}
+
+struct SimAcker {
+    source: SimSource,
+}
+
+#[async_trait]
+impl Acker for SimAcker {
+    async fn ack(&mut self, partition: &Partition, positions: &[Position]) -> Result<(), Fault> {
+        let world = &self.source.world;
+        let spec = self.source.spec();
+        let (call, troubled) = {
+            let mut state = world.lock();
+            (state.next_call(), state.is_troubled())
+        };
+        world.tick().await;
+        if troubled && hits(3, call, spec.ack_hangs) {
+            world.hang().await;
+        }
+        if troubled && hits(4, call, spec.ack_fails) {
+            return Err(passing("the source cannot be told"));
+        }
+        world.acked(self.source.index, partition, positions);
+        world.tick().await;
+        Ok(())
+    }
+}
+
+/// A destination of the scenario; the one after the last is for letters.
+pub struct SimDestination {
+    /// The world.
+    pub world: Arc<World>,
+    /// Its number.
+    pub index: usize,
+}
+
+impl SimDestination {
+    fn spec(&self) -> &Sink {
+        self.world.scenario.sinks.get(self.index).unwrap_or(&self.world.scenario.letters)
+    }
+
+    fn is_letters(&self) -> bool {
+        self.index == self.world.scenario.sinks.len()
+    }
+}
+
+#[async_trait]
+impl Destination for SimDestination {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        self.world.tick().await;
+        let sink = SimDestination { world: self.world.clone(), index: self.index };
+        Ok(Box::new(SimWriter { sink, unknown: false }))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        let spec = self.spec();
+        let retry = match spec.retry {
+            Retry::Idempotent => Repeat::Idempotent,
+            Retry::AtMostOnce => Repeat::AtMostOnce,
+            Retry::Transactional => Repeat::Transactional,
+        };
+        WritePolicy { rows: spec.rows, bytes: 1 << 20, linger: Duration::from_millis(spec.linger), retry }
+    }
+}
+
+struct SimWriter {
+    sink: SimDestination,
+    /// The outcome of a call was unknown.
+    unknown: bool,
+}
+
+impl SimWriter {
+    /// Puts a row down; a letter is known by what it holds.
+    fn put(&self, row: &Record, delivered: Delivered, uncertain: bool) {
+        let world = &self.sink.world;
+        let durable = delivered == Delivered::Durable;
+        if !self.sink.is_letters() {
+            return world.put(self.sink.index, copy(row).id, durable, uncertain);
+        }
+        let node = row.metadata.get("svc.dlq.nack.node.id").cloned().unwrap_or_default();
+        let after = row.payload.after.fields().and_then(|letter| letter.get("payload"));
+        let id = match after.and_then(Value::as_map).and_then(|payload| payload.get("after")) {
+            Some(Value::Bytes(bytes)) => number(bytes),
+            _ => 0,
+        };
+        let key = match &row.key {
+            Data::Raw(key) => &key[..],
+            _ => &[],
+        };
+        world.put_letter(&node, id, key, durable);
+    }
+}
+
+#[async_trait]
+impl Writer for SimWriter {
+    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let world = self.sink.world.clone();
+        let (spec, index) = (self.sink.spec(), self.sink.index);
+        let (call, troubled) = {
+            let mut state = world.lock();
+            state.shelves[index].calls += 1;
+            (state.shelves[index].calls, state.is_troubled())
+        };
+        if !self.sink.is_letters() {
+            let ids: Vec<u64> = rows.iter().map(|row| copy(row).id).collect();
+            world.lock().note(|| format!("d{index} is given {} rows: {ids:x?}", ids.len()));
+            world.presented(index, &ids);
+            world.told(index, &ids, marks);
+            if self.unknown && spec.retry == Retry::AtMostOnce {
+                world.breaks(|| format!("d{index} is written again although that must not be"));
+            }
+        }
+        tokio::time::sleep(spec.takes_time(call)).await;
+        world.tick().await;
+        if troubled && hits(spec.salt ^ 1, call, spec.hangs) {
+            world.hang().await;
+        }
+        let refused = |row: &Record| hits(spec.salt, copy(row).id, spec.refuses) && !self.sink.is_letters();
+        let refusal = || Fault::record("refused", "the destination does not want it");
+        if spec.whole && rows.iter().any(refused) {
+            return Err(refusal());
+        }
+        let delivered = |row: usize| match spec.takes {
+            Takes::Durable => Delivered::Durable,
+            Takes::Accepted => Delivered::Accepted,
+            Takes::Mixed if mix(call, row as u64).is_multiple_of(2) => Delivered::Durable,
+            Takes::Mixed => Delivered::Accepted,
+        };
+        if troubled && hits(spec.salt ^ 2, call, spec.fails) {
+            if spec.ambiguous {
+                let some = mix(call, 9) as usize % (rows.len() + 1);
+                rows[..some].iter().filter(|row| !refused(row)).enumerate().for_each(|(i, row)| {
+                    self.put(row, delivered(i), true);
+                });
+            }
+            self.unknown = true;
+            return Err(passing("the destination is away"));
+        }
+        let partial = troubled && hits(spec.salt ^ 3, call, spec.partial);
+        let verdict = |(i, row): (usize, &Record)| match () {
+            () if refused(row) => Err(refusal()),
+            () if partial && mix(call, i as u64 ^ 3).is_multiple_of(3) => Err(passing("the row is locked")),
+            () => Ok(delivered(i)),
+        };
+        let verdicts: Vec<Result<Delivered, Fault>> = rows.iter().enumerate().map(verdict).collect();
+        self.unknown |= verdicts.iter().any(|verdict| matches!(verdict, Err(fault) if fault.code() == "sim_passing"));
+        for (i, (row, verdict)) in rows.iter().zip(&verdicts).enumerate() {
+            // A crash may come in the middle.
+            if i == rows.len() / 2 {
+                world.tick().await;
+            }
+            if let Ok(delivered) = verdict {
+                self.put(row, *delivered, false);
+            }
+        }
+        world.tick().await;
+        if let Some(Ok(first)) = verdicts.first()
+            && verdicts.iter().all(|verdict| matches!(verdict, Ok(other) if other == first))
+        {
+            return Ok(Verdicts::All(*first));
+        }
+        Ok(Verdicts::Each(verdicts))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        let world = self.sink.world.clone();
+        let (spec, index) = (self.sink.spec(), self.sink.index);
+        let (call, troubled) = {
+            let mut state = world.lock();
+            state.shelves[index].calls += 1;
+            (state.shelves[index].calls, state.is_troubled())
+        };
+        tokio::time::sleep(spec.takes_time(call)).await;
+        world.tick().await;
+        if troubled && hits(spec.salt ^ 4, call, spec.flush_fails) {
+            return Err(passing("the destination cannot be flushed"));
+        }
+        world.flushed(index);
+        world.tick().await;
+        Ok(())
+    }
+}
+
+/// The store.
+pub struct SimStore(pub Arc<World>);
+
+#[async_trait]
+impl StateStore for SimStore {
+    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+        let mut state = self.0.lock();
+        state.epoch += 1;
+        Ok(Epoch { pipeline: pipeline.clone(), number: state.epoch })
+    }
+
+    async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        Ok(self.0.marks())
+    }
+
+    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+        let world = &self.0;
+        let (call, troubled, epoch_now) = {
+            let mut state = world.lock();
+            (state.next_call(), state.is_troubled(), state.epoch)
+        };
+        if epoch.number != epoch_now {
+            world.breaks(|| "an old run stores marks".to_owned());
+        }
+        world.tick().await;
+        tokio::task::yield_now().await;
+        let fails = troubled && hits(5, call, world.scenario.store_fails);
+        // It may have been stored all the same.
+        if !fails || mix(call, 1).is_multiple_of(2) {
+            world.lock().note(|| format!("stored {moves:?}"));
+            world.store(moves);
+        }
+        world.tick().await;
+        tokio::task::yield_now().await;
+        if fails { Err(StoreError::Unavailable("the store is away".into())) } else { Ok(()) }
+    }
+}

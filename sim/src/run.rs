@@ -1,0 +1,210 @@
+//! A simulation from its beginning to the end of its sources, over all crashes and restarts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, Services, start};
+use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::ends::SimStore;
+use crate::pipeline::plan;
+use crate::scenario::{Place, Scenario};
+use crate::world::{Order, TROUBLED_RUNS, World, leaves};
+
+/// Nothing that can go on takes so long, on the paused clock.
+const STALLED: Duration = Duration::from_secs(600);
+/// The budget of the stop of a run that hangs, in milliseconds.
+const BUDGET: u64 = 10_000;
+
+/// What went wrong.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The promise that was broken.
+    pub what: String,
+    /// What happened, if it was asked for.
+    pub log: Vec<String>,
+}
+
+struct Silent;
+
+impl LogSink for Silent {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a scenario.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn simulate(scenario: &Arc<Scenario>, logging: bool) -> Result<(), Failure> {
+    let world = World::new(scenario, logging);
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(to_the_end(&world)),
+        Err(error) => Err(format!("no runtime: {error}")),
+    };
+    let mut state = world.lock();
+    let broken = state.broken.take();
+    let log = state.log.take().unwrap_or_default();
+    match (broken, result) {
+        (Some(what), _) | (None, Err(what)) => Err(Failure { what, log }),
+        (None, Ok(())) => Ok(()),
+    }
+}
+
+async fn to_the_end(world: &Arc<World>) -> Result<(), String> {
+    let mut stages = plan(world, false)?;
+    for run in 0.. {
+        let services = Services { store: Arc::new(SimStore(world.clone())), log: Arc::new(Silent) };
+        let options = RunOptions { once: world.scenario.once, ..RunOptions::default() };
+        let mut running = start(stages.clone(), services, options);
+        let progress = running.progress();
+        let (ending, stopped) = see_to_its_end(world, &mut running).await?;
+        world.lock().note(|| format!("ended: {ending:?}"));
+        if world.lock().broken.is_some() {
+            return Ok(());
+        }
+        if judge(world, run, &ending, stopped, &progress)? {
+            return Ok(());
+        }
+        let mut state = world.lock();
+        if matches!(&ending, Ending::Faulted(fault) if fault.class() == FaultClass::Fatal) && !state.repaired {
+            state.repaired = true;
+            drop(state);
+            stages = plan(world, true)?;
+            state = world.lock();
+        }
+        if run > TROUBLED_RUNS + 4 {
+            return Err(format!("it does not come to its end although nothing goes wrong any more: {ending:?}"));
+        }
+        state.end_run();
+    }
+    Ok(())
+}
+
+/// Waits for the end of a run, doing what the scenario orders. Says whether it was told to stop.
+async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending, bool), String> {
+    let mut stopped = false;
+    let since = Instant::now();
+    let mut seen = 0;
+    loop {
+        tokio::select! {
+            biased;
+            ending = running.wait() => return Ok((ending, stopped)),
+            () = world.orders.notified() => match world.take_order() {
+                Some(Order::Kill) => running.kill(),
+                Some(Order::Stop(budget)) => {
+                    stopped = true;
+                    running.stop(budget.map(Duration::from_millis));
+                }
+                // A source that waits for more will not get any.
+                None => {
+                    let done = world.lock().all_told();
+                    if done && !stopped {
+                        stopped = true;
+                        running.stop(None);
+                    }
+                }
+            },
+            () = sleep(STALLED) => {
+                if world.scenario.has_threads() && since.elapsed() < STALLED * 1000 {
+                    // The clock runs on while threads work.
+                    std::thread::sleep(Duration::from_micros(200));
+                    continue;
+                }
+                let ticks = world.lock().ticks_in_all();
+                if ticks > std::mem::replace(&mut seen, ticks) {
+                    continue;
+                }
+                if !world.lock().hung {
+                    let progress = running.progress();
+                    return Err(format!("it stalls: {:?}, lanes {:?}, stages {:?}", progress.totals(), progress.lanes(), progress.stages()));
+                }
+                running.stop(Some(Duration::from_millis(BUDGET)));
+                return match timeout(STALLED, running.wait()).await {
+                    Ok(ending) => Ok((ending, true)),
+                    Err(_) => Err("it does not stop within its budget".to_owned()),
+                };
+            }
+        }
+    }
+}
+
+/// Whether a run may end like this, and whether it was the last.
+fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Progress) -> Result<bool, String> {
+    let state = world.lock();
+    let scenario = &world.scenario;
+    let untold = state.untold();
+    let all_told = state.all_told();
+    match ending {
+        Ending::Finished | Ending::Stopped if !untold.is_empty() => {
+            Err(format!("{ending:?}, and rows of lanes {untold:?} were not acknowledged"))
+        }
+        Ending::Finished if !all_told => Err("finished, and rows are left".to_owned()),
+        Ending::Stopped | Ending::NotDrained { .. } if !stopped => Err(format!("{ending:?}, and nobody said so")),
+        Ending::Killed if !state.dead => Err("killed, and nobody did".to_owned()),
+        Ending::Finished | Ending::Stopped => {
+            let (window, threshold) = if state.repaired { (0, 0) } else { (scenario.window, scenario.threshold) };
+            if window > 0 && threshold == 0 && state.exceeded(window, threshold) {
+                return Err("more letters than the dead-letter queue allows".to_owned());
+            }
+            let totals = progress.totals();
+            let leaves = state.lanes.iter().flat_map(|lane| &lane.fates).map(leaves);
+            let sum = leaves.reduce(|a, b| Some([0, 1, 2].map(|i| a.map_or(0, |a| a[i]) + b.map_or(0, |b| b[i]))));
+            let counted = [totals.delivered, totals.dead_lettered, totals.filtered];
+            if run == 0 && all_told && scenario.is_certain() && sum.flatten().unwrap_or_default() != counted {
+                return Err(format!("counted {totals:?}, and {sum:?} is right"));
+            }
+            if !totals.balance() {
+                return Err(format!("{totals:?} does not balance"));
+            }
+            Ok(all_told)
+        }
+        Ending::NotDrained { .. } | Ending::Killed => Ok(false),
+        Ending::Faulted(fault) => is_fair(&state, scenario, fault).map(|()| false),
+    }
+}
+
+/// Whether a run may end with this fault.
+fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> Result<(), String> {
+    let unfair = || Err(format!("it ends with {fault:?}"));
+    match (fault.class(), fault.code()) {
+        (FaultClass::Transient, "sim_passing" | "store_unavailable") if state.is_troubled() => Ok(()),
+        (FaultClass::Fatal, "dead_letter_failed") if state.is_troubled() => Ok(()),
+        (FaultClass::Fatal, "operator_panicked") if scenario.panics() && !state.repaired => Ok(()),
+        (FaultClass::Fatal, "dead_letter_threshold" | "failed" | "refused" | "condition_not_boolean") => {
+            let due = !state.repaired && scenario.window > 0 && state.may_exceed(scenario.window, scenario.threshold);
+            if due { Ok(()) } else { unfair() }
+        }
+        _ => unfair(),
+    }
+}
+
+impl Scenario {
+    /// All processors.
+    pub fn all_steps(&self) -> impl Iterator<Item = &crate::scenario::Step> {
+        let sources = self.sources.iter().flat_map(|source| &source.steps);
+        sources.chain(&self.steps).chain(self.sinks.iter().flat_map(|sink| &sink.steps))
+    }
+
+    fn has_threads(&self) -> bool {
+        self.all_steps().any(|step| step.place == Place::Isolate)
+    }
+
+    /// Whether a processor may panic.
+    pub fn panics(&self) -> bool {
+        self.all_steps().any(|step| step.action == crate::scenario::Action::Panic)
+    }
+
+    fn is_certain(&self) -> bool {
+        !self.panics()
+    }
+}

@@ -1,0 +1,391 @@
+//! What one simulation does: a pipeline, its ends, and what goes wrong, all of it from one seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// One simulation.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Where its random numbers come from.
+    pub seed: u64,
+    /// Sources with their processors.
+    pub sources: Vec<Upstream>,
+    /// The processors that all records pass.
+    pub steps: Vec<Step>,
+    /// Destinations with their processors.
+    pub sinks: Vec<Sink>,
+    /// The destination of dead letters.
+    pub letters: Sink,
+    /// Latest outcomes that are looked at; 0 = failures are never too many.
+    pub window: u64,
+    /// Failures among them that are allowed.
+    pub threshold: u64,
+    /// Bound on rows of a lane that are read and not stored.
+    pub replay_rows: usize,
+    /// Bound on the bytes of one queue.
+    pub queue_bytes: usize,
+    /// Bound on the bytes of all records.
+    pub held_bytes: usize,
+    /// Sources end when they have caught up.
+    pub once: bool,
+    /// One of so many commits fails; 0 = none.
+    pub store_fails: u64,
+    /// What happens in run 0, 1, …
+    pub interruptions: Vec<Interruption>,
+}
+
+/// A source.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Rows of each partition.
+    pub partitions: Vec<u32>,
+    /// Most rows of one read.
+    pub per_read: usize,
+    /// Longest time of a read, in milliseconds.
+    pub delay: u64,
+    /// Whether it ends; otherwise it catches up and waits.
+    pub ends: bool,
+    /// After one of so many rows the position moves without a record; 0 = never.
+    pub progress: u64,
+    /// One of so many reads fails; 0 = none.
+    pub read_fails: u64,
+    /// One of so many acknowledgements fails; 0 = none.
+    pub ack_fails: u64,
+    /// One of so many acknowledgements never returns; 0 = none.
+    pub ack_hangs: u64,
+    /// `sdk.batch.size` and `sdk.batch.delay` in milliseconds.
+    pub batch: Option<(usize, u64)>,
+    /// Its own processors.
+    pub steps: Vec<Step>,
+}
+
+/// A processor.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its random numbers.
+    pub salt: u64,
+    /// How it is run.
+    pub place: Place,
+    /// Number of workers.
+    pub workers: u32,
+    /// For which records.
+    pub when: When,
+    /// What it does with one of `one_in` records; the others are only tagged.
+    pub action: Action,
+    /// See `action`.
+    pub one_in: u64,
+}
+
+/// How a processor is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Fused with its neighbours.
+    Inline,
+    /// Waits up to so many milliseconds; may give verdicts on a part of its rows, and may hang.
+    Async {
+        /// Longest wait in milliseconds.
+        delay: u64,
+        /// Whether it may answer for a part of the rows.
+        partial: bool,
+        /// One of so many calls hangs; 0 = none.
+        hangs: u64,
+    },
+    /// On a thread of its own.
+    Isolate,
+}
+
+/// For which records a processor is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// All.
+    Always,
+    /// None, which the compiler sees.
+    Never,
+    /// Those whose mark is this.
+    Is(u8),
+    /// The mark itself: 0 is false, 1 is true, and anything else is a failure.
+    Text,
+}
+
+/// What a processor does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Changes the payload.
+    Tag,
+    /// Changes the mark, and the payload.
+    Set(u8),
+    /// Lets the record go.
+    Filter,
+    /// Fails.
+    Fail,
+    /// Panics, the first time it sees the record.
+    Panic,
+    /// Makes up to so many records of it, perhaps none.
+    Split {
+        /// Most pieces.
+        most: u32,
+        /// The pieces have positions of their own making.
+        astray: bool,
+        /// The pieces are numbered in the metadata.
+        numbered: bool,
+    },
+    /// Makes exactly so many of it.
+    Clone(u32),
+}
+
+/// A destination.
+#[derive(Clone, Debug)]
+pub struct Sink {
+    /// Its random numbers.
+    pub salt: u64,
+    /// What it says of rows that it took.
+    pub takes: Takes,
+    /// What may be done after a write whose outcome is unknown.
+    pub retry: Retry,
+    /// One of so many records is refused for good; 0 = none.
+    pub refuses: u64,
+    /// A refusal fails the whole call.
+    pub whole: bool,
+    /// One of so many calls fails for the time being; 0 = none.
+    pub fails: u64,
+    /// A call that fails may have written rows.
+    pub ambiguous: bool,
+    /// One of so many calls fails for the time being on some of its rows; 0 = none.
+    pub partial: u64,
+    /// One of so many calls never returns; 0 = none.
+    pub hangs: u64,
+    /// One of so many flushes fails; 0 = none.
+    pub flush_fails: u64,
+    /// Longest time of a call, in milliseconds.
+    pub delay: u64,
+    /// Most rows of a call.
+    pub rows: usize,
+    /// How long a call waits for more, in milliseconds.
+    pub linger: u64,
+    /// Most rows per second; 0 = no limit.
+    pub rate: u32,
+    /// Its own processors.
+    pub steps: Vec<Step>,
+}
+
+/// What a destination says of rows that it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// They are durable.
+    Durable,
+    /// They are durable when flushed.
+    Accepted,
+    /// Now this, now that, row by row.
+    Mixed,
+}
+
+/// As the destination's policy has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Again.
+    Idempotent,
+    /// Not again.
+    AtMostOnce,
+    /// One transaction.
+    Transactional,
+}
+
+/// What happens in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// Nothing.
+    None,
+    /// The process dies at the so-manieth thing that happens.
+    Crash(u64),
+    /// It is told to stop then, within so many milliseconds or whatever it takes.
+    Stop(u64, Option<u64>),
+}
+
+/// A number for a pair of numbers.
+pub fn mix(a: u64, b: u64) -> u64 {
+    let mut z = (a ^ b.rotate_left(32)).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^= z >> 29;
+    z = (z ^ b).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Whether this is one of `one_in`.
+pub fn hits(salt: u64, number: u64, one_in: u64) -> bool {
+    one_in > 0 && mix(salt, number).is_multiple_of(one_in)
+}
+
+/// Zero most of the time, else one of the numbers.
+fn seldom(rng: &mut Rng, one_in: u32, of: std::ops::Range<u64>) -> u64 {
+    if rng.u32(..one_in) == 0 { rng.u64(of) } else { 0 }
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn generate(seed: u64) -> Scenario {
+        let mut rng = Rng::with_seed(seed);
+        let rng = &mut rng;
+        let isolates = seed.is_multiple_of(97);
+        // Half of the scenarios have few troubles, so that those few are seen alone.
+        let calm = rng.bool();
+        let sources = (0..1 + rng.usize(..3) * rng.usize(..2)).map(|_| Upstream::generate(rng, calm)).collect();
+        let steps = Step::several(rng, 6, isolates);
+        let sinks = (0..1 + rng.usize(..3)).map(|_| Sink::generate(rng, calm)).collect();
+        let letters = Sink {
+            refuses: 0,
+            retry: Retry::Idempotent,
+            rate: 0,
+            linger: 0,
+            steps: Vec::new(),
+            ..Sink::generate(rng, calm)
+        };
+        let runs = rng.usize(..4);
+        let window = [0, 0, 0, 1, rng.u64(1..30)][rng.usize(..5)];
+        let interruption = |_| match rng.u32(..6) {
+            0 => Interruption::None,
+            1 => Interruption::Stop(rng.u64(..120), (rng.u32(..3) > 0).then(|| rng.u64(..3000))),
+            _ => Interruption::Crash(rng.u64(..160)),
+        };
+        let interruptions = (0..runs).map(interruption).collect();
+        Scenario {
+            seed,
+            sources,
+            steps,
+            sinks,
+            letters,
+            window,
+            threshold: if window > 1 { rng.u64(..window.min(6)) } else { 0 },
+            replay_rows: [1, rng.usize(2..12), rng.usize(4..60), 1000][rng.usize(..4)],
+            queue_bytes: [200, 1500, 8 << 20][rng.usize(..3)],
+            held_bytes: [600, 4000, 64 << 20][rng.usize(..3)],
+            once: rng.u32(..4) == 0,
+            store_fails: seldom(rng, if calm { 20 } else { 4 }, 2..9),
+            interruptions,
+        }
+    }
+}
+
+impl Upstream {
+    fn generate(rng: &mut Rng, calm: bool) -> Upstream {
+        let trouble = if calm { 30 } else { 5 };
+        let rows = [6, 20, 40][rng.usize(..3)];
+        Upstream {
+            partitions: (0..[1, 1, 2, 3][rng.usize(..4)]).map(|_| rng.u32(..rows)).collect(),
+            per_read: [1, rng.usize(1..8), 1000][rng.usize(..3)],
+            delay: [0, 0, 3, 80][rng.usize(..4)],
+            ends: rng.u32(..3) > 0,
+            progress: seldom(rng, 4, 2..6),
+            read_fails: seldom(rng, trouble, 3..20),
+            ack_fails: seldom(rng, trouble, 2..6),
+            ack_hangs: seldom(rng, 3 * trouble, 3..9),
+            batch: (rng.u32(..4) == 0).then(|| (rng.usize(1..20), rng.u64(..60))),
+            steps: Step::several(rng, 2, false),
+        }
+    }
+}
+
+impl Step {
+    fn several(rng: &mut Rng, most: usize, isolates: bool) -> Vec<Step> {
+        (0..rng.usize(..=most)).map(|_| Step::generate(rng, isolates)).collect()
+    }
+
+    fn generate(rng: &mut Rng, isolates: bool) -> Step {
+        let action = match rng.u32(..20) {
+            0..6 => Action::Tag,
+            6..9 => Action::Set(rng.u8(..3)),
+            9..12 => Action::Filter,
+            12..15 => Action::Fail,
+            15 => Action::Panic,
+            16..19 => {
+                let most = if rng.u32(..40) == 0 { 300 } else { rng.u32(1..5) };
+                Action::Split { most, astray: rng.bool(), numbered: rng.bool() }
+            }
+            _ => Action::Clone(rng.u32(1..4)),
+        };
+        let place = match rng.u32(..10) {
+            0 | 1 => Place::Async {
+                delay: [0, 5, 200][rng.usize(..3)],
+                partial: rng.u32(..3) == 0,
+                hangs: seldom(rng, 12, 3..12),
+            },
+            2 | 3 if isolates => Place::Isolate,
+            _ => Place::Inline,
+        };
+        Step {
+            salt: rng.u64(..),
+            place,
+            workers: [1, 1, 1, 2, 3][rng.usize(..5)],
+            when: [When::Always, When::Always, When::Is(rng.u8(..3)), When::Is(1), When::Text, When::Never]
+                [rng.usize(..6) * rng.usize(..2)],
+            action,
+            one_in: [1, 2, 5, 15, 40][if action == Action::Panic { 4 } else { rng.usize(..5) }],
+        }
+    }
+}
+
+impl Sink {
+    fn generate(rng: &mut Rng, calm: bool) -> Sink {
+        let trouble = if calm { 25 } else { 4 };
+        Sink {
+            salt: rng.u64(..),
+            takes: [Takes::Durable, Takes::Accepted, Takes::Mixed][rng.usize(..3)],
+            retry: [Retry::Idempotent, Retry::Idempotent, Retry::AtMostOnce, Retry::Transactional][rng.usize(..4)],
+            refuses: seldom(rng, 4, 2..25),
+            whole: rng.bool(),
+            fails: seldom(rng, trouble, 2..9),
+            ambiguous: rng.bool(),
+            partial: seldom(rng, trouble, 2..9),
+            hangs: seldom(rng, 6 * trouble, 3..12),
+            flush_fails: seldom(rng, 2 * trouble, 3..9),
+            delay: [0, 0, 4, 90, 600][rng.usize(..5)],
+            rows: [1, rng.usize(1..9), 1000][rng.usize(..3)],
+            linger: [0, 0, 20][rng.usize(..3)],
+            rate: if rng.u32(..12) == 0 { rng.u32(20..400) } else { 0 },
+            steps: Step::several(rng, 2, false),
+        }
+    }
+
+    /// How long call `number` takes.
+    pub fn takes_time(&self, number: u64) -> Duration {
+        Duration::from_millis(if self.delay == 0 { 0 } else { mix(self.salt, number) % (self.delay + 1) })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Step { place, workers, when, action, one_in, .. } = self;
+        write!(f, "{action:?} one in {one_in}, {when:?}, {place:?}, {workers} workers")
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = |f: &mut fmt::Formatter<'_>, steps: &[Step], pad: &str| {
+            steps.iter().enumerate().try_for_each(|(i, step)| writeln!(f, "{pad}p{i}: {step}"))
+        };
+        writeln!(f, "seed {}", self.seed)?;
+        for (i, source) in self.sources.iter().enumerate() {
+            let shown = Upstream { steps: Vec::new(), ..source.clone() };
+            writeln!(f, "s{i}: {}", format!("{shown:?}").trim_end_matches(", steps: [] }"))?;
+            steps(f, &source.steps, "    ")?;
+        }
+        steps(f, &self.steps, "")?;
+        for (name, sink) in self
+            .sinks
+            .iter()
+            .enumerate()
+            .map(|(i, sink)| (format!("d{i}"), sink))
+            .chain(Some((format!("letters (window {}, threshold {})", self.window, self.threshold), &self.letters)))
+        {
+            let shown = Sink { steps: Vec::new(), ..sink.clone() };
+            writeln!(f, "{name}: {}", format!("{shown:?}").trim_end_matches(", steps: [] }"))?;
+            steps(f, &sink.steps, "    ")?;
+        }
+        writeln!(
+            f,
+            "replay_rows {}, queue_bytes {}, held_bytes {}, once {}, store_fails {}, interruptions {:?}",
+            self.replay_rows, self.queue_bytes, self.held_bytes, self.once, self.store_fails, self.interruptions
+        )
+    }
+}

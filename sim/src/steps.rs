@@ -1,0 +1,130 @@
+//! The processors of a simulation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::{
+    Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, Rows, Signature,
+    Verdict,
+};
+use anabranch_graph::record::{Position, Record};
+use async_trait::async_trait;
+
+use crate::ends::{MARK, copy, payload};
+use crate::oracle::{Copy, Outcome};
+use crate::scenario::{Action, Place, Step, hits, mix};
+use crate::world::World;
+
+/// A processor of the scenario.
+#[derive(Clone)]
+pub struct SimStep {
+    /// The world.
+    pub world: Arc<World>,
+    /// What it does.
+    pub step: Step,
+}
+
+impl ConfiguredOperator for SimStep {
+    fn signature(&self) -> Signature {
+        let part = |path: &[&'static str]| path.iter().map(|part| (*part).into()).collect::<Vec<_>>();
+        let (payload, mark, index) =
+            (part(&["Payload", "After"]), part(&["Metadata", MARK]), part(&["Metadata", "split.index"]));
+        let (class, one_in) = match self.step.place {
+            Place::Inline => (Class::Inline, self.step.one_in),
+            Place::Async { .. } => (Class::Async, self.step.one_in),
+            Place::Isolate => (Class::Isolate, self.step.one_in),
+        };
+        let (fan, writes) = match self.step.action {
+            Action::Tag | Action::Fail | Action::Panic => (Fan::One, vec![payload]),
+            Action::Set(_) => (Fan::One, vec![payload, mark]),
+            Action::Filter if one_in == 1 => (Fan::Never, vec![]),
+            Action::Filter => (Fan::AtMostOne, vec![payload]),
+            Action::Split { .. } => (Fan::Many, vec![payload, index]),
+            Action::Clone(copies) => (Fan::Copies(copies), vec![payload, index]),
+        };
+        let needs_arch_v2 = fan.multiplies();
+        Signature { class, fan, writes: Access::These(writes), needs_arch_v2, ..Signature::inline() }
+    }
+
+    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(match self.step.place {
+            Place::Inline => BuiltOperator::Inline(Box::new(self.clone())),
+            Place::Isolate => BuiltOperator::Isolate(Box::new(self.clone())),
+            Place::Async { .. } => BuiltOperator::Async(Arc::new(self.clone())),
+        })
+    }
+}
+
+impl SimStep {
+    fn pieces(&self, record: &Record, pieces: &[Copy]) -> Vec<Record> {
+        let piece = |(i, piece): (usize, &Copy)| {
+            let mut new = record.clone();
+            write(&mut new, *piece);
+            match self.step.action {
+                Action::Split { astray: true, .. } => new = new.with_position(Position::default()),
+                Action::Split { numbered: true, .. } => {
+                    new.metadata.insert("split.index", i.to_string());
+                }
+                _ => {}
+            }
+            new
+        };
+        pieces.iter().enumerate().map(piece).collect()
+    }
+
+    fn decide(&self, record: &mut Record) -> Decision {
+        let before = copy(record);
+        match self.step.apply(before) {
+            Outcome::Keep(after) => write(record, after),
+            Outcome::Pieces(pieces) => return Decision::Split(self.pieces(record, &pieces)),
+            Outcome::Filter => return Decision::Filter,
+            Outcome::Fail => return Decision::Fail(Fault::record("failed", "the processor refuses it")),
+            Outcome::Panic => {
+                let panics = self.world.lock().panics(self.step.salt, before.id);
+                assert!(!panics, "simulated");
+                write(record, self.step.unharmed(before));
+            }
+        }
+        Decision::Keep
+    }
+}
+
+fn write(record: &mut Record, after: Copy) {
+    record.payload.after = payload(after.id);
+    let mark = [b'0' + after.mark].map(char::from).iter().collect::<String>();
+    record.metadata.insert(MARK, mark);
+}
+
+impl Operator for SimStep {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        self.world.lives();
+        rows.for_each(|record| Ok(self.decide(record)));
+    }
+}
+
+#[async_trait]
+impl AsyncOperator for SimStep {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        let Place::Async { delay, partial, hangs } = self.step.place else { return Vec::new() };
+        let (call, troubled) = {
+            let mut state = self.world.lock();
+            (state.next_call(), state.is_troubled())
+        };
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(mix(call, self.step.salt) % (delay + 1))).await;
+        }
+        self.world.tick().await;
+        if troubled && hits(self.step.salt, call, hangs) {
+            self.world.hang().await;
+        }
+        let most = if partial { rows.len().min(1 + call as usize % 3) } else { rows.len() };
+        let verdict = |mut record: Record| match self.decide(&mut record) {
+            Decision::Keep => Verdict::Keep(record),
+            Decision::Split(pieces) => Verdict::Split(pieces),
+            Decision::Filter => Verdict::Filter,
+            Decision::Fail(fault) => Verdict::Fail(fault),
+        };
+        rows.into_iter().take(most).map(verdict).collect()
+    }
+}
