@@ -170,7 +170,7 @@ fn wrong_arguments_are_underlined() {
     refused(&["field.set", "--set", "field=.Key", "--set", "value={{ uper }}"], &["--set:1:10", "^^^^", "`upper`"]);
     refused(&["filter", "--condition", "{{ eq 1"], &["--condition:1:1", "unclosed"]);
     refused(&["filter", "--workers", "0"], &["--workers"]);
-    refused(&["clone", "--set", "count=0"], &["must be greater than 0"]);
+    refused(&["clone", "--set", "count=0"], &["must be at least 1"]);
     refused(&["generator"], &["cannot be used as a processor"]);
     let output = filter(&workspace, &["--json", "processors", "run", "nothing"], RECORD).expect_code(2);
     let envelope: Value = serde_json::from_str(&output.stdout).unwrap();
