@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anabranch_graph::diagnostic::did_you_mean;
 use anabranch_graph::registry::{Registry, ResolveError};
 use anabranch_graph::specification::{Parameter, Specification, Validation};
+use anabranch_graph::text::Str;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
@@ -36,10 +37,10 @@ pub(super) fn list_processors(arguments: &ListArguments, context: &Context) -> R
     let mut result = Vec::new();
     for kind in registry.operators() {
         let specification = kind.specification();
-        table.add_row([&specification.name, &specification.version, &specification.summary].map(|text| text.as_str()));
+        table.add_row([&specification.name, &specification.version, &specification.summary].map(Str::as_str));
         result.push(identity(specification));
     }
-    listed(Report::new(COMMAND), &table, "processors", result)
+    listed(Report::new(COMMAND), &table, "processors", &result)
 }
 
 pub(super) fn list_connectors(arguments: &ListArguments, context: &Context) -> Report {
@@ -62,7 +63,7 @@ pub(super) fn list_connectors(arguments: &ListArguments, context: &Context) -> R
         entry["summary"] = json!(summaries.join(" "));
         result.push(entry);
     }
-    listed(Report::new(COMMAND), &table, "connectors", result)
+    listed(Report::new(COMMAND), &table, "connectors", &result)
 }
 
 pub(super) fn describe_processor(arguments: &DescribeArguments, context: &Context) -> Report {
@@ -114,7 +115,7 @@ pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Contex
     for (role, specification) in connector.roles() {
         let _ = write!(text, "\nAs a {role}\n");
         if specification.summary != first.summary || roles.len() > 1 {
-            let _ = writeln!(text, "{}", paragraph(&specification.description));
+            let _ = writeln!(text, "{}", specification.description.trim());
         }
         parameters(&mut text, specification, context);
         result[role] = json!({
@@ -175,7 +176,7 @@ fn unknown(command: &'static str, what: &str, error: &ResolveError, names: &[Str
     }
 }
 
-fn listed(report: Report, table: &Table, what: &str, result: Vec<Value>) -> Report {
+fn listed(report: Report, table: &Table, what: &str, result: &[Value]) -> Report {
     let count = result.len();
     report.text(format!("{}\n", table.trim_fmt())).summary(json!({ what: count })).result(json!({ what: result }))
 }
@@ -199,14 +200,9 @@ fn head(specification: &Specification, roles: Option<&str>) -> String {
     }
     let _ = write!(text, "\n{summary}\n");
     if description != summary {
-        let _ = write!(text, "\n{}\n", paragraph(description));
+        let _ = write!(text, "\n{}\n", description.trim());
     }
     text
-}
-
-/// Text without blanks at its ends.
-fn paragraph(text: &str) -> &str {
-    text.trim()
 }
 
 fn parameters(text: &mut String, specification: &Specification, context: &Context) {
@@ -233,7 +229,7 @@ fn kind(parameter: &Parameter) -> String {
 
 /// The rules beyond the type, in words.
 fn rules(parameter: &Parameter) -> String {
-    let list = |texts: &[anabranch_graph::text::Str]| texts.iter().map(|t| t.as_str()).collect::<Vec<_>>().join(", ");
+    let list = |texts: &[Str]| texts.iter().map(Str::as_str).collect::<Vec<_>>().join(", ");
     let mut rules: Vec<String> = parameter
         .validations
         .iter()
@@ -265,8 +261,7 @@ fn identity(specification: &Specification) -> Value {
 }
 
 fn parameters_json(specification: &Specification) -> Value {
-    let texts =
-        |texts: &[anabranch_graph::text::Str]| json!(texts.iter().map(|text| text.as_str()).collect::<Vec<_>>());
+    let texts = |texts: &[Str]| json!(texts.iter().map(Str::as_str).collect::<Vec<_>>());
     let validation = |validation: &Validation| match validation {
         Validation::Required => json!({ "type": "required" }),
         Validation::GreaterThan(bound) => json!({ "type": "greaterThan", "value": bound }),
@@ -280,7 +275,7 @@ fn parameters_json(specification: &Specification) -> Value {
         json!({
             "name": parameter.name.as_str(),
             "type": parameter.kind,
-            "default": parameter.default.as_ref().map(|default| default.as_str()),
+            "default": parameter.default.as_ref().map(Str::as_str),
             "description": parameter.description.as_str(),
             "required": parameter.is_required(),
             "secret": parameter.secret,

@@ -45,7 +45,7 @@ pub fn json_schema(registry: &Registry) -> Value {
     let of_processor = processors.iter().map(|specification| by_plugin("processor", specification, None));
     define("processor.settings", json!({ "allOf": of_processor.collect::<Value>() }));
     let of_queue = destinations.iter().map(|specification| by_plugin("destination", specification, None));
-    define("dead-letter-queue", dead_letter_queue(of_queue.collect()));
+    define("dead-letter-queue", dead_letter_queue(&of_queue.collect::<Vec<_>>()));
     for shape in [Shape::List, Shape::Map] {
         define(shape.name("processor"), processor(shape));
         define(shape.name("connector"), self::connector(shape));
@@ -247,7 +247,7 @@ fn processor(shape: Shape) -> Value {
     schema
 }
 
-fn dead_letter_queue(by_plugin: Vec<Value>) -> Value {
+fn dead_letter_queue(by_plugin: &[Value]) -> Value {
     let mut plugin = reference("destination.plugin");
     plugin["default"] = json!("builtin:log");
     json!({

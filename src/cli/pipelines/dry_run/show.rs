@@ -122,7 +122,7 @@ fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
             page.line(RED, &format!("  {node} ({plugin}): failed, {message} ({code})"));
         }
         Outcome::NotApplied => {
-            page.line(DIM, &format!("  {node} ({plugin}): not applied, the condition does not hold"))
+            page.line(DIM, &format!("  {node} ({plugin}): not applied, the condition does not hold"));
         }
         Outcome::Delivered => page.line(GREEN, &format!("  {node} ({plugin}): would be written")),
     }
