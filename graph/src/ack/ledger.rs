@@ -227,7 +227,8 @@ impl Ledger {
             }
             positions.extend(segment.positions[self.drained..left].iter_mut().map(std::mem::take));
             self.drained = left;
-            if !segment.settled() && !(mutant!(WholeSegmentStored) && left == segment.positions.len()) {
+            let forgotten = mutant!(WholeSegmentStored) && left == segment.positions.len();
+            if !segment.settled() && !forgotten {
                 break;
             }
             self.segments.pop_front();
