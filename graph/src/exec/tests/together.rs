@@ -74,3 +74,26 @@ async fn crashes_of_a_whole_graph_lose_nothing() {
         assert_eq!(letters.len() as u64, 2 * ROWS / 50);
     }
 }
+
+/// What a kill takes apart is not reported as broken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_run_that_is_killed_ends_as_killed() {
+    for micros in 0..400 {
+        let bench = Bench::new();
+        let upstream = Arc::new(Upstream::new(&bench.journal, 20_000, AtEnd::End).per_read(4));
+        let a = shelf(&bench, "a");
+        let mut pipeline = bench.tolerant().limits(|limits| limits.queue_bytes = 1);
+        let read = pipeline.read("in", &upstream);
+        let steps = || StageKind::Chain(vec![Pipeline::step("pass", &inline(|_| Ok(Decision::Keep)))]);
+        let mut last = read;
+        for stage in ["b", "c", "d", "e"] {
+            last = pipeline.stage(stage, &[last], steps());
+        }
+        pipeline.write(&[last], "a", &a);
+        let running = bench.start(&pipeline.plan());
+        tokio::time::sleep(Duration::from_micros(1000 + micros)).await;
+        running.kill();
+        let ending = running.join().await;
+        assert!(matches!(ending, Ending::Killed), "{ending:?}");
+    }
+}
