@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anabranch_sim::run::simulate;
@@ -27,6 +28,9 @@ struct Options {
     /// Plant every known fault in turn, and look for a graph that shows it; each for so many seconds.
     #[arg(long)]
     mutants: Option<u64>,
+    /// On several threads and the real clock, for what only a race can show.
+    #[arg(long)]
+    race: bool,
     /// Go on after a failure, and only count them.
     #[arg(long)]
     all: bool,
@@ -37,6 +41,35 @@ fn show(scenario: &Scenario) {
     println!("{smallest}");
     failure.log.iter().for_each(|line| println!("  {line}"));
     println!("{}", failure.what);
+}
+
+/// Graphs at a time: most of them wait for a commit.
+const AT_A_TIME: u64 = 12;
+
+fn race(first: u64, most: u64, until: Option<Instant>) -> ExitCode {
+    let graphs = AtomicU64::new(0);
+    let failures = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while until.is_none_or(|until| Instant::now() < until) {
+                    let graph = graphs.fetch_add(1, Ordering::Relaxed);
+                    if graph >= most {
+                        break;
+                    }
+                    let scenario = Scenario::generate(first.wrapping_add(graph));
+                    if let Err(failure) = anabranch_sim::run::race(&scenario) {
+                        failures.fetch_add(1, Ordering::Relaxed);
+                        let log = failure.log.join("\n  ");
+                        println!("seed {}: {}\n{scenario}\n  {log}", scenario.seed, failure.what);
+                    }
+                }
+            });
+        }
+    });
+    let [graphs, failures] = [graphs, failures].map(AtomicU64::into_inner);
+    println!("{} graphs raced from seed {first}, {failures} failed", graphs.min(most));
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn main() -> ExitCode {
@@ -65,6 +98,9 @@ fn main() -> ExitCode {
     let until = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let most = options.graphs.unwrap_or(if until.is_some() { u64::MAX } else { 10_000 });
     let started = Instant::now();
+    if options.race {
+        return race(first, most, until);
+    }
     let (mut graphs, mut failures) = (0u64, 0u64);
     while graphs < most && until.is_none_or(|until| Instant::now() < until) {
         let seed = first.wrapping_add(graphs);

@@ -50,6 +50,23 @@ pub fn simulate(scenario: &Arc<Scenario>, logging: bool) -> Result<(), Failure> 
     result.map_err(|what| Failure { what, log })
 }
 
+/// Runs a scenario on several threads and the real clock, with little waiting: for what only a race can show. It takes
+/// another course every time.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn race(scenario: &Scenario) -> Result<(), Failure> {
+    let world = World::new(&Arc::new(scenario.in_haste()), true);
+    let runtime = Builder::new_multi_thread().worker_threads(3).enable_time().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(to_the_end(&world)),
+        Err(error) => Err(format!("no runtime: {error}")),
+    };
+    let mut state = world.lock();
+    let log = state.log.take().unwrap_or_default();
+    state.broken.take().map_or(result, Err).map_err(|what| Failure { what, log })
+}
+
 fn observe(scenario: &Arc<Scenario>, logging: bool) -> (Result<(), String>, Vec<String>) {
     // In half of the scenarios credit runs out soon.
     set_credit(if scenario.seed.is_multiple_of(2) { 1 << 10 } else { 1 << 31 });
@@ -200,6 +217,30 @@ fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> R
 }
 
 impl Scenario {
+    /// The same with next to no waiting, and nothing that hangs.
+    fn in_haste(&self) -> Scenario {
+        let mut hasty = self.clone();
+        let steps = |steps: &mut Vec<crate::scenario::Step>| {
+            for step in steps {
+                if let Place::Async { delay, hangs, .. } = &mut step.place {
+                    (*delay, *hangs) = (0, 0);
+                }
+            }
+        };
+        for source in &mut hasty.sources {
+            steps(&mut source.steps);
+            source.delay = 0;
+            source.ack_hangs = 0;
+            source.batch = source.batch.map(|(rows, delay)| (rows, delay.min(3)));
+        }
+        steps(&mut hasty.steps);
+        for sink in hasty.sinks.iter_mut().chain([&mut hasty.letters]) {
+            steps(&mut sink.steps);
+            (sink.delay, sink.hangs, sink.rate, sink.linger) = (0, 0, 0, sink.linger.min(2));
+        }
+        hasty
+    }
+
     /// All processors.
     pub fn all_steps(&self) -> impl Iterator<Item = &crate::scenario::Step> {
         let sources = self.sources.iter().flat_map(|source| &source.steps);

@@ -269,7 +269,7 @@ impl Scenario {
 impl Upstream {
     fn generate(rng: &mut Rng, calm: bool) -> Upstream {
         let trouble = if calm { 30 } else { 5 };
-        let rows = [6, 20, 40][rng.usize(..3)];
+        let rows = if rng.u32(..40) == 0 { 400 } else { [6, 20, 40][rng.usize(..3)] };
         Upstream {
             partitions: (0..[1, 1, 2, 3][rng.usize(..4)]).map(|_| rng.u32(..rows)).collect(),
             per_read: [1, rng.usize(1..8), 1000][rng.usize(..3)],

@@ -179,8 +179,12 @@ impl Context {
         })
     }
 
-    /// Ends the run with a fault, unless it has one already.
+    /// Ends the run with a fault, unless it has one already. Of a run that was killed parts are missed by others: that
+    /// is no fault.
     pub(super) fn fail(&self, fault: Fault) {
+        if self.killed.is_set() && is_secondary(&fault) {
+            return;
+        }
         let mut first = locked(&self.fault);
         if first.as_ref().is_none_or(|first| is_secondary(first) && !is_secondary(&fault)) {
             *first = Some(fault);

@@ -93,8 +93,10 @@ impl Drain {
         self.commit().await
     }
 
-    /// The run has failed. What was settled before is stored all the same: the next run repeats so much less.
+    /// The run has failed. What was settled before is stored all the same: the next run repeats so much less. A stage
+    /// drops what it holds before it says why it failed, so the fault is known when all have ended.
     async fn last_commit(&mut self) -> Result<(), Fault> {
+        self.context.drained.wait().await;
         if self.context.may_still_commit() { self.commit().await } else { Ok(()) }
     }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::fault::Fault;
 use crate::operator::{Decision, Verdict};
 use crate::plan::stage::StageKind;
-use crate::testing::{AtEnd, asynchronous, inline, isolated, row_at};
+use crate::testing::{AtEnd, Reaction, asynchronous, inline, isolated, row_at};
 
 const ROWS: u64 = 5000;
 
@@ -72,5 +72,51 @@ async fn crashes_of_a_whole_graph_lose_nothing() {
         }
         let letters: BTreeSet<_> = bench.letters.durable().iter().map(|letter| format!("{:?}", letter.key)).collect();
         assert_eq!(letters.len() as u64, 2 * ROWS / 50);
+    }
+}
+
+/// What a kill takes apart is not reported as broken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_run_that_is_killed_ends_as_killed() {
+    for micros in 0..400 {
+        let bench = Bench::new();
+        let upstream = Arc::new(Upstream::new(&bench.journal, 20_000, AtEnd::End).per_read(4));
+        let a = shelf(&bench, "a");
+        let mut pipeline = bench.tolerant().limits(|limits| limits.queue_bytes = 1);
+        let read = pipeline.read("in", &upstream);
+        let steps = || StageKind::Chain(vec![Pipeline::step("pass", &inline(|_| Ok(Decision::Keep)))]);
+        let mut last = read;
+        for stage in ["b", "c", "d", "e"] {
+            last = pipeline.stage(stage, &[last], steps());
+        }
+        pipeline.write(&[last], "a", &a);
+        let running = bench.start(&pipeline.plan());
+        tokio::time::sleep(Duration::from_micros(1000 + micros)).await;
+        running.kill();
+        let ending = running.join().await;
+        assert!(matches!(ending, Ending::Killed), "{ending:?}");
+    }
+}
+
+/// A stage that fails drops what it holds before it can say why; what was settled is stored all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_was_settled_before_a_fault_is_stored() {
+    for _ in 0..300 {
+        let bench = Bench::new();
+        let upstream = Arc::new(Upstream::new(&bench.journal, 2000, AtEnd::End).per_read(4));
+        let a = Arc::new(Shelf::new("a", &bench.journal).script(|rows, _| match row_at(rows[0].position()) {
+            0..40 => Reaction::Durable,
+            _ => Reaction::Fail(Fault::fatal("gone", "the table is gone")),
+        }));
+        let mut pipeline = bench.tolerant();
+        let read = pipeline.read("in", &upstream);
+        let chain = pipeline.chain(&[read], &[inline(|_| Ok(Decision::Keep))]);
+        pipeline.write_with(&[chain], "a", &a, |spec| spec.batch_rows = Some(4));
+        let running = bench.start(&pipeline.plan());
+        let progress = running.progress();
+        let ending = running.join().await;
+        assert!(matches!(&ending, Ending::Faulted(fault) if fault.code() == "gone"), "{ending:?}");
+        let [lane] = &progress.lanes()[..] else { panic!("one lane") };
+        assert_eq!((lane.settled, lane.persisted), (40, 40));
     }
 }
