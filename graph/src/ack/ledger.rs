@@ -227,7 +227,8 @@ impl Ledger {
             }
             positions.extend(segment.positions[self.drained..left].iter_mut().map(std::mem::take));
             self.drained = left;
-            if !segment.settled() && !(mutant!(WholeSegmentStored) && left == segment.positions.len()) {
+            let leaves = segment.settled() || mutant!(WholeSegmentStored) && left == segment.positions.len();
+            if !leaves {
                 break;
             }
             self.segments.pop_front();
