@@ -225,18 +225,24 @@ impl Scenario {
                 if let Place::Async { delay, hangs, .. } = &mut step.place {
                     (*delay, *hangs) = (0, 0);
                 }
+                if let crate::scenario::Action::Split { most, .. } = &mut step.action {
+                    *most = (*most).min(4);
+                }
             }
         };
         for source in &mut hasty.sources {
             steps(&mut source.steps);
             source.delay = 0;
             source.ack_hangs = 0;
+            source.partitions.iter_mut().for_each(|rows| *rows = (*rows).min(60));
             source.batch = source.batch.map(|(rows, delay)| (rows, delay.min(3)));
         }
         steps(&mut hasty.steps);
         for sink in hasty.sinks.iter_mut().chain([&mut hasty.letters]) {
             steps(&mut sink.steps);
             (sink.delay, sink.hangs, sink.rate, sink.linger) = (0, 0, 0, sink.linger.min(2));
+            // A failure waits for a tenth of a second and more.
+            (sink.fails, sink.partial) = (sink.fails * 20, sink.partial * 20);
         }
         hasty
     }

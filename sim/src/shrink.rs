@@ -41,7 +41,9 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
     };
     for i in 0..scenario.sources.len() {
         if scenario.sources.len() > 1 {
-            offer(&|s| drop(s.sources.remove(i)));
+            offer(&|s| {
+                s.sources.remove(i);
+            });
         }
         for partition in 0..scenario.sources[i].partitions.len() {
             if scenario.sources[i].partitions.len() > 1 {
@@ -65,7 +67,9 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
     steps(&mut offer, scenario.steps.len(), &|s| &mut s.steps);
     for i in 0..scenario.sinks.len() {
         if scenario.sinks.len() > 1 {
-            offer(&|s| drop(s.sinks.remove(i)));
+            offer(&|s| {
+                s.sinks.remove(i);
+            });
         }
         steps(&mut offer, scenario.sinks[i].steps.len(), &|s| &mut s.sinks[i].steps);
         sink(&mut offer, &|s| &mut s.sinks[i]);
@@ -90,7 +94,9 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
 
 fn steps(offer: Change<'_>, count: usize, of: &dyn Fn(&mut Scenario) -> &mut Vec<Step>) {
     for i in 0..count {
-        offer(&|s| drop(of(s).remove(i)));
+        offer(&|s| {
+            of(s).remove(i);
+        });
         offer(&|s| of(s)[i].place = Place::Inline);
         offer(&|s| of(s)[i].workers = 1);
         offer(&|s| of(s)[i].when = When::Always);

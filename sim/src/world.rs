@@ -168,7 +168,7 @@ impl World {
     /// Something happens, unless the process is dead; then nothing ever happens again.
     pub async fn tick(&self) {
         if !self.lives() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
@@ -203,7 +203,7 @@ impl World {
     /// Something never returns.
     pub async fn hang(&self) {
         self.hangs();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn hangs(&self) {

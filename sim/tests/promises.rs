@@ -11,7 +11,7 @@ use anabranch_sim::scenario::{Place, Scenario};
 
 /// Graphs that are simulated, unless the time is up before.
 const GRAPHS: u64 = 2000;
-const TIME: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(10);
 
 #[test]
 fn no_promise_is_broken() {

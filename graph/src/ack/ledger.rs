@@ -227,8 +227,8 @@ impl Ledger {
             }
             positions.extend(segment.positions[self.drained..left].iter_mut().map(std::mem::take));
             self.drained = left;
-            let forgotten = mutant!(WholeSegmentStored) && left == segment.positions.len();
-            if !segment.settled() && !forgotten {
+            let leaves = segment.settled() || mutant!(WholeSegmentStored) && left == segment.positions.len();
+            if !leaves {
                 break;
             }
             self.segments.pop_front();
