@@ -16,7 +16,7 @@ use crate::scenario::{Interruption, Scenario, mix};
 pub const TROUBLED_RUNS: u32 = 8;
 
 /// No run needs as many ticks.
-const MOST_TICKS: u64 = 200_000;
+const MOST_TICKS: u64 = 5_000_000;
 
 /// What the driver is told to do with the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
