@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::shape::{Shape, Since};
+use super::shape::{MOST_NAMED, Shape, Since};
 use crate::diagnostic::Span;
 use crate::metadata::key;
 use crate::record::Operation;
@@ -181,12 +181,21 @@ impl Keys {
 
     /// From now on every record has the key.
     pub fn insert(&mut self, key: Str) {
+        self.widen();
         Arc::make_mut(&mut self.named).insert(key, true);
     }
 
     /// From now on a record may have the key.
     pub fn allow(&mut self, key: Str) {
+        self.widen();
         Arc::make_mut(&mut self.named).entry(key).or_insert(false);
+    }
+
+    /// Makes room for another name.
+    fn widen(&mut self) {
+        if self.named.len() >= MOST_NAMED {
+            *self = Keys::any();
+        }
     }
 
     /// From now on no record has the key, unless any may be there.
@@ -206,5 +215,22 @@ impl Keys {
         let named = self.named.keys().chain(other.named.keys());
         let named = named.map(|key| (key.clone(), sure(self, key) && sure(other, key))).collect();
         Keys { named: Arc::new(named), open: self.open || other.open }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_names_are_widened_to_any() {
+        let mut keys = Keys::none();
+        for i in 0..10_000 {
+            keys.insert(format!("key-{i}").into());
+            assert!(keys.named().count() <= MOST_NAMED);
+        }
+        assert!(keys.has("key-9999"), "the latest is known");
+        assert!(keys.may_have("key-0"), "an early one may be there");
+        assert!(!keys.has("key-0"), "but it is no longer certain");
     }
 }

@@ -204,6 +204,10 @@ impl Field {
     }
 }
 
+/// Most names that a shape remembers. Beyond it the shape is widened to anything, so that a plan of thousands of
+/// steps that each set another field is inferred in time linear in its steps.
+pub(super) const MOST_NAMED: usize = 256;
+
 /// What is known of the fields of a map. Cloning is O(1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
@@ -247,6 +251,9 @@ impl Fields {
 
     /// From now on there is this field.
     pub fn insert(&mut self, name: Str, field: Field) {
+        if self.named.len() >= MOST_NAMED {
+            *self = Fields::any();
+        }
         Arc::make_mut(&mut self.named).insert(name, field);
     }
 
