@@ -220,6 +220,21 @@ impl Arguments {
         }
     }
 
+    /// Compiles the text of a parameter that is a template only under some other setting; an absent one is empty.
+    ///
+    /// # Errors
+    /// Why it does not compile, at its place and without the values of variables.
+    pub fn compile_template(&self, name: &str, missing: MissingKey) -> Result<Template, Diagnostic> {
+        let text = self.text(name).map_or("", Str::as_str);
+        Template::parse(text, missing).map_err(|error| {
+            let finding = match self.values.get_key_value(name) {
+                Some((name, argument)) => invalid_template(name, &argument.written, error),
+                None => Diagnostic::error("settings.invalid_template", error.message).with_span(self.span),
+            };
+            finding.with_path(format!("/{name}"))
+        })
+    }
+
     /// Names of the values that fit a pattern with `*`, in name order: `collections.*.operations`.
     pub fn matching<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Str> {
         self.values.keys().filter(move |name| matches_pattern(pattern, name))

@@ -68,16 +68,8 @@ impl RecordFormat {
             .with_path(format!("/{OPTIONS}"))
             .with_hint(format!("{OPTIONS}: the template, as '{{{{ toJson .Payload.After }}}}'"))
             .into()),
-            ("template", Some(text)) => {
-                Template::parse(text, MissingKey::Error).map(RecordFormat::Template).map_err(|e| {
-                    let finding = Diagnostic::error("settings.invalid_template", format!("{OPTIONS}: {}", e.message))
-                        .with_span(arguments.place(OPTIONS, e.offset, e.len))
-                        .with_path(format!("/{OPTIONS}"));
-                    match e.hint {
-                        Some(hint) => finding.with_hint(hint).into(),
-                        None => finding.into(),
-                    }
-                })
+            ("template", Some(_)) => {
+                Ok(RecordFormat::Template(arguments.compile_template(OPTIONS, MissingKey::Error)?))
             }
             ("debezium/json", options) => {
                 envelope(options.map_or("", Str::as_str), arguments).map(RecordFormat::Debezium)

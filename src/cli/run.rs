@@ -18,8 +18,9 @@ use crate::store::OpenError;
 /// are read no further, what was read is delivered, and the next start goes on from there. A second Ctrl+C
 /// ends it at once; what was not delivered is then read again.
 ///
-/// Exit codes: 0 everything was delivered, 1 a pipeline failed, 2 a pipeline file or a setting is not valid,
-/// 3 not everything could be delivered in time or the store is in use.
+/// Exit codes: 0 everything that was read is delivered, 1 a pipeline failed and ended the service (`--once`,
+/// `pipelines.exit-on-degraded`), 2 a pipeline file or a setting is not valid, 3 not everything could be delivered
+/// in time or the store is in use.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// End when there is nothing more to read and everything is delivered.

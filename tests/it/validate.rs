@@ -208,6 +208,17 @@ fn good_pipelines_run_beside_bad_ones() {
 }
 
 #[test]
+fn a_secret_in_a_format_that_does_not_compile_is_not_shown() {
+    let mut workspace = Workspace::new();
+    workspace.env("TOKEN", "s3cr3t-value");
+    let options = "path: out.ndjson\n          sdk.record.format: template\n          sdk.record.format.options: '{{ ${TOKEN} }}'";
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("path: out.ndjson", options));
+    let output = workspace.run(&["pipelines", "validate"]).expect_code(2);
+    assert!(output.both().contains("sdk.record.format.options"), "{}", output.both());
+    assert!(!output.both().contains("s3cr3t"), "{}", output.both());
+}
+
+#[test]
 fn a_secret_is_never_shown() {
     let mut workspace = Workspace::new();
     workspace.env("TOKEN", "s3cr3t-value");
