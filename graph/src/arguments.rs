@@ -224,14 +224,14 @@ impl Arguments {
     ///
     /// # Errors
     /// Why it does not compile, at its place and without the values of variables.
-    pub fn compile_template(&self, name: &str, missing: MissingKey) -> Result<Template, Diagnostic> {
+    pub fn compile_template(&self, name: &str, missing: MissingKey) -> Result<Template, Diagnostics> {
         let text = self.text(name).map_or("", Str::as_str);
         Template::parse(text, missing).map_err(|error| {
             let finding = match self.values.get_key_value(name) {
                 Some((name, argument)) => invalid_template(name, &argument.written, error),
                 None => Diagnostic::error("settings.invalid_template", error.message).with_span(self.span),
             };
-            finding.with_path(format!("/{name}"))
+            finding.with_path(format!("/{name}")).into()
         })
     }
 
