@@ -1,5 +1,6 @@
 //! The file behind a path over its life: waited for, grown, rotated, truncated. Everything here blocks.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -137,12 +138,17 @@ impl Follower {
         Ok(Step::Opened(self.start(file, Vec::new(), Some(warning))?))
     }
 
-    /// The file that was read last under another name in the same directory, and its start.
+    /// The file that was read last under another name in the same directory, and its start. The name must hold the
+    /// stem of ours (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to that of another file is
+    /// no rotation.
     fn rotated_away(&self) -> io::Result<Option<(File, Vec<u8>)>> {
         let Some(resume) = self.resume else { return Ok(None) };
         let directory = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
+            if !self.path.file_stem().is_some_and(|stem| is_named_after(&entry.file_name(), stem)) {
+                continue;
+            }
             let Ok(metadata) = entry.metadata() else { continue };
             if !metadata.is_file() || identity(&metadata) != resume.identity {
                 continue;
@@ -211,4 +217,14 @@ fn open_regular(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file: it cannot be read twice"));
     }
     File::open(path)
+}
+
+/// Whether `stem` stands in `name` as a word of its own.
+fn is_named_after(name: &OsStr, stem: &OsStr) -> bool {
+    let (name, stem) = (name.to_string_lossy(), stem.to_string_lossy());
+    name.match_indices(&*stem).any(|(at, _)| {
+        let before = name[..at].chars().next_back();
+        let after = name[at + stem.len()..].chars().next();
+        ![before, after].into_iter().flatten().any(char::is_alphanumeric)
+    })
 }

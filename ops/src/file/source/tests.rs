@@ -190,6 +190,19 @@ async fn a_rotation_between_two_runs_is_noticed() {
 }
 
 #[tokio::test]
+async fn another_path_is_another_file_and_no_rotation() {
+    let (directory, path) = directory();
+    append(&path, "a\nb\n");
+    let mut reading = open(&path, None).await;
+    reading.some(Room { rows: 1, ..ROOM }).await;
+    for name in ["other.log", "in2.log"] {
+        let other = directory.path().join(name);
+        append(&other, "x\n");
+        assert_eq!(open(&other, reading.last.clone()).await.lines().await, ["1:x"], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_truncated_file_is_read_from_its_start() {
     let (_directory, path) = directory();
     append(&path, "first\nsecond\n");
