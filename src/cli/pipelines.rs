@@ -1,6 +1,7 @@
 //! `anabranch pipelines …`.
 
 mod analyze;
+mod chosen;
 mod dry_run;
 mod init;
 mod lint;

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::arguments::parse_duration;
-use anabranch_graph::diagnostic::did_you_mean;
 use anabranch_graph::exec::{Ending, RunOptions, start};
 use serde_json::{Value, json};
 
-use super::plan::as_file;
-use crate::cli::{Context, Exit, Report, compile_options, registry, report};
+use super::chosen::{Chosen, Refusal};
+use crate::cli::{Context, Exit, Report};
 use crate::files::system;
-use crate::pipelines::{Pipeline, Pipelines};
+use crate::pipelines::Pipeline;
 use crate::settings::SettingFlags;
 use crate::trial::services;
 use crate::trial::tap::tapped;
@@ -52,39 +51,24 @@ const COMMAND: &str = "pipelines.dry-run";
 /// How long records that were read may still take when time is up.
 const DRAIN: Duration = Duration::from_secs(5);
 
+const REFUSAL: Refusal = Refusal {
+    command: COMMAND,
+    unknown: "dry_run.unknown_pipeline",
+    invalid: ("dry_run.invalid", "a pipeline that has errors cannot be run"),
+    none: "dry_run.no_pipelines",
+};
+
 pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     let settings = match context.settings(COMMAND, &arguments.settings) {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
-    let file = arguments.which.as_deref().and_then(as_file);
-    let id = if file.is_some() { None } else { arguments.which.as_deref() };
-    let path = file.unwrap_or_else(|| settings.pipelines.path.clone());
-    let pipelines = Pipelines::load(&[&path], &registry(), &compile_options(&settings, false));
-    let wanted = |of: Option<&str>| id.is_none() || of == id;
-    let good: Vec<&Pipeline> = pipelines.good.iter().filter(|p| wanted(Some(&p.config.id.value))).collect();
-    let bad = pipelines.invalid.iter().any(|p| wanted(p.id.as_deref())) || !pipelines.is_complete();
-    if good.is_empty() || (bad && id.is_none()) {
-        let findings = pipelines.all_findings();
-        let report = Report::new(COMMAND)
-            .notes(context.rendered(&findings, &pipelines.files))
-            .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
-        return match id {
-            Some(id) if !bad => {
-                let message = format!("there is no pipeline {id:?} in {}", path.display());
-                let report = report.fail(Exit::Invalid, "dry_run.unknown_pipeline", message);
-                match did_you_mean(id, pipelines.good.iter().map(|p| p.config.id.value.as_str())) {
-                    Some(near) => report.suggest(format!("did you mean {near}?")),
-                    None => report,
-                }
-            }
-            _ if bad => report.fail(Exit::Invalid, "dry_run.invalid", "a pipeline that has errors cannot be run"),
-            _ => {
-                let message = format!("there is no pipeline in {}", path.display());
-                report.fail(Exit::Invalid, "dry_run.no_pipelines", message)
-            }
-        };
-    }
+    let chosen = Chosen::load(arguments.which.as_deref(), &settings);
+    let good = match chosen.good(&REFUSAL, context) {
+        Ok(good) => good,
+        Err(report) => return *report,
+    };
+    let pipelines = &chosen.pipelines;
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -1,17 +1,16 @@
 //! `anabranch pipelines plan`.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anabranch_graph::diagnostic::did_you_mean;
 use anabranch_graph::exec::Trial;
 use anabranch_graph::plan::{Format, Measured, Pass, TextStyle};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{analyze, is_yaml};
-use crate::cli::{Context, Exit, Report, compile_options, registry, report};
-use crate::pipelines::{Pipeline, Pipelines};
+use super::analyze;
+use super::chosen::{Chosen, Refusal};
+use crate::cli::{Context, Exit, Report};
+use crate::pipelines::Pipeline;
 use crate::settings::SettingFlags;
 
 /// Show what a pipeline is compiled to.
@@ -74,44 +73,26 @@ enum StageName {
     Fused,
 }
 
+const COMMAND: &str = "pipelines.plan";
+
+const REFUSAL: Refusal = Refusal {
+    command: COMMAND,
+    unknown: "plan.unknown_pipeline",
+    invalid: ("plan.invalid", "there is no plan of a pipeline that has errors"),
+    none: "plan.no_pipelines",
+};
+
 pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
-    const COMMAND: &str = "pipelines.plan";
     let settings = match context.settings(COMMAND, &arguments.settings) {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
-    let (path, id) = match &arguments.which {
-        None => (settings.pipelines.path.clone(), None),
-        Some(which) => match as_file(which) {
-            Some(file) => (file, None),
-            None => (settings.pipelines.path.clone(), Some(which.as_str())),
-        },
+    let chosen = Chosen::load(arguments.which.as_deref(), &settings);
+    let good = match chosen.good(&REFUSAL, context) {
+        Ok(good) => good,
+        Err(report) => return *report,
     };
-    let pipelines = Pipelines::load(&[&path], &registry(), &compile_options(&settings, false));
-    let wanted = |of: Option<&str>| id.is_none() || of == id;
-    let good: Vec<&Pipeline> = pipelines.good.iter().filter(|p| wanted(Some(&p.config.id.value))).collect();
-    let bad = pipelines.invalid.iter().any(|p| wanted(p.id.as_deref())) || !pipelines.is_complete();
-    if good.is_empty() || (bad && id.is_none()) {
-        let findings = pipelines.all_findings();
-        let report = Report::new(COMMAND)
-            .notes(context.rendered(&findings, &pipelines.files))
-            .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
-        return match id {
-            Some(id) if !bad => {
-                let report = report.fail(
-                    Exit::Invalid,
-                    "plan.unknown_pipeline",
-                    format!("there is no pipeline {id:?} in {}", path.display()),
-                );
-                match did_you_mean(id, pipelines.good.iter().map(|p| p.config.id.value.as_str())) {
-                    Some(near) => report.suggest(format!("did you mean {near}?")),
-                    None => report,
-                }
-            }
-            _ if bad => report.fail(Exit::Invalid, "plan.invalid", "there is no plan of a pipeline that has errors"),
-            _ => report.fail(Exit::Invalid, "plan.no_pipelines", format!("there is no pipeline in {}", path.display())),
-        };
-    }
+    let pipelines = &chosen.pipelines;
     let pass = match arguments.stage {
         StageName::Lowered => Pass::Lowered,
         StageName::Rewritten => Pass::Rewritten,
@@ -170,10 +151,4 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         .result(result)
         .text(text)
         .found(if broken { Exit::Failed } else { Exit::Ok })
-}
-
-/// The argument as a file, if it looks like one or is one.
-pub(super) fn as_file(which: &str) -> Option<PathBuf> {
-    let path = Path::new(which);
-    (is_yaml(path) || which.contains('/') || path.exists()).then(|| path.to_path_buf())
 }

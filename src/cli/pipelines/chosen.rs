@@ -1,0 +1,79 @@
+//! Which pipelines a command is about: those of a file, the one with an id, or all.
+
+use std::path::{Path, PathBuf};
+
+use anabranch_graph::diagnostic::did_you_mean;
+use serde_json::json;
+
+use super::is_yaml;
+use crate::cli::{Context, Exit, Report, compile_options, registry, report};
+use crate::pipelines::{Pipeline, Pipelines};
+use crate::settings::Settings;
+
+/// The pipelines at a place, and the one of them that was asked for.
+pub(super) struct Chosen<'a> {
+    path: PathBuf,
+    id: Option<&'a str>,
+    /// Everything at the place.
+    pub(super) pipelines: Pipelines,
+}
+
+/// How a command says that it has nothing to work on.
+pub(super) struct Refusal {
+    /// Name of the command.
+    pub(super) command: &'static str,
+    /// Code where there is no pipeline of that id.
+    pub(super) unknown: &'static str,
+    /// Code and message where there are only pipelines with errors.
+    pub(super) invalid: (&'static str, &'static str),
+    /// Code where there are none.
+    pub(super) none: &'static str,
+}
+
+impl<'a> Chosen<'a> {
+    /// Reads and compiles what `which` names: a file, or an id in `pipelines.path`; without it, everything there.
+    pub(super) fn load(which: Option<&'a str>, settings: &Settings) -> Self {
+        let file = which.and_then(as_file);
+        let id = if file.is_some() { None } else { which };
+        let path = file.unwrap_or_else(|| settings.pipelines.path.clone());
+        let pipelines = Pipelines::load(&[&path], &registry(), &compile_options(settings, false));
+        Chosen { path, id, pipelines }
+    }
+
+    /// The pipelines that were asked for and can run, at least one.
+    ///
+    /// # Errors
+    /// There is none, or all were asked for and some have errors.
+    pub(super) fn good(&self, refusal: &Refusal, context: &Context) -> Result<Vec<&Pipeline>, Box<Report>> {
+        let Chosen { path, id, pipelines } = self;
+        let wanted = |of: Option<&str>| id.is_none() || of == *id;
+        let good: Vec<&Pipeline> = pipelines.good.iter().filter(|p| wanted(Some(&p.config.id.value))).collect();
+        let bad = pipelines.invalid.iter().any(|p| wanted(p.id.as_deref())) || !pipelines.is_complete();
+        let refused = good.is_empty() || (bad && id.is_none());
+        if !refused {
+            return Ok(good);
+        }
+        let findings = pipelines.all_findings();
+        let report = Report::new(refusal.command)
+            .notes(context.rendered(&findings, &pipelines.files))
+            .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
+        Err(Box::new(match id {
+            Some(id) if !bad => {
+                let message = format!("there is no pipeline {id:?} in {}", path.display());
+                let report = report.fail(Exit::Invalid, refusal.unknown, message);
+                match did_you_mean(id, pipelines.good.iter().map(|p| p.config.id.value.as_str())) {
+                    Some(near) => report.suggest(format!("did you mean {near}?")),
+                    None => report,
+                }
+            }
+            _ if bad => report.fail(Exit::Invalid, refusal.invalid.0, refusal.invalid.1),
+            _ => report.fail(Exit::Invalid, refusal.none, format!("there is no pipeline in {}", path.display())),
+        }))
+    }
+}
+
+/// The argument as a file, if it looks like one or is one.
+fn as_file(which: &str) -> Option<PathBuf> {
+    let path = Path::new(which);
+    (is_yaml(path) || which.contains('/') || path.exists()).then(|| path.to_path_buf())
+}
