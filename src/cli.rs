@@ -200,7 +200,49 @@ fn columns() -> u16 {
 fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
+    families(&mut registry);
     registry
+}
+
+/// Plugins with heavy dependencies, each behind a cargo feature; what was left out is named in the error of who asks
+/// for it.
+fn families(registry: &mut Registry) {
+    #[cfg(feature = "ai")]
+    anabranch_ops_ai::register(registry);
+    #[cfg(feature = "http")]
+    anabranch_ops_http::register(registry);
+    #[cfg(feature = "js")]
+    anabranch_ops_js::register(registry);
+    #[cfg(feature = "postgres")]
+    anabranch_ops_postgres::register(registry);
+    #[cfg(feature = "s3")]
+    anabranch_ops_s3::register(registry);
+
+    let left_out: &[(bool, &'static str, &[&'static str])] = &[
+        (
+            cfg!(feature = "ai"),
+            "ai",
+            &[
+                "ai.chunk",
+                "ai.embed",
+                "cohere.command",
+                "cohere.embed",
+                "cohere.rerank",
+                "ollama",
+                "openai.embeddings",
+                "openai.textgen",
+            ],
+        ),
+        (cfg!(feature = "http"), "http", &["webhook.http"]),
+        (cfg!(feature = "js"), "js", &["custom.javascript"]),
+        (cfg!(feature = "postgres"), "postgres", &["postgres"]),
+        (cfg!(feature = "s3"), "s3", &["s3"]),
+    ];
+    for (built_in, feature, plugins) in left_out {
+        for plugin in plugins.iter().filter(|_| !built_in) {
+            registry.leave_out(plugin, feature);
+        }
+    }
 }
 
 fn compile_options(settings: &Settings, once: bool) -> CompileOptions {

@@ -18,7 +18,7 @@ use anabranch_graph::exec::Services;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::source::{Mark, Source, SourceKind};
 use anabranch_graph::specification::Specification;
-use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::state::{Epoch, LaneId, Oblivion, StateStore, StoreError};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
@@ -57,7 +57,7 @@ impl DestinationKind for Given<dyn Destination> {
 
 /// What a trial reaches outside of its plan: a store that forgets, and standard error for lines of processors.
 pub fn services() -> Services {
-    Services { store: Arc::new(Forgetful), log: Arc::new(Notes) }
+    Services { store: Arc::new(Forgetful), log: Arc::new(Notes), memo: Arc::new(Oblivion) }
 }
 
 /// A store that takes everything and keeps nothing.

@@ -84,13 +84,27 @@ pub enum Verdicts {
     All(Delivered),
     /// By index of this call; as many as there were rows.
     Each(Vec<Result<Delivered, Fault>>),
+    /// Nothing was written, because of these rows of this call (index, why). They are dead-lettered, and when the
+    /// letters are durable the other rows come again with the same marks. The only way in which a
+    /// [`Retry::Transactional`] destination may refuse rows: a mark must never be stored before the letter of a row
+    /// that it covers.
+    Refused(Vec<(usize, Fault)>),
 }
 
 /// Writes records. Only one call at a time; coalescing, linger, retry and bisection are the executor's.
 #[async_trait]
 pub trait Writer: Send {
+    /// The marks that this pipeline's transactions stored here, for [`Retry::Transactional`] destinations: asked once
+    /// after opening; where there is one destination, its sources resume after them.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
+        Ok(Vec::new())
+    }
+
     /// Writes rows in order. `marks`: the last source rows that are complete if these rows are delivered,
-    /// for transactional destinations.
+    /// for transactional destinations, whose rows are always whole source rows: no piece of one comes in a later call.
     ///
     /// # Errors
     /// Transient: the outcome is unknown, the same rows come again in the same order if the policy allows it.

@@ -49,7 +49,7 @@ use context::{Context, Interrupt};
 use crate::fault::Fault;
 use crate::operator::LogSink;
 use crate::plan::stage::StagePlan;
-use crate::state::StateStore;
+use crate::state::{Memo, StateStore};
 use crate::text::Str;
 
 /// What a run reaches outside of its plan.
@@ -59,6 +59,8 @@ pub struct Services {
     pub store: Arc<dyn StateStore>,
     /// Where operators and destinations write lines for people.
     pub log: Arc<dyn LogSink>,
+    /// What operators remember across runs.
+    pub memo: Arc<dyn Memo>,
 }
 
 /// How a plan is run.

@@ -13,6 +13,7 @@ use crate::fault::Fault;
 use crate::flow::Flow;
 use crate::record::Record;
 use crate::specification::Specification;
+use crate::state::Memo;
 use crate::text::Str;
 
 /// A kind of processor, as the registry knows it.
@@ -291,6 +292,8 @@ pub struct Host {
     pub node: Str,
     /// Where the `log` destination and other operators write lines for people.
     pub log: Arc<dyn LogSink>,
+    /// What was remembered in earlier runs.
+    pub memo: Arc<dyn Memo>,
 }
 
 /// The level of a log line.

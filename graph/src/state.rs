@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 use crate::source::{Mark, Partition};
 use crate::text::Str;
@@ -57,4 +58,38 @@ pub trait StateStore: Send + Sync {
 
     /// Stores marks, all or none; durable when it returns.
     async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError>;
+}
+
+/// What operators remember across runs: results that depend on nothing but what their key is a hash of, as the
+/// embedding of a text. Losing entries costs time, never correctness; an implementation may forget at will.
+#[async_trait]
+pub trait Memo: Send + Sync {
+    /// What is remembered under each key of a space, in order of the keys.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError>;
+
+    /// Remembers; durable some time later.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError>;
+}
+
+/// SHA-256 of everything that a remembered result depends on.
+pub type MemoKey = [u8; 32];
+
+/// Remembers nothing.
+pub struct Oblivion;
+
+#[async_trait]
+impl Memo for Oblivion {
+    async fn recall(&self, _space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        Ok(vec![None; keys.len()])
+    }
+
+    async fn keep(&self, _space: &str, _entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

@@ -129,7 +129,12 @@ impl Context {
 
     /// What an operator, source or destination may reach.
     pub(super) fn host(&self, node: &Str) -> Host {
-        Host { pipeline: self.pipeline.clone(), node: node.clone(), log: self.services.log.clone() }
+        Host {
+            pipeline: self.pipeline.clone(),
+            node: node.clone(),
+            log: self.services.log.clone(),
+            memo: self.services.memo.clone(),
+        }
     }
 
     /// Counts a thread among the tasks that `join` waits for.

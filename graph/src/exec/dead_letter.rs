@@ -130,6 +130,7 @@ impl DeadLetters {
             other => other,
         })?;
         let durable = match verdicts {
+            Verdicts::Refused(_) => return Err(Fault::fatal("refused", "rows were refused twice").into()),
             Verdicts::All(delivered) => delivered == Delivered::Durable,
             Verdicts::Each(each) => {
                 let mut durable = true;

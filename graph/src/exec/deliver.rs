@@ -80,6 +80,11 @@ impl Delivery {
                     range.for_each(|row| verdicts[row] = Some(Ok(delivered)));
                     backoff = Backoff::new();
                 }
+                Ok(Verdicts::Refused(_)) => {
+                    return Err(
+                        Fault::fatal("refused", "this engine cannot yet write again without refused rows").into()
+                    );
+                }
                 Ok(Verdicts::Each(each)) if each.len() != range.len() => {
                     let what = format!("the destination gave {} verdicts on {} rows", each.len(), range.len());
                     return Err(Fault::fatal("verdict_count", what).into());

@@ -15,7 +15,7 @@ use crate::plan::Measured;
 use crate::plan::stage::{StageKind, StagePlan};
 use crate::record::{Position, Record};
 use crate::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use crate::state::{Epoch, LaneId, StateStore, StoreError};
+use crate::state::{Epoch, LaneId, Oblivion, StateStore, StoreError};
 use crate::text::Str;
 
 /// How a plan is tried out.
@@ -48,7 +48,7 @@ pub async fn try_out(
     let meters = Arc::new(Meters::new(&plan));
     let options = RunOptions { once: true, mask, meters: Some(meters.clone()) };
     let begin = Instant::now();
-    let mut running = start(plan, Services { store: Arc::new(Nowhere), log }, options);
+    let mut running = start(plan, Services { store: Arc::new(Nowhere), log, memo: Arc::new(Oblivion) }, options);
     let progress = running.progress();
     running.opened().await?;
     let (ending, late) = match timeout(trial.patience, running.wait()).await {

@@ -229,6 +229,7 @@ impl Writing {
             Verdicts::All(Delivered::Accepted) => {
                 self.accept(batch.into_parts().1);
             }
+            Verdicts::Refused(_) => return Err(Fault::fatal("refused", "rows were refused twice").into()),
             Verdicts::Each(each) => {
                 // Rows that are durable leave like filtered ones, rows that failed like failed ones; accepted stay.
                 let decide = |(row, verdict)| match verdict {
