@@ -117,6 +117,36 @@ impl Batch {
         self.lineage.append(other.lineage);
     }
 
+    /// Takes rows out, in the order given, each at most once; the others stay as they are. O(rows), and O(runs) besides
+    /// the records where the rows are the first ones in their order.
+    #[must_use]
+    pub fn pick(&mut self, rows: &[usize]) -> Batch {
+        let all = self.rows();
+        let bytes = self.bytes / all.max(1) * rows.len();
+        if rows.iter().copied().eq(0..rows.len()) {
+            let rest = self.records.split_off(rows.len());
+            let records = std::mem::replace(&mut self.records, rest);
+            let (lineage, rest) = self.lineage.take().cut(rows.len());
+            self.lineage = rest;
+            self.bytes = self.bytes.saturating_sub(bytes);
+            return Batch { records, lineage, bytes };
+        }
+        let mut feed = self.lineage.take().feed();
+        let mut each: Vec<Option<(Record, Lineage)>> =
+            std::mem::take(&mut self.records).into_iter().map(|record| Some((record, feed.next(1)))).collect();
+        let mut picked = Batch { records: Vec::with_capacity(rows.len()), lineage: self.lineage.sibling(), bytes };
+        for (record, lineage) in rows.iter().filter_map(|row| each.get_mut(*row)?.take()) {
+            picked.records.push(record);
+            picked.lineage.append(lineage);
+        }
+        for (record, lineage) in each.into_iter().flatten() {
+            self.records.push(record);
+            self.lineage.append(lineage);
+        }
+        self.bytes = self.bytes.saturating_sub(bytes);
+        picked
+    }
+
     /// Cuts it in pieces no larger than a strip, in order. O(rows) in all.
     pub fn strips(self) -> Strips {
         Strips::new(self, STRIP_ROWS, STRIP_BYTES)

@@ -85,30 +85,42 @@ pub enum Verdicts {
     /// By index of this call; as many as there were rows.
     Each(Vec<Result<Delivered, Fault>>),
     /// Nothing was written, because of these rows of this call (index, why). They are dead-lettered, and when the
-    /// letters are durable the other rows come again with the same marks. The only way in which a
-    /// [`Retry::Transactional`] destination may refuse rows: a mark must never be stored before the letter of a row
-    /// that it covers.
+    /// letters are durable the other rows come again with the same marks; if there are none, no call comes. The only
+    /// way in which a [`Retry::Transactional`] destination may refuse rows: a mark must never be stored before the
+    /// letter of a row that it covers.
     Refused(Vec<(usize, Fault)>),
 }
 
 /// Writes records. Only one call at a time; coalescing, linger, retry and bisection are the executor's.
 #[async_trait]
 pub trait Writer: Send {
-    /// The marks that this pipeline's transactions stored here, for [`Retry::Transactional`] destinations: asked once
-    /// after opening; where there is one destination, its sources resume after them.
+    /// The marks that this pipeline's transactions stored here, for [`Retry::Transactional`] destinations.
+    ///
+    /// Asked after opening: a source with this one destination resumes after them, even where the state store knows
+    /// nothing. Asked again after every transient failure of a write, whose outcome is unknown: if the marks of that
+    /// write are there, it is not repeated. So the answer must be final. A transaction that an earlier connection, or
+    /// an earlier run, may still commit is waited for or ended first (its lock on the marks is the natural way), and a
+    /// connection that was lost is opened anew.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// They cannot be read. Transient: asked again.
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         Ok(Vec::new())
     }
 
     /// Writes rows in order. `marks`: the last source rows that are complete if these rows are delivered,
-    /// for transactional destinations, whose rows are always whole source rows: no piece of one comes in a later call.
+    /// for transactional destinations, whose rows are always whole source rows: no piece of one comes in a later call,
+    /// even if the rows are more than the policy asks for.
+    ///
+    /// A transactional destination stores the marks as they are given, also where they are lower than those it has,
+    /// with the rows in one transaction; it answers [`Delivered::Durable`] for all or [`Verdicts::Refused`]. Within the
+    /// transaction it compares what it has of these lanes with what it last answered from [`Writer::marks`] or stored:
+    /// if that differs, another run writes here, and the answer is a transient fault with nothing written.
     ///
     /// # Errors
     /// Transient: the outcome is unknown, the same rows come again in the same order if the policy allows it.
-    /// Record: nothing was written because of some row; the rows are bisected. Fatal: the pipeline stops.
+    /// Record: nothing was written because of some row; the rows are bisected (of a transactional destination: between
+    /// source rows, and the pieces of one that fails alone are refused). Fatal: the pipeline stops.
     async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault>;
 
     /// Makes everything accepted durable.

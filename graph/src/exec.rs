@@ -8,6 +8,9 @@
 //! `drain` flushes the destinations, stores the settled prefix of every lane, and acknowledges it to the sources.
 //! `open` wires all this up, `supervise` sees it to its end.
 //!
+//! A transactional destination is given whole source rows with the marks that they complete (`write/transaction`,
+//! `lanes/landing`), and `resume` compares its marks with the store's at the start.
+//!
 //! The order is always: destination durable, position stored, source acknowledged. So a crash, or a [`Running::kill`],
 //! at any await point can only repeat rows, at most [`Limits::replay_rows`](crate::plan::stage::Limits) per lane and
 //! destination.
@@ -27,6 +30,7 @@ mod parallel;
 mod progress;
 mod queue;
 mod read;
+mod resume;
 mod signal;
 mod supervise;
 #[cfg(test)]

@@ -52,6 +52,14 @@ pub trait Source: Send + Sync {
     /// Whether it can tell that there is nothing more to read now. `run --once` refuses a source that cannot.
     fn catches_up(&self) -> bool;
 
+    /// Whether a source that is opened again after a mark reads the same records in the same order, so that the
+    /// numbers of [`Mark::seq`] mean the same records as before. A file or a partition of a log does; a listing of
+    /// objects that change does not. Only then can a transactional destination beside another destination tell which
+    /// of the records that come again it has.
+    fn replays_exactly(&self) -> bool {
+        false
+    }
+
     /// What every record it reads is like. As it is: nothing is known.
     fn shape(&self) -> RecordShape {
         RecordShape::unknown()

@@ -36,6 +36,13 @@ pub enum Event {
         /// The row.
         row: u64,
     },
+    /// A destination made a transaction with these marks, after its rows.
+    Transacted {
+        /// Name of the shelf.
+        shelf: Str,
+        /// The marks.
+        marks: Vec<(LaneId, Mark)>,
+    },
     /// The store committed a mark.
     Committed(LaneId, Mark),
     /// The source was told that a row is safe.

@@ -86,6 +86,11 @@ impl Run {
         }
     }
 
+    /// Whether all its rows are pieces of one row of the segment.
+    pub fn is_pieces(&self) -> bool {
+        self.shape == Shape::Pieces
+    }
+
     /// The credit it holds of each of those rows.
     pub(super) fn credit_per_source_row(&self) -> u64 {
         match self.shape {

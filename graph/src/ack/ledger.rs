@@ -1,6 +1,7 @@
 //! The ledger of one lane.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::credit::{Credit, LaneIndex, Run};
 use crate::record::Position;
@@ -39,6 +40,44 @@ enum Owed {
     PerRow { owed: Box<[u64]>, open: u32 },
 }
 
+/// How much of what rows owe has landed: is held by a destination that they arrived at.
+enum Landed {
+    /// The same of all rows.
+    Uniform(u64),
+    /// Of each row.
+    PerRow(Box<[u64]>),
+}
+
+impl Landed {
+    fn of(&self, row: usize) -> u64 {
+        match self {
+            Landed::Uniform(v) => *v,
+            Landed::PerRow(landed) => landed.get(row).copied().unwrap_or(0),
+        }
+    }
+
+    /// Changes what has landed of `range` of `all` rows; `None`, and nothing changed, if that cannot be.
+    fn change(&mut self, range: Range<usize>, all: usize, change: impl Fn(u64) -> Option<u64>) -> Option<()> {
+        if range.end > all {
+            return None;
+        }
+        if let Landed::Uniform(v) = self {
+            if range.len() == all {
+                *v = change(*v)?;
+                return Some(());
+            }
+            *self = Landed::PerRow(vec![*v; all].into_boxed_slice());
+        }
+        let Landed::PerRow(landed) = self else { return None };
+        let landed = &mut landed[range];
+        if landed.iter().any(|v| change(*v).is_none()) {
+            return None;
+        }
+        landed.iter_mut().for_each(|v| *v = change(*v).unwrap_or(*v));
+        Some(())
+    }
+}
+
 struct Segment {
     positions: Vec<Position>,
     /// Number of rows: `positions.len()`, or 0 where the position moved without a record.
@@ -47,6 +86,7 @@ struct Segment {
     base: u64,
     bytes: usize,
     owed: Owed,
+    landed: Landed,
 }
 
 impl Segment {
@@ -91,6 +131,8 @@ pub struct Ledger {
     next_seq: u64,
     /// Number of the front segment; numbers wrap.
     pub(super) front: u32,
+    /// As far as [`Ledger::gathered`] came.
+    gathered: u64,
     /// Positions of the front segment that left already.
     drained: usize,
     segments: VecDeque<Segment>,
@@ -109,6 +151,7 @@ impl Ledger {
             seq: if mutant!(ResumeForgotten) { 0 } else { resume.map_or(0, |mark| mark.seq) },
             next_seq: resume.map_or(0, |mark| mark.seq),
             front: 0,
+            gathered: 0,
             drained: 0,
             segments: VecDeque::new(),
             read: 0,
@@ -127,7 +170,7 @@ impl Ledger {
         self.read += u64::from(rows);
         self.opened += u64::from(rows);
         let owed = Owed::Uniform(if rows == 0 { 0 } else { u64::from(Credit::full()) });
-        self.segments.push_back(Segment { positions, rows, base, bytes, owed });
+        self.segments.push_back(Segment { positions, rows, base, bytes, owed, landed: Landed::Uniform(0) });
         Run::whole(self.lane, segment, rows)
     }
 
@@ -135,7 +178,9 @@ impl Ledger {
     pub fn open_progress(&mut self, position: Position) {
         self.opened += 1;
         let owed = Owed::Uniform(0);
-        self.segments.push_back(Segment { positions: vec![position], rows: 0, base: self.next_seq, bytes: 0, owed });
+        let landed = Landed::Uniform(0);
+        let base = self.next_seq;
+        self.segments.push_back(Segment { positions: vec![position], rows: 0, base, bytes: 0, owed, landed });
     }
 
     fn segment_mut(&mut self, segment: u32) -> Result<&mut Segment, Overdrawn> {
@@ -239,35 +284,76 @@ impl Ledger {
         Some(Advance { positions, mark: Mark { generation: self.generation, seq: self.seq, position } })
     }
 
-    /// The mark of the last row that is complete once `runs` are settled as well; `None` if the watermark would
-    /// not move. What a transactional destination writes with its data. O(rows from the watermark to that row).
-    pub fn mark_if<'a>(&self, runs: impl IntoIterator<Item = &'a Run>) -> Option<Mark> {
-        let mut given: Vec<&Run> = runs.into_iter().filter(|run| run.lane == self.lane).collect();
-        let offset = |run: &Run| run.segment.wrapping_sub(self.front);
-        given.sort_by_key(|run| offset(run));
-        let mut given = given.into_iter().peekable();
-        let (mut seq, mut position) = (self.seq, None);
-        'segments: for (index, segment) in self.segments.iter().enumerate() {
-            let mut paid = vec![0u64; segment.rows as usize];
-            while let Some(run) = given.next_if(|run| offset(run) as usize <= index) {
-                let first = run.first as usize;
-                let end = (first + run.source_rows() as usize).min(paid.len());
-                for v in paid.get_mut(first..end).into_iter().flatten() {
-                    *v += run.credit_per_source_row();
-                }
-            }
-            let from = if index == 0 { self.drained } else { 0 };
-            for (row, at) in segment.positions.iter().enumerate().skip(from) {
-                if segment.rows > 0 {
-                    if segment.owes(row) > paid.get(row).copied().unwrap_or(0) && !mutant!(MarksTooFar) {
-                        break 'segments;
+    /// Notes that the rows of a run arrived at a destination. O(1) if it covers a segment whose rows have landed
+    /// alike, else O(rows).
+    ///
+    /// # Errors
+    /// Its rows are settled already.
+    pub fn land(&mut self, run: &Run) -> Result<(), Overdrawn> {
+        self.change_landed(run, u64::checked_add)
+    }
+
+    /// The opposite of [`Ledger::land`]: the destination gives the rows of a run away, to be dead-lettered.
+    ///
+    /// # Errors
+    /// They have not landed.
+    pub fn take_off(&mut self, run: &Run) -> Result<(), Overdrawn> {
+        let first = self.segment_mut(run.segment)?.base + u64::from(run.first);
+        self.gathered = self.gathered.min(first);
+        self.change_landed(run, u64::checked_sub)
+    }
+
+    /// Takes back credit that has landed.
+    ///
+    /// # Errors
+    /// As [`Ledger::settle`], or it has not landed.
+    pub fn settle_landed(&mut self, run: Run) -> Result<Settlement, Overdrawn> {
+        self.change_landed(&run, u64::checked_sub)?;
+        self.settle(run)
+    }
+
+    fn change_landed(&mut self, run: &Run, change: fn(u64, u64) -> Option<u64>) -> Result<(), Overdrawn> {
+        let (first, rows, credit) = (run.first as usize, run.source_rows() as usize, run.credit_per_source_row());
+        let overdrawn = Overdrawn { segment: run.segment };
+        let segment = self.segment_mut(run.segment)?;
+        let all = segment.rows as usize;
+        segment.landed.change(first..first + rows, all, |landed| change(landed, credit)).ok_or(overdrawn)
+    }
+
+    /// Number of the first row that is not gathered. A row is gathered when all that it owes has landed: no piece of it
+    /// can arrive at a destination any more, and every letter of it is durable, since both would be credit that is
+    /// neither settled nor at a destination. O(rows that it moved by since the last time).
+    pub fn gathered(&mut self) -> u64 {
+        let mut next = self.gathered.max(self.seq);
+        let from = self.segments.partition_point(|segment| segment.base + u64::from(segment.rows) <= next);
+        for segment in self.segments.range(from..) {
+            let rows = (next - segment.base) as usize..segment.rows as usize;
+            match (&segment.owed, &segment.landed) {
+                (Owed::Uniform(owed), Landed::Uniform(landed)) if owed == landed => {}
+                _ => match rows.clone().find(|row| segment.owes(*row) > segment.landed.of(*row)) {
+                    Some(row) if !mutant!(MarksTooFar) => {
+                        next = segment.base + row as u64;
+                        break;
                     }
-                    seq += 1;
-                }
-                position = Some(at);
+                    _ => {}
+                },
             }
+            next = segment.base + u64::from(segment.rows);
         }
-        position.map(|position| Mark { generation: self.generation, seq, position: position.clone() })
+        self.gathered = next;
+        next
+    }
+
+    /// The mark with which row `seq` is settled and the next one is not; `None` where the row has left already, or
+    /// was not read yet. O(log segments).
+    pub fn mark_at(&self, seq: u64) -> Option<Mark> {
+        if seq < self.seq {
+            return None;
+        }
+        let after = self.segments.partition_point(|segment| segment.base + u64::from(segment.rows) <= seq);
+        let segment = self.segments.get(after)?;
+        let position = segment.positions.get(usize::try_from(seq.checked_sub(segment.base)?).ok()?)?.clone();
+        Some(Mark { generation: self.generation, seq: seq + 1, position })
     }
 
     /// Number, counted from the start of the generation, of the row that row `row` of a run is a copy of: what

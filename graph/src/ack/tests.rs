@@ -29,7 +29,13 @@ fn rows_leave_in_read_order_and_also_out_of_the_front_segment() {
     assert_eq!(advance.positions, positions(0, 1));
     assert_eq!(advance.mark, Mark { generation: 1, seq: 1, position: position(0) });
     assert_eq!((ledger.in_flight(), ledger.open_rows(), ledger.seq_of_row(&a, 0)), (2, 2, 1));
-    assert_eq!(ledger.mark_if([&a]).unwrap().seq, 5);
+    assert_eq!(ledger.gathered(), 1);
+    ledger.land(&a).unwrap();
+    assert_eq!((ledger.gathered(), ledger.mark_at(4).unwrap().position), (5, position(4)));
+    ledger.take_off(&a).unwrap();
+    assert_eq!(ledger.gathered(), 1);
+    assert!(ledger.take_off(&a).is_err());
+    assert_eq!((ledger.mark_at(0), ledger.mark_at(5)), (None, None), "one has left, the other was not read");
     assert_eq!(ledger.settle(a), Ok(Settlement { rows: 2, bytes: 10 }));
     let advance = ledger.advance().unwrap();
     assert_eq!((advance.positions, advance.mark.seq), (positions(1, 4), 5));
@@ -108,6 +114,8 @@ fn segment_numbers_wrap() {
 struct Copy {
     run: Run,
     rows: Vec<u64>,
+    /// Whether it is at a destination.
+    landed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -119,6 +127,8 @@ enum Act {
     Divide(usize, u32),
     Join(usize),
     Settle(usize),
+    Land(usize),
+    TakeOff(usize),
     Advance,
 }
 
@@ -131,6 +141,8 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (any::<usize>(), 1u32..6).prop_map(|(a, n)| Act::Divide(a, n)),
         2 => any::<usize>().prop_map(Act::Join),
         6 => any::<usize>().prop_map(Act::Settle),
+        6 => any::<usize>().prop_map(Act::Land),
+        2 => any::<usize>().prop_map(Act::TakeOff),
         3 => Just(Act::Advance),
     ]
 }
@@ -152,7 +164,7 @@ proptest! {
                     let from = open.len() as u64;
                     let run = ledger.open(positions(from, n), n);
                     open.extend(std::iter::repeat_n(Some(1), n));
-                    copies.push(Copy { run, rows: (from..from + n as u64).collect() });
+                    copies.push(Copy { run, rows: (from..from + n as u64).collect(), landed: false });
                 }
                 Act::Progress => {
                     ledger.open_progress(position(open.len() as u64));
@@ -165,44 +177,51 @@ proptest! {
                         let n = 1 + n % (copy.rows.len() - 1);
                         let run = copy.run.cut(n);
                         let rows = copy.rows.drain(..n).collect();
-                        copies.insert(at, Copy { run, rows });
+                        let landed = copy.landed;
+                        copies.insert(at, Copy { run, rows, landed });
                     }
                 }
                 Act::Pieces(at, n) if !copies.is_empty() => {
                     let at = at % copies.len();
-                    if copies[at].rows.len() == 1 {
-                        let Copy { mut run, rows } = copies.remove(at);
+                    if copies[at].rows.len() == 1 && !copies[at].landed {
+                        let Copy { mut run, rows, landed } = copies.remove(at);
                         if let Err(back) = run.pieces(n).map(|(first, rest)| {
-                            copies.insert(at, Copy { rows: vec![rows[0]; first.rows()], run: first });
+                            copies.insert(at, Copy { rows: vec![rows[0]; first.rows()], run: first, landed });
                             if let Some(rest) = rest {
-                                copies.insert(at + 1, Copy { rows: vec![rows[0]; rest.rows()], run: rest });
+                                copies.insert(at + 1, Copy { rows: vec![rows[0]; rest.rows()], run: rest, landed });
                             }
                             *open[rows[0] as usize].as_mut().unwrap() += u64::from(n) - 1;
                         }) {
                             run = back;
                             ledger.lend(&mut run).unwrap();
-                            copies.insert(at, Copy { run, rows });
+                            copies.insert(at, Copy { run, rows, landed });
                         }
                     }
                 }
                 Act::Divide(at, n) if !copies.is_empty() => {
                     let at = at % copies.len();
                     let copy = &mut copies[at];
+                    if copy.landed {
+                        continue;
+                    }
                     match copy.run.divide(n) {
                         Some(others) => {
                             let rows = copy.rows.clone();
                             rows.iter().for_each(|r| *open[*r as usize].as_mut().unwrap() += u64::from(n) - 1);
-                            copies.extend(others.into_iter().map(|run| Copy { run, rows: rows.clone() }));
+                            copies.extend(others.into_iter().map(|run| Copy { run, rows: rows.clone(), landed: false }));
                         }
                         None => ledger.lend(&mut copy.run).unwrap(),
                     }
                 }
                 Act::Join(at) if copies.len() > 1 => {
                     let at = at % (copies.len() - 1);
-                    let next = copies.remove(at + 1);
-                    match copies[at].run.join(next.run) {
-                        Ok(()) => copies[at].rows.extend(next.rows),
-                        Err(run) => copies.insert(at + 1, Copy { run, rows: next.rows }),
+                    if copies[at].landed != copies[at + 1].landed {
+                        continue;
+                    }
+                    let Copy { run, rows, landed } = copies.remove(at + 1);
+                    match copies[at].run.join(run) {
+                        Ok(()) => copies[at].rows.extend(rows),
+                        Err(run) => copies.insert(at + 1, Copy { run, rows, landed }),
                     }
                 }
                 Act::Settle(at) if !copies.is_empty() => {
@@ -214,15 +233,24 @@ proptest! {
                         *n -= 1;
                         settled += usize::from(*n == 0);
                     }
-                    prop_assert_eq!(ledger.settle(copy.run).unwrap().rows, settled);
+                    let settlement =
+                        if copy.landed { ledger.settle_landed(copy.run) } else { ledger.settle(copy.run) };
+                    prop_assert_eq!(settlement.unwrap().rows, settled);
+                }
+                Act::Land(at) if !copies.is_empty() => {
+                    let at = at % copies.len();
+                    if !std::mem::replace(&mut copies[at].landed, true) {
+                        ledger.land(&copies[at].run).unwrap();
+                    }
+                }
+                Act::TakeOff(at) if !copies.is_empty() => {
+                    let at = at % copies.len();
+                    if std::mem::replace(&mut copies[at].landed, false) {
+                        ledger.take_off(&copies[at].run).unwrap();
+                    }
                 }
                 Act::Advance => {
                     let prefix = open[left..].iter().take_while(|n| n.is_none_or(|n| n == 0)).count();
-                    // What would complete if everything out were settled is everything.
-                    if !open[left..].is_empty() {
-                        let mark = ledger.mark_if(copies.iter().map(|c| &c.run)).unwrap();
-                        prop_assert_eq!(mark.seq, open.iter().flatten().count() as u64);
-                    }
                     let advance = ledger.advance();
                     prop_assert_eq!(advance.as_ref().map_or(0, |a| a.positions.len()), prefix);
                     if let Some(advance) = advance {
@@ -235,6 +263,15 @@ proptest! {
             }
             prop_assert_eq!(ledger.in_flight(), open.iter().flatten().filter(|n| **n > 0).count());
             prop_assert_eq!(ledger.in_flight(), ledger.open_rows());
+            let afloat = copies.iter().filter(|copy| !copy.landed).flat_map(|copy| copy.rows.iter());
+            let first = afloat.min().map_or(open.len(), |row| *row as usize);
+            let gathered = open[..first].iter().flatten().count() as u64;
+            prop_assert_eq!(ledger.gathered(), gathered);
+            let last = open[..first].iter().rposition(Option::is_some);
+            if let Some(last) = last.filter(|last| *last >= left) {
+                let mark = ledger.mark_at(gathered - 1).unwrap();
+                prop_assert_eq!((mark.seq, mark.position), (gathered, position(last as u64)));
+            }
         }
         for copy in copies {
             ledger.settle(copy.run).unwrap();

@@ -17,7 +17,7 @@ use super::{RunOptions, Services};
 use crate::batch::Alarm;
 use crate::fault::{Fault, FaultClass};
 use crate::operator::Host;
-use crate::plan::stage::{Limits, StagePlan};
+use crate::plan::stage::{Limits, StagePlan, StageSpec};
 use crate::text::Str;
 
 /// Why a stage ended before its input did.
@@ -111,7 +111,12 @@ impl Context {
             limits: plan.limits,
             services,
             options,
-            lanes: Lanes::new(plan.limits.replay_rows, plan.limits.held_bytes, progress.clone()),
+            lanes: Lanes::new(
+                plan.limits.replay_rows,
+                plan.limits.held_bytes,
+                plan.stages.iter().any(StageSpec::is_transactional),
+                progress.clone(),
+            ),
             progress,
             alarm: Arc::default(),
             stopping: Signal::default(),

@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 
 use super::Interrupt;
 use super::context::Context;
-use super::deliver::Delivery;
+use super::deliver::{Delivery, Outcome};
 use super::lanes::Origin;
 use super::queue::Idle;
 use crate::batch::Failed;
-use crate::destination::{Delivered, Verdicts};
+use crate::destination::Delivered;
 use crate::fault::Fault;
 use crate::metadata::{Metadata, key};
 use crate::plan::stage::DeadLetterSpec;
@@ -125,14 +125,13 @@ impl DeadLetters {
     }
 
     async fn make_durable(&mut self, letters: &[Record]) -> Result<(), Interrupt> {
-        let verdicts = self.delivery.write(letters, &[]).await.map_err(|interrupt| match interrupt {
+        let verdicts = self.delivery.write(letters).await.map_err(|interrupt| match interrupt {
             Interrupt::Fault(fault) => Interrupt::Fault(self.failed(&fault)),
             other => other,
         })?;
         let durable = match verdicts {
-            Verdicts::Refused(_) => return Err(Fault::fatal("refused", "rows were refused twice").into()),
-            Verdicts::All(delivered) => delivered == Delivered::Durable,
-            Verdicts::Each(each) => {
+            Outcome::All(delivered) => delivered == Delivered::Durable,
+            Outcome::Each(each) => {
                 let mut durable = true;
                 for verdict in each {
                     durable &= verdict.map_err(|fault| self.failed(&fault))? == Delivered::Durable;

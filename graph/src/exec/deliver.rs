@@ -1,5 +1,7 @@
 //! One delivery: rows through a writer, repeated where that is allowed, and halved around a record that fails it.
 
+mod transaction;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +11,8 @@ use super::context::Context;
 use crate::destination::{Delivered, Retry, Verdicts, Writer};
 use crate::fault::{Fault, FaultClass};
 use crate::record::Record;
-use crate::source::Mark;
-use crate::state::LaneId;
+
+pub(super) use transaction::{Known, Transacted};
 
 /// Waits between attempts: 100 ms doubling to 5 s, about 11 s in all. After that the pipeline recovers.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -59,12 +61,23 @@ pub(super) struct Delivery {
     pub(super) context: Arc<Context>,
     pub(super) writer: Box<dyn Writer>,
     pub(super) retry: Retry,
+    /// What is known of the marks of a transactional destination.
+    pub(super) known: Known,
+}
+
+/// What became of rows.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The same of all.
+    All(Delivered),
+    /// By index; as many as there were rows.
+    Each(Vec<Result<Delivered, Fault>>),
 }
 
 impl Delivery {
     /// Writes rows in order and says what became of each. Transient failures were retried, and are not among the
     /// verdicts.
-    pub(super) async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Interrupt> {
+    pub(super) async fn write(&mut self, rows: &[Record]) -> Result<Outcome, Interrupt> {
         let mut backoff = Backoff::new();
         let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
         // Ranges still to be written, the next one last.
@@ -72,18 +85,27 @@ impl Delivery {
         let mut todo: Vec<Range<usize>> = Vec::from([all]);
         while let Some(range) = todo.pop() {
             let whole = range.len() == rows.len();
-            let part = if whole { marks } else { &[] };
-            match self.writer.write(&rows[range.clone()], part).await {
-                Ok(Verdicts::All(delivered)) if whole => return Ok(Verdicts::All(delivered)),
+            match self.writer.write(&rows[range.clone()], &[]).await {
+                Ok(Verdicts::All(delivered)) if whole => return Ok(Outcome::All(delivered)),
                 Ok(Verdicts::All(delivered)) => {
                     verdicts.resize_with(rows.len(), || None);
                     range.for_each(|row| verdicts[row] = Some(Ok(delivered)));
                     backoff = Backoff::new();
                 }
-                Ok(Verdicts::Refused(_)) => {
-                    return Err(
-                        Fault::fatal("refused", "this engine cannot yet write again without refused rows").into()
-                    );
+                Ok(Verdicts::Refused(refused)) => {
+                    verdicts.resize_with(rows.len(), || None);
+                    for (row, fault) in checked(refused, range.len())? {
+                        verdicts[range.start + row] = Some(Err(fault));
+                    }
+                    // The others are written as before, each stretch of them in one call.
+                    let mut rest: Vec<Range<usize>> = Vec::new();
+                    for row in range.filter(|row| verdicts[*row].is_none()) {
+                        match rest.last_mut().filter(|stretch| stretch.end == row) {
+                            Some(stretch) => stretch.end += 1,
+                            None => rest.push(row..row + 1),
+                        }
+                    }
+                    todo.extend(rest.into_iter().rev());
                 }
                 Ok(Verdicts::Each(each)) if each.len() != range.len() => {
                     let what = format!("the destination gave {} verdicts on {} rows", each.len(), range.len());
@@ -134,7 +156,7 @@ impl Delivery {
             }
         }
         let missing = || Err(Fault::fatal("verdict_count", "the destination gave no verdict on a row"));
-        Ok(Verdicts::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
+        Ok(Outcome::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
     }
 
     fn may_repeat(&self, fault: &Fault) -> Result<(), Interrupt> {
@@ -144,4 +166,19 @@ impl Delivery {
             Retry::Idempotent | Retry::Transactional => Ok(()),
         }
     }
+}
+
+/// Refusals of a call, if they are of rows of it, at least one, each once, and of the rows themselves; in their order.
+fn checked(mut refused: Vec<(usize, Fault)>, rows: usize) -> Result<Vec<(usize, Fault)>, Fault> {
+    if let Some((_, fault)) = refused.iter().find(|(_, fault)| fault.class() != FaultClass::Record) {
+        return Err(fault.clone());
+    }
+    refused.sort_by_key(|(row, _)| *row);
+    let sound = refused.last().is_some_and(|(last, _)| *last < rows) && refused.is_sorted_by(|a, b| a.0 < b.0);
+    if !sound {
+        let rows_refused: Vec<usize> = refused.iter().map(|(row, _)| *row).collect();
+        let what = format!("the destination refused rows {rows_refused:?} of {rows}");
+        return Err(Fault::fatal("verdict_count", what));
+    }
+    Ok(refused)
 }

@@ -1,5 +1,7 @@
 //! The lanes of a pipeline: their ledgers behind one lock, what readers wait for, and when a commit is due.
 
+mod landing;
+
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,12 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::progress::{LaneProgress, Progress};
-use crate::ack::{Advance, LaneIndex, Ledger, Overdrawn, Run};
+use crate::ack::{Advance, LaneIndex, Ledger, Overdrawn, Run, Settlement};
 use crate::batch::Lineage;
 use crate::fault::Fault;
 use crate::record::Position;
 use crate::source::{Mark, Partition, Room};
 use crate::state::LaneId;
+
+pub(super) use landing::Place;
 
 /// How soon the settled prefix should be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +70,10 @@ pub(super) struct Lanes {
     state: Mutex<State>,
     commit: Notify,
     room: Notify,
+    /// Whether it is noted which rows are at a destination: where one is transactional.
+    landing: bool,
+    /// More rows may be gathered.
+    gathered: Notify,
     replay_rows: usize,
     held_bytes: usize,
     progress: Arc<Progress>,
@@ -76,12 +84,14 @@ fn overdrawn(cause: Overdrawn) -> Fault {
 }
 
 impl Lanes {
-    pub(super) fn new(replay_rows: usize, held_bytes: usize, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(replay_rows: usize, held_bytes: usize, landing: bool, progress: Arc<Progress>) -> Self {
         let state = State { lanes: Vec::new(), held: 0, due: Due::Never };
         Lanes {
             state: Mutex::new(state),
             commit: Notify::new(),
             room: Notify::new(),
+            landing,
+            gathered: Notify::new(),
             replay_rows: if mutant!(WindowUnbounded) { usize::MAX >> 1 } else { replay_rows.max(1) },
             held_bytes,
             progress,
@@ -159,8 +169,16 @@ impl Lanes {
         }
     }
 
-    /// Gives back all credit of a lineage: its copies were delivered, filtered or dead-lettered.
+    /// Gives back all credit of a lineage: its copies were filtered or dead-lettered.
     pub(super) fn settle(&self, lineage: Lineage) -> Result<(), Fault> {
+        self.take_back(lineage, Ledger::settle)
+    }
+
+    fn take_back(
+        &self,
+        lineage: Lineage,
+        settle: fn(&mut Ledger, Run) -> Result<Settlement, Overdrawn>,
+    ) -> Result<(), Fault> {
         if lineage.is_empty() {
             return Ok(());
         }
@@ -170,7 +188,7 @@ impl Lanes {
         let mut due = Due::Never;
         for run in lineage.settle_runs() {
             let lane = &mut state.lanes[usize::from(run.lane().0)];
-            let settlement = lane.ledger.settle(run).map_err(overdrawn)?;
+            let settlement = settle(&mut lane.ledger, run).map_err(overdrawn)?;
             state.held -= if mutant!(BytesLeak) { 0 } else { settlement.bytes };
             if settlement.rows > 0 {
                 lane.progress.settled.fetch_add(settlement.rows as u64, Ordering::Relaxed);
@@ -188,6 +206,9 @@ impl Lanes {
         drop(guard);
         if room {
             self.room.notify_waiters();
+        }
+        if self.landing {
+            self.gathered.notify_waiters();
         }
         Ok(())
     }
@@ -225,19 +246,6 @@ impl Lanes {
             }));
         }
         origins
-    }
-
-    /// For each lane the mark it would have if `lineage` were settled.
-    pub(super) fn marks_if(&self, lineage: &Lineage) -> Vec<(LaneId, Mark)> {
-        let state = self.lock();
-        let mut lanes: Vec<LaneIndex> = lineage.runs().iter().map(Run::lane).collect();
-        lanes.sort_unstable();
-        lanes.dedup();
-        let mark = |index: LaneIndex| {
-            let lane = &state.lanes[usize::from(index.0)];
-            Some((lane.id.clone(), lane.ledger.mark_if(lineage.runs())?))
-        };
-        lanes.into_iter().filter_map(mark).collect()
     }
 
     /// What the source may read now; waits until that is something.
@@ -319,6 +327,7 @@ impl Lanes {
     pub(super) fn abandon(&self, lane: LaneIndex) {
         self.lock().lanes[usize::from(lane.0)].abandoned = true;
         self.room.notify_waiters();
+        self.gathered.notify_waiters();
     }
 
     /// Whether everything that was read in a lane is settled and stored.

@@ -10,19 +10,20 @@ use super::asynchronous::Asynchronous;
 use super::chain::{self, Steps};
 use super::context::{Context, Interrupt};
 use super::dead_letter::DeadLetters;
-use super::deliver::Delivery;
+use super::deliver::{Delivery, Known};
 use super::drain::{Acknowledging, Drain, store_fault};
 use super::fan_out::Output;
 use super::isolate;
 use super::parallel;
 use super::queue::{Idle, Receiver, Sender, queue};
 use super::read::Reading;
-use super::write::{FlushGate, Writing};
+use super::resume::{Foreign, resume};
+use super::write::{FlushGate, Replayed, Writing};
 use crate::batch::Failed;
 use crate::destination::Writer;
 use crate::fault::Fault;
 use crate::operator::{BuiltOperator, Operator};
-use crate::plan::stage::{ReadSpec, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
+use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
 use crate::source::{Mark, Partition};
 use crate::state::LaneId;
 use crate::text::Str;
@@ -79,7 +80,7 @@ fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
 pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Opened, Fault> {
     let store = &context.services.store;
     let epoch = store.claim(&plan.pipeline).await.map_err(store_fault)?;
-    let marks = store.load(&epoch).await.map_err(store_fault)?;
+    let mut marks = store.load(&epoch).await.map_err(store_fault)?;
     let Wiring { mut inputs, outputs } = wire(plan)?;
 
     let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
@@ -88,7 +89,21 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         plan.dead_letter.destination.open(&host).await.map_err(|fault| fault.at(&dead_node))
     };
     let writers = try_join_all(plan.stages.iter().map(|stage| open_writer(context, stage)));
-    let (dead_writer, writers) = futures::try_join!(dead_letter, writers)?;
+    let (dead_writer, mut writers) = futures::try_join!(dead_letter, writers)?;
+
+    let mut known = read_marks(plan, &mut writers).await?;
+    let mut resume = resume(plan, &marks, &known);
+    for Foreign { destination, lane, theirs, ours } in &resume.foreign {
+        tracing::warn!(
+            pipeline = %plan.pipeline, %destination, source = %lane.connector, partition = %lane.partition.0,
+            "the destination has positions of generation {theirs}, the state store of {ours}: the state store decides, \
+             and records that the destination has already may come again"
+        );
+    }
+    if !resume.moves.is_empty() {
+        store.commit(&epoch, &resume.moves).await.map_err(store_fault)?;
+        marks.extend(resume.moves.drain(..));
+    }
 
     let (dead, failures) = mpsc::channel::<Failed>(DEAD_QUEUE);
     let mut stages: Vec<Stage> = Vec::new();
@@ -106,7 +121,12 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
             (StageKind::Write(spec), Some(writer), Some(input)) => {
                 let gate = Arc::new(FlushGate::default());
                 gates.push(gate.clone());
-                Box::pin(Writing::new(spec, writer, gate, output).run(input))
+                let at = StageId(index);
+                let replayed = Replayed {
+                    known: known.remove(&at).unwrap_or_default(),
+                    had: resume.had.remove(&at).unwrap_or_default(),
+                };
+                Box::pin(Writing::new(spec, writer, replayed, gate, output).run(input))
             }
             (StageKind::Chain(steps), _, Some(input)) => {
                 Box::pin(chain::run(build_inline(context, steps, 0, &output)?, input, output))
@@ -144,8 +164,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     drop(dead);
     drop(outputs);
 
-    let delivery =
-        Delivery { context: context.clone(), writer: dead_writer, retry: plan.dead_letter.destination.policy().retry };
+    let retry = plan.dead_letter.destination.policy().retry;
+    let delivery = Delivery { context: context.clone(), writer: dead_writer, retry, known: Known::new() };
     let letters = DeadLetters::new(&plan.dead_letter, dead_node.clone(), delivery);
     let idle = Idle::default();
     stages.push(Stage { name: dead_node, idle: idle.clone(), task: Box::pin(letters.run(failures, idle)) });
@@ -166,6 +186,23 @@ async fn open_writer(context: &Arc<Context>, stage: &StageSpec) -> Result<Option
     let StageKind::Write(WriteSpec { connector, destination, .. }) = &stage.kind else { return Ok(None) };
     let host = context.host(connector);
     destination.open(&host).await.map(Some).map_err(|fault| fault.at(connector))
+}
+
+/// What the transactional destinations have, by stage.
+async fn read_marks(
+    plan: &StagePlan,
+    writers: &mut [Option<Box<dyn Writer>>],
+) -> Result<BTreeMap<StageId, Known>, Fault> {
+    let stages = plan.stages.iter().zip(writers).enumerate();
+    let marks = stages.filter(|(_, (stage, _))| stage.is_transactional()).map(|(index, (stage, writer))| async move {
+        let Some(writer) = writer else { return Ok((StageId(index), Known::new())) };
+        let marks = writer.marks().await.map_err(|fault| match &stage.kind {
+            StageKind::Write(spec) => fault.at(&spec.connector),
+            _ => fault,
+        })?;
+        Ok::<_, Fault>((StageId(index), marks.into_iter().collect()))
+    });
+    Ok(try_join_all(marks).await?.into_iter().collect())
 }
 
 async fn open_source(

@@ -13,6 +13,7 @@ mod panic;
 mod partitions;
 mod recovery;
 mod together;
+mod transaction;
 mod trial;
 mod workers;
 

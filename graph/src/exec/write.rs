@@ -1,5 +1,7 @@
 //! Writing a destination: coalescing, linger, rate limit, and what becomes of every row.
 
+mod transaction;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,13 +10,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Interrupt;
-use super::deliver::Delivery;
+use super::deliver::{Delivery, Known, Outcome};
 use super::fan_out::{Output, overdrawn};
 use super::meter::timed;
 use super::parallel::receive;
 use super::queue::Receiver;
-use crate::batch::{Batch, Lineage};
-use crate::destination::{Delivered, Retry, Verdicts, WritePolicy, Writer};
+use crate::batch::{Batch, Failed, Lineage};
+use crate::destination::{Delivered, Retry, WritePolicy, Writer};
 use crate::fault::Fault;
 use crate::operator::Decision;
 use crate::plan::stage::WriteSpec;
@@ -83,8 +85,16 @@ impl Bucket {
         Bucket { rate, burst, tokens: burst, at: Instant::now() }
     }
 
-    /// Waits until `rows`, no more than the burst, may pass.
+    /// Waits until `rows` may pass; more than the burst pass in several turns.
     async fn take(&mut self, rows: usize) {
+        let burst = (self.burst as usize).max(1);
+        for from in (0..rows).step_by(burst) {
+            self.turn((rows - from).min(burst)).await;
+        }
+    }
+
+    /// Waits until `rows`, no more than the burst, may pass.
+    async fn turn(&mut self, rows: usize) {
         loop {
             let now = Instant::now();
             self.tokens = (self.tokens + (now - self.at).as_secs_f64() * self.rate).min(self.burst);
@@ -109,10 +119,26 @@ pub(super) struct Writing {
     gate: Open,
     accepted: Lineage,
     output: Output,
+    /// What a transactional destination has of rows that come again.
+    had: Known,
+}
+
+/// An open transactional destination, and which of the rows that are read again it has.
+pub(super) struct Replayed {
+    /// The marks it has.
+    pub(super) known: Known,
+    /// Those of them up to which rows that come again are not written again.
+    pub(super) had: Known,
 }
 
 impl Writing {
-    pub(super) fn new(spec: &WriteSpec, writer: Box<dyn Writer>, gate: Arc<FlushGate>, output: Output) -> Self {
+    pub(super) fn new(
+        spec: &WriteSpec,
+        writer: Box<dyn Writer>,
+        replayed: Replayed,
+        gate: Arc<FlushGate>,
+        output: Output,
+    ) -> Self {
         let mut policy = spec.destination.policy();
         policy.rows = spec.batch_rows.unwrap_or(policy.rows).max(1);
         policy.linger = spec.batch_delay.unwrap_or(policy.linger);
@@ -121,13 +147,18 @@ impl Writing {
             policy.rows = policy.rows.min(bucket.burst as usize).max(1);
         }
         let accepted = Lineage::none(&output.context.alarm);
-        let delivery = Delivery { context: output.context.clone(), writer, retry: policy.retry };
-        Writing { connector: spec.connector.clone(), delivery, policy, bucket, gate: Open(gate), accepted, output }
+        let Replayed { known, had } = replayed;
+        let delivery = Delivery { context: output.context.clone(), writer, retry: policy.retry, known };
+        let connector = spec.connector.clone();
+        Writing { connector, delivery, policy, bucket, gate: Open(gate), accepted, output, had }
     }
 
     /// Writes until the input ends, then flushes and closes.
     pub(super) async fn run(mut self, mut input: Receiver) -> Result<(), Interrupt> {
-        let result = self.write_all(&mut input).await;
+        let result = match self.policy.retry {
+            Retry::Idempotent | Retry::AtMostOnce => self.write_all(&mut input).await,
+            Retry::Transactional => self.transact_all(&mut input).await,
+        };
         result.map_err(|interrupt| match interrupt {
             Interrupt::Fault(fault) => Interrupt::Fault(fault.at(&self.connector)),
             other => other,
@@ -154,7 +185,7 @@ impl Writing {
                 }
             };
             let Some(batch) = next else { break };
-            self.output.count_in(&batch);
+            self.arrived(&batch)?;
             if pending.is_none() {
                 ripe = Instant::now() + self.policy.linger;
             }
@@ -171,7 +202,7 @@ impl Writing {
                 }
                 more = input.try_recv();
                 if let Some(batch) = &more {
-                    self.output.count_in(batch);
+                    self.arrived(batch)?;
                 }
             }
             let due = self.policy.linger.is_zero() || pending.as_ref().is_some_and(|batch| self.is_full(batch));
@@ -187,6 +218,11 @@ impl Writing {
         Ok(())
     }
 
+    fn arrived(&self, batch: &Batch) -> Result<(), Fault> {
+        self.output.count_in(batch);
+        self.output.context.lanes.land(batch.lineage())
+    }
+
     fn fits(&self, pending: &Batch, next: &Batch) -> bool {
         pending.rows() + next.rows() <= self.policy.rows && pending.bytes() + next.bytes() <= self.policy.bytes
     }
@@ -200,16 +236,12 @@ impl Writing {
             if let Some(bucket) = &mut self.bucket {
                 bucket.take(chunk.rows()).await;
             }
-            let marks = match self.policy.retry {
-                Retry::Transactional => self.output.context.lanes.marks_if(chunk.lineage()),
-                Retry::Idempotent | Retry::AtMostOnce => Vec::new(),
-            };
             let meters = self.output.meters();
             if let Some(meters) = &meters {
                 meters.step(0).count_in(chunk.rows(), chunk.rows());
             }
-            let verdicts = timed(self.delivery.write(chunk.records(), &marks), meters.as_ref()).await?;
-            self.settle(chunk, verdicts).await?;
+            let outcome = timed(self.delivery.write(chunk.records()), meters.as_ref()).await?;
+            self.settle(chunk, outcome).await?;
             // A commit does not wait for the end of a batch that a rate limit draws out.
             if self.gate.0.is_wanted() {
                 self.flush().await?;
@@ -218,19 +250,18 @@ impl Writing {
         Ok(())
     }
 
-    async fn settle(&mut self, mut batch: Batch, verdicts: Verdicts) -> Result<(), Interrupt> {
-        match verdicts {
-            Verdicts::All(Delivered::Durable) => {
+    async fn settle(&mut self, mut batch: Batch, outcome: Outcome) -> Result<(), Interrupt> {
+        match outcome {
+            Outcome::All(Delivered::Durable) => {
                 self.delivered(batch.into_parts().1)?;
             }
-            Verdicts::All(Delivered::Accepted) if mutant!(AcceptedIsDurable) => {
+            Outcome::All(Delivered::Accepted) if mutant!(AcceptedIsDurable) => {
                 self.delivered(batch.into_parts().1)?;
             }
-            Verdicts::All(Delivered::Accepted) => {
+            Outcome::All(Delivered::Accepted) => {
                 self.accept(batch.into_parts().1);
             }
-            Verdicts::Refused(_) => return Err(Fault::fatal("refused", "rows were refused twice").into()),
-            Verdicts::Each(each) => {
+            Outcome::Each(each) => {
                 // Rows that are durable leave like filtered ones, rows that failed like failed ones; accepted stay.
                 let decide = |(row, verdict)| match verdict {
                     Ok(Delivered::Accepted) => None,
@@ -249,13 +280,19 @@ impl Writing {
                 batch.apply(&mut decisions, &mut left, &mut self.output.lend()).map_err(overdrawn)?;
                 self.delivered(left.filtered)?;
                 self.accept(batch.into_parts().1);
-                if let Some(meters) = self.output.meters() {
-                    meters.step(0).count_failed(left.failed.faults.len());
-                }
-                self.output.fail(left.failed).await?;
+                self.fail(left.failed).await?;
             }
         }
         Ok(())
+    }
+
+    /// Gives rows that the destination does not take to the dead letters.
+    async fn fail(&mut self, failed: Failed) -> Result<(), Interrupt> {
+        if let Some(meters) = self.output.meters() {
+            meters.step(0).count_failed(failed.faults.len());
+        }
+        self.output.context.lanes.take_off(failed.batch.lineage())?;
+        self.output.fail(failed).await
     }
 
     fn delivered(&self, lineage: Lineage) -> Result<(), Fault> {
@@ -263,7 +300,7 @@ impl Writing {
         if let Some(meters) = self.output.meters() {
             meters.step(0).count_out(lineage.rows());
         }
-        self.output.context.lanes.settle(lineage)
+        self.output.context.lanes.deliver(lineage)
     }
 
     fn accept(&mut self, lineage: Lineage) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::condition::CompiledCondition;
-use crate::destination::Destination;
+use crate::destination::{Destination, Retry};
 use crate::operator::ConfiguredOperator;
 use crate::source::Source;
 use crate::text::Str;
@@ -45,6 +45,28 @@ pub struct StageSpec {
     pub name: Str,
     /// What it does.
     pub kind: StageKind,
+}
+
+impl StagePlan {
+    /// The stages that records of a stage can come to, itself included. O(stages × wires).
+    pub fn reachable(&self, from: StageId) -> Vec<StageId> {
+        let mut reached = vec![false; self.stages.len()];
+        let mut todo = vec![from];
+        while let Some(stage) = todo.pop() {
+            if reached.get(stage.0).is_some_and(|reached| !reached) {
+                reached[stage.0] = true;
+                todo.extend(self.wires.iter().filter(|wire| wire.from == stage).map(|wire| wire.to));
+            }
+        }
+        (0..reached.len()).filter(|stage| reached[*stage]).map(StageId).collect()
+    }
+}
+
+impl StageSpec {
+    /// Whether it writes a destination whose transactions hold the marks.
+    pub fn is_transactional(&self) -> bool {
+        matches!(&self.kind, StageKind::Write(spec) if spec.destination.policy().retry == Retry::Transactional)
+    }
 }
 
 /// What a stage does.

@@ -1,5 +1,6 @@
 //! A destination that does what a script says.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,8 +24,14 @@ pub enum Reaction {
     Accepted,
     /// A verdict for each row.
     Each(Vec<Result<Delivered, Fault>>),
+    /// Nothing is written because of these rows.
+    Refuse(Vec<(usize, Fault)>),
     /// The call fails.
     Fail(Fault),
+    /// All rows are durable, and the call fails all the same: nobody knows.
+    FailAfter(Fault),
+    /// All rows are durable, and the call never returns.
+    HangAfter,
     /// The call never returns.
     Hang,
 }
@@ -41,6 +48,8 @@ pub struct Shelf {
     durable: Mutex<Vec<Record>>,
     calls: Mutex<Vec<usize>>,
     flush_faults: Mutex<Vec<Fault>>,
+    marks: Mutex<BTreeMap<LaneId, Mark>>,
+    transactions: Mutex<Vec<Vec<Record>>>,
 }
 
 impl Shelf {
@@ -55,6 +64,8 @@ impl Shelf {
             durable: Mutex::default(),
             calls: Mutex::default(),
             flush_faults: Mutex::default(),
+            marks: Mutex::default(),
+            transactions: Mutex::default(),
         }
     }
 
@@ -90,6 +101,12 @@ impl Shelf {
         self
     }
 
+    /// A write is one transaction with the marks, and a run that does not know of the latest one is turned away.
+    #[must_use]
+    pub fn transactional(self) -> Self {
+        self.policy(|policy| policy.retry = Retry::Transactional)
+    }
+
     /// With another policy.
     #[must_use]
     pub fn policy(mut self, change: impl FnOnce(&mut WritePolicy)) -> Self {
@@ -117,6 +134,31 @@ impl Shelf {
         locked(&self.calls).clone()
     }
 
+    /// The rows of each transaction.
+    pub fn transactions(&self) -> Vec<Vec<Record>> {
+        locked(&self.transactions).clone()
+    }
+
+    /// The marks of the latest transactions.
+    pub fn marks(&self) -> BTreeMap<LaneId, Mark> {
+        locked(&self.marks).clone()
+    }
+
+    /// As if an earlier run had stored a mark.
+    pub fn set_mark(&self, lane: LaneId, mark: Mark) {
+        locked(&self.marks).insert(lane, mark);
+    }
+
+    /// Makes rows durable, in a transaction with marks where there are any.
+    fn commit(&self, rows: &[Record], marks: &[(LaneId, Mark)]) {
+        self.keep(rows.iter().cloned());
+        if self.policy.retry == Retry::Transactional {
+            locked(&self.transactions).push(rows.to_vec());
+            locked(&self.marks).extend(marks.iter().cloned());
+            self.journal.note(Event::Transacted { shelf: self.name.clone(), marks: marks.to_vec() });
+        }
+    }
+
     fn keep(&self, records: impl IntoIterator<Item = Record>) {
         let mut durable = locked(&self.durable);
         for record in records {
@@ -132,7 +174,7 @@ pub(super) struct ShelfDestination(pub(super) Arc<Shelf>);
 #[async_trait]
 impl Destination for ShelfDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Ok(Box::new(ShelfWriter { shelf: self.0.clone(), accepted: Vec::new() }))
+        Ok(Box::new(ShelfWriter { shelf: self.0.clone(), accepted: Vec::new(), known: BTreeMap::new() }))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -143,11 +185,17 @@ impl Destination for ShelfDestination {
 struct ShelfWriter {
     shelf: Arc<Shelf>,
     accepted: Vec<Record>,
+    known: BTreeMap<LaneId, Mark>,
 }
 
 #[async_trait]
 impl Writer for ShelfWriter {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
+        self.known = self.shelf.marks();
+        Ok(self.known.clone().into_iter().collect())
+    }
+
+    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         let shelf = self.shelf.clone();
         let call = {
             let mut calls = locked(&shelf.calls);
@@ -157,10 +205,23 @@ impl Writer for ShelfWriter {
         if !shelf.delay.is_zero() {
             tokio::time::sleep(shelf.delay).await;
         }
+        if marks.iter().any(|(lane, _)| locked(&shelf.marks).get(lane) != self.known.get(lane)) {
+            return Err(Fault::transient("marks_moved", "another run writes here"));
+        }
         match (shelf.script)(rows, call) {
             Reaction::Durable => {
-                shelf.keep(rows.iter().cloned());
+                shelf.commit(rows, marks);
+                self.known.extend(marks.iter().cloned());
                 Ok(Verdicts::All(Delivered::Durable))
+            }
+            Reaction::Refuse(refused) => Ok(Verdicts::Refused(refused)),
+            Reaction::FailAfter(fault) => {
+                shelf.commit(rows, marks);
+                Err(fault)
+            }
+            Reaction::HangAfter => {
+                shelf.commit(rows, marks);
+                std::future::pending().await
             }
             Reaction::Accepted => {
                 self.accepted.extend(rows.iter().cloned());

@@ -40,6 +40,7 @@ pub struct Upstream {
     read_faults: Mutex<Vec<Fault>>,
     ack_faults: Mutex<Vec<Fault>>,
     read: AtomicU64,
+    exact: bool,
 }
 
 impl Upstream {
@@ -66,6 +67,7 @@ impl Upstream {
             read_faults: Mutex::default(),
             ack_faults: Mutex::default(),
             read: AtomicU64::new(0),
+            exact: false,
         }
     }
 
@@ -73,6 +75,13 @@ impl Upstream {
     #[must_use]
     pub fn per_read(mut self, rows: usize) -> Self {
         self.per_read = rows.max(1);
+        self
+    }
+
+    /// Says that it replays exactly.
+    #[must_use]
+    pub fn exact(mut self) -> Self {
+        self.exact = true;
         self
     }
 
@@ -125,6 +134,10 @@ pub(super) struct UpstreamSource(pub(super) Arc<Upstream>);
 impl Source for UpstreamSource {
     fn catches_up(&self) -> bool {
         self.0.at_end != AtEnd::Wait
+    }
+
+    fn replays_exactly(&self) -> bool {
+        self.0.exact
     }
 
     async fn open(

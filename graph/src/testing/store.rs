@@ -37,6 +37,11 @@ impl MemoryStore {
         *locked(&self.state).epochs.entry(pipeline.into()).or_default() += 1;
     }
 
+    /// As if an earlier run had stored a mark.
+    pub fn set_mark(&self, pipeline: &str, lane: LaneId, mark: Mark) {
+        locked(&self.state).marks.insert((pipeline.into(), lane), mark);
+    }
+
     /// After so many more commits every one fails.
     pub fn fail_after(&self, commits: usize) {
         let mut state = locked(&self.state);

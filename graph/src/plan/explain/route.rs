@@ -27,6 +27,9 @@ pub(super) enum Delivery {
     AtLeastOnce,
     /// Once; a write whose outcome is unknown is not repeated, the pipeline recovers from its stored positions.
     AtLeastOnceUnrepeated,
+    /// Once, and again after a crash: beside other destinations, and the source may replay other records.
+    #[serde(rename = "at-least-once")]
+    AtLeastOnceInexact,
     /// Once: the destination stores the position with the data.
     EffectivelyOnce,
 }
@@ -43,17 +46,22 @@ pub(super) struct Replay {
 /// All ways, by source, then by destination. O(sources × nodes).
 pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
     let indices: Vec<NodeIndex> = plan.node_indices().collect();
-    let destinations = plan.node_weights().filter(|n| matches!(n.kind, NodeKind::Destination(_))).count();
     let mut routes = Vec::new();
     for &source in indices.iter().filter(|n| matches!(plan[**n].kind, NodeKind::Source(_))) {
         let arriving = copies(plan, &indices, source);
+        let is_end = |(index, copies): &(&NodeIndex, &Option<Copies>)| {
+            copies.is_some() && matches!(plan[**index].kind, NodeKind::Destination(_))
+        };
+        let destinations = indices.iter().zip(&arriving).filter(is_end).count();
+        let exact = matches!(&plan[source].kind, NodeKind::Source(read) if read.source.replays_exactly());
         for (&index, copies) in indices.iter().zip(arriving) {
             let (NodeKind::Destination(write), Some(copies)) = (&plan[index].kind, copies) else { continue };
             let delivery = match write.destination.policy().retry {
                 Retry::Idempotent => Delivery::AtLeastOnce,
                 Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
-                // With several destinations the run resumes where the slowest is.
-                Retry::Transactional if destinations > 1 => Delivery::AtLeastOnce,
+                // With several destinations the run resumes where the slowest is, and what the others have can only be
+                // told by its number.
+                Retry::Transactional if destinations > 1 && !exact => Delivery::AtLeastOnceInexact,
                 Retry::Transactional => Delivery::EffectivelyOnce,
             };
             let records = if delivery == Delivery::EffectivelyOnce { 0 } else { replay_rows };
@@ -106,6 +114,10 @@ impl Route<'_> {
             Delivery::AtLeastOnceUnrepeated => {
                 "at least once, in the order of each source partition; a write whose outcome is unknown is \
                  repeated only by recovery"
+            }
+            Delivery::AtLeastOnceInexact => {
+                "at least once, in the order of each source partition; transactions make it effectively once only \
+                 where the source has no other destination, or replays exactly"
             }
             Delivery::EffectivelyOnce => "effectively once, in the order of each source partition",
         }

@@ -952,11 +952,11 @@ limits
 "#);
     assert_snapshot!(text("source in gen\n  c clone\nsource too gen\n  s split\ndestination a tx\ndestination b once\n  d clone\n"), @r#"
 delivery
-  in ─► a: at least once, in the order of each source partition
+  in ─► a: at least once, in the order of each source partition; transactions make it effectively once only where the source has no other destination, or replays exactly
     after a crash at most 16,384 records of a partition come again, 3 copies of each: 49,152 in all
   in ─► b: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery
     after a crash at most 16,384 records of a partition come again, 9 copies of each: 147,456 in all
-  too ─► a: at least once, in the order of each source partition
+  too ─► a: at least once, in the order of each source partition; transactions make it effectively once only where the source has no other destination, or replays exactly
     after a crash at most 16,384 records of a partition come again, each with all its pieces: copies are unbounded
   too ─► b: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery
     after a crash at most 16,384 records of a partition come again, each with all its pieces: copies are unbounded

@@ -1,0 +1,96 @@
+//! One transaction: rows and marks together, repeated only if the destination does not have them.
+
+use std::collections::BTreeMap;
+
+use super::{Backoff, Delivery, checked};
+use crate::destination::{Delivered, Verdicts};
+use crate::exec::Interrupt;
+use crate::fault::{Fault, FaultClass};
+use crate::record::Record;
+use crate::source::Mark;
+use crate::state::LaneId;
+
+/// The marks that a destination has, as far as its writer was told or has stored them.
+pub(in crate::exec) type Known = BTreeMap<LaneId, Mark>;
+
+/// What became of a transaction.
+pub(in crate::exec) enum Transacted {
+    /// It is there, with its marks.
+    Written,
+    /// Nothing was written, because of these rows: at least one, by index, in order.
+    Refused(Vec<(usize, Fault)>),
+    /// Nothing was written, because of some row.
+    Unfit(Fault),
+}
+
+/// What a destination has of a transaction whose outcome was unknown.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// All of it.
+    Written,
+    /// Nothing of it.
+    Nothing,
+    /// Marks that this run did not store.
+    Strange,
+}
+
+impl Delivery {
+    /// Writes rows with the marks that they complete. After a failure whose outcome is unknown the destination is asked
+    /// for its marks: it has the rows if it has the marks.
+    pub(in crate::exec) async fn transact(
+        &mut self,
+        rows: &[Record],
+        marks: &[(LaneId, Mark)],
+    ) -> Result<Transacted, Interrupt> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.writer.write(rows, marks).await {
+                Ok(Verdicts::All(Delivered::Durable)) => return Ok(self.written(marks)),
+                Ok(Verdicts::Refused(refused)) => return Ok(Transacted::Refused(checked(refused, rows.len())?)),
+                Ok(Verdicts::All(Delivered::Accepted) | Verdicts::Each(_)) => {
+                    let what = "the destination promised transactions, and answered for single rows or without storing";
+                    return Err(Fault::fatal("verdict_kind", what).into());
+                }
+                Err(fault) => match fault.class() {
+                    FaultClass::Fatal => return Err(fault.into()),
+                    FaultClass::Record => return Ok(Transacted::Unfit(fault)),
+                    FaultClass::Transient => backoff.wait(&self.context, fault).await?,
+                },
+            }
+            match self.found(marks, &mut backoff).await? {
+                Found::Written => return Ok(self.written(marks)),
+                Found::Nothing => {}
+                Found::Strange => {
+                    let what = "the destination has positions that this run did not store: another run writes there";
+                    return Err(Fault::transient("marks_moved", what).into());
+                }
+            }
+        }
+    }
+
+    fn written(&mut self, marks: &[(LaneId, Mark)]) -> Transacted {
+        self.known.extend(marks.iter().cloned());
+        Transacted::Written
+    }
+
+    async fn found(&mut self, marks: &[(LaneId, Mark)], backoff: &mut Backoff) -> Result<Found, Interrupt> {
+        loop {
+            match self.writer.marks().await {
+                Ok(stored) => return Ok(compare(marks, &self.known, &stored.into_iter().collect())),
+                Err(fault) if fault.class() == FaultClass::Transient => backoff.wait(&self.context, fault).await?,
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+}
+
+fn compare(marks: &[(LaneId, Mark)], known: &Known, stored: &Known) -> Found {
+    // Known first: where a replay that is not exact writes below the marks, these say nothing about it.
+    if marks.iter().all(|(lane, _)| stored.get(lane) == known.get(lane)) {
+        Found::Nothing
+    } else if marks.iter().all(|(lane, mark)| stored.get(lane) == Some(mark)) {
+        Found::Written
+    } else {
+        Found::Strange
+    }
+}

@@ -1,0 +1,128 @@
+//! What has arrived at the destinations, for those that write whole source rows in one transaction.
+//!
+//! A transaction may hold a row, and a mark that covers it, once the row and all rows of its lane before it are
+//! *gathered*: everything they owe is at some destination. A piece that is still on its way, at an operator or in a
+//! queue, owes credit that has not landed, and so does a copy whose letter is not durable yet, wherever it failed. So a
+//! mark never covers a row of which something is to come, and none that was dead-lettered before its letter is durable.
+//! No destination waits for another one to write, only for what was read to arrive: they cannot wait for each other.
+
+use smallvec::SmallVec;
+use tokio::sync::futures::Notified;
+
+use super::{Lanes, overdrawn};
+use crate::ack::{LaneIndex, Ledger, Run};
+use crate::batch::Lineage;
+use crate::fault::Fault;
+use crate::source::Mark;
+use crate::state::LaneId;
+
+/// A row of some lanes each, by number.
+pub(in crate::exec) type LastRows = SmallVec<[(LaneIndex, u64); 2]>;
+
+/// Where the rows of a run are in their lane.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exec) struct Place {
+    /// The lane.
+    pub(in crate::exec) lane: LaneIndex,
+    /// Number of the row that the first is a copy of.
+    pub(in crate::exec) first: u64,
+    /// Number of rows of the batch.
+    pub(in crate::exec) rows: usize,
+    /// Whether all are pieces of one row, or each is of the next one.
+    pub(in crate::exec) pieces: bool,
+    /// Rows below this number are gathered.
+    pub(in crate::exec) gathered: u64,
+    /// Rows below this number are not to be written: the destination has them, or they are somebody else's.
+    pub(in crate::exec) had: u64,
+}
+
+impl Lanes {
+    /// Notes rows that arrived at a destination. O(1) where no destination is transactional, else O(runs) while rows
+    /// stay together.
+    pub(in crate::exec) fn land(&self, lineage: &Lineage) -> Result<(), Fault> {
+        if !self.landing {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        for run in lineage.runs() {
+            state.lanes[usize::from(run.lane().0)].ledger.land(run).map_err(overdrawn)?;
+        }
+        drop(state);
+        self.gathered.notify_waiters();
+        Ok(())
+    }
+
+    /// Notes rows that a destination refused: they are on their way to the dead letters.
+    pub(in crate::exec) fn take_off(&self, lineage: &Lineage) -> Result<(), Fault> {
+        if !self.landing {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        for run in lineage.runs() {
+            state.lanes[usize::from(run.lane().0)].ledger.take_off(run).map_err(overdrawn)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back all credit of a lineage that was delivered.
+    pub(in crate::exec) fn deliver(&self, lineage: Lineage) -> Result<(), Fault> {
+        self.take_back(lineage, if self.landing { Ledger::settle_landed } else { Ledger::settle })
+    }
+
+    /// Where every run of a lineage is; `had`: what the destination has of a lane. O(runs).
+    pub(in crate::exec) fn places(&self, lineage: &Lineage, had: impl Fn(&LaneId) -> Option<Mark>) -> Vec<Place> {
+        let mut state = self.lock();
+        let mut place = |run: &Run| {
+            let lane = &mut state.lanes[usize::from(run.lane().0)];
+            let gathered = lane.ledger.gathered();
+            let generation = lane.ledger.generation();
+            let (gathered, had) = match lane.abandoned {
+                true => (u64::MAX, u64::MAX),
+                false => (gathered, had(&lane.id).filter(|had| had.generation == generation).map_or(0, |had| had.seq)),
+            };
+            let first = lane.ledger.seq_of_row(run, 0);
+            Place { lane: run.lane(), first, rows: run.rows(), pieces: run.is_pieces(), gathered, had }
+        };
+        lineage.runs().iter().map(&mut place).collect()
+    }
+
+    /// The last row of each lane in a lineage.
+    pub(in crate::exec) fn last_rows(&self, lineage: &Lineage) -> LastRows {
+        let state = self.lock();
+        let mut last = LastRows::new();
+        for run in lineage.runs() {
+            let seq = state.lanes[usize::from(run.lane().0)].ledger.seq_of_row(run, run.rows().saturating_sub(1));
+            match last.iter_mut().find(|(lane, _)| *lane == run.lane()) {
+                Some((_, last)) => *last = seq.max(*last),
+                None => last.push((run.lane(), seq)),
+            }
+        }
+        last
+    }
+
+    /// The marks with which these rows are the last that are settled. They are open still.
+    pub(in crate::exec) fn marks(&self, last: &LastRows) -> Result<Vec<(LaneId, Mark)>, Fault> {
+        let state = self.lock();
+        let mark = |(index, seq): &(LaneIndex, u64)| {
+            let lane = &state.lanes[usize::from(index.0)];
+            let missing =
+                || Fault::fatal("mark_missing", format!("row {seq} has left the ledger before it was written"));
+            Ok((lane.id.clone(), lane.ledger.mark_at(*seq).ok_or_else(missing)?))
+        };
+        last.iter().map(mark).collect()
+    }
+
+    /// Whether these rows and all before them are gathered.
+    pub(in crate::exec) fn are_gathered(&self, last: &LastRows) -> bool {
+        let mut state = self.lock();
+        last.iter().all(|(index, seq)| {
+            let lane = &mut state.lanes[usize::from(index.0)];
+            lane.abandoned || lane.ledger.gathered() > *seq
+        })
+    }
+
+    /// Completes when more rows may be gathered than when it was enabled.
+    pub(in crate::exec) fn more_gathered(&self) -> Notified<'_> {
+        self.gathered.notified()
+    }
+}

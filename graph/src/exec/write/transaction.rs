@@ -1,0 +1,238 @@
+//! Writing a transactional destination: a transaction holds whole source rows, all that are below its marks and none
+//! that is above, so that a replay from the marks doubles nothing and leaves nothing out.
+//!
+//! Rows that are not gathered yet are held back. The writer goes on taking rows in meanwhile, so that what it waits for
+//! can arrive; what it holds is part of rows in flight, bounded by the replay window and what they were split into.
+
+use std::pin::pin;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::Writing;
+use crate::batch::Batch;
+use crate::exec::Interrupt;
+use crate::exec::deliver::Transacted;
+use crate::exec::fan_out::overdrawn;
+use crate::exec::lanes::Place;
+use crate::exec::meter::timed;
+use crate::exec::parallel::receive;
+use crate::exec::queue::Receiver;
+use crate::fault::Fault;
+use crate::operator::Decision;
+
+/// A row of a batch.
+struct Piece {
+    /// Its index.
+    row: usize,
+    /// Its lane: which one after the other they appear.
+    lane: usize,
+    /// The source row that it is a piece of.
+    seq: u64,
+}
+
+impl Writing {
+    /// As `write_all`, for transactions.
+    pub(super) async fn transact_all(&mut self, input: &mut Receiver) -> Result<(), Interrupt> {
+        let context = self.output.context.clone();
+        let mut held = Batch::new(Vec::new(), self.accepted.sibling(), 0);
+        let mut ripe = Instant::now();
+        let mut open = true;
+        loop {
+            let mut more = pin!(context.lanes.more_gathered());
+            more.as_mut().enable();
+            let empty = held.rows() == 0;
+            let due = !empty && (!open || self.is_full(&held) || Instant::now() >= ripe);
+            if due {
+                let part = self.whole(&mut held)?;
+                if let Some(part) = part {
+                    self.transact(part).await?;
+                    ripe = Instant::now() + self.policy.linger;
+                    continue;
+                }
+                if held.rows() == 0 {
+                    continue;
+                }
+            }
+            if !open && empty {
+                break;
+            }
+            tokio::select! {
+                biased;
+                () = self.gate.0.wake.notified() => {
+                    input.idle().busy();
+                    self.flush().await?;
+                }
+                next = receive(input, empty), if open => match next {
+                    Some(batch) => {
+                        if empty {
+                            ripe = Instant::now() + self.policy.linger;
+                        }
+                        self.hold(&mut held, batch)?;
+                        while !self.is_full(&held) && let Some(batch) = input.try_recv() {
+                            self.hold(&mut held, batch)?;
+                        }
+                    }
+                    None => open = false,
+                },
+                () = more, if due => {}
+                () = sleep_until(ripe), if !empty && !due && !mutant!(LingerForever) => {}
+            }
+        }
+        self.flush().await?;
+        self.delivery.writer.close().await?;
+        Ok(())
+    }
+
+    fn hold(&self, held: &mut Batch, batch: Batch) -> Result<(), Fault> {
+        self.arrived(&batch)?;
+        held.merge(batch);
+        Ok(())
+    }
+
+    /// Takes out what may be written in one transaction: as many rows as the policy says, and the rest of the last
+    /// source row.
+    fn whole(&self, held: &mut Batch) -> Result<Option<Batch>, Fault> {
+        let mut places = self.places(held);
+        if places.iter().any(|place| place.first < place.had) {
+            let had: Vec<usize> = {
+                let had = pieces(&places, |place, seq| seq < place.had);
+                had.into_iter().map(|piece| piece.row).collect()
+            };
+            // It has them from the run before: they are delivered.
+            let had = held.pick(&had);
+            self.delivered(had.into_parts().1)?;
+            places = self.places(held);
+        }
+        if places.iter().all(|place| place.first >= place.gathered) {
+            return Ok(None);
+        }
+        let each = (held.bytes() / held.rows().max(1)).max(1);
+        let most = self.policy.rows.min(self.policy.bytes / each).max(1);
+        let rows = arranged(pieces(&places, |place, seq| seq < place.gathered), most);
+        Ok(Some(held.pick(&rows)))
+    }
+
+    fn places(&self, batch: &Batch) -> Vec<Place> {
+        self.output.context.lanes.places(batch.lineage(), |lane| self.had.get(lane).cloned())
+    }
+
+    /// Writes whole source rows, less those that are refused.
+    async fn transact(&mut self, rows: Batch) -> Result<(), Interrupt> {
+        let mut parts = Vec::from([rows]);
+        while let Some(mut part) = parts.pop() {
+            if let Some(bucket) = &mut self.bucket {
+                bucket.take(part.rows()).await;
+            }
+            let meters = self.output.meters();
+            if let Some(meters) = &meters {
+                meters.step(0).count_in(part.rows(), part.rows());
+            }
+            let context = self.output.context.clone();
+            let last = context.lanes.last_rows(part.lineage());
+            let marks = context.lanes.marks(&last)?;
+            while part.rows() > 0 {
+                let refused = match timed(self.delivery.transact(part.records(), &marks), meters.as_ref()).await? {
+                    Transacted::Written => {
+                        self.delivered(part.into_parts().1)?;
+                        break;
+                    }
+                    Transacted::Refused(refused) => refused,
+                    Transacted::Unfit(fault) => {
+                        let half = self.half(&part);
+                        if half.is_empty() {
+                            (0..part.rows()).map(|row| (row, fault.clone())).collect()
+                        } else {
+                            let first = part.pick(&half);
+                            parts.extend([part, first]);
+                            break;
+                        }
+                    }
+                };
+                self.refuse(&mut part, refused).await?;
+                // The marks cover them, or those of the next part do: their letters come first.
+                loop {
+                    let mut more = pin!(context.lanes.more_gathered());
+                    more.as_mut().enable();
+                    if context.lanes.are_gathered(&last) {
+                        break;
+                    }
+                    more.await;
+                }
+            }
+            if self.gate.0.is_wanted() {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first half, about, of several source rows.
+    fn half(&self, part: &Batch) -> Vec<usize> {
+        let all = pieces(&self.places(part), |_, _| true);
+        let last = all.iter().map(|piece| (piece.lane, piece.seq)).max();
+        let before_last =
+            all.iter().filter(|piece| Some((piece.lane, piece.seq)) != last).map(|piece| piece.row).collect();
+        let (rows, middle) = (all.len(), all.len() / 2);
+        let first = arranged(all, middle.max(1));
+        // Where the middle is in the last row, what is before it.
+        if first.len() < rows { first } else { before_last }
+    }
+
+    /// Gives refused rows to the dead letters.
+    async fn refuse(&mut self, part: &mut Batch, refused: Vec<(usize, Fault)>) -> Result<(), Interrupt> {
+        let fail = |(row, fault): (usize, Fault)| (row, Decision::Fail(fault.at(&self.connector)));
+        let mut decisions = refused.into_iter().map(fail).collect();
+        let mut left = self.output.leftover();
+        part.apply(&mut decisions, &mut left, &mut self.output.lend()).map_err(overdrawn)?;
+        self.fail(left.failed).await
+    }
+}
+
+/// The rows of which `wanted` holds, as they are in the batch.
+fn pieces(places: &[Place], wanted: impl Fn(&Place, u64) -> bool) -> Vec<Piece> {
+    let mut lanes = Vec::new();
+    let mut row = 0;
+    let mut pieces = Vec::new();
+    for place in places {
+        let lane = lanes.iter().position(|lane| *lane == place.lane).unwrap_or_else(|| {
+            lanes.push(place.lane);
+            lanes.len() - 1
+        });
+        for i in 0..place.rows {
+            let seq = if place.pieces { place.first } else { place.first + i as u64 };
+            if wanted(place, seq) {
+                pieces.push(Piece { row, lane, seq });
+            }
+            row += 1;
+        }
+    }
+    pieces
+}
+
+/// At most so many rows, and the rest of the source row of the last one: in the order in which they arrived where that
+/// is the order of the lane, else lane by lane, the longest waiting first. What is taken of a lane is before what is
+/// not.
+fn arranged(mut pieces: Vec<Piece>, most: usize) -> Vec<usize> {
+    let key = |piece: &Piece| (piece.lane, piece.seq);
+    if !pieces.is_sorted_by_key(key) && (pieces.len() > most || !in_order(&pieces)) {
+        pieces.sort_by_key(key);
+    }
+    if pieces.len() > most {
+        let last = key(&pieces[most - 1]);
+        let end = most + pieces[most..].iter().take_while(|piece| key(piece) == last).count();
+        pieces.truncate(end);
+    }
+    pieces.into_iter().map(|piece| piece.row).collect()
+}
+
+/// Whether the rows of each lane are in its order.
+fn in_order(pieces: &[Piece]) -> bool {
+    let mut latest: Vec<u64> = Vec::new();
+    pieces.iter().all(|piece| {
+        if latest.len() <= piece.lane {
+            latest.resize(piece.lane + 1, 0);
+        }
+        let before = std::mem::replace(&mut latest[piece.lane], piece.seq);
+        before <= piece.seq
+    })
+}
