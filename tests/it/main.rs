@@ -19,6 +19,7 @@ mod process;
 mod processors;
 mod readme;
 mod schema;
+mod servers;
 mod stop;
 mod store;
 mod tools;

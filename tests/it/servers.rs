@@ -1,0 +1,3 @@
+//! Real servers on the loopback, each with its own data directory, ended on drop.
+
+pub mod postgres;

@@ -1,0 +1,311 @@
+//! A PostgreSQL server of the test's own.
+//!
+//! Uses the standard library and `tempfile` only, so that other crates of the workspace take it by its path.
+
+#![allow(dead_code, unreachable_pub, reason = "several test binaries share it, none uses all of it")]
+
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Longest time a server may take to start or stop, on a slow and busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A running server: superuser `postgres`, database `postgres`, no password from the loopback and the socket.
+/// Killed with everything it holds when dropped, and when the test process dies.
+pub struct Server {
+    programs: PathBuf,
+    dir: tempfile::TempDir,
+    port: u16,
+    user: Option<(u32, u32)>,
+    running: Mutex<Option<Child>>,
+    databases: AtomicU32,
+}
+
+/// A database of a server that other tests use too.
+pub struct Database {
+    /// The server.
+    pub server: Arc<Server>,
+    name: String,
+}
+
+impl Database {
+    /// A new, empty database on the server that the tests of this process share; it ends with the last of them.
+    /// `None`, and a word about it, where PostgreSQL is not installed.
+    pub fn create() -> Option<Database> {
+        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = match shared.upgrade() {
+            Some(server) => server,
+            None => Arc::new(Server::start(&[])?),
+        };
+        *shared = Arc::downgrade(&server);
+        drop(shared);
+        Some(server.database())
+    }
+
+    /// Its address over TCP.
+    pub fn url(&self) -> String {
+        self.server.url_of(&self.name)
+    }
+
+    /// Runs SQL and returns the rows, columns separated by `|`; `NULL` is empty. Fails the test on an error.
+    #[track_caller]
+    pub fn query(&self, sql: &str) -> Vec<String> {
+        self.server.query_in(&self.name, sql)
+    }
+}
+
+impl Server {
+    /// Starts one with further settings (`wal_level=logical`). `None`, and a word about it, where PostgreSQL is not
+    /// installed.
+    pub fn start(settings: &[&str]) -> Option<Server> {
+        let Some(programs) = programs() else {
+            let reason = "PostgreSQL is not installed";
+            assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "{reason}");
+            let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+            return None;
+        };
+        let dir = tempfile::Builder::new().prefix("anabranch-pg-").tempdir().unwrap();
+        // The server refuses to run as root.
+        let user = (fs::metadata(dir.path()).unwrap().uid() == 0).then(|| {
+            ["postgres", "nobody"].into_iter().find_map(ids_of).expect("a user postgres or nobody to run the server as")
+        });
+        if let Some((uid, gid)) = user {
+            chown(dir.path(), Some(uid), Some(gid)).unwrap();
+        }
+        let running = Mutex::new(None);
+        let mut server = Server { programs, dir, port: 0, user, running, databases: AtomicU32::new(0) };
+        let made = server
+            .command("initdb")
+            .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"])
+            .arg("-D")
+            .arg(server.data())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let mut lines = String::from(
+            "fsync = off\nfull_page_writes = off\nshared_buffers = 32MB\n\
+             listen_addresses = '127.0.0.1'\nlog_min_messages = warning\ndeadlock_timeout = 100ms\n",
+        );
+        lines += &format!("unix_socket_directories = '{}'\n", server.dir.path().display());
+        for setting in settings {
+            lines += &format!("{setting}\n");
+        }
+        let configuration = server.data().join("postgresql.conf");
+        fs::OpenOptions::new().append(true).open(configuration).unwrap().write_all(lines.as_bytes()).unwrap();
+        // Somebody may take the free port before the server does.
+        for _ in 0..20 {
+            server.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+            if server.launch() {
+                return Some(server);
+            }
+        }
+        panic!("the server does not start: {}", server.log());
+    }
+
+    /// Address of the database `postgres` over TCP.
+    pub fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    /// A new, empty database.
+    pub fn database(self: &Arc<Server>) -> Database {
+        let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.query(&format!("CREATE DATABASE {name}"));
+        Database { server: self.clone(), name }
+    }
+
+    /// The loopback port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Directory of the Unix socket.
+    pub fn socket(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// What the server logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Runs SQL in the database `postgres`; see [`Database::query`].
+    #[track_caller]
+    pub fn query(&self, sql: &str) -> Vec<String> {
+        self.query_in("postgres", sql)
+    }
+
+    /// Stops the server at once, as a crash would, and keeps its data.
+    pub fn kill(&self) {
+        self.end("KILL");
+    }
+
+    /// Ends all connections and stops the server.
+    pub fn stop(&self) {
+        self.end("INT");
+    }
+
+    /// Starts it again on the same port.
+    #[track_caller]
+    pub fn resume(&self) {
+        let _ = fs::remove_file(self.data().join("postmaster.pid"));
+        assert!(self.launch(), "the server does not start again: {}", self.log());
+    }
+
+    /// CPU seconds, user and system, of all its processes until now, ended ones too.
+    pub fn cpu_seconds(&self) -> f64 {
+        let Some(main) = self.main_process() else { return 0.0 };
+        let of = |pid: u32, ended: bool| -> f64 {
+            let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+            let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+            (ticks(11) + ticks(12) + if ended { ticks(13) + ticks(14) } else { 0.0 }) / 100.0
+        };
+        children(main).into_iter().map(|pid| of(pid, false)).sum::<f64>() + of(main, true)
+    }
+
+    fn url_of(&self, database: &str) -> String {
+        format!("postgresql://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    #[track_caller]
+    fn query_in(&self, database: &str, sql: &str) -> Vec<String> {
+        let output = Command::new(self.programs.join("psql"))
+            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql])
+            .arg(self.url_of(database))
+            .env("LC_ALL", "C")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn command(&self, program: &str) -> Command {
+        self.as_user(Command::new(self.programs.join(program)))
+    }
+
+    fn as_user(&self, mut command: Command) -> Command {
+        command.current_dir(self.dir.path()).env("LC_ALL", "C").stdin(Stdio::null());
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    /// Whether it came up.
+    fn launch(&self) -> bool {
+        // The shell waits for the end of its input, which comes with the end of this process at the latest.
+        let script = r#""$@" >>log 2>&1 & read -r _; kill -QUIT $! 2>/dev/null; wait"#;
+        let mut command = self.as_user(Command::new("sh"));
+        command.args(["-c", script, "sh"]).arg(self.programs.join("postgres"));
+        command.arg("-D").arg(self.data()).args(["-p", &self.port.to_string()]).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let start = Instant::now();
+        loop {
+            let status = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+            if status.lines().nth(7).is_some_and(|line| line.trim() == "ready") {
+                *self.running() = Some(child);
+                return true;
+            }
+            let refused = self.log().contains("could not create any TCP/IP sockets");
+            if refused || start.elapsed() > PATIENCE {
+                let _ = fs::remove_file(self.dir.path().join("log"));
+                drop(child.stdin.take());
+                let _ = child.wait();
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn main_process(&self) -> Option<u32> {
+        fs::read_to_string(self.data().join("postmaster.pid")).ok()?.lines().next()?.trim().parse().ok()
+    }
+
+    fn end(&self, signal: &str) {
+        let Some(mut child) = self.running().take() else { return };
+        if let Some(pid) = self.main_process() {
+            let mut processes = children(pid);
+            processes.push(pid);
+            let _ = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+            let start = Instant::now();
+            while processes.iter().any(|pid| is_alive(*pid)) && start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        drop(child.stdin.take());
+        let _ = child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end("QUIT");
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+}
+
+/// Directory of the server programs: on the path, or where Debian puts them (the newest version).
+fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .map(|versions| versions.flatten().map(|version| version.path().join("bin")).collect())
+        .unwrap_or_default();
+    found.sort();
+    found.extend(std::env::split_paths(&path));
+    found.into_iter().rev().find(|dir| ["initdb", "postgres", "psql"].iter().all(|name| dir.join(name).exists()))
+}
+
+/// User and group id.
+fn ids_of(user: &str) -> Option<(u32, u32)> {
+    let id = |option: &str| -> Option<u32> {
+        let output = Command::new("id").args([option, user]).output().ok()?;
+        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+    };
+    Some((id("-u")?, id("-g")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_survives_a_kill_and_ends_on_drop() {
+        let Some(server) = Server::start(&[]) else { return };
+        server.query("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
+        server.kill();
+        server.resume();
+        assert_eq!(server.query("SELECT a FROM t"), ["1"]);
+        let (port, dir) = (server.port(), server.socket().to_owned());
+        drop(server);
+        assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+        assert!(!dir.exists());
+    }
+}
