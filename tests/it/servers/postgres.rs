@@ -207,6 +207,7 @@ impl Server {
     }
 
     /// Whether it came up.
+    #[allow(clippy::zombie_processes, reason = "a server that came up is waited for when it ends")]
     fn launch(&self) -> bool {
         // The shell waits for the end of its input, which comes with the end of this process at the latest.
         let script = r#""$@" >>log 2>&1 & read -r _; kill -QUIT $! 2>/dev/null; wait"#;
