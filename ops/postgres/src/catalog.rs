@@ -44,12 +44,9 @@ const NAMES: &str = "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname:
 /// Looks a table up, in one round trip once the statements are prepared. `None` if there is no such table.
 pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<Layout>, Error> {
     let table = table.to_string();
-    let (columns, types, unique) = try_join3(
-        client.query(COLUMNS, &[&table]),
-        client.query(TYPES, &[&table]),
-        client.query(UNIQUE, &[&table]),
-    )
-    .await?;
+    let (columns, types, unique) =
+        try_join3(client.query(COLUMNS, &[&table]), client.query(TYPES, &[&table]), client.query(UNIQUE, &[&table]))
+            .await?;
     if columns.is_empty() {
         return Ok(None);
     }

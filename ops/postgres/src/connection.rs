@@ -111,24 +111,25 @@ impl Address {
     /// Connects; the connection ends when what is returned is dropped.
     pub(crate) async fn connect(&self) -> Result<ClientWrapper, Fault> {
         let place = self.place();
-        let tls = self.trust.clone().client().map_err(|error| {
-            Fault::fatal("connect_failed", format!("cannot connect to {place}: {error}"))
-        })?;
+        let tls = self
+            .trust
+            .clone()
+            .client()
+            .map_err(|error| Fault::fatal("connect_failed", format!("cannot connect to {place}: {error}")))?;
         let manager = Manager::new(self.config.clone(), MakeRustlsConnect::new(tls));
         // A writer has one connection at a time. The pool makes it, with the task that drives it, and lets it go: one
         // that was given up in the middle of a transaction must not be handed out again.
-        let pool = Pool::builder(manager).max_size(1).build().map_err(|error| {
-            Fault::fatal("connect_failed", format!("cannot connect to {place}: {error}"))
-        })?;
+        let pool = Pool::builder(manager)
+            .max_size(1)
+            .build()
+            .map_err(|error| Fault::fatal("connect_failed", format!("cannot connect to {place}: {error}")))?;
         // The client's own limit is per attempt to open a socket: a server that accepts and says nothing is not
         // covered by it.
         let limit = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT) * 2;
         match tokio::time::timeout(limit, pool.get()).await {
             Ok(Ok(client)) => Ok(Object::take(client)),
             Ok(Err(PoolError::Backend(error))) => Err(fault::connect(&error, &place)),
-            Ok(Err(error)) => {
-                Err(Fault::transient("connect_failed", format!("cannot connect to {place}: {error}")))
-            }
+            Ok(Err(error)) => Err(Fault::transient("connect_failed", format!("cannot connect to {place}: {error}"))),
             Err(_) => Err(Fault::transient(
                 "connect_failed",
                 format!("cannot connect to {place}: no answer in {} s", limit.as_secs()),
@@ -151,7 +152,8 @@ fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, more)) = rest.split_first() {
-        let code = (*first == b'%').then(|| more.get(..2)).flatten().and_then(|digits| std::str::from_utf8(digits).ok());
+        let code =
+            (*first == b'%').then(|| more.get(..2)).flatten().and_then(|digits| std::str::from_utf8(digits).ok());
         match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);

@@ -61,8 +61,9 @@ impl Fields {
 }
 
 fn checked(field: &str, table: &TableName) -> Result<String, Fault> {
-    check(field)
-        .map_err(|why| Fault::record("column_name", format!("the field {field:?} cannot be a column of {table}: {why}")))?;
+    check(field).map_err(|why| {
+        Fault::record("column_name", format!("the field {field:?} cannot be a column of {table}: {why}"))
+    })?;
     Ok(Quoted(field).to_string())
 }
 
@@ -126,10 +127,7 @@ mod tests {
                 fields.add(&Object::new(), &object(value));
             }
             let table = TableName::parse("t").unwrap();
-            assert_eq!(
-                fields.create_table(&table).unwrap(),
-                format!("CREATE TABLE IF NOT EXISTS \"t\" (\"x\" {sql})")
-            );
+            assert_eq!(fields.create_table(&table).unwrap(), format!("CREATE TABLE IF NOT EXISTS \"t\" (\"x\" {sql})"));
         }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn shown(value: &Value) -> String {
     let text = match value {
         Value::Text(text) => format!("{:?}", text.as_str()),
         Value::Bytes(bytes) => return format!("{} bytes", bytes.len()),
-        Value::Float(v) => v.to_string(),
+        Value::Float(v) => format!("{v:?}"),
         Value::Time(time) => timestamp_text(time),
         other => {
             let mut out = Vec::new();
@@ -152,10 +152,9 @@ fn memchr_nul(text: &str) -> bool {
 fn text(value: &Value, out: &mut Vec<u8>) -> Encoded {
     match value {
         Value::Text(text) => push_text(value, text, out),
-        Value::Bytes(_) => Err(Mismatch(format!(
-            "{} are not text: decode them first, or make the column bytea",
-            shown(value)
-        ))),
+        Value::Bytes(_) => {
+            Err(Mismatch(format!("{} are not text: decode them first, or make the column bytea", shown(value))))
+        }
         _ => printed(value, out),
     }
 }
@@ -179,7 +178,8 @@ fn non_finite(v: f64) -> &'static str {
 }
 
 fn write_json(value: &Value, out: &mut Vec<u8>) -> Encoded {
-    json::write_value(value, out).map_err(|fault| Mismatch(format!("it cannot be written as JSON: {}", fault.message())))
+    json::write_value(value, out)
+        .map_err(|fault| Mismatch(format!("it cannot be written as JSON: {}", fault.message())))
 }
 
 fn bytes(value: &Value, out: &mut Vec<u8>) -> Encoded {
@@ -257,7 +257,10 @@ fn vector(value: &Value, out: &mut Vec<u8>) -> Encoded {
             let inner = inner.ok_or_else(|| not_a(value, "a vector, as [0.1,0.2]"))?;
             for (i, part) in inner.split(',').enumerate() {
                 let number = part.trim().parse();
-                push(number.map_err(|_| Mismatch(format!("element {i} of the vector is not a number: {part:?}")))?, out);
+                push(
+                    number.map_err(|_| Mismatch(format!("element {i} of the vector is not a number: {part:?}")))?,
+                    out,
+                );
             }
         }
         _ => return Err(not_a(value, "a vector: a list of numbers, or its JSON text")),
@@ -291,7 +294,10 @@ fn array(element: &Kind, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded 
         }
     }
     if lengths.len() > DIMENSIONS {
-        return Err(Mismatch(format!("an array of {} dimensions is too deep, {DIMENSIONS} are allowed", lengths.len())));
+        return Err(Mismatch(format!(
+            "an array of {} dimensions is too deep, {DIMENSIONS} are allowed",
+            lengths.len()
+        )));
     }
     let header = |n: usize| i32::try_from(n).map_err(|_| Mismatch("the list is too long".to_owned()));
     out.extend_from_slice(&header(lengths.len())?.to_be_bytes());

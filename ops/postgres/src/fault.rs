@@ -125,7 +125,8 @@ pub(crate) fn connect(error: &Error, place: &str) -> Fault {
     let text = format!("cannot connect to {place}: {}", text(error));
     let own = error.to_string();
     // What kind of error it is, the client says in its text only.
-    let settled = ["authentication error", "invalid configuration", "invalid connection string"].contains(&own.as_str())
+    let settled = ["authentication error", "invalid configuration", "invalid connection string"]
+        .contains(&own.as_str())
         || (own.starts_with("error performing TLS handshake") && !is_network(error));
     match settled {
         true if own.starts_with("error performing TLS") => {

@@ -53,11 +53,7 @@ impl Tables {
             Some(schema) => format!("{}.{}", Quoted(schema), Quoted(table)),
             None => Quoted(table).to_string(),
         };
-        Tables {
-            schema: schema.map(str::to_owned),
-            marks: name("anabranch_marks"),
-            writers: name("anabranch_writers"),
-        }
+        Tables { schema: schema.map(str::to_owned), marks: name("anabranch_marks"), writers: name("anabranch_writers") }
     }
 
     /// Creates what is missing, so that no right to create is needed once it is there.
@@ -167,9 +163,8 @@ impl Fence {
         if marks.is_empty() {
             return Ok(());
         }
-        let number = |n: u64| {
-            i64::try_from(n).map_err(|_| Failure::Fatal(Fault::fatal("mark_too_large", "a mark beyond 2^63")))
-        };
+        let number =
+            |n: u64| i64::try_from(n).map_err(|_| Failure::Fatal(Fault::fatal("mark_too_large", "a mark beyond 2^63")));
         let connectors: Vec<&str> = marks.iter().map(|(lane, _)| lane.connector.as_str()).collect();
         let partitions: Vec<&str> = marks.iter().map(|(lane, _)| lane.partition.0.as_str()).collect();
         let generations = marks.iter().map(|(_, mark)| number(mark.generation)).collect::<Result<Vec<_>, _>>()?;

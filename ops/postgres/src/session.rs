@@ -33,6 +33,7 @@ const MOST_STATEMENTS: usize = 512;
 /// A connection of one writer.
 pub(crate) struct Session {
     client: ClientWrapper,
+    copy_from: usize,
     statements: HashMap<Prepared, Statement>,
     stages: HashSet<(u64, Action)>,
     /// Staging tables that this transaction filled.
@@ -54,8 +55,15 @@ enum SqlText {
 }
 
 impl Session {
-    pub(crate) fn new(client: ClientWrapper) -> Self {
-        Session { client, statements: HashMap::new(), stages: HashSet::new(), filled: HashSet::new() }
+    /// `copy_from`: the number of rows from which a step is copied, [`COPY_FROM`].
+    pub(crate) fn new(client: ClientWrapper, copy_from: usize) -> Self {
+        Session { client, copy_from, statements: HashMap::new(), stages: HashSet::new(), filled: HashSet::new() }
+    }
+
+    /// Chooses another way of writing from here on.
+    #[cfg(test)]
+    pub(crate) fn set_copy_from(&mut self, rows: usize) {
+        self.copy_from = rows;
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -75,7 +83,8 @@ impl Session {
 
     /// Creates the staging tables that steps need. Outside of a transaction: they outlive one that is rolled back.
     pub(crate) async fn stage(&mut self, steps: &[Step], tables: &[Table]) -> Result<(), Failure> {
-        for step in steps.iter().filter(|step| step.rows.len() >= COPY_FROM) {
+        let copy_from = self.copy_from;
+        for step in steps.iter().filter(|step| step.rows.len() >= copy_from) {
             let table = &tables[step.table];
             let shape = table.shape(step.shape);
             let stage = (shape.id, step.action);
@@ -104,7 +113,7 @@ impl Session {
     }
 
     fn copies(&self, step: &Step, shape: &Shape) -> bool {
-        step.rows.len() >= COPY_FROM && self.stages.contains(&(shape.id, step.action))
+        step.rows.len() >= self.copy_from && self.stages.contains(&(shape.id, step.action))
     }
 
     async fn values(&mut self, step: &Step, table: &Table, shape: &Shape, bytes: &[u8]) -> Result<(), Failure> {

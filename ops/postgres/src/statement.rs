@@ -39,9 +39,8 @@ pub(crate) fn stage(shape: &Shape, action: Action) -> String {
 
 /// Creates the staging table: emptied by every commit, never logged.
 pub(crate) fn create_stage(table: &Table, shape: &Shape, action: Action) -> String {
-    let columns: Vec<String> = columns(table, shape, action)
-        .map(|column| format!("{} {}", Quoted(&column.name), carried(column)))
-        .collect();
+    let columns: Vec<String> =
+        columns(table, shape, action).map(|column| format!("{} {}", Quoted(&column.name), carried(column))).collect();
     format!("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DELETE ROWS", stage(shape, action), columns.join(", "))
 }
 
@@ -54,13 +53,23 @@ pub(crate) fn copy(shape: &Shape, action: Action) -> String {
 pub(crate) fn merge(table: &Table, shape: &Shape, action: Action) -> String {
     let columns = columns(table, shape, action);
     if action == Action::Delete {
-        let matches: Vec<String> = columns
-            .map(|column| format!("t.{0} = k.{0}{1}", Quoted(&column.name), cast(column)))
-            .collect();
-        return format!("DELETE FROM {} AS t USING {} AS k WHERE {}", table.name, stage(shape, action), matches.join(" AND "));
+        let matches: Vec<String> =
+            columns.map(|column| format!("t.{0} = k.{0}{1}", Quoted(&column.name), cast(column))).collect();
+        return format!(
+            "DELETE FROM {} AS t USING {} AS k WHERE {}",
+            table.name,
+            stage(shape, action),
+            matches.join(" AND ")
+        );
     }
     let values: Vec<String> = columns.map(|column| format!("{}{}", Quoted(&column.name), cast(column))).collect();
-    format!("{} SELECT {} FROM {}{}", insert_into(table, shape), values.join(", "), stage(shape, action), conflict(table, shape))
+    format!(
+        "{} SELECT {} FROM {}{}",
+        insert_into(table, shape),
+        values.join(", "),
+        stage(shape, action),
+        conflict(table, shape)
+    )
 }
 
 /// Writes `rows` rows of parameters.

@@ -22,7 +22,7 @@ use crate::destination::{Settings, TableOf};
 use crate::fault::Failure;
 use crate::marks::{Entered, Fence};
 use crate::name::TableName;
-use crate::session::Session;
+use crate::session::{COPY_FROM, Session};
 use crate::table::{Action, Misfit, Table};
 
 /// Most tables that are remembered.
@@ -40,6 +40,8 @@ pub(crate) struct TableWriter {
     fence: Option<Fence>,
     catalog: Catalog,
     batch: Batch,
+    /// From how many rows on steps are copied.
+    copy_from: usize,
 }
 
 /// Tables that were looked up.
@@ -60,7 +62,7 @@ struct Batch {
 impl TableWriter {
     /// Connects, checks what can be checked and takes the marks over.
     pub(crate) async fn open(settings: Arc<Settings>, host: &Host) -> Result<TableWriter, Fault> {
-        let session = Session::new(settings.address.connect().await?);
+        let session = Session::new(settings.address.connect().await?, COPY_FROM);
         let mut writer = TableWriter {
             settings: settings.clone(),
             host: host.clone(),
@@ -68,6 +70,7 @@ impl TableWriter {
             fence: None,
             catalog: Catalog::default(),
             batch: Batch::default(),
+            copy_from: COPY_FROM,
         };
         if let TableOf::Fixed(text) = &settings.table
             && !settings.create_tables
@@ -88,10 +91,14 @@ impl TableWriter {
         Ok(writer)
     }
 
+    async fn connect(&self) -> Result<Session, Fault> {
+        Ok(Session::new(self.settings.address.connect().await?, self.copy_from))
+    }
+
     async fn connected(&mut self) -> Result<Session, Fault> {
         match self.session.take().filter(|session| !session.client().is_closed()) {
             Some(session) => Ok(session),
-            None => Ok(Session::new(self.settings.address.connect().await?)),
+            None => self.connect().await,
         }
     }
 
@@ -105,7 +112,7 @@ impl TableWriter {
         let first = self.deliver_once(session, records, marks, true).await;
         let Err(Failure::Stale(_)) = first else { return first };
         self.catalog = Catalog::default();
-        *session = Session::new(self.settings.address.connect().await.map_err(Failure::Lost)?);
+        *session = self.connect().await.map_err(Failure::Lost)?;
         self.deliver_once(session, records, marks, false).await
     }
 
@@ -359,14 +366,16 @@ impl TableWriter {
         }
     }
 
+    /// In the order of the records, so that what would be accepted row by row is accepted here.
     async fn bisect(&self, session: &mut Session, refused: &mut Refused) -> Result<(), Failure> {
         let rows = self.batch.rows.len();
         let mut stack = if rows == 0 { Vec::new() } else { vec![0..rows] };
-        let mut suspects: Vec<(usize, Fault)> = Vec::new();
         while let Some(range) = stack.pop() {
             match self.try_rows(session, range.clone()).await? {
                 Ok(()) => {}
-                Err(fault) if range.len() == 1 => suspects.push((range.start, self.blame(range.start, &fault))),
+                Err(fault) if range.len() == 1 => {
+                    refused.push((self.batch.rows[range.start].record, self.blame(range.start, &fault)));
+                }
                 Err(_) => {
                     let middle = range.start + range.len() / 2;
                     stack.push(middle..range.end);
@@ -374,21 +383,6 @@ impl TableWriter {
                 }
             }
         }
-        // A row may have needed one that came after it: of a parent, or of another that gave up a unique value.
-        loop {
-            let before = suspects.len();
-            let mut left = Vec::new();
-            for (row, _) in suspects {
-                if let Err(fault) = self.try_rows(session, row..row + 1).await? {
-                    left.push((row, self.blame(row, &fault)));
-                }
-            }
-            suspects = left;
-            if suspects.is_empty() || suspects.len() == before {
-                break;
-            }
-        }
-        refused.extend(suspects.into_iter().map(|(row, fault)| (self.batch.rows[row].record, fault)));
         refused.sort_by_key(|(record, _)| *record);
         Ok(())
     }
@@ -475,7 +469,10 @@ impl Catalog {
         let name = match TableName::parse(text) {
             Ok(name) => name,
             Err(why) => {
-                return Ok(Err(Fault::record("table_name", format!("{:?} is no name of a table: {why}", text.as_str()))));
+                return Ok(Err(Fault::record(
+                    "table_name",
+                    format!("{:?} is no name of a table: {why}", text.as_str()),
+                )));
             }
         };
         let Some(layout) = catalog::layout(session.client(), &name).await? else {
