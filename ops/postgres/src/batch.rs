@@ -1,0 +1,157 @@
+//! From records to the statements that write them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::table::{Action, Table};
+
+/// A record whose values are encoded.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Which record of the call it is.
+    pub(crate) record: usize,
+    /// Which table.
+    pub(crate) table: usize,
+    /// Which shape of the table.
+    pub(crate) shape: usize,
+    /// Where its values are.
+    pub(crate) values: Range<usize>,
+    /// Where those of its key end.
+    pub(crate) key_end: usize,
+}
+
+/// Rows that one statement can write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) table: usize,
+    /// For a deletion, any shape with its key.
+    pub(crate) shape: usize,
+    pub(crate) action: Action,
+    /// Where the values are; of a deletion, the key's only.
+    pub(crate) rows: Vec<Range<usize>>,
+}
+
+/// What is to be done about one key: nothing before it matters any more.
+struct Slot {
+    /// The row that was there goes first, with all its columns.
+    deleted: bool,
+    /// Then this one comes.
+    row: Option<usize>,
+    /// Any row of the key.
+    any: usize,
+}
+
+/// Plans what leaves the tables as if the rows were written one by one.
+///
+/// Rows of one table and of one key are compacted: the last one wins. Two partial rows of one key with different
+/// columns, a row without key between rows with one, and keys of different columns begin a new series, so that every
+/// series has each key once and one kind of key.
+pub(crate) fn plan(rows: &[Row], tables: &[Table], bytes: &[u8]) -> Vec<Step> {
+    let mut series: Vec<Series<'_>> = Vec::new();
+    // The tables in the order in which they appear, each with its open series.
+    let mut order: Vec<usize> = Vec::new();
+    let mut steps_of: HashMap<usize, Vec<Step>> = HashMap::new();
+    let mut open: HashMap<usize, usize> = HashMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        let at = *open.entry(row.table).or_insert_with(|| {
+            order.push(row.table);
+            series.push(Series::new(row.table));
+            series.len() - 1
+        });
+        let current = &mut series[at];
+        if !current.take(index, row, rows, tables, bytes) {
+            current.close(rows, tables, steps_of.entry(row.table).or_default());
+            current.take(index, row, rows, tables, bytes);
+        }
+    }
+    let mut steps = Vec::new();
+    for table in order {
+        let mut of_table = steps_of.remove(&table).unwrap_or_default();
+        if let Some(at) = open.get(&table) {
+            series[*at].close(rows, tables, &mut of_table);
+        }
+        steps.append(&mut of_table);
+    }
+    steps
+}
+
+struct Series<'a> {
+    table: usize,
+    /// Columns of the keys; `None` at the beginning, empty for rows without.
+    keys: Option<Vec<usize>>,
+    slots: Vec<Slot>,
+    by_key: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Series<'a> {
+    fn new(table: usize) -> Self {
+        Series { table, keys: None, slots: Vec::new(), by_key: HashMap::new() }
+    }
+
+    /// Adds a row, unless it needs a new series.
+    fn take(&mut self, index: usize, row: &Row, rows: &[Row], tables: &[Table], bytes: &'a [u8]) -> bool {
+        let shape = tables[self.table].shape(row.shape);
+        match &self.keys {
+            None => self.keys = Some(shape.key_columns().to_vec()),
+            Some(keys) if keys.as_slice() != shape.key_columns() => return false,
+            Some(_) => {}
+        }
+        if shape.action == Action::Insert {
+            self.slots.push(Slot { deleted: false, row: Some(index), any: index });
+            return true;
+        }
+        let key = &bytes[row.values.start..row.key_end];
+        let slot = match self.by_key.get(key) {
+            Some(at) => &mut self.slots[*at],
+            None => {
+                self.by_key.insert(key, self.slots.len());
+                self.slots.push(Slot { deleted: false, row: None, any: index });
+                let last = self.slots.len() - 1;
+                &mut self.slots[last]
+            }
+        };
+        match shape.action {
+            Action::Delete => {
+                slot.deleted = true;
+                slot.row = None;
+            }
+            _ => {
+                if slot.row.is_some_and(|earlier| rows[earlier].shape != row.shape) {
+                    return false;
+                }
+                slot.row = Some(index);
+            }
+        }
+        true
+    }
+
+    /// Appends the steps of the series and begins anew: deletions first, then rows by shape.
+    fn close(&mut self, rows: &[Row], tables: &[Table], steps: &mut Vec<Step>) {
+        let table = self.table;
+        let mut deletion: Option<Step> = None;
+        for slot in self.slots.iter().filter(|slot| slot.deleted) {
+            let row = &rows[slot.any];
+            deletion
+                .get_or_insert_with(|| Step { table, shape: row.shape, action: Action::Delete, rows: Vec::new() })
+                .rows
+                .push(row.values.start..row.key_end);
+        }
+        steps.extend(deletion);
+        let first = steps.len();
+        for row in self.slots.iter().filter_map(|slot| slot.row).map(|at| &rows[at]) {
+            let shape = tables[table].shape(row.shape);
+            let step = match steps[first..].iter_mut().position(|step| step.shape == row.shape) {
+                Some(at) => &mut steps[first + at],
+                None => {
+                    steps.push(Step { table, shape: row.shape, action: shape.action, rows: Vec::new() });
+                    let last = steps.len() - 1;
+                    &mut steps[last]
+                }
+            };
+            step.rows.push(row.values.clone());
+        }
+        self.keys = None;
+        self.slots.clear();
+        self.by_key.clear();
+    }
+}

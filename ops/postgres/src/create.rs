@@ -1,0 +1,133 @@
+//! Tables and columns made for the records that come.
+
+use std::collections::BTreeMap;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::value::{Object, Value};
+
+use crate::name::{Quoted, TableName, check, list};
+
+/// What the values of a field are like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    bool: bool,
+    int: bool,
+    large: bool,
+    float: bool,
+    time: bool,
+    bytes: bool,
+    nested: bool,
+    text: bool,
+}
+
+/// Fields of records, in the order of their names, keys first.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    keys: BTreeMap<String, Seen>,
+    rest: BTreeMap<String, Seen>,
+}
+
+impl Fields {
+    /// Takes a record into account.
+    pub(crate) fn add(&mut self, key: &Object, payload: &Object) {
+        for (field, value) in key.iter() {
+            self.keys.entry(field.as_str().to_owned()).or_default().add(value);
+        }
+        for (field, value) in payload.iter().filter(|(field, _)| key.get(field).is_none()) {
+            self.rest.entry(field.as_str().to_owned()).or_default().add(value);
+        }
+    }
+
+    /// `CREATE TABLE` with the key's columns as primary key.
+    pub(crate) fn create_table(&self, table: &TableName) -> Result<String, Fault> {
+        let both = self.keys.iter().chain(self.rest.iter().filter(|(field, _)| !self.keys.contains_key(*field)));
+        let mut lines = both
+            .map(|(field, seen)| Ok(format!("{} {}", checked(field, table)?, seen.sql_type())))
+            .collect::<Result<Vec<_>, Fault>>()?;
+        if !self.keys.is_empty() {
+            lines.push(format!("PRIMARY KEY ({})", list(self.keys.keys().map(String::as_str))));
+        }
+        Ok(format!("CREATE TABLE IF NOT EXISTS {table} ({})", lines.join(", ")))
+    }
+
+    /// `ALTER TABLE` for the fields that have no column; nothing if all have one.
+    pub(crate) fn add_columns(&self, table: &TableName, there: &[&str]) -> Result<Option<String>, Fault> {
+        let new = self.keys.iter().chain(&self.rest).filter(|(field, _)| !there.contains(&field.as_str()));
+        let lines = new
+            .map(|(field, seen)| Ok(format!("ADD COLUMN IF NOT EXISTS {} {}", checked(field, table)?, seen.sql_type())))
+            .collect::<Result<Vec<_>, Fault>>()?;
+        Ok((!lines.is_empty()).then(|| format!("ALTER TABLE {table} {}", lines.join(", "))))
+    }
+}
+
+fn checked(field: &str, table: &TableName) -> Result<String, Fault> {
+    check(field).map_err(|why| {
+        Fault::record("column_name", format!("the field {field:?} cannot be a column of {table}: {why}"))
+    })?;
+    Ok(Quoted(field).to_string())
+}
+
+impl Seen {
+    fn add(&mut self, value: &Value) {
+        match value {
+            Value::Null => {}
+            Value::Bool(_) => self.bool = true,
+            Value::Int(_) => self.int = true,
+            Value::UInt(_) => self.large = true,
+            Value::Float(_) => self.float = true,
+            Value::Text(_) => self.text = true,
+            Value::Bytes(_) => self.bytes = true,
+            Value::Time(_) => self.time = true,
+            Value::List(_) | Value::Map(_) => self.nested = true,
+        }
+    }
+
+    /// The narrowest type that holds all that was seen; text where nothing was.
+    fn sql_type(self) -> &'static str {
+        let Seen { bool, int, large, float, time, bytes, nested, text } = self;
+        let number = int || large || float;
+        match (number, [bool, time, bytes, nested, text]) {
+            (true, [false, false, false, false, false]) => match (float, large) {
+                (true, false) => "double precision",
+                (false, false) => "bigint",
+                (_, true) => "numeric",
+            },
+            (false, [true, false, false, false, false]) => "boolean",
+            (false, [false, true, false, false, false]) => "timestamp with time zone",
+            (false, [false, false, true, false, false]) => "bytea",
+            (false, [false, false, false, true, false]) => "jsonb",
+            _ => "text",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Object {
+        [("x", value)].into_iter().collect()
+    }
+
+    #[test]
+    fn types_hold_all_that_was_seen() {
+        let list = || Value::from(vec![Value::Int(1)]);
+        for (values, sql) in [
+            (vec![Value::Null], "text"),
+            (vec![Value::Int(1), Value::Null], "bigint"),
+            (vec![Value::Int(1), Value::Float(0.5)], "double precision"),
+            (vec![Value::Int(1), Value::UInt(u64::MAX)], "numeric"),
+            (vec![Value::Bool(true)], "boolean"),
+            (vec![Value::Bool(true), Value::Int(1)], "text"),
+            (vec![list()], "jsonb"),
+            (vec![list(), Value::from("x")], "text"),
+        ] {
+            let mut fields = Fields::default();
+            for value in values {
+                fields.add(&Object::new(), &object(value));
+            }
+            let table = TableName::parse("t").unwrap();
+            assert_eq!(fields.create_table(&table).unwrap(), format!("CREATE TABLE IF NOT EXISTS \"t\" (\"x\" {sql})"));
+        }
+    }
+}

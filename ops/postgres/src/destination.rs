@@ -1,0 +1,211 @@
+//! The `postgres` destination: its parameters, and what it promises.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Place};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::Record;
+use anabranch_graph::reference::Side;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_graph::template::Template;
+use anabranch_graph::text::Str;
+use async_trait::async_trait;
+
+use crate::connection::Address;
+use crate::name::{TableName, check};
+use crate::writer::TableWriter;
+
+const COLLECTION: &str = r#"{{ index .Metadata "recfmt.collection" }}"#;
+
+/// The kind, for the registry.
+pub(crate) fn kind() -> Arc<dyn DestinationKind> {
+    let specification = Specification::builtin("postgres", "Writes records to tables of PostgreSQL.")
+        .describe(
+            "Each field of `.Payload.After` is a column, and so is each field of the key. Records of the operations \
+             create, snapshot and update are inserted, or update the row with the same key; delete deletes it. \
+             Records whose key is absent or empty are inserted. The key must be structured, or the JSON text of an \
+             object; a primary key or unique constraint over its columns must exist.\n\n\
+             A batch is one transaction. Rows that PostgreSQL refuses are found by bisection and go to the \
+             dead-letter queue with its message; the others are written. Of several records with one key in a batch \
+             the last is written.\n\n\
+             Types: text is read as the column's type (uuid, numbers, dates, intervals, enums …), lists become \
+             arrays, vectors or JSON, maps become JSON; a value that does not fit is an error of its record, never \
+             rounded or cut. A time without an offset is in UTC.",
+        )
+        .with(
+            Parameter::new(
+                "url",
+                ParameterKind::Text,
+                "Address of the database, postgresql://<user>:<password>@<host>:<port>/<database>; special \
+                 characters in the password as %XX. ?sslmode=disable, prefer (default), require, verify-ca or \
+                 verify-full; &sslrootcert=<PEM file> with the authorities to trust instead of the system's.",
+            )
+            .required()
+            .secret()
+            .example("postgresql://user:password@localhost:5432/postgres"),
+        )
+        .with(
+            Parameter::new(
+                "table",
+                ParameterKind::Template,
+                "Table, as table or schema.table; a template is rendered for each record. Names are case-sensitive; \
+                 one with a dot stands in double quotes.",
+            )
+            .default_value(COLLECTION),
+        )
+        .with(
+            Parameter::new(
+                "exactlyOnce",
+                ParameterKind::Bool,
+                "Store the position of the source in the transaction of the rows, in the table anabranch_marks: \
+                 after a crash no row is written twice, not even one without a key.",
+            )
+            .default_value("false"),
+        )
+        .with(Parameter::new(
+            "marks.schema",
+            ParameterKind::Text,
+            "Schema of anabranch_marks and anabranch_writers, which exactlyOnce needs; both are created if they are \
+             missing. Without it, the first schema of the search path.",
+        ))
+        .with(
+            Parameter::new(
+                "createTables",
+                ParameterKind::Bool,
+                "Create a table that is missing: the columns of the key are its primary key, the types are inferred \
+                 from the first records.",
+            )
+            .default_value("false"),
+        )
+        .with(
+            Parameter::new("addColumns", ParameterKind::Bool, "Add a column for a field that has none.")
+                .default_value("false"),
+        )
+        .with_all(shared::destination());
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
+    specification: Specification,
+}
+
+impl DestinationKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        let mut findings = Diagnostics::new();
+        let mut invalid = |name: &str, message: String| {
+            let finding = Diagnostic::error("settings.invalid", message);
+            findings.push(finding.with_span(arguments.span(name)).with_path(format!("/{name}")));
+        };
+        let url = arguments.text("url").map_or("", Str::as_str);
+        let address = Address::parse(url).map_err(|why| {
+            invalid("url", format!("url: {why}; expected postgresql://<user>:<password>@<host>:<port>/<database>"));
+        });
+        let table = TableOf::new(arguments.template("table"));
+        if let TableOf::Fixed(text) = &table
+            && let Err(why) = TableName::parse(text)
+        {
+            invalid("table", format!("table: this is no name of a table: {why}"));
+        }
+        let marks_schema = arguments.text("marks.schema").map(|text| text.trim().to_owned());
+        if let Some(Err(why)) = marks_schema.as_deref().map(check) {
+            invalid("marks.schema", format!("marks.schema: this is no name of a schema: {why}"));
+        }
+        let flag = |name| arguments.bool(name).unwrap_or_default();
+        match address {
+            Ok(address) if !findings.has_errors() => Ok(Arc::new(Configured(Arc::new(Settings {
+                address,
+                table,
+                exactly_once: flag("exactlyOnce"),
+                marks_schema,
+                create_tables: flag("createTables"),
+                add_columns: flag("addColumns"),
+            })))),
+            _ => Err(findings),
+        }
+    }
+}
+
+/// The settings, checked.
+pub(crate) struct Settings {
+    pub(crate) address: Address,
+    pub(crate) table: TableOf,
+    pub(crate) exactly_once: bool,
+    pub(crate) marks_schema: Option<String>,
+    pub(crate) create_tables: bool,
+    pub(crate) add_columns: bool,
+}
+
+/// Which table a record goes to.
+pub(crate) enum TableOf {
+    /// Named by its metadata `recfmt.collection`.
+    Collection,
+    /// Always the same.
+    Fixed(Str),
+    /// Named by a template.
+    Template(Template),
+}
+
+impl TableOf {
+    fn new(template: Option<&Template>) -> TableOf {
+        match template {
+            None => TableOf::Collection,
+            Some(template) if template.source() == COLLECTION => TableOf::Collection,
+            Some(template) => match template.literal() {
+                Some(text) => TableOf::Fixed(text.trim().into()),
+                None => TableOf::Template(template.clone()),
+            },
+        }
+    }
+
+    /// The name, in `rendered` where it has to be made.
+    pub(crate) fn of<'a>(&'a self, record: &'a Record, rendered: &'a mut String) -> Result<&'a str, Fault> {
+        match self {
+            TableOf::Fixed(text) => Ok(text),
+            TableOf::Collection => record.collection().map(Str::as_str).ok_or_else(|| {
+                let text = "the record has no metadata recfmt.collection that names its table: set it, or set table";
+                Fault::record("table_unknown", text)
+            }),
+            TableOf::Template(template) => {
+                rendered.clear();
+                template
+                    .render(record, rendered)
+                    .map_err(|error| Fault::record("table_unknown", format!("table: {}", error.message)))?;
+                match rendered.contains("<no value>") {
+                    true => Err(Fault::record("table_unknown", format!("the template of table gives {rendered:?}"))),
+                    false => Ok(rendered),
+                }
+            }
+        }
+    }
+}
+
+struct Configured(Arc<Settings>);
+
+#[async_trait]
+impl Destination for Configured {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(Box::new(TableWriter::open(self.0.clone(), host).await?))
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        flow.need_fields(Place::NODE, Side::After, true);
+        if let TableOf::Template(template) = &self.0.table {
+            flow.template("table", template);
+        }
+    }
+
+    fn policy(&self) -> WritePolicy {
+        let retry = if self.0.exactly_once { Retry::Transactional } else { Retry::Idempotent };
+        WritePolicy { rows: 4096, bytes: 4 << 20, linger: Duration::ZERO, retry }
+    }
+}

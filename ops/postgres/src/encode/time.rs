@@ -1,0 +1,63 @@
+//! Dates and times, counted from the first of January 2000.
+
+use anabranch_graph::value::Value;
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime};
+
+use super::{Mismatch, not_a};
+
+/// Days from the year 1 to 2000-01-01.
+const EPOCH_DAYS: i32 = 730_120;
+/// Microseconds from 1970-01-01 to 2000-01-01.
+const EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+/// A `date`. Text with a time of day must be midnight.
+pub(super) fn days(value: &Value) -> Result<i32, Mismatch> {
+    let date = match value {
+        Value::Time(time) if time.time() == NaiveTime::MIN => Some(time.date_naive()),
+        Value::Time(_) => return Err(not_a(value, "a date: it has a time of day")),
+        Value::Text(text) => match text.trim() {
+            "infinity" => return Ok(i32::MAX),
+            "-infinity" => return Ok(i32::MIN),
+            text => match NaiveDate::parse_from_str(text, "%Y-%m-%d") {
+                Ok(date) => Some(date),
+                Err(_) => parse(text).filter(|time| time.time() == NaiveTime::MIN).map(|time| time.date()),
+            },
+        },
+        _ => None,
+    };
+    let date = date.ok_or_else(|| not_a(value, "a date, as 2006-01-31"))?;
+    Ok(date.num_days_from_ce() - EPOCH_DAYS)
+}
+
+/// A `timestamp` (in UTC) or `timestamptz`. Text without an offset is taken for UTC.
+pub(super) fn micros(value: &Value) -> Result<i64, Mismatch> {
+    let micros = match value {
+        Value::Time(time) => Some(time.timestamp_micros()),
+        Value::Text(text) => match text.trim() {
+            "infinity" => return Ok(i64::MAX),
+            "-infinity" => return Ok(i64::MIN),
+            text => parse(text).map(|time| time.and_utc().timestamp_micros()),
+        },
+        _ => None,
+    };
+    let micros = micros.ok_or_else(|| not_a(value, "a time, as 2006-01-31T15:04:05Z"))?;
+    micros.checked_sub(EPOCH_MICROS).ok_or_else(|| not_a(value, "in the range of timestamps"))
+}
+
+/// RFC 3339, SQL's form with a space, without seconds or offset if need be, or a date alone; in UTC.
+fn parse(text: &str) -> Option<NaiveDateTime> {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Some(time.naive_utc());
+    }
+    for form in ["%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%d %H:%M:%S%.f %#z"] {
+        if let Ok(time) = DateTime::parse_from_str(text, form) {
+            return Some(time.naive_utc());
+        }
+    }
+    for form in ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"] {
+        if let Ok(time) = NaiveDateTime::parse_from_str(text, form) {
+            return Some(time);
+        }
+    }
+    NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().map(|date| date.and_time(NaiveTime::MIN))
+}

@@ -1,0 +1,153 @@
+//! What PostgreSQL's errors mean for the records.
+
+use anabranch_graph::fault::{Fault, FaultClass};
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, SqlState};
+
+/// A failed statement.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A row is at fault.
+    Row(Fault),
+    /// What was known of a table may be out of date.
+    Stale(Fault),
+    /// The connection or the server: nobody knows whether the statement took effect.
+    Lost(Fault),
+    /// The server took it back, and it may work later.
+    Retry(Fault),
+    /// It can never work.
+    Fatal(Fault),
+}
+
+impl Failure {
+    pub(crate) fn into_fault(self) -> Fault {
+        match self {
+            Failure::Row(fault)
+            | Failure::Stale(fault)
+            | Failure::Lost(fault)
+            | Failure::Retry(fault)
+            | Failure::Fatal(fault) => fault,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let Some(db) = error.as_db_error() else {
+            return Failure::Lost(Fault::transient("connection_lost", text(&error)));
+        };
+        let (code, text) = (db.code(), describe(db));
+        match meaning(code) {
+            Meaning::Lost => Failure::Lost(Fault::transient("server_unavailable", text)),
+            Meaning::Retry => Failure::Retry(Fault::transient("transaction_conflict", text)),
+            Meaning::Stale => Failure::Stale(Fault::record(row_code(code), text)),
+            Meaning::Row => Failure::Row(Fault::record(row_code(code), text)),
+            Meaning::Fatal => Failure::Fatal(Fault::fatal("postgres_refused", text)),
+        }
+    }
+}
+
+enum Meaning {
+    Row,
+    Stale,
+    Lost,
+    Retry,
+    Fatal,
+}
+
+/// By SQLSTATE: appendix A of the manual.
+fn meaning(code: &SqlState) -> Meaning {
+    let class = code.code().get(..2).unwrap_or_default();
+    match (class, code.code()) {
+        ("08" | "53" | "57" | "58", "57014") => Meaning::Retry,
+        ("08" | "53" | "57" | "58", _) => Meaning::Lost,
+        ("40", _) | (_, "55P03" | "55006" | "25006" | "25P03") => Meaning::Retry,
+        (_, "42P01" | "42703" | "42704" | "42804" | "42P10" | "0A000" | "22P03" | "26000" | "3F000") => Meaning::Stale,
+        ("28" | "3D", _) | (_, "42501" | "XX001" | "XX002") => Meaning::Fatal,
+        _ => Meaning::Row,
+    }
+}
+
+fn row_code(code: &SqlState) -> &'static str {
+    match code.code() {
+        "23505" => "unique_violation",
+        "23502" => "not_null_violation",
+        "23503" => "foreign_key_violation",
+        "23514" => "check_violation",
+        "42P01" => "table_missing",
+        "42703" => "column_missing",
+        state if state.starts_with("22") => "value_rejected",
+        _ => "row_rejected",
+    }
+}
+
+/// Message, detail, hint and SQLSTATE.
+fn describe(db: &DbError) -> String {
+    let mut text = format!("PostgreSQL: {} (SQLSTATE {})", db.message(), db.code().code());
+    for more in [db.detail(), db.hint()].into_iter().flatten() {
+        text.push_str(": ");
+        text.push_str(more);
+    }
+    if let Some(context) = db.where_() {
+        text.push_str(", at ");
+        text.push_str(context.lines().next().unwrap_or_default());
+    }
+    text
+}
+
+/// An error that is not the server's, with its causes.
+fn text(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+/// What a connection that could not be made means.
+pub(crate) fn connect(error: &Error, place: &str) -> Fault {
+    if let Some(db) = error.as_db_error() {
+        let hint = match (db.code().code(), db.code().code().get(..2)) {
+            ("3D000", _) => "; create the database, or correct its name in the URL",
+            (_, Some("28")) => "; check user and password in the URL, and the server's pg_hba.conf",
+            _ => "",
+        };
+        let text = format!("cannot connect to {place}: {}{hint}", describe(db));
+        let class = match meaning(db.code()) {
+            Meaning::Lost | Meaning::Retry => FaultClass::Transient,
+            Meaning::Row | Meaning::Stale | Meaning::Fatal => FaultClass::Fatal,
+        };
+        return Fault::new(class, "connect_failed", text);
+    }
+    let text = format!("cannot connect to {place}: {}", text(error));
+    let own = error.to_string();
+    // What kind of error it is, the client says in its text only.
+    let settled = ["authentication error", "invalid configuration", "invalid connection string"]
+        .contains(&own.as_str())
+        || (own.starts_with("error performing TLS handshake") && !is_network(error));
+    match settled {
+        true if own.starts_with("error performing TLS") => {
+            Fault::fatal("connect_failed", format!("{text}; see sslmode and sslrootcert in the URL"))
+        }
+        true => Fault::fatal("connect_failed", text),
+        false => Fault::transient("connect_failed", text),
+    }
+}
+
+/// Whether the cause is the network and not the handshake.
+fn is_network(error: &Error) -> bool {
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>()
+            && io.kind() != std::io::ErrorKind::InvalidData
+            && io.kind() != std::io::ErrorKind::InvalidInput
+        {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
+}

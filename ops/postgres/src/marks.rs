@@ -1,0 +1,199 @@
+//! Marks in the transactions of the rows, and the fence that keeps two runs of a pipeline apart.
+//!
+//! `anabranch_marks` holds how far each lane was written. `anabranch_writers` has a row per pipeline and destination:
+//! each run raises `epoch` when it opens, and every transaction raises `writes` under the epoch of its run. So the
+//! transactions of one destination are serial, one of an older run finds no row and gives up, and a run that lost its
+//! connection while it committed can tell by `writes` whether it did.
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Position, Record};
+use anabranch_graph::source::{Mark, Partition};
+use anabranch_graph::state::LaneId;
+use tokio_postgres::{Client, Error};
+
+use crate::fault::Failure;
+use crate::name::Quoted;
+
+/// A run's hold on its marks.
+pub(crate) struct Fence {
+    tables: Tables,
+    pipeline: String,
+    destination: String,
+    epoch: i64,
+    /// A transaction whose outcome is unknown.
+    pending: Option<Pending>,
+    /// The number of the transaction that is open.
+    current: i64,
+}
+
+struct Pending {
+    writes: i64,
+    positions: Vec<Position>,
+}
+
+struct Tables {
+    schema: Option<String>,
+    marks: String,
+    writers: String,
+}
+
+/// What is to be done in a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// Write the rows.
+    Write,
+    /// Nothing: these rows and marks are there already.
+    Written,
+}
+
+impl Tables {
+    fn new(schema: Option<&str>) -> Self {
+        let name = |table: &str| match schema {
+            Some(schema) => format!("{}.{}", Quoted(schema), Quoted(table)),
+            None => Quoted(table).to_string(),
+        };
+        Tables { schema: schema.map(str::to_owned), marks: name("anabranch_marks"), writers: name("anabranch_writers") }
+    }
+
+    /// Creates what is missing, so that no right to create is needed once it is there.
+    async fn create(&self, client: &Client) -> Result<(), Error> {
+        let there = client
+            .query_one(
+                "SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL",
+                &[&self.marks, &self.writers],
+            )
+            .await?;
+        if there.try_get(0)? {
+            return Ok(());
+        }
+        let schema = match &self.schema {
+            Some(schema) => format!("CREATE SCHEMA IF NOT EXISTS {};", Quoted(schema)),
+            None => String::new(),
+        };
+        // `IF NOT EXISTS` alone fails when two do it at once.
+        let sql = format!(
+            "BEGIN; SELECT pg_advisory_xact_lock(hashtext('anabranch_marks'));{schema}\
+             CREATE TABLE IF NOT EXISTS {} (pipeline text, destination text, connector text, partition text, \
+             generation bigint NOT NULL, seq bigint NOT NULL, position bytea NOT NULL, \
+             PRIMARY KEY (pipeline, destination, connector, partition));\
+             CREATE TABLE IF NOT EXISTS {} (pipeline text, destination text, epoch bigint NOT NULL, \
+             writes bigint NOT NULL, PRIMARY KEY (pipeline, destination)); COMMIT",
+            self.marks, self.writers
+        );
+        client.batch_execute(&sql).await
+    }
+}
+
+impl Fence {
+    /// Takes the pipeline over from earlier runs: waits for a transaction that one of them has open.
+    pub(crate) async fn raise(client: &Client, host: &Host, schema: Option<&str>) -> Result<Fence, Failure> {
+        let tables = Tables::new(schema);
+        tables.create(client).await?;
+        let (pipeline, destination) = (host.pipeline.to_string(), host.node.to_string());
+        let sql = format!(
+            "INSERT INTO {} AS w (pipeline, destination, epoch, writes) VALUES ($1, $2, 1, 0) \
+             ON CONFLICT (pipeline, destination) DO UPDATE SET epoch = w.epoch + 1 RETURNING epoch",
+            tables.writers
+        );
+        let epoch = client.query_one(&sql, &[&pipeline, &destination]).await?.try_get(0)?;
+        Ok(Fence { tables, pipeline, destination, epoch, pending: None, current: 0 })
+    }
+
+    /// The marks that earlier transactions stored.
+    pub(crate) async fn marks(&self, client: &Client) -> Result<Vec<(LaneId, Mark)>, Failure> {
+        let sql = format!(
+            "SELECT connector, partition, generation, seq, position FROM {} WHERE pipeline = $1 AND destination = $2",
+            self.tables.marks
+        );
+        let rows = client.query(&sql, &[&self.pipeline, &self.destination]).await?;
+        rows.iter()
+            .map(|row| {
+                let (connector, partition): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
+                let (generation, seq): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
+                let number = |n: i64| {
+                    u64::try_from(n).map_err(|_| {
+                        let text = format!("{} holds a negative number for {connector}", self.tables.marks);
+                        Failure::Fatal(Fault::fatal("marks_damaged", text))
+                    })
+                };
+                let position = Position::copy_from(row.try_get(4)?);
+                let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+                Ok((lane, Mark { generation: number(generation)?, seq: number(seq)?, position }))
+            })
+            .collect()
+    }
+
+    /// Begins the work of a transaction that is open: passes the fence and stores the marks.
+    pub(crate) async fn enter(
+        &mut self,
+        client: &Client,
+        rows: &[Record],
+        marks: &[(LaneId, Mark)],
+    ) -> Result<Entered, Failure> {
+        let sql = format!(
+            "UPDATE {} SET writes = writes + 1 WHERE pipeline = $1 AND destination = $2 AND epoch = $3 \
+             RETURNING writes",
+            self.tables.writers
+        );
+        let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await? else {
+            return Err(Failure::Fatal(Fault::fatal(
+                "fenced",
+                format!("another run of pipeline {} has taken over this destination: this one stops", self.pipeline),
+            )));
+        };
+        self.current = row.try_get(0)?;
+        // Had the pending transaction not been committed, this one would have its number.
+        if let Some(pending) = self.pending.take()
+            && pending.writes < self.current
+        {
+            if !rows.iter().map(Record::position).eq(&pending.positions) {
+                return Err(Failure::Fatal(Fault::fatal(
+                    "write_changed",
+                    "a write that was interrupted took effect, and other rows came in its place",
+                )));
+            }
+            return Ok(Entered::Written);
+        }
+        self.store(client, marks).await?;
+        Ok(Entered::Write)
+    }
+
+    async fn store(&self, client: &Client, marks: &[(LaneId, Mark)]) -> Result<(), Failure> {
+        if marks.is_empty() {
+            return Ok(());
+        }
+        let number =
+            |n: u64| i64::try_from(n).map_err(|_| Failure::Fatal(Fault::fatal("mark_too_large", "a mark beyond 2^63")));
+        let connectors: Vec<&str> = marks.iter().map(|(lane, _)| lane.connector.as_str()).collect();
+        let partitions: Vec<&str> = marks.iter().map(|(lane, _)| lane.partition.0.as_str()).collect();
+        let generations = marks.iter().map(|(_, mark)| number(mark.generation)).collect::<Result<Vec<_>, _>>()?;
+        let seqs = marks.iter().map(|(_, mark)| number(mark.seq)).collect::<Result<Vec<_>, _>>()?;
+        let positions: Vec<&[u8]> = marks.iter().map(|(_, mark)| &mark.position.0[..]).collect();
+        let sql = format!(
+            "INSERT INTO {} (pipeline, destination, connector, partition, generation, seq, position) \
+             SELECT $1, $2, * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bytea[]) \
+             ON CONFLICT (pipeline, destination, connector, partition) \
+             DO UPDATE SET generation = EXCLUDED.generation, seq = EXCLUDED.seq, position = EXCLUDED.position",
+            self.tables.marks
+        );
+        client
+            .execute(
+                &sql,
+                &[&self.pipeline, &self.destination, &connectors, &partitions, &generations, &seqs, &positions],
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// The open transaction is about to be committed: from here on its outcome is unknown until [`Fence::settle`].
+    pub(crate) fn doubt(&mut self, rows: &[Record]) {
+        let positions = rows.iter().map(|row| row.position().clone()).collect();
+        self.pending = Some(Pending { writes: self.current, positions });
+    }
+
+    /// The outcome is known.
+    pub(crate) fn settle(&mut self) {
+        self.pending = None;
+    }
+}

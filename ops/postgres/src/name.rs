@@ -1,0 +1,136 @@
+//! Names in SQL.
+
+use std::fmt;
+
+/// Longest identifier, in bytes: PostgreSQL cuts longer ones.
+const LONGEST: usize = 63;
+
+/// A table, with or without its schema.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TableName {
+    schema: Option<String>,
+    table: String,
+}
+
+/// Why a text names no table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NameError {
+    #[error("it is empty")]
+    Empty,
+    #[error("it has more than two parts; write it as table or schema.table, a name with a dot in double quotes")]
+    Parts,
+    #[error("a double quote is not closed")]
+    Quote,
+    #[error("a name is longer than 63 bytes")]
+    Long,
+    #[error("a name holds a NUL character")]
+    Nul,
+}
+
+impl TableName {
+    /// From `table` or `schema.table`; a part in double quotes may hold dots, and `""` for a quote. Case is kept.
+    pub(crate) fn parse(text: &str) -> Result<TableName, NameError> {
+        let mut parts = Vec::new();
+        let mut rest = text.trim();
+        loop {
+            let (part, after) = match rest.strip_prefix('"') {
+                Some(quoted) => quoted_part(quoted)?,
+                None => {
+                    let end = rest.find('.').unwrap_or(rest.len());
+                    (rest[..end].to_owned(), &rest[end..])
+                }
+            };
+            check(&part)?;
+            parts.push(part);
+            match after.strip_prefix('.') {
+                Some(next) => rest = next,
+                None if after.is_empty() => break,
+                None => return Err(NameError::Quote),
+            }
+        }
+        let table = parts.pop().ok_or(NameError::Empty)?;
+        let schema = parts.pop();
+        if parts.is_empty() { Ok(TableName { schema, table }) } else { Err(NameError::Parts) }
+    }
+}
+
+impl fmt::Display for TableName {
+    /// As SQL writes it: quoted.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(schema) = &self.schema {
+            write!(f, "{}.", Quoted(schema))?;
+        }
+        write!(f, "{}", Quoted(&self.table))
+    }
+}
+
+/// An identifier as SQL writes it.
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.replace('"', "\"\""))
+    }
+}
+
+/// Identifiers as SQL lists them.
+pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|name| Quoted(name).to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether an identifier can be one.
+pub(crate) fn check(name: &str) -> Result<(), NameError> {
+    match name {
+        "" => Err(NameError::Empty),
+        _ if name.len() > LONGEST => Err(NameError::Long),
+        _ if name.contains('\0') => Err(NameError::Nul),
+        _ => Ok(()),
+    }
+}
+
+/// The part before the closing quote, and what follows it.
+fn quoted_part(text: &str) -> Result<(String, &str), NameError> {
+    let mut part = String::new();
+    let mut rest = text;
+    loop {
+        let end = rest.find('"').ok_or(NameError::Quote)?;
+        part.push_str(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.strip_prefix('"') {
+            Some(more) => {
+                part.push('"');
+                rest = more;
+            }
+            None => return Ok((part, rest)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted() {
+        for (text, sql) in [
+            ("users", r#""users""#),
+            ("Public.Users ", r#""Public"."Users""#),
+            (r#""a.b""#, r#""a.b""#),
+            (r#"s."a""b.c""#, r#""s"."a""b.c""#),
+            ("robert\"; drop table x", r#""robert""; drop table x""#),
+        ] {
+            assert_eq!(TableName::parse(text).map(|name| name.to_string()).as_deref(), Ok(sql), "{text}");
+        }
+        for (text, error) in [
+            ("", NameError::Empty),
+            ("a.", NameError::Empty),
+            ("a.b.c", NameError::Parts),
+            (r#""a"#, NameError::Quote),
+            (r#""a"b"#, NameError::Quote),
+            ("a\0", NameError::Nul),
+        ] {
+            assert_eq!(TableName::parse(text), Err(error), "{text}");
+        }
+        assert_eq!(TableName::parse(&"é".repeat(32)), Err(NameError::Long));
+    }
+}

@@ -1,0 +1,262 @@
+//! A connection, and what was prepared on it.
+
+use std::collections::{HashMap, HashSet};
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::Range;
+use std::pin::pin;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use deadpool_postgres::ClientWrapper;
+use futures::future::{join, try_join_all};
+use futures::sink::SinkExt;
+use tokio_postgres::types::{Format, IsNull, ToSql, Type};
+use tokio_postgres::{Client, Statement};
+
+use crate::batch::Step;
+use crate::fault::Failure;
+use crate::statement;
+use crate::table::{Action, Shape, Table};
+
+/// From so many rows on a staging table and one statement cost PostgreSQL and this process less than rows of
+/// parameters; see the crate's documentation for the figures.
+pub(crate) const COPY_FROM: usize = 48;
+/// Sizes of multi-row statements: few, since each is prepared once per shape.
+const CHUNKS: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
+/// Most parameters of a statement, by the protocol.
+const MOST_PARAMETERS: usize = 65_535;
+/// Most staging tables of a connection: further shapes are written by parameters.
+const MOST_STAGES: usize = 64;
+/// Most prepared statements of a connection; beyond, all are prepared again as they are needed.
+const MOST_STATEMENTS: usize = 512;
+
+/// A connection of one writer.
+pub(crate) struct Session {
+    client: ClientWrapper,
+    copy_from: usize,
+    statements: HashMap<Prepared, Statement>,
+    stages: HashSet<(u64, Action)>,
+    /// Staging tables that this transaction filled.
+    filled: HashSet<(u64, Action)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Prepared {
+    shape: u64,
+    action: Action,
+    text: SqlText,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum SqlText {
+    Values(usize),
+    Copy,
+    Merge,
+}
+
+impl Session {
+    /// `copy_from`: the number of rows from which a step is copied, [`COPY_FROM`].
+    pub(crate) fn new(client: ClientWrapper, copy_from: usize) -> Self {
+        Session { client, copy_from, statements: HashMap::new(), stages: HashSet::new(), filled: HashSet::new() }
+    }
+
+    /// Chooses another way of writing from here on.
+    #[cfg(test)]
+    pub(crate) fn set_copy_from(&mut self, rows: usize) {
+        self.copy_from = rows;
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Runs SQL without parameters and results.
+    pub(crate) async fn execute(&mut self, sql: &str) -> Result<(), Failure> {
+        Ok(self.client.batch_execute(sql).await?)
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&mut self) -> Result<(), Failure> {
+        self.filled.clear();
+        self.execute("BEGIN").await
+    }
+
+    /// Creates the staging tables that steps need. Outside of a transaction: they outlive one that is rolled back.
+    pub(crate) async fn stage(&mut self, steps: &[Step], tables: &[Table]) -> Result<(), Failure> {
+        let copy_from = self.copy_from;
+        for step in steps.iter().filter(|step| step.rows.len() >= copy_from) {
+            let table = &tables[step.table];
+            let shape = table.shape(step.shape);
+            let stage = (shape.id, step.action);
+            if self.stages.len() < MOST_STAGES && !self.stages.contains(&stage) {
+                self.execute(&statement::create_stage(table, shape, step.action)).await?;
+                self.stages.insert(stage);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a step is one statement.
+    pub(crate) fn is_single(&self, step: &Step, tables: &[Table]) -> bool {
+        let shape = tables[step.table].shape(step.shape);
+        !self.copies(step, shape) && chunks(step.rows.len(), width(shape, step.action)).nth(1).is_none()
+    }
+
+    /// Writes a step.
+    pub(crate) async fn run(&mut self, step: &Step, tables: &[Table], bytes: &[u8]) -> Result<(), Failure> {
+        let table = &tables[step.table];
+        let shape = table.shape(step.shape);
+        match self.copies(step, shape) {
+            true => self.copy(step, table, shape, bytes).await,
+            false => self.values(step, table, shape, bytes).await,
+        }
+    }
+
+    fn copies(&self, step: &Step, shape: &Shape) -> bool {
+        step.rows.len() >= self.copy_from && self.stages.contains(&(shape.id, step.action))
+    }
+
+    async fn values(&mut self, step: &Step, table: &Table, shape: &Shape, bytes: &[u8]) -> Result<(), Failure> {
+        let width = width(shape, step.action);
+        let mut prepared = Vec::new();
+        for chunk in chunks(step.rows.len(), width) {
+            let sql = || statement::values(table, shape, step.action, chunk.len());
+            let statement = self.prepare(shape, step.action, SqlText::Values(chunk.len()), sql).await?;
+            prepared.push((statement, chunk));
+        }
+        // All are sent before the first answer comes.
+        try_join_all(prepared.iter().map(|(statement, chunk)| {
+            let mut parameters = Vec::with_capacity(chunk.len() * width);
+            for row in &step.rows[chunk.clone()] {
+                parameters.extend(Fields(&bytes[row.clone()]));
+            }
+            self.client.execute_raw(statement, parameters)
+        }))
+        .await?;
+        Ok(())
+    }
+
+    async fn copy(&mut self, step: &Step, table: &Table, shape: &Shape, bytes: &[u8]) -> Result<(), Failure> {
+        let action = step.action;
+        let copy = self.prepare(shape, action, SqlText::Copy, || statement::copy(shape, action)).await?;
+        let merge = self.prepare(shape, action, SqlText::Merge, || statement::merge(table, shape, action)).await?;
+        if !self.filled.insert((shape.id, action)) {
+            self.execute(&format!("TRUNCATE {}", statement::stage(shape, action))).await?;
+        }
+        let mut sink = pin!(self.client.copy_in::<_, Bytes>(&copy).await?);
+        sink.feed(copy_data(&step.rows, width(shape, action), bytes)).await?;
+        // The client sends the merge after the end of the copy without waiting for what became of it.
+        let (copied, merged) = join(sink.finish(), self.client.execute(&merge, &[])).await;
+        copied?;
+        merged?;
+        Ok(())
+    }
+
+    async fn prepare(
+        &mut self,
+        shape: &Shape,
+        action: Action,
+        text: SqlText,
+        sql: impl FnOnce() -> String,
+    ) -> Result<Statement, Failure> {
+        let key = Prepared { shape: shape.id, action, text };
+        if let Some(statement) = self.statements.get(&key) {
+            return Ok(statement.clone());
+        }
+        if self.statements.len() >= MOST_STATEMENTS {
+            self.statements.clear();
+        }
+        let statement = self.client.prepare(&sql()).await?;
+        self.statements.insert(key, statement.clone());
+        Ok(statement)
+    }
+}
+
+/// Number of columns that a step writes.
+fn width(shape: &Shape, action: Action) -> usize {
+    if action == Action::Delete { shape.keys } else { shape.columns.len() }
+}
+
+/// Cuts rows into pieces of the sizes that are prepared.
+fn chunks(rows: usize, width: usize) -> impl Iterator<Item = Range<usize>> {
+    let most = (MOST_PARAMETERS / width.max(1)).max(1);
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let left = rows - at;
+        let size = CHUNKS.into_iter().find(|size| *size <= left && *size <= most)?;
+        at += size;
+        Some(at - size..at)
+    })
+}
+
+/// Rows as `COPY … (FORMAT binary)` reads them.
+fn copy_data(rows: &[Range<usize>], width: usize, bytes: &[u8]) -> Bytes {
+    const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+    let length: usize = rows.iter().map(|row| row.len() + 2).sum();
+    let mut data = BytesMut::with_capacity(length + SIGNATURE.len() + 10);
+    data.put_slice(SIGNATURE);
+    // Flags, and the length of an extension.
+    data.put_u64(0);
+    for row in rows {
+        // A table has at most 1600 columns.
+        data.put_u16(width as u16);
+        data.put_slice(&bytes[row.clone()]);
+    }
+    data.put_i16(-1);
+    data.freeze()
+}
+
+/// The values of an encoded row.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        let (length, rest) = self.0.split_first_chunk()?;
+        match usize::try_from(i32::from_be_bytes(*length)) {
+            Ok(length) => {
+                let (value, rest) = rest.split_at_checked(length)?;
+                self.0 = rest;
+                Some(Field(Some(value)))
+            }
+            Err(_) => {
+                self.0 = rest;
+                Some(Field(None))
+            }
+        }
+    }
+}
+
+/// A value that is encoded already.
+struct Field<'a>(Option<&'a [u8]>);
+
+impl fmt::Debug for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Field(..)")
+    }
+}
+
+impl ToSql for Field<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        match self.0 {
+            Some(value) => {
+                out.put_slice(value);
+                Ok(IsNull::No)
+            }
+            None => Ok(IsNull::Yes),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn to_sql_checked(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        self.to_sql(ty, out)
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Binary
+    }
+}

@@ -1,0 +1,125 @@
+//! The SQL of a step.
+
+use std::fmt::Write;
+
+use crate::column::{Column, Filled, Kind};
+use crate::name::{Quoted, list};
+use crate::table::{Action, Shape, Table};
+
+/// The type of a parameter or of a column of the staging table.
+fn carried(column: &Column) -> &str {
+    match column.kind {
+        Kind::Parsed { .. } => "text",
+        _ => &column.sql_type,
+    }
+}
+
+/// What makes a column's value of what carries it.
+fn cast(column: &Column) -> String {
+    match column.kind {
+        Kind::Parsed { .. } => format!("::{}", column.sql_type),
+        _ => String::new(),
+    }
+}
+
+fn columns<'a>(table: &'a Table, shape: &'a Shape, action: Action) -> impl Iterator<Item = &'a Column> + Clone {
+    let used = if action == Action::Delete { shape.key_columns() } else { &shape.columns };
+    used.iter().map(|i| table.column(*i))
+}
+
+fn names<'a>(columns: impl Iterator<Item = &'a Column>) -> String {
+    list(columns.map(|column| column.name.as_str()))
+}
+
+/// Name of the staging table of a shape.
+pub(crate) fn stage(shape: &Shape, action: Action) -> String {
+    let suffix = if action == Action::Delete { "_keys" } else { "" };
+    format!("pg_temp.anabranch_stage_{}{suffix}", shape.id)
+}
+
+/// Creates the staging table: emptied by every commit, never logged.
+pub(crate) fn create_stage(table: &Table, shape: &Shape, action: Action) -> String {
+    let columns: Vec<String> =
+        columns(table, shape, action).map(|column| format!("{} {}", Quoted(&column.name), carried(column))).collect();
+    format!("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DELETE ROWS", stage(shape, action), columns.join(", "))
+}
+
+/// Fills the staging table.
+pub(crate) fn copy(shape: &Shape, action: Action) -> String {
+    format!("COPY {} FROM STDIN (FORMAT binary)", stage(shape, action))
+}
+
+/// Writes what is in the staging table.
+pub(crate) fn merge(table: &Table, shape: &Shape, action: Action) -> String {
+    let columns = columns(table, shape, action);
+    if action == Action::Delete {
+        let matches: Vec<String> =
+            columns.map(|column| format!("t.{0} = k.{0}{1}", Quoted(&column.name), cast(column))).collect();
+        return format!(
+            "DELETE FROM {} AS t USING {} AS k WHERE {}",
+            table.name,
+            stage(shape, action),
+            matches.join(" AND ")
+        );
+    }
+    let values: Vec<String> = columns.map(|column| format!("{}{}", Quoted(&column.name), cast(column))).collect();
+    format!(
+        "{} SELECT {} FROM {}{}",
+        insert_into(table, shape),
+        values.join(", "),
+        stage(shape, action),
+        conflict(table, shape)
+    )
+}
+
+/// Writes `rows` rows of parameters.
+pub(crate) fn values(table: &Table, shape: &Shape, action: Action, rows: usize) -> String {
+    let columns: Vec<&Column> = columns(table, shape, action).collect();
+    let mut tuples = String::new();
+    let mut parameter = 0;
+    for row in 0..rows {
+        tuples.push_str(if row == 0 { "(" } else { ", (" });
+        for (i, column) in columns.iter().enumerate() {
+            parameter += 1;
+            let comma = if i == 0 { "" } else { ", " };
+            // Writing to a `String` does not fail.
+            let _ = write!(tuples, "{comma}${parameter}::{}{}", carried(column), cast(column));
+        }
+        tuples.push(')');
+    }
+    if action == Action::Delete {
+        let names = names(columns.iter().copied());
+        let matches: Vec<String> =
+            columns.iter().map(|column| format!("t.{0} = k.{0}", Quoted(&column.name))).collect();
+        return format!(
+            "DELETE FROM {} AS t USING (VALUES {tuples}) AS k({names}) WHERE {}",
+            table.name,
+            matches.join(" AND ")
+        );
+    }
+    format!("{} VALUES {tuples}{}", insert_into(table, shape), conflict(table, shape))
+}
+
+fn insert_into(table: &Table, shape: &Shape) -> String {
+    let columns = columns(table, shape, Action::Upsert);
+    let overriding = match columns.clone().any(|column| column.filled == Filled::Identity) {
+        true => " OVERRIDING SYSTEM VALUE",
+        false => "",
+    };
+    format!("INSERT INTO {} ({}){overriding}", table.name, names(columns))
+}
+
+fn conflict(table: &Table, shape: &Shape) -> String {
+    if shape.action != Action::Upsert {
+        return String::new();
+    }
+    let key = names(shape.key_columns().iter().map(|i| table.column(*i)));
+    let rest: Vec<String> = shape.columns[shape.keys..]
+        .iter()
+        .map(|i| format!("{0} = EXCLUDED.{0}", Quoted(&table.column(*i).name)))
+        .collect();
+    match rest.is_empty() {
+        true => format!(" ON CONFLICT ({key}) DO NOTHING"),
+        false => format!(" ON CONFLICT ({key}) DO UPDATE SET {}", rest.join(", ")),
+    }
+}

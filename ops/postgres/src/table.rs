@@ -1,0 +1,212 @@
+//! Tables, and the shapes of the rows that are written to them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+
+use crate::catalog::Layout;
+use crate::column::{Column, Filled, Kind};
+use crate::encode::{self, Mismatch};
+use crate::name::{Quoted, TableName};
+
+/// Most shapes kept of one table; records with ever new sets of fields do not fill the memory.
+const MOST_SHAPES: usize = 256;
+
+/// A table that was looked up.
+pub(crate) struct Table {
+    pub(crate) name: TableName,
+    pub(crate) layout: Layout,
+    shapes: Vec<Shape>,
+}
+
+/// What rows with the same fields have in common.
+pub(crate) struct Shape {
+    /// Unique in the process: what is prepared for the shape is found by it.
+    pub(crate) id: u64,
+    /// What is done with the rows.
+    pub(crate) action: Action,
+    /// Columns of the key, then of the payload: indices into the layout.
+    pub(crate) columns: Vec<usize>,
+    /// How many of them are the key's.
+    pub(crate) keys: usize,
+    key_fields: Vec<Str>,
+    /// Fields of the payload; those that the key sets already are left out.
+    payload_fields: Vec<(Str, bool)>,
+}
+
+/// What is done with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// Insert, or update the row with the same key.
+    Upsert,
+    /// Delete the row with this key.
+    Delete,
+    /// Insert: there is no key.
+    Insert,
+}
+
+/// Why a row cannot be encoded.
+pub(crate) enum Misfit {
+    /// A column is not there: it may be new.
+    Unknown(Fault),
+    /// Anything else.
+    Final(Fault),
+}
+
+static NEXT_SHAPE: AtomicU64 = AtomicU64::new(0);
+
+impl Table {
+    pub(crate) fn new(name: TableName, layout: Layout) -> Self {
+        Table { name, layout, shapes: Vec::new() }
+    }
+
+    pub(crate) fn shape(&self, index: usize) -> &Shape {
+        &self.shapes[index]
+    }
+
+    pub(crate) fn column(&self, index: usize) -> &Column {
+        &self.layout.columns[index]
+    }
+
+    /// Forgets shapes where there are too many; indices of earlier ones are void then.
+    pub(crate) fn tidy(&mut self) {
+        if self.shapes.len() > MOST_SHAPES {
+            self.shapes.clear();
+        }
+    }
+
+    /// The shape of a row; `last` is tried first, since neighbours are alike.
+    pub(crate) fn shape_of(
+        &mut self,
+        last: usize,
+        action: Action,
+        key: &Object,
+        payload: &Object,
+    ) -> Result<usize, Misfit> {
+        if self.shapes.get(last).is_some_and(|shape| shape.fits(action, key, payload)) {
+            return Ok(last);
+        }
+        if let Some(found) = self.shapes.iter().position(|shape| shape.fits(action, key, payload)) {
+            return Ok(found);
+        }
+        let shape = self.make_shape(action, key, payload)?;
+        self.shapes.push(shape);
+        Ok(self.shapes.len() - 1)
+    }
+
+    /// Appends the values of a row, those of the key first, and returns where the key ends.
+    pub(crate) fn encode(
+        &self,
+        shape: usize,
+        key: &Object,
+        payload: &Object,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Fault> {
+        let shape = &self.shapes[shape];
+        let mut columns = shape.columns.iter().map(|i| &self.layout.columns[*i]);
+        for ((field, value), column) in key.iter().zip(columns.by_ref()) {
+            if matches!(value, Value::Null) {
+                return Err(Fault::record(
+                    "key_null",
+                    format!("the field {field:?} of the key is null: no row of {} is identified by it", self.name),
+                ));
+            }
+            self.encode_field(column, value, out)?;
+        }
+        let key_end = out.len();
+        let written = payload.iter().zip(&shape.payload_fields).filter(|(_, (_, kept))| *kept);
+        for (((_, value), _), column) in written.zip(columns) {
+            self.encode_field(column, value, out)?;
+        }
+        Ok(key_end)
+    }
+
+    fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
+        encode::encode(&column.kind, value, out).map_err(|Mismatch(why)| {
+            Fault::record(
+                "value_mismatch",
+                format!("column {} ({}) of {}: {why}", Quoted(&column.name), column.sql_type, self.name),
+            )
+        })
+    }
+
+    fn make_shape(&self, action: Action, key: &Object, payload: &Object) -> Result<Shape, Misfit> {
+        let key_fields: Vec<Str> = key.iter().map(|(field, _)| field.clone()).collect();
+        let payload_fields: Vec<(Str, bool)> = match action {
+            Action::Delete => Vec::new(),
+            _ => payload.iter().map(|(field, _)| (field.clone(), key.get(field).is_none())).collect(),
+        };
+        let kept = payload_fields.iter().filter(|(_, kept)| *kept).map(|(field, _)| field);
+        let columns =
+            key_fields.iter().chain(kept).map(|field| self.find(field)).collect::<Result<Vec<usize>, Misfit>>()?;
+        if action == Action::Upsert {
+            self.check_unique(&key_fields).map_err(Misfit::Final)?;
+        }
+        let id = NEXT_SHAPE.fetch_add(1, Ordering::Relaxed);
+        Ok(Shape { id, action, columns, keys: key_fields.len(), key_fields, payload_fields })
+    }
+
+    fn find(&self, field: &Str) -> Result<usize, Misfit> {
+        let columns = &self.layout.columns;
+        let Some(found) = columns.iter().position(|column| *column.name == **field) else {
+            let names = || columns.iter().map(|column| column.name.as_str());
+            let hint = match did_you_mean(field, names()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            let text = format!("{} has no column {:?}; {hint}", self.name, field.as_str());
+            return Err(Misfit::Unknown(Fault::record("column_missing", text)));
+        };
+        if columns[found].filled == Filled::Generated {
+            let text = format!("column {} of {} is generated: leave the field out", Quoted(field), self.name);
+            return Err(Misfit::Final(Fault::record("column_generated", text)));
+        }
+        Ok(found)
+    }
+
+    /// `ON CONFLICT` needs an index over just the key's columns.
+    fn check_unique(&self, key: &[Str]) -> Result<(), Fault> {
+        let unique = &self.layout.unique;
+        if unique.iter().any(|columns| columns.iter().map(String::as_str).eq(key.iter().map(Str::as_str))) {
+            return Ok(());
+        }
+        let list = |names: &[String]| format!("({})", names.join(", "));
+        let there = match unique.as_slice() {
+            [] => "it has no unique key at all".to_owned(),
+            some => format!("its unique keys are {}", some.iter().map(|c| list(c)).collect::<Vec<_>>().join(", ")),
+        };
+        let wanted: Vec<String> = key.iter().map(|field| field.as_str().to_owned()).collect();
+        Err(Fault::record(
+            "key_not_unique",
+            format!("{} has no primary key or unique constraint on {}: {there}", self.name, list(&wanted)),
+        ))
+    }
+
+    /// Columns that PostgreSQL reads from text, as messages list them.
+    pub(crate) fn parsed_columns(&self, shape: usize) -> Vec<String> {
+        let columns = self.shapes[shape].columns.iter().map(|i| &self.layout.columns[*i]);
+        columns
+            .filter(|column| matches!(column.kind, Kind::Parsed { .. } | Kind::Text | Kind::Json | Kind::Jsonb))
+            .map(|column| format!("{} ({})", Quoted(&column.name), column.sql_type))
+            .collect()
+    }
+}
+
+impl Shape {
+    fn fits(&self, action: Action, key: &Object, payload: &Object) -> bool {
+        self.action == action
+            && self.key_fields.len() == key.len()
+            && self.key_fields.iter().zip(key.iter()).all(|(a, (b, _))| a == b)
+            && (action == Action::Delete
+                || (self.payload_fields.len() == payload.len()
+                    && self.payload_fields.iter().zip(payload.iter()).all(|((a, _), (b, _))| a == b)))
+    }
+
+    /// Columns of the key.
+    pub(crate) fn key_columns(&self) -> &[usize] {
+        &self.columns[..self.keys]
+    }
+}

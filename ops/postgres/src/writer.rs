@@ -1,0 +1,591 @@
+//! Writes batches of records, each in one transaction.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use anabranch_graph::destination::{Delivered, Verdicts, Writer};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::json;
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Data, Operation, Record};
+use anabranch_graph::source::Mark;
+use anabranch_graph::state::LaneId;
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+use async_trait::async_trait;
+
+use crate::batch::{Row, plan};
+use crate::catalog;
+use crate::create::Fields;
+use crate::destination::{Settings, TableOf};
+use crate::fault::Failure;
+use crate::marks::{Entered, Fence};
+use crate::name::TableName;
+use crate::session::{COPY_FROM, Session};
+use crate::table::{Action, Misfit, Table};
+
+/// Most tables that are remembered.
+const MOST_TABLES: usize = 1024;
+
+/// Rows that cannot be written, by index of the call.
+type Refused = Vec<(usize, Fault)>;
+
+/// Writes to the tables of one database over one connection.
+pub(crate) struct TableWriter {
+    settings: Arc<Settings>,
+    host: Host,
+    /// Gone while a call is under way: a call that was given up takes its connection with it.
+    session: Option<Session>,
+    fence: Option<Fence>,
+    catalog: Catalog,
+    batch: Batch,
+    /// From how many rows on steps are copied.
+    copy_from: usize,
+}
+
+/// Tables that were looked up.
+#[derive(Default)]
+struct Catalog {
+    by_name: HashMap<Str, usize>,
+    /// One that was looked up anew gets a new place: rows of this call may refer to the old one.
+    tables: Vec<Table>,
+}
+
+/// The encoded rows of one call.
+#[derive(Default)]
+struct Batch {
+    rows: Vec<Row>,
+    bytes: Vec<u8>,
+}
+
+impl TableWriter {
+    /// Connects, checks what can be checked and takes the marks over.
+    pub(crate) async fn open(settings: Arc<Settings>, host: &Host) -> Result<TableWriter, Fault> {
+        let session = Session::new(settings.address.connect().await?, COPY_FROM);
+        let mut writer = TableWriter {
+            settings: settings.clone(),
+            host: host.clone(),
+            session: None,
+            fence: None,
+            catalog: Catalog::default(),
+            batch: Batch::default(),
+            copy_from: COPY_FROM,
+        };
+        if let TableOf::Fixed(text) = &settings.table
+            && !settings.create_tables
+        {
+            match writer.catalog.look_up(&session, text).await.map_err(Failure::into_fault)? {
+                Ok(_) => {}
+                Err(fault) => return Err(Fault::fatal(fault.code(), fault.message())),
+            }
+        }
+        if settings.exactly_once {
+            let fence = Fence::raise(session.client(), host, settings.marks_schema.as_deref()).await;
+            writer.fence = Some(fence.map_err(|failure| match failure {
+                Failure::Row(fault) | Failure::Stale(fault) => Fault::fatal(fault.code(), fault.message()),
+                other => other.into_fault(),
+            })?);
+        }
+        writer.session = Some(session);
+        Ok(writer)
+    }
+
+    async fn connect(&self) -> Result<Session, Fault> {
+        Ok(Session::new(self.settings.address.connect().await?, self.copy_from))
+    }
+
+    async fn connected(&mut self) -> Result<Session, Fault> {
+        match self.session.take().filter(|session| !session.client().is_closed()) {
+            Some(session) => Ok(session),
+            None => self.connect().await,
+        }
+    }
+
+    /// Encodes and writes; what was known of the tables is looked up once more if it turns out to be wrong.
+    async fn deliver(
+        &mut self,
+        session: &mut Session,
+        records: &[Record],
+        marks: &[(LaneId, Mark)],
+    ) -> Result<Verdicts, Failure> {
+        let first = self.deliver_once(session, records, marks, true).await;
+        let Err(Failure::Stale(_)) = first else { return first };
+        self.catalog = Catalog::default();
+        *session = self.connect().await.map_err(Failure::Lost)?;
+        self.deliver_once(session, records, marks, false).await
+    }
+
+    async fn deliver_once(
+        &mut self,
+        session: &mut Session,
+        records: &[Record],
+        marks: &[(LaneId, Mark)],
+        fresh: bool,
+    ) -> Result<Verdicts, Failure> {
+        let refused = self.encode(session, records).await?;
+        if self.fence.is_none() || refused.is_empty() {
+            match self.attempt(session, records, marks).await {
+                Ok(()) => return Ok(verdicts(records.len(), refused)),
+                Err(stale @ Failure::Stale(_)) if fresh => return Err(stale),
+                Err(Failure::Row(_) | Failure::Stale(_)) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        self.probe(session, records, marks, refused).await
+    }
+
+    /// Encodes the records of a call; what cannot be is refused.
+    async fn encode(&mut self, session: &mut Session, records: &[Record]) -> Result<Refused, Failure> {
+        self.catalog.tidy();
+        self.batch.rows.clear();
+        self.batch.bytes.clear();
+        let mut refused = Refused::new();
+        let mut looked_up: HashSet<Str> = HashSet::new();
+        let mut missing: HashMap<Str, Fault> = HashMap::new();
+        let mut rendered = String::new();
+        let mut last: Option<(Str, usize)> = None;
+        let mut last_shape = 0;
+        for (index, record) in records.iter().enumerate() {
+            let name = match self.settings.table.of(record, &mut rendered) {
+                Ok(name) => name,
+                Err(fault) => {
+                    refused.push((index, fault));
+                    continue;
+                }
+            };
+            if let Some(fault) = missing.get(name) {
+                refused.push((index, fault.clone()));
+                continue;
+            }
+            let table = match &last {
+                Some((known, table)) if known.as_str() == name => *table,
+                _ => {
+                    let name = Str::from(name);
+                    let table = match self.catalog.by_name.get(&name) {
+                        Some(table) => *table,
+                        None => match self.find_or_create(session, &name, &records[index..]).await? {
+                            Ok(table) => {
+                                looked_up.insert(name.clone());
+                                table
+                            }
+                            Err(fault) => {
+                                refused.push((index, fault.clone()));
+                                missing.insert(name, fault);
+                                continue;
+                            }
+                        },
+                    };
+                    last = Some((name, table));
+                    table
+                }
+            };
+            match self.batch.push(index, record, &mut self.catalog.tables, table, &mut last_shape) {
+                Ok(()) => continue,
+                Err(Misfit::Final(fault)) => refused.push((index, fault)),
+                Err(Misfit::Unknown(fault)) => {
+                    let Some((name, _)) = last.take() else { continue };
+                    if !looked_up.insert(name.clone()) && !self.settings.add_columns {
+                        refused.push((index, fault));
+                        last = Some((name, table));
+                        continue;
+                    }
+                    // It may have been added since, or is to be.
+                    let again = match self.look_up_again(session, &name, &records[index..]).await? {
+                        Ok(table) => {
+                            last = Some((name, table));
+                            self.batch.push(index, record, &mut self.catalog.tables, table, &mut last_shape)
+                        }
+                        Err(fault) => Err(Misfit::Final(fault)),
+                    };
+                    if let Err(Misfit::Final(fault) | Misfit::Unknown(fault)) = again {
+                        refused.push((index, fault));
+                    }
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    async fn find_or_create(
+        &mut self,
+        session: &mut Session,
+        name: &Str,
+        records: &[Record],
+    ) -> Result<Result<usize, Fault>, Failure> {
+        let found = self.catalog.look_up(session, name).await?;
+        let missing = matches!(&found, Err(fault) if fault.code() == "table_missing");
+        if !missing || !self.settings.create_tables {
+            return Ok(found);
+        }
+        let Ok(table) = TableName::parse(name) else { return Ok(found) };
+        match self.fields_of(name, records).create_table(&table) {
+            Ok(sql) => self.define(session, name, &sql).await?,
+            Err(fault) => return Ok(Err(fault)),
+        }
+        self.catalog.look_up(session, name).await
+    }
+
+    /// Looks a table up anew and adds the columns that it lacks, if that is wanted.
+    async fn look_up_again(
+        &mut self,
+        session: &mut Session,
+        name: &Str,
+        records: &[Record],
+    ) -> Result<Result<usize, Fault>, Failure> {
+        let found = self.catalog.look_up(session, name).await?;
+        let (Ok(index), true) = (&found, self.settings.add_columns) else { return Ok(found) };
+        let table = &self.catalog.tables[*index];
+        let there: Vec<&str> = table.layout.columns.iter().map(|column| column.name.as_str()).collect();
+        match self.fields_of(name, records).add_columns(&table.name, &there) {
+            Ok(None) => return Ok(found),
+            Ok(Some(sql)) => self.define(session, name, &sql).await?,
+            Err(fault) => return Ok(Err(fault)),
+        }
+        self.catalog.look_up(session, name).await
+    }
+
+    /// Creates or alters a table. Somebody else who does the same at the same time is no error.
+    async fn define(&self, session: &mut Session, name: &Str, sql: &str) -> Result<(), Failure> {
+        tracing::info!(pipeline = %self.host.pipeline, connector = %self.host.node, table = %name, "{sql}");
+        match session.execute(sql).await {
+            Err(Failure::Row(_)) => Ok(()),
+            Err(Failure::Stale(fault)) => Err(Failure::Fatal(Fault::fatal("create_failed", fault.message()))),
+            other => other,
+        }
+    }
+
+    /// The fields of the records that go to a table.
+    fn fields_of(&self, name: &Str, records: &[Record]) -> Fields {
+        let mut fields = Fields::default();
+        let mut rendered = String::new();
+        for record in records {
+            if self.settings.table.of(record, &mut rendered).is_ok_and(|of| of == name.as_str())
+                && let Ok((_, key, payload)) = parts(record)
+            {
+                fields.add(&key, payload);
+            }
+        }
+        fields
+    }
+
+    /// Writes all rows in one transaction, or none.
+    async fn attempt(
+        &mut self,
+        session: &mut Session,
+        records: &[Record],
+        marks: &[(LaneId, Mark)],
+    ) -> Result<(), Failure> {
+        let Batch { rows, bytes } = &self.batch;
+        let tables = &self.catalog.tables;
+        let steps = plan(rows, tables, bytes);
+        if steps.is_empty() && self.fence.is_none() {
+            return Ok(());
+        }
+        session.stage(&steps, tables).await?;
+        if let ([step], None) = (steps.as_slice(), &self.fence)
+            && session.is_single(step, tables)
+        {
+            return session.run(step, tables, bytes).await;
+        }
+        session.begin().await?;
+        let mut entered = Entered::Write;
+        let done: Result<(), Failure> = async {
+            if let Some(fence) = &mut self.fence {
+                entered = fence.enter(session.client(), records, marks).await?;
+            }
+            if entered == Entered::Write {
+                for step in &steps {
+                    session.run(step, tables, bytes).await?;
+                }
+            }
+            Ok(())
+        }
+        .await;
+        self.end(session, records, done, entered == Entered::Write).await
+    }
+
+    /// Ends the open transaction: commits if all went well and is to be kept.
+    async fn end(
+        &mut self,
+        session: &mut Session,
+        records: &[Record],
+        done: Result<(), Failure>,
+        keep: bool,
+    ) -> Result<(), Failure> {
+        match done {
+            Ok(()) if keep => {
+                if let Some(fence) = &mut self.fence {
+                    fence.doubt(records);
+                }
+                let committed = session.execute("COMMIT").await;
+                if let (Some(fence), false) = (&mut self.fence, matches!(committed, Err(Failure::Lost(_)))) {
+                    fence.settle();
+                }
+                committed
+            }
+            Ok(()) => session.execute("ROLLBACK").await,
+            Err(lost @ Failure::Lost(_)) => Err(lost),
+            Err(failure) => {
+                session.execute("ROLLBACK").await?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Writes what can be written and finds the rows that cannot, by bisection over savepoints. In a transaction that
+    /// holds marks nothing is kept if any row is refused.
+    async fn probe(
+        &mut self,
+        session: &mut Session,
+        records: &[Record],
+        marks: &[(LaneId, Mark)],
+        mut refused: Refused,
+    ) -> Result<Verdicts, Failure> {
+        session.begin().await?;
+        let mut entered = Entered::Write;
+        let done: Result<(), Failure> = async {
+            if let Some(fence) = &mut self.fence {
+                entered = fence.enter(session.client(), records, marks).await?;
+            }
+            if entered == Entered::Write {
+                // What is checked at the end of the transaction could not be blamed on a row.
+                session.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
+                self.bisect(session, &mut refused).await?;
+            }
+            Ok(())
+        }
+        .await;
+        let transactional = self.fence.is_some();
+        let keep = entered == Entered::Write && !(transactional && !refused.is_empty());
+        self.end(session, records, done, keep).await?;
+        match transactional && !refused.is_empty() && entered == Entered::Write {
+            true => Ok(Verdicts::Refused(refused)),
+            false if entered == Entered::Written => Ok(Verdicts::All(Delivered::Durable)),
+            false => Ok(verdicts(records.len(), refused)),
+        }
+    }
+
+    /// In the order of the records, so that what would be accepted row by row is accepted here.
+    async fn bisect(&self, session: &mut Session, refused: &mut Refused) -> Result<(), Failure> {
+        let rows = self.batch.rows.len();
+        let mut stack = if rows == 0 { Vec::new() } else { vec![0..rows] };
+        while let Some(range) = stack.pop() {
+            match self.try_rows(session, range.clone()).await? {
+                Ok(()) => {}
+                Err(fault) if range.len() == 1 => {
+                    refused.push((self.batch.rows[range.start].record, self.blame(range.start, &fault)));
+                }
+                Err(_) => {
+                    let middle = range.start + range.len() / 2;
+                    stack.push(middle..range.end);
+                    stack.push(range.start..middle);
+                }
+            }
+        }
+        refused.sort_by_key(|(record, _)| *record);
+        Ok(())
+    }
+
+    /// Writes some rows of the batch, or none of them.
+    async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Fault>, Failure> {
+        let tables = &self.catalog.tables;
+        session.execute("SAVEPOINT anabranch").await?;
+        let mut outcome = Ok(());
+        for step in plan(&self.batch.rows[range], tables, &self.batch.bytes) {
+            outcome = session.run(&step, tables, &self.batch.bytes).await;
+            if outcome.is_err() {
+                break;
+            }
+        }
+        match outcome {
+            Ok(()) => {
+                session.execute("RELEASE anabranch").await?;
+                Ok(Ok(()))
+            }
+            Err(Failure::Row(fault) | Failure::Stale(fault)) => {
+                session.execute("ROLLBACK TO anabranch; RELEASE anabranch").await?;
+                Ok(Err(fault))
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The fault of a row, with the columns that PostgreSQL may have meant.
+    fn blame(&self, row: usize, fault: &Fault) -> Fault {
+        let row = &self.batch.rows[row];
+        let table = &self.catalog.tables[row.table];
+        let columns = match fault.code() {
+            "value_rejected" => table.parsed_columns(row.shape),
+            _ => Vec::new(),
+        };
+        let columns = match columns.as_slice() {
+            [] => String::new(),
+            some => format!("; in one of {}", some.join(", ")),
+        };
+        Fault::record(fault.code(), format!("{}: {}{columns}", table.name, fault.message()))
+    }
+}
+
+#[async_trait]
+impl Writer for TableWriter {
+    async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
+        let session = self.connected().await?;
+        let marks = match &self.fence {
+            Some(fence) => fence.marks(session.client()).await.map_err(Failure::into_fault)?,
+            None => Vec::new(),
+        };
+        self.session = Some(session);
+        Ok(marks)
+    }
+
+    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let mut session = self.connected().await?;
+        let verdicts = self.deliver(&mut session, rows, marks).await.map_err(Failure::into_fault)?;
+        self.session = Some(session);
+        Ok(verdicts)
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.session = None;
+        Ok(())
+    }
+}
+
+impl Catalog {
+    fn tidy(&mut self) {
+        if self.tables.len() > MOST_TABLES {
+            *self = Catalog::default();
+        }
+        self.tables.iter_mut().for_each(Table::tidy);
+    }
+
+    /// Looks a table up. The inner error is the record's.
+    async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, Fault>, Failure> {
+        let name = match TableName::parse(text) {
+            Ok(name) => name,
+            Err(why) => {
+                return Ok(Err(Fault::record(
+                    "table_name",
+                    format!("{:?} is no name of a table: {why}", text.as_str()),
+                )));
+            }
+        };
+        let Some(layout) = catalog::layout(session.client(), &name).await? else {
+            let names = catalog::table_names(session.client()).await?;
+            let hint = match anabranch_graph::diagnostic::did_you_mean(text, names.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => "create it, or set createTables; names are case-sensitive".to_owned(),
+            };
+            return Ok(Err(Fault::record("table_missing", format!("there is no table {name}; {hint}"))));
+        };
+        self.tables.push(Table::new(name, layout));
+        self.by_name.insert(text.clone(), self.tables.len() - 1);
+        Ok(Ok(self.tables.len() - 1))
+    }
+}
+
+impl Batch {
+    fn push(
+        &mut self,
+        index: usize,
+        record: &Record,
+        tables: &mut [Table],
+        table: usize,
+        last_shape: &mut usize,
+    ) -> Result<(), Misfit> {
+        let (action, key, payload) = parts(record).map_err(Misfit::Final)?;
+        let found = &mut tables[table];
+        let shape = found.shape_of(*last_shape, action, &key, payload)?;
+        *last_shape = shape;
+        let start = self.bytes.len();
+        let nothing = Object::new();
+        let payload = if action == Action::Delete { &nothing } else { payload };
+        match found.encode(shape, &key, payload, &mut self.bytes) {
+            Ok(key_end) => {
+                self.rows.push(Row { record: index, table, shape, values: start..self.bytes.len(), key_end });
+                Ok(())
+            }
+            Err(fault) => {
+                self.bytes.truncate(start);
+                Err(Misfit::Final(fault))
+            }
+        }
+    }
+}
+
+/// A key that is borrowed from the record, or was read from its bytes.
+enum Key<'a> {
+    Borrowed(&'a Object),
+    Read(Arc<Object>),
+}
+
+impl std::ops::Deref for Key<'_> {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        match self {
+            Key::Borrowed(object) => object,
+            Key::Read(object) => object,
+        }
+    }
+}
+
+static NOTHING: Object = Object::new();
+
+/// What is to be done, with which key and which fields.
+fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault> {
+    let key = match &record.key {
+        Data::Absent => Key::Borrowed(&NOTHING),
+        Data::Structured(object) => Key::Borrowed(object),
+        Data::Raw(bytes) if bytes.is_empty() => Key::Borrowed(&NOTHING),
+        Data::Raw(bytes) => match json::parse_value(bytes) {
+            Ok(Value::Map(object)) => Key::Read(object),
+            _ => {
+                let text = "the key is raw data and not a JSON object with the key's columns: set .Key to one, as \
+                            {\"id\": 1}, or to {} for rows without a key";
+                return Err(Fault::record("key_raw", text));
+            }
+        },
+    };
+    let payload = match (&record.payload.after, record.operation) {
+        (Data::Structured(object), _) => object,
+        (_, Operation::Delete) | (Data::Absent, _) => &NOTHING,
+        (Data::Raw(bytes), _) if bytes.is_empty() => &NOTHING,
+        (Data::Raw(_), _) => {
+            let text = "the payload is raw data, not fields: decode it before, with json.decode or the like";
+            return Err(Fault::record("payload_raw", text));
+        }
+    };
+    let action = match record.operation {
+        Operation::Delete | Operation::Update if key.is_empty() => {
+            let text = format!("a record of the operation {} needs a key that says which row it is", record.operation);
+            return Err(Fault::record("key_missing", text));
+        }
+        Operation::Delete => Action::Delete,
+        _ if key.is_empty() && payload.is_empty() => {
+            return Err(Fault::record("nothing_to_write", "the record has no key and no fields"));
+        }
+        _ if key.is_empty() => Action::Insert,
+        _ => Action::Upsert,
+    };
+    Ok((action, key, payload))
+}
+
+fn verdicts(rows: usize, refused: Refused) -> Verdicts {
+    if refused.is_empty() {
+        return Verdicts::All(Delivered::Durable);
+    }
+    let mut each: Vec<Result<Delivered, Fault>> = (0..rows).map(|_| Ok(Delivered::Durable)).collect();
+    for (row, fault) in refused {
+        each[row] = Err(fault);
+    }
+    Verdicts::Each(each)
+}
+
+#[cfg(test)]
+mod tests;
