@@ -1,0 +1,3 @@
+//! Services that tests start for themselves.
+
+pub mod s3;
