@@ -18,6 +18,7 @@ mod plan;
 mod process;
 mod processors;
 mod readme;
+mod s3;
 mod schema;
 mod servers;
 mod stop;

@@ -1,3 +1,4 @@
 //! Real servers on the loopback, each with its own data directory, ended on drop.
 
 pub mod postgres;
+pub mod s3;

@@ -1,0 +1,217 @@
+//! The connection to a bucket: its settings, which source and destination share, and the client.
+
+mod credentials;
+mod refusal;
+
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::specification::{Parameter, ParameterKind};
+use anabranch_graph::text::Str;
+use aws_credential_types::Credentials;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::retry::RetryConfig;
+use aws_sdk_s3::config::timeout::TimeoutConfig;
+use aws_sdk_s3::config::{
+    BehaviorVersion, Builder, Region, RequestChecksumCalculation, ResponseChecksumValidation,
+    SharedCredentialsProvider, SharedHttpClient, StalledStreamProtectionConfig,
+};
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use aws_smithy_http_client::{Builder as HttpBuilder, Connector};
+
+use credentials::{Chain, Environment};
+pub(crate) use refusal::refused;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a server may take until the head of its answer is there.
+const ANSWER: Duration = Duration::from_secs(60);
+/// The region where requests to a server of one's own are signed for, unless one is set.
+const ANY_REGION: &str = "us-east-1";
+
+const ACCESS_KEY: &str = "objstore.access_key_id";
+const SECRET_KEY: &str = "objstore.secret_access_key";
+const TOKEN: &str = "objstore.session_token";
+const REGION: &str = "objstore.region";
+const BUCKET: &str = "objstore.bucket";
+const ENDPOINT: &str = "objstore.endpoint";
+const PATH_STYLE: &str = "objstore.path_style";
+const PROFILE: &str = "objstore.profile";
+
+/// The parameters of the connection, for the specification of either end.
+pub(crate) fn parameters() -> Vec<Parameter> {
+    let text = |name, description| Parameter::new(name, ParameterKind::Text, description);
+    vec![
+        text(BUCKET, "The bucket.").required().alias("aws.bucket"),
+        text(
+            ACCESS_KEY,
+            "Access key id. Without keys the usual places are looked at: AWS_ACCESS_KEY_ID and its like, the shared \
+             credentials and config files, the credentials of the container, those of the machine.",
+        )
+        .secret()
+        .alias("objstore.accessKeyId")
+        .alias("aws.accessKeyId"),
+        text(SECRET_KEY, "Secret access key.").secret().alias("objstore.secretAccessKey").alias("aws.secretAccessKey"),
+        text(TOKEN, "Session token of temporary keys.")
+            .secret()
+            .alias("objstore.sessionToken")
+            .alias("aws.sessionToken"),
+        text(
+            REGION,
+            "Region of the bucket. Without it AWS_REGION, AWS_DEFAULT_REGION and the profile are looked at; with an \
+             endpoint it is us-east-1.",
+        )
+        .alias("aws.region"),
+        text(ENDPOINT, "URL of the server, http or https, where it is not Amazon's.").alias("aws.endpoint"),
+        Parameter::new(
+            PATH_STYLE,
+            ParameterKind::Bool,
+            "Whether the bucket is a part of the path and not of the host name; true where there is an endpoint.",
+        )
+        .alias("objstore.pathStyle")
+        .alias("aws.pathStyle"),
+        text(PROFILE, "Profile of the shared credentials and config files; AWS_PROFILE, or default.")
+            .alias("aws.profile"),
+    ]
+}
+
+/// How a bucket is reached.
+pub(crate) struct Connection {
+    bucket: Str,
+    keys: Option<Credentials>,
+    region: Option<Str>,
+    endpoint: Option<Str>,
+    path_style: bool,
+    profile: Option<Str>,
+}
+
+impl Connection {
+    /// From arguments whose specification lists [`parameters`].
+    ///
+    /// # Errors
+    /// Half of a pair of keys, or an endpoint that is none.
+    pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Connection, Diagnostics> {
+        let mut findings = Diagnostics::new();
+        let keys = match (arguments.text(ACCESS_KEY), arguments.text(SECRET_KEY), arguments.text(TOKEN)) {
+            (Some(id), Some(secret), token) => Some(Credentials::new(
+                id.trim(),
+                secret.trim(),
+                token.map(|token| token.trim().to_owned()),
+                None,
+                "settings",
+            )),
+            (None, None, None) => None,
+            (id, secret, _) => {
+                let given = [(ACCESS_KEY, id.is_some()), (SECRET_KEY, secret.is_some()), (TOKEN, true)];
+                let missing = given.iter().filter(|(_, there)| !there).map(|(name, _)| *name);
+                let at = given.iter().find(|(_, there)| *there).map_or(ACCESS_KEY, |(name, _)| *name);
+                findings.push(
+                    Diagnostic::error(
+                        "settings.required",
+                        format!("{at:?} needs {}", missing.collect::<Vec<_>>().join(" and ")),
+                    )
+                    .with_span(arguments.span(at))
+                    .with_path(format!("/{at}"))
+                    .with_hint("set both keys, or none to use those of the environment"),
+                );
+                None
+            }
+        };
+        let endpoint = arguments.text(ENDPOINT).map(|text| Str::from(text.trim().trim_end_matches('/')));
+        if let Some(why) = endpoint.as_ref().and_then(|endpoint| not_an_endpoint(endpoint)) {
+            findings.push(
+                Diagnostic::error("settings.invalid", format!("{ENDPOINT} {why}"))
+                    .with_span(arguments.span(ENDPOINT))
+                    .with_path(format!("/{ENDPOINT}"))
+                    .with_hint("as https://storage.example.com or http://127.0.0.1:9000"),
+            );
+        }
+        if findings.has_errors() {
+            return Err(findings);
+        }
+        Ok(Connection {
+            bucket: arguments.text(BUCKET).map(|text| Str::from(text.trim())).unwrap_or_default(),
+            keys,
+            region: arguments.text(REGION).map(|text| Str::from(text.trim())),
+            path_style: arguments.bool(PATH_STYLE).unwrap_or(endpoint.is_some()),
+            endpoint,
+            profile: arguments.text(PROFILE).map(|text| Str::from(text.trim())),
+        })
+    }
+
+    /// Name of the bucket.
+    pub(crate) fn bucket(&self) -> &Str {
+        &self.bucket
+    }
+
+    /// A client. Sends nothing.
+    ///
+    /// # Errors
+    /// There is no region, or a file that was named cannot be read.
+    pub(crate) async fn open(&self) -> Result<Client, Fault> {
+        let environment = Environment::of_process();
+        let chain = Chain::new(environment, self.profile.clone());
+        let region = match (&self.region, &self.endpoint) {
+            (Some(region), _) => region.to_string(),
+            (None, endpoint) => match (chain.region().await, endpoint) {
+                (Some(region), _) => region,
+                (None, Some(_)) => ANY_REGION.to_owned(),
+                (None, None) => {
+                    return Err(Fault::fatal(
+                        "region_missing",
+                        format!("the region of bucket {} is not known: set {REGION} or AWS_REGION", self.bucket),
+                    ));
+                }
+            },
+        };
+        let credentials = match &self.keys {
+            Some(keys) => SharedCredentialsProvider::new(keys.clone()),
+            None => SharedCredentialsProvider::new(chain),
+        };
+        let mut config = Builder::new()
+            .behavior_version(BehaviorVersion::latest())
+            .http_client(http_client())
+            .region(Region::new(region))
+            .credentials_provider(credentials)
+            .force_path_style(self.path_style)
+            // Retries are the callers': they know what may be repeated and for how long.
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ANSWER).build())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            // Many servers know no other checksums than those that the protocol demands.
+            .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
+            .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
+        if let Some(endpoint) = &self.endpoint {
+            config = config.endpoint_url(endpoint.as_str());
+        }
+        Ok(Client::from_conf(config.build()))
+    }
+}
+
+/// TLS by ring; a proxy where HTTPS_PROXY and its like name one.
+fn http_client() -> SharedHttpClient {
+    HttpBuilder::new().build_with_connector_fn(|settings, _| {
+        let mut connector =
+            Connector::builder().proxy_config(ProxyConfig::from_env()).tls_provider(Provider::Rustls(CryptoMode::Ring));
+        connector.set_connector_settings(settings.cloned());
+        connector.build()
+    })
+}
+
+/// What is wrong with an endpoint; says nothing of its text, which may hold a password.
+fn not_an_endpoint(endpoint: &str) -> Option<&'static str> {
+    let Some(rest) = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://")) else {
+        return Some("must begin with http:// or https://");
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Some("must not hold a user or a password");
+    }
+    (authority.is_empty() || rest.contains(['?', '#', ' '])).then_some("is not the URL of a server")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! What a server's refusal, or its silence, means for a pipeline.
+
+use std::error::Error;
+
+use anabranch_graph::fault::{Fault, FaultClass};
+use aws_sdk_s3::config::http::HttpResponse;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+
+/// The fault that a failed request is; `what` says what was tried, as `cannot list bucket b`.
+pub(crate) fn refused<E>(what: &str, error: &SdkError<E, HttpResponse>) -> Fault
+where
+    E: ProvideErrorMetadata + Error + 'static,
+{
+    let status = error.raw_response().map(|response| response.status().as_u16());
+    let region = error.raw_response().and_then(|response| response.headers().get("x-amz-bucket-region"));
+    let (service_code, message) = match error {
+        SdkError::ServiceError(context) => (context.err().code(), context.err().message()),
+        _ => (None, None),
+    };
+    let (class, code) = classify(status, service_code, matches!(error, SdkError::ConstructionFailure(_)));
+    let mut text = format!("{what}: ");
+    match (service_code, message, status) {
+        (Some(code), Some(message), _) => text.push_str(&format!("{message} ({code})")),
+        (Some(code), None, _) => text.push_str(code),
+        (None, _, Some(status)) => text.push_str(&format!("the server answered {status}")),
+        (None, _, None) => text.push_str(&causes(error)),
+    }
+    if let (301 | 400, Some(region)) = (status.unwrap_or_default(), region) {
+        text.push_str(&format!("; the bucket is in region {region}: set objstore.region"));
+    }
+    Fault::new(class, code, text)
+}
+
+fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (FaultClass, &'static str) {
+    use FaultClass::{Fatal, Transient};
+    match (code.unwrap_or_default(), status) {
+        ("NoSuchBucket", _) => (Fatal, "bucket_missing"),
+        ("PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException", _) => {
+            (Fatal, "wrong_region")
+        }
+        ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken", _) => (Fatal, "credentials_refused"),
+        // The chain fetches new ones.
+        ("ExpiredToken" | "RequestExpired" | "RequestTimeTooSkewed", _) => (Transient, "credentials_refused"),
+        ("InvalidObjectState", _) => (Fatal, "object_archived"),
+        ("AccessDenied" | "AllAccessDisabled" | "AccountProblem", _) | (_, Some(401 | 403)) => (Fatal, "access_denied"),
+        (
+            "SlowDown" | "Throttling" | "RequestTimeout" | "InternalError" | "ServiceUnavailable" | "OperationAborted",
+            _,
+        )
+        | (_, Some(408 | 429 | 500..=599)) => (Transient, "s3_unavailable"),
+        (_, Some(301 | 307)) => (Fatal, "wrong_region"),
+        (_, Some(404)) => (Fatal, "not_found"),
+        (_, Some(400..=499)) => (Fatal, "request_refused"),
+        _ if never_sent => (Fatal, "request_invalid"),
+        // No answer, or one that was cut or made no sense.
+        _ => (Transient, "s3_unavailable"),
+    }
+}
+
+/// An error and its causes; what says nothing more is left out.
+fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&part);
+        }
+        next = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_go_away_is_transient_and_nothing_else() {
+        let class = |status, code| classify(status, code, false);
+        for (status, code) in [(Some(503), Some("SlowDown")), (Some(500), None), (Some(429), None), (None, None)] {
+            assert_eq!(class(status, code), (FaultClass::Transient, "s3_unavailable"), "{status:?} {code:?}");
+        }
+        // A body that is cut comes with a good status.
+        assert_eq!(class(Some(200), None).0, FaultClass::Transient);
+        assert_eq!(class(Some(404), Some("NoSuchBucket")), (FaultClass::Fatal, "bucket_missing"));
+        assert_eq!(class(Some(403), None), (FaultClass::Fatal, "access_denied"));
+        assert_eq!(class(Some(403), Some("SignatureDoesNotMatch")), (FaultClass::Fatal, "credentials_refused"));
+        assert_eq!(class(Some(301), Some("PermanentRedirect")), (FaultClass::Fatal, "wrong_region"));
+        assert_eq!(classify(None, None, true), (FaultClass::Fatal, "request_invalid"));
+    }
+}

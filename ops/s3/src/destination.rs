@@ -1,0 +1,293 @@
+//! The `s3` destination: batches of records as objects of lines.
+
+mod compression;
+mod name;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
+use anabranch_graph::format::{self, RecordFormat};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::Record;
+use anabranch_graph::source::Mark;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::state::LaneId;
+use anabranch_graph::template::Template;
+use anabranch_graph::text::Str;
+use async_trait::async_trait;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::primitives::ByteStream;
+use bytes::Bytes;
+
+use crate::connection::{self, Connection, refused};
+use compression::Compression;
+use name::{Identity, Names};
+
+/// The largest object that one request may bring. More would need uploads in parts.
+const LARGEST: u64 = 64 << 20;
+/// The longest key that S3 takes.
+const LONGEST_KEY: usize = 1024;
+
+/// The kind, for the registry.
+pub(crate) fn kind() -> Arc<dyn DestinationKind> {
+    let specification = Specification::builtin("s3", "Writes batches of records as objects, a line for each record.")
+        .describe(include_str!("destination/description.md"))
+        .with_all(connection::parameters())
+        .with(Parameter::new("prefix", ParameterKind::Text, "What all keys begin with, as `events/`."))
+        .with(Parameter::new(
+            "folder",
+            ParameterKind::Template,
+            "Where below the prefix a record goes, a template over the record: records of one batch with different \
+             folders go into different objects.",
+        ))
+        .with(
+            Parameter::new(
+                "format",
+                ParameterKind::Text,
+                "How objects are written: json (a line for each record). parquet is not supported.",
+            )
+            .default_value("json")
+            .one_of(&["json", "parquet"]),
+        )
+        .with(
+            Parameter::new("compression", ParameterKind::Text, "How objects are compressed: none, gzip or zstd.")
+                .default_value("none")
+                .one_of(&["none", "gzip", "zstd"]),
+        )
+        .with(
+            Parameter::new("contentType", ParameterKind::Text, "The content type of the objects.")
+                .default_value("application/x-ndjson"),
+        )
+        .with(
+            Parameter::new(
+                "maxObjectBytes",
+                ParameterKind::Bytes,
+                "About how many bytes of records make an object, before compression.",
+            )
+            .default_value("8MiB")
+            .validate(Validation::GreaterThan(0.0))
+            .validate(Validation::LessThan((LARGEST / 2 + 1) as f64)),
+        )
+        .with_all(format::parameters())
+        .with_all(shared::destination());
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
+    specification: Specification,
+}
+
+impl DestinationKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        let mut findings = Diagnostics::new();
+        if arguments.text("format").is_some_and(|format| format.trim() == "parquet") {
+            findings.push(
+                Diagnostic::error("settings.invalid", "format: parquet is not supported")
+                    .with_span(arguments.span("format"))
+                    .with_path("/format")
+                    .with_hint(
+                        "write json, compressed if it should be small (compression: zstd), and convert it later",
+                    ),
+            );
+        }
+        let connection = Connection::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
+        let format = RecordFormat::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
+        let (Some(connection), Some(format), false) = (connection, format, findings.has_errors()) else {
+            return Err(findings);
+        };
+        let text = |name| arguments.text(name).map(|text| Str::from(text.trim())).unwrap_or_default();
+        Ok(Arc::new(Configured {
+            connection,
+            bytes: arguments.bytes("maxObjectBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(8 << 20),
+            layout: Arc::new(Layout {
+                prefix: text("prefix"),
+                folder: arguments.template("folder").cloned(),
+                format,
+                compression: match text("compression").as_str() {
+                    "gzip" => Compression::Gzip,
+                    "zstd" => Compression::Zstd,
+                    _ => Compression::None,
+                },
+                content_type: text("contentType"),
+            }),
+        }))
+    }
+}
+
+/// How objects look.
+struct Layout {
+    prefix: Str,
+    folder: Option<Template>,
+    format: RecordFormat,
+    compression: Compression,
+    content_type: Str,
+}
+
+struct Configured {
+    connection: Connection,
+    layout: Arc<Layout>,
+    bytes: usize,
+}
+
+#[async_trait]
+impl Destination for Configured {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        let client = self.connection.open().await?;
+        let bucket = self.connection.bucket().clone();
+        let asked = client.head_bucket().bucket(bucket.as_str()).send().await;
+        if let Err(error) = asked {
+            let fault = refused(&format!("cannot reach bucket {bucket}"), &error);
+            // Who may only put objects may not ask for the bucket.
+            if fault.code() != "access_denied" {
+                return Err(match fault.code() {
+                    "not_found" => Fault::fatal("bucket_missing", format!("there is no bucket {bucket}")),
+                    _ => fault,
+                });
+            }
+        }
+        Ok(Box::new(Objects {
+            client,
+            bucket,
+            layout: self.layout.clone(),
+            names: Names::new(&host.pipeline, &host.node),
+        }))
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        self.layout.format.flow(flow, true);
+        if let Some(folder) = &self.layout.folder {
+            flow.template("folder", folder);
+        }
+    }
+
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { rows: 8192, bytes: self.bytes, linger: Duration::from_secs(5), retry: Retry::Idempotent }
+    }
+}
+
+struct Objects {
+    client: Client,
+    bucket: Str,
+    layout: Arc<Layout>,
+    names: Names,
+}
+
+/// The lines of one object.
+struct Lines {
+    body: Vec<u8>,
+    identity: Identity,
+}
+
+#[async_trait]
+impl Writer for Objects {
+    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let mut objects: BTreeMap<String, Vec<Lines>> = BTreeMap::new();
+        let mut failures = Vec::new();
+        let mut line = Vec::new();
+        for (row, record) in rows.iter().enumerate() {
+            line.clear();
+            let folder = match self.layout.line(record, &mut line) {
+                Ok(folder) => folder,
+                Err(fault) => {
+                    failures.push((row, fault));
+                    continue;
+                }
+            };
+            let objects = objects.entry(folder).or_default();
+            // A record may be much larger in the text of its format than in memory.
+            let full = |lines: &Lines| (lines.body.len() + line.len()) as u64 > LARGEST;
+            if objects.last().is_none_or(full) {
+                objects.push(Lines { body: Vec::new(), identity: Identity::new() });
+            }
+            if let Some(lines) = objects.last_mut() {
+                lines.body.extend_from_slice(&line);
+                lines.identity.add(record)?;
+            }
+        }
+        self.names.begin();
+        for (folder, objects) in objects {
+            for Lines { body, identity } in objects {
+                let name = self.names.name(&folder, identity);
+                let (ending, compression) = (self.layout.compression.ending(), self.layout.compression);
+                let key = format!("{}{folder}{name}.ndjson{ending}", self.layout.prefix);
+                let body = match compression {
+                    Compression::None => body,
+                    _ => tokio::task::spawn_blocking(move || compression.compress(&body))
+                        .await
+                        .map_err(|error| Fault::fatal("compression_failed", error))?
+                        .map_err(|error| Fault::fatal("compression_failed", error))?,
+                };
+                self.put(&key, Bytes::from(body)).await?;
+            }
+        }
+        self.names.commit();
+        if failures.is_empty() {
+            return Ok(Verdicts::All(Delivered::Durable));
+        }
+        let mut verdicts: Vec<Result<Delivered, Fault>> = rows.iter().map(|_| Ok(Delivered::Durable)).collect();
+        for (row, fault) in failures {
+            verdicts[row] = Err(fault);
+        }
+        Ok(Verdicts::Each(verdicts))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Objects {
+    async fn put(&self, key: &str, body: Bytes) -> Result<(), Fault> {
+        let put = self
+            .client
+            .put_object()
+            .bucket(self.bucket.as_str())
+            .key(key)
+            .content_type(self.layout.content_type.as_str())
+            .body(ByteStream::from(body))
+            .send()
+            .await;
+        put.map(drop)
+            .map_err(|error| refused(&format!("cannot write object {key:?} of bucket {}", self.bucket), &error))
+    }
+}
+
+impl Layout {
+    /// Appends the line of a record, and says into which folder it goes: empty, or with a slash at its end.
+    fn line(&self, record: &Record, line: &mut Vec<u8>) -> Result<String, Fault> {
+        self.format.encode(record, line)?;
+        line.push(b'\n');
+        if line.len() as u64 > LARGEST {
+            return Err(Fault::record(
+                "record_too_large",
+                format!("the line of the record has {} bytes, more than {LARGEST}, the largest object", line.len()),
+            ));
+        }
+        let mut folder = String::new();
+        if let Some(template) = &self.folder {
+            template.render(record, &mut folder).map_err(|error| Fault::record("folder_failed", error))?;
+        }
+        let trimmed = folder.trim().trim_matches('/');
+        if trimmed.split('/').any(|part| part == "." || part == "..") || trimmed.chars().any(char::is_control) {
+            return Err(Fault::record("folder_invalid", format!("{trimmed:?} cannot be a part of a key")));
+        }
+        if self.prefix.len() + trimmed.len() + name::LENGTH + 16 > LONGEST_KEY {
+            let len = trimmed.len();
+            return Err(Fault::record(
+                "folder_invalid",
+                format!("the folder has {len} bytes: keys end at {LONGEST_KEY}"),
+            ));
+        }
+        Ok(if trimmed.is_empty() { String::new() } else { format!("{trimmed}/") })
+    }
+}

@@ -1,0 +1,169 @@
+//! Names of objects.
+//!
+//! An object is named after what is in it: the records, by position, operation, key and payload, and their order. The
+//! same batch has the same name, so that writing it again overwrites it. Another batch has another name, even if it
+//! shares records: an object is never overwritten by one that lacks some of its records, whatever the engine replays.
+
+use std::collections::HashMap;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::json::write_data;
+use anabranch_graph::record::{Data, Record};
+use sha2::{Digest, Sha256};
+
+/// Characters of a name without its number.
+pub(super) const LENGTH: usize = 32;
+
+/// At least so many names are remembered. Equal batches are copies of the same records: they come close together.
+const REMEMBERED: usize = 1 << 16;
+
+/// What an object is named after, while its records are collected.
+pub(super) struct Identity {
+    sum: Sha256,
+    scratch: Vec<u8>,
+}
+
+impl Identity {
+    pub(super) fn new() -> Self {
+        Identity { sum: Sha256::new(), scratch: Vec::new() }
+    }
+
+    /// The next record. Its metadata do not count: they say when it was read.
+    ///
+    /// # Errors
+    /// It holds numbers that JSON has not.
+    pub(super) fn add(&mut self, record: &Record) -> Result<(), Fault> {
+        self.part(&record.position().0);
+        self.part(&[record.operation as u8]);
+        for data in [&record.key, &record.payload.before, &record.payload.after] {
+            match data {
+                Data::Absent => self.sum.update([0]),
+                Data::Raw(bytes) => {
+                    self.sum.update([1]);
+                    self.part(bytes);
+                }
+                Data::Structured(_) => {
+                    let mut text = std::mem::take(&mut self.scratch);
+                    text.clear();
+                    let written = write_data(data, &mut text);
+                    self.sum.update([2]);
+                    self.part(&text);
+                    self.scratch = text;
+                    written?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, bytes: &[u8]) {
+        self.sum.update((bytes.len() as u64).to_le_bytes());
+        self.sum.update(bytes);
+    }
+}
+
+/// Gives names, each once: a batch that is equal to an earlier one and not a repetition of it gets a number.
+pub(super) struct Names {
+    /// Of pipeline and connector, so that two of them may share a prefix.
+    owner: Sha256,
+    used: HashMap<u128, u32>,
+    older: HashMap<u128, u32>,
+    given: Vec<u128>,
+}
+
+impl Names {
+    pub(super) fn new(pipeline: &str, connector: &str) -> Self {
+        let mut owner = Sha256::new();
+        for part in [pipeline, connector] {
+            owner.update((part.len() as u64).to_le_bytes());
+            owner.update(part);
+        }
+        Names { owner, used: HashMap::new(), older: HashMap::new(), given: Vec::new() }
+    }
+
+    /// A write begins. If the one before did not come to its end this is that one again, with the same names.
+    pub(super) fn begin(&mut self) {
+        self.given.clear();
+    }
+
+    /// The name of an object.
+    pub(super) fn name(&mut self, folder: &str, identity: Identity) -> String {
+        let mut sum = self.owner.clone();
+        sum.update((folder.len() as u64).to_le_bytes());
+        sum.update(folder);
+        sum.update(identity.sum.finalize());
+        let digest = sum.finalize();
+        let name = digest.first_chunk::<16>().map_or(0, |bytes| u128::from_be_bytes(*bytes));
+        let again = self.given.iter().filter(|given| **given == name).count() as u32;
+        let number = self.times(name) + again;
+        self.given.push(name);
+        match number {
+            0 => format!("{name:032x}"),
+            number => format!("{name:032x}-{number}"),
+        }
+    }
+
+    /// The write came to its end.
+    pub(super) fn commit(&mut self) {
+        for name in std::mem::take(&mut self.given) {
+            let times = self.times(name) + 1;
+            self.used.insert(name, times);
+        }
+        if self.used.len() >= REMEMBERED {
+            self.older = std::mem::take(&mut self.used);
+        }
+    }
+
+    fn times(&self, name: u128) -> u32 {
+        self.used.get(&name).or_else(|| self.older.get(&name)).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_graph::record::Position;
+
+    fn identity(rows: &[(&str, &str)]) -> Identity {
+        let mut identity = Identity::new();
+        for (position, payload) in rows {
+            let position = Position::copy_from(position.as_bytes());
+            identity.add(&Record::create(position, Data::Absent, Data::text(*payload))).unwrap();
+        }
+        identity
+    }
+
+    fn write(names: &mut Names, rows: &[(&str, &str)]) -> String {
+        names.begin();
+        let name = names.name("", identity(rows));
+        names.commit();
+        name
+    }
+
+    #[test]
+    fn a_repetition_has_the_same_name_and_nothing_else_has() {
+        let mut names = Names::new("p", "c");
+        let batch = [("1", "a"), ("2", "b")];
+        names.begin();
+        let first = names.name("", identity(&batch));
+        // It failed, and comes again.
+        assert_eq!(write(&mut names, &batch), first);
+        // An equal batch that is a copy of its own.
+        assert_eq!(write(&mut names, &batch), format!("{first}-1"));
+        assert_eq!(write(&mut names, &batch), format!("{first}-2"));
+        for other in [&batch[..1], &[("1", "a"), ("2", "c")], &[("2", "b"), ("1", "a")], &[("1", "a"), ("3", "b")]] {
+            assert!(!write(&mut names, other).starts_with(&first));
+        }
+        // After a restart.
+        assert_eq!(write(&mut Names::new("p", "c"), &batch), first);
+        assert_ne!(write(&mut Names::new("p", "d"), &batch), first);
+    }
+
+    #[test]
+    fn two_objects_of_one_write_have_two_names() {
+        let mut names = Names::new("p", "c");
+        names.begin();
+        let [a, b, c] = ["", "", "x/"].map(|folder| names.name(folder, identity(&[("1", "a")])));
+        assert!(a != b && b != c && a != c && b == format!("{a}-1"));
+    }
+}

@@ -1,0 +1,177 @@
+//! The `s3` source: the objects of a bucket, and what becomes of them.
+
+mod fetch;
+mod known;
+mod listing;
+mod position;
+mod reader;
+mod sweep;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Operations, RecordShape, Shape};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::Position;
+use anabranch_graph::source::{Acker, Mark, Partition, Reader, Source, SourceKind};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+use async_trait::async_trait;
+
+use crate::connection::{self, Connection};
+use crate::fingerprint::fingerprint;
+use fetch::Fetching;
+use listing::Bucket;
+use position::Place;
+use reader::{Objects, Pace};
+
+/// The kind, for the registry.
+pub(crate) fn kind() -> Arc<dyn SourceKind> {
+    let specification = Specification::builtin("s3", "Reads the objects of a bucket, then what changes in it.")
+        .describe(include_str!("source/description.md"))
+        .with_all(connection::parameters())
+        .with(Parameter::new("prefix", ParameterKind::Text, "Only objects whose keys begin so."))
+        .with(
+            Parameter::new("pollingPeriod", ParameterKind::Duration, "Pause between two listings of the bucket.")
+                .default_value("1s"),
+        )
+        .with(
+            Parameter::new(
+                "settlingPeriod",
+                ParameterKind::Duration,
+                "How long after its last change an object is read, in whole seconds. More than 0 where the clocks of \
+                 the store's servers differ, or where it dates objects back to the beginning of slow uploads.",
+            )
+            .default_value("0s"),
+        )
+        .with(
+            Parameter::new(
+                "versions",
+                ParameterKind::Text,
+                "Whether to read every version of an object: auto (if the bucket keeps versions), on or off.",
+            )
+            .default_value("auto")
+            .one_of(&["auto", "on", "off"]),
+        )
+        .with(
+            Parameter::new(
+                "maxObjectBytes",
+                ParameterKind::Bytes,
+                "A larger object stops the pipeline: an object is one record, held in memory.",
+            )
+            .default_value("64MiB")
+            .validate(Validation::GreaterThan(0.0)),
+        )
+        .with(
+            Parameter::new("fetch.concurrency", ParameterKind::Int, "Most objects fetched at a time.")
+                .default_value("32")
+                .validate(Validation::GreaterThan(0.0))
+                .validate(Validation::LessThan(1025.0)),
+        )
+        .with(
+            Parameter::new(
+                "fetch.bytes",
+                ParameterKind::Bytes,
+                "Most bytes of objects that are fetched and not delivered yet; a larger object is fetched alone.",
+            )
+            .default_value("64MiB")
+            .validate(Validation::GreaterThan(0.0)),
+        )
+        .with_all(shared::source());
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
+    specification: Specification,
+}
+
+impl SourceKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        let size = |name| arguments.bytes(name).and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+        Ok(Arc::new(Configured {
+            connection: Connection::from_arguments(arguments)?,
+            prefix: arguments.text("prefix").cloned().unwrap_or_default(),
+            versions: match arguments.text("versions").map(|text| text.trim()) {
+                Some("on") => Some(true),
+                Some("off") => Some(false),
+                _ => None,
+            },
+            limit: arguments.bytes("maxObjectBytes").unwrap_or(u64::MAX),
+            pace: Pace {
+                polling: arguments.duration("pollingPeriod").unwrap_or(Duration::from_secs(1)),
+                settling: arguments.duration("settlingPeriod").unwrap_or_default(),
+                fetches: arguments.int("fetch.concurrency").and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
+                bytes: size("fetch.bytes"),
+            },
+        }))
+    }
+}
+
+struct Configured {
+    connection: Connection,
+    prefix: Str,
+    /// None: ask the bucket.
+    versions: Option<bool>,
+    limit: u64,
+    pace: Pace,
+}
+
+#[async_trait]
+impl Source for Configured {
+    fn catches_up(&self) -> bool {
+        true
+    }
+
+    fn shape(&self) -> RecordShape {
+        RecordShape {
+            operations: Operations::ALL,
+            key: Shape::RAW,
+            before: Shape::ABSENT,
+            after: Shape::RAW.join(&Shape::ABSENT),
+            // Users name metadata of their objects as they like.
+            ..RecordShape::unknown()
+        }
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        let name = self.connection.bucket().clone();
+        let sum = fingerprint(&[name.as_bytes(), self.prefix.as_bytes()]) as u32;
+        let place = resume.get(&Partition::ONLY).map(|mark| Place::decode(&mark.position, sum)).transpose()?;
+        let bucket = Bucket { client: self.connection.open().await?, name, prefix: self.prefix.clone() };
+        let versioned = match self.versions {
+            Some(versioned) => versioned,
+            None => bucket.keeps_versions().await?.unwrap_or_else(|| {
+                tracing::warn!(
+                    pipeline = %host.pipeline, connector = %host.node, bucket = %bucket.name,
+                    "cannot tell whether the bucket keeps versions: reading only the current ones"
+                );
+                false
+            }),
+        };
+        let fetching = Fetching { bucket, host: host.clone(), limit: self.limit };
+        let reader = Objects::new(fetching, self.pace, versioned, sum, place);
+        Ok((Box::new(reader), Box::new(Forgetful)))
+    }
+}
+
+/// There is nothing to forget: the objects stay in the bucket.
+struct Forgetful;
+
+#[async_trait]
+impl Acker for Forgetful {
+    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
+        Ok(())
+    }
+}

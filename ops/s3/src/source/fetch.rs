@@ -1,0 +1,197 @@
+//! Getting one object: its bytes and what is said of it, as a record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::metadata::{Metadata, key};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Change, Data, Operation, Position, Record};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::timestamp_text;
+use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use bytes::Bytes;
+use chrono::DateTime;
+use tokio::time::timeout;
+
+use super::listing::{Bucket, Moment, Version};
+use super::sweep::Find;
+use crate::connection::refused;
+use crate::retry::patiently;
+
+/// How long a server may pause in the middle of an object.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// Metadata of the records.
+pub(super) mod keys {
+    use anabranch_graph::text::Str;
+
+    pub(in super::super) const BUCKET: Str = Str::from_static("s3.bucket");
+    pub(in super::super) const CONTENT_TYPE: Str = Str::from_static("s3.header.contentType");
+    pub(in super::super) const CONTENT_ENCODING: Str = Str::from_static("s3.header.contentEncoding");
+    pub(in super::super) const ETAG: Str = Str::from_static("s3.etag");
+    pub(in super::super) const SIZE: Str = Str::from_static("s3.size");
+    pub(in super::super) const LAST_MODIFIED: Str = Str::from_static("s3.lastModified");
+    pub(in super::super) const VERSION: Str = Str::from_static("s3.versionId");
+}
+
+/// What became of a find.
+pub(super) enum Outcome {
+    /// A record, and how much of the bytes in flight it was.
+    Record(Box<Record>, usize),
+    /// It was gone or another one before it could be fetched: the next sweep sees what is there instead.
+    Missed { key: String, delivered_before: bool, weight: usize },
+}
+
+/// What fetches have in common.
+pub(super) struct Fetching {
+    pub(super) bucket: Bucket,
+    pub(super) host: Host,
+    /// The largest object that is read.
+    pub(super) limit: u64,
+}
+
+impl Fetching {
+    /// The record of a find. Tries again while the server is away.
+    pub(super) async fn fetch(
+        self: Arc<Self>,
+        find: Find,
+        position: Position,
+        weight: usize,
+    ) -> Result<Outcome, Fault> {
+        let Find { key, operation, version, .. } = find;
+        let version = match version {
+            Some(version) if !version.marker => version,
+            gone => {
+                let mut metadata = vec![(keys::BUCKET, self.bucket.name.clone())];
+                if let Some(marker) = gone {
+                    metadata.extend(marker.id.map(|id| (keys::VERSION, id.into())));
+                    dated(&mut metadata, marker.modified);
+                }
+                let record = self.record(position, key, operation, metadata, Data::Absent);
+                return Ok(Outcome::Record(Box::new(record), weight));
+            }
+        };
+        if version.size > self.limit {
+            return Err(self.too_large(&key, version.size));
+        }
+        match patiently(&self.host, || self.get(&key, &version)).await? {
+            Some((answer, body)) => {
+                let metadata = self.describe(answer, &version, body.len());
+                let record = self.record(position, key, operation, metadata, Data::Raw(body));
+                Ok(Outcome::Record(Box::new(record), weight))
+            }
+            None => {
+                tracing::info!(
+                    pipeline = %self.host.pipeline, connector = %self.host.node, key, version = version.id,
+                    "the object was changed or deleted before it could be read"
+                );
+                Ok(Outcome::Missed { key, delivered_before: operation == Operation::Update, weight })
+            }
+        }
+    }
+
+    /// The object, unless it is not there any more, or not the one that was listed.
+    async fn get(&self, key: &str, version: &Version) -> Result<Option<(GetObjectOutput, Bytes)>, Fault> {
+        let what = || format!("cannot read object {key:?} of bucket {}", self.bucket.name);
+        let request = self.bucket.client.get_object().bucket(self.bucket.name.as_str()).key(key);
+        let request = match &version.id {
+            Some(id) => request.version_id(id),
+            None => request.set_if_match(version.etag.clone()),
+        };
+        let mut answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let status = error.raw_response().map(|response| response.status().as_u16());
+                let fault = refused(&what(), &error);
+                return match status {
+                    Some(412) => Ok(None),
+                    Some(404) if fault.code() != "bucket_missing" => Ok(None),
+                    _ => Err(fault),
+                };
+            }
+        };
+        let length = answer.content_length().and_then(|length| u64::try_from(length).ok());
+        if let Some(length) = length.filter(|length| *length > self.limit) {
+            return Err(self.too_large(key, length));
+        }
+        let cut = |why: &dyn std::fmt::Display| Fault::transient("s3_unavailable", format!("{}: {why}", what()));
+        // The only piece, as it came, where there is one: small objects are not copied.
+        let (mut first, mut rest) = (Bytes::new(), Vec::new());
+        loop {
+            let piece = timeout(PAUSE, answer.body.next()).await.map_err(|_| cut(&"the server paused for too long"))?;
+            let Some(piece) = piece else { break };
+            let piece = piece.map_err(|error| cut(&format!("the connection broke: {error}")))?;
+            if first.is_empty() && rest.is_empty() {
+                first = piece;
+                continue;
+            }
+            if rest.is_empty() {
+                rest.reserve_exact(length.unwrap_or(0).max((first.len() + piece.len()) as u64) as usize);
+                rest.extend_from_slice(&first);
+            }
+            rest.extend_from_slice(&piece);
+            if rest.len() as u64 > self.limit {
+                return Err(self.too_large(key, rest.len() as u64));
+            }
+        }
+        let body = if rest.is_empty() { first } else { Bytes::from(rest) };
+        match length {
+            Some(length) if length != body.len() as u64 => {
+                Err(cut(&format_args!("{} of {length} bytes came", body.len())))
+            }
+            _ => Ok(Some((answer, body))),
+        }
+    }
+
+    fn too_large(&self, key: &str, size: u64) -> Fault {
+        Fault::fatal(
+            "object_too_large",
+            format!(
+                "object {key:?} of bucket {} has {size} bytes, more than {}; raise maxObjectBytes to read it",
+                self.bucket.name, self.limit
+            ),
+        )
+    }
+
+    /// What users said of the object under their own names, then what the store says.
+    fn describe(&self, mut answer: GetObjectOutput, version: &Version, size: usize) -> Vec<(Str, Str)> {
+        let of_user = answer.metadata.take().unwrap_or_default();
+        let mut metadata: Vec<(Str, Str)> = of_user.into_iter().map(|(key, text)| (key.into(), text.into())).collect();
+        metadata.sort();
+        let own = [
+            (keys::CONTENT_TYPE, answer.content_type.take()),
+            (keys::CONTENT_ENCODING, answer.content_encoding.take()),
+            (keys::ETAG, answer.e_tag.take()),
+            (keys::VERSION, version.id.clone()),
+        ];
+        metadata.push((keys::BUCKET, self.bucket.name.clone()));
+        metadata.extend(own.into_iter().filter_map(|(key, text)| Some((key, text?.into()))));
+        metadata.push((keys::SIZE, size.to_string().into()));
+        dated(&mut metadata, version.modified);
+        metadata
+    }
+
+    fn record(
+        &self,
+        position: Position,
+        key: String,
+        operation: Operation,
+        metadata: Vec<(Str, Str)>,
+        after: Data,
+    ) -> Record {
+        let mut record = Record::at(position);
+        record.operation = operation;
+        record.key = Data::text(key);
+        record.payload = Change { before: Data::Absent, after };
+        record.metadata = Metadata::from_entries(metadata);
+        record
+    }
+}
+
+fn dated(metadata: &mut Vec<(Str, Str)>, modified: Moment) {
+    if let Some(time) = DateTime::from_timestamp(modified.seconds, modified.nanos) {
+        metadata.push((keys::LAST_MODIFIED, timestamp_text(&time).into()));
+        metadata.extend(time.timestamp_nanos_opt().map(|nanos| (key::CREATED_AT, nanos.to_string().into())));
+    }
+}

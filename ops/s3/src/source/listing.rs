@@ -1,0 +1,298 @@
+//! Pages of listings: objects, versions, uploads under way; and the server's clock.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::text::Str;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::interceptors::BeforeDeserializationInterceptorContextRef;
+use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_s3::error::{BoxError, ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::primitives::{DateTime, DateTimeFormat};
+use aws_sdk_s3::types::{BucketVersioningStatus, EncodingType};
+use percent_encoding::percent_decode_str;
+
+use super::position::{Horizon, MOST_UPLOADS, Upload};
+use crate::connection::refused;
+use crate::fingerprint::fingerprint;
+
+/// A bucket, or the part of it below a prefix.
+pub(super) struct Bucket {
+    pub(super) client: Client,
+    pub(super) name: Str,
+    pub(super) prefix: Str,
+}
+
+/// When an object was changed last, by the server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Moment {
+    pub(super) seconds: i64,
+    pub(super) nanos: u32,
+}
+
+impl Moment {
+    fn of(time: Option<&DateTime>) -> Moment {
+        time.map(|time| Moment { seconds: time.secs(), nanos: time.subsec_nanos() }).unwrap_or_default()
+    }
+}
+
+/// A version of an object; the only one where the bucket keeps none.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Version {
+    /// Of all that tells it from others of its key.
+    pub(super) fingerprint: u64,
+    pub(super) modified: Moment,
+    pub(super) size: u64,
+    pub(super) etag: Option<String>,
+    /// Where the bucket keeps versions.
+    pub(super) id: Option<String>,
+    /// Whether it says that the object was deleted.
+    pub(super) marker: bool,
+}
+
+impl Version {
+    pub(super) fn new(modified: Moment, size: u64, etag: Option<String>, id: Option<String>, marker: bool) -> Self {
+        let fingerprint = fingerprint(&[
+            id.as_deref().unwrap_or_default().as_bytes(),
+            etag.as_deref().unwrap_or_default().as_bytes(),
+            &modified.seconds.to_le_bytes(),
+            &modified.nanos.to_le_bytes(),
+            &size.to_le_bytes(),
+        ]);
+        Version { fingerprint, modified, size, etag, id, marker }
+    }
+}
+
+/// Where a page begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// At the first key.
+    Start,
+    /// Behind a key.
+    After(String),
+    /// Behind a version of a key.
+    AfterVersion(String, String),
+    /// Where the server said, after a page without keys.
+    Token(String),
+    /// The versions of this key alone.
+    Only(String),
+}
+
+/// A part of a listing: versions with their keys in order, those of a key newest first.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) versions: Vec<(String, Version)>,
+    /// Where the next begins; none at the end.
+    pub(super) next: Option<From>,
+}
+
+/// Keys come percent-encoded, since XML cannot hold all of them.
+struct Keys {
+    encoded: bool,
+}
+
+impl Keys {
+    fn decode(&self, key: &str) -> Result<String, Fault> {
+        if !self.encoded {
+            return Ok(key.to_owned());
+        }
+        let spaced = key.replace('+', " ");
+        let decoded = percent_decode_str(&spaced).decode_utf8();
+        decoded
+            .map(std::borrow::Cow::into_owned)
+            .map_err(|_| Fault::fatal("key_invalid", format!("the key {key:?} is not UTF-8")))
+    }
+}
+
+impl Bucket {
+    fn prefix(&self) -> Option<String> {
+        (!self.prefix.is_empty()).then(|| self.prefix.to_string())
+    }
+
+    fn refused<E>(&self, what: &str, error: &SdkError<E, aws_sdk_s3::config::http::HttpResponse>) -> Fault
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        refused(&format!("cannot {what} bucket {}", self.name), error)
+    }
+
+    /// Whether the bucket keeps versions; none if that is not ours to know.
+    pub(super) async fn keeps_versions(&self) -> Result<Option<bool>, Fault> {
+        let answer = self.client.get_bucket_versioning().bucket(self.name.as_str()).send().await;
+        match answer.map_err(|error| self.refused("ask for the versioning of", &error)) {
+            Ok(answer) => {
+                use BucketVersioningStatus::{Enabled, Suspended};
+                Ok(Some(matches!(answer.status(), Some(Enabled | Suspended))))
+            }
+            Err(fault) if ["access_denied", "request_refused"].contains(&fault.code()) => Ok(None),
+            Err(fault) if fault.message().contains("NotImplemented") => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The horizon of a sweep that begins now: what the server's clock says, and which uploads are under way.
+    pub(super) async fn horizon(&self) -> Result<Horizon, Fault> {
+        let clock = Clock::default();
+        let answer = self
+            .client
+            .list_multipart_uploads()
+            .bucket(self.name.as_str())
+            .set_prefix(self.prefix())
+            .encoding_type(EncodingType::Url)
+            .customize()
+            .interceptor(clock.clone())
+            .send()
+            .await;
+        let answer = match answer.map_err(|error| self.refused("list the uploads to", &error)) {
+            Ok(answer) => Some(answer),
+            Err(fault) if fault.class() == FaultClass::Transient && !fault.message().contains("NotImplemented") => {
+                return Err(fault);
+            }
+            // The rights to list objects are enough to read a bucket.
+            Err(fault) if fault.code() != "bucket_missing" && fault.code() != "credentials_refused" => None,
+            Err(fault) => return Err(fault),
+        };
+        let mut uploads = Vec::new();
+        if let Some(answer) = &answer {
+            let keys = Keys { encoded: answer.encoding_type().is_some() };
+            for upload in answer.uploads() {
+                let key = keys.decode(upload.key().unwrap_or_default())?;
+                uploads.push(Upload::new(&key, Moment::of(upload.initiated()).seconds));
+            }
+        }
+        // The youngest are the likeliest to be completed.
+        uploads.sort_by_key(|upload| std::cmp::Reverse(upload.begun));
+        uploads.truncate(MOST_UPLOADS);
+        let time = clock.seconds().unwrap_or_else(local_time);
+        Ok(Horizon { time, uploads })
+    }
+
+    /// A page of the objects.
+    pub(super) async fn objects(&self, from: &From) -> Result<Page, Fault> {
+        let mut request = self
+            .client
+            .list_objects_v2()
+            .bucket(self.name.as_str())
+            .set_prefix(self.prefix())
+            .encoding_type(EncodingType::Url);
+        match from {
+            From::Start | From::AfterVersion(..) | From::Only(_) => {}
+            From::After(key) => request = request.start_after(key),
+            From::Token(token) => request = request.continuation_token(token),
+        }
+        let answer = request.send().await.map_err(|error| self.refused("list", &error))?;
+        let keys = Keys { encoded: answer.encoding_type().is_some() };
+        let mut page = Page::default();
+        for object in answer.contents() {
+            let size = object.size().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+            let etag = object.e_tag().map(str::to_owned);
+            let version = Version::new(Moment::of(object.last_modified()), size, etag, None, false);
+            page.versions.push((keys.decode(object.key().unwrap_or_default())?, version));
+        }
+        if answer.is_truncated() == Some(true) {
+            page.next = Some(match (page.versions.last(), answer.next_continuation_token()) {
+                (Some((key, _)), _) => From::After(key.clone()),
+                (None, Some(token)) => From::Token(token.to_owned()),
+                (None, None) => return Err(self.cut_short()),
+            });
+        }
+        Ok(page)
+    }
+
+    /// A page of the versions.
+    pub(super) async fn versions(&self, from: &From) -> Result<Page, Fault> {
+        let mut request = self
+            .client
+            .list_object_versions()
+            .bucket(self.name.as_str())
+            .set_prefix(self.prefix())
+            .encoding_type(EncodingType::Url);
+        match from {
+            From::Start | From::Token(_) => {}
+            From::After(key) => request = request.key_marker(key),
+            From::AfterVersion(key, id) => request = request.key_marker(key).version_id_marker(id),
+            From::Only(key) => request = request.prefix(key),
+        }
+        let answer = request.send().await.map_err(|error| self.refused("list the versions in", &error))?;
+        let keys = Keys { encoded: answer.encoding_type().is_some() };
+        let mut versions = Vec::new();
+        for version in answer.versions() {
+            let size = version.size().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+            let (etag, id) = (version.e_tag().map(str::to_owned), version.version_id().map(str::to_owned));
+            let key = keys.decode(version.key().unwrap_or_default())?;
+            let latest = version.is_latest() == Some(true);
+            versions.push((key, latest, Version::new(Moment::of(version.last_modified()), size, etag, id, false)));
+        }
+        for marker in answer.delete_markers() {
+            let id = marker.version_id().map(str::to_owned);
+            let key = keys.decode(marker.key().unwrap_or_default())?;
+            let latest = marker.is_latest() == Some(true);
+            versions.push((key, latest, Version::new(Moment::of(marker.last_modified()), 0, None, id, true)));
+        }
+        // The answer holds the two kinds apart, and the sort is stable. Of one moment the latest is known; of the
+        // others a deletion usually came after what it deleted.
+        versions.sort_by(|(a, a_latest, a_version), (b, b_latest, b_version)| {
+            let place = |latest: bool, version: &Version| std::cmp::Reverse((latest, version.modified, version.marker));
+            a.cmp(b).then_with(|| place(*a_latest, a_version).cmp(&place(*b_latest, b_version)))
+        });
+        let mut page = Page::default();
+        if answer.is_truncated() == Some(true) {
+            let marker = answer.next_key_marker().map(|key| keys.decode(key)).transpose()?;
+            page.next = Some(match (marker, answer.next_version_id_marker()) {
+                (Some(key), Some(id)) => From::AfterVersion(key, id.to_owned()),
+                (Some(key), None) => From::After(key),
+                (None, _) => return Err(self.cut_short()),
+            });
+        }
+        if let From::Only(only) = from {
+            // What follows the key is left to the listing that goes on behind it.
+            let others = versions.iter().any(|(key, ..)| key != only);
+            versions.retain(|(key, ..)| key == only);
+            if others || page.next.is_none() {
+                page.next = Some(From::After(only.clone()));
+            }
+        }
+        page.versions = versions.into_iter().map(|(key, _, version)| (key, version)).collect();
+        Ok(page)
+    }
+
+    /// A page that says that there is more, and not where: never the end.
+    fn cut_short(&self) -> Fault {
+        let text = format!("cannot list bucket {}: the server says that there is more and not where", self.name);
+        Fault::transient("s3_unavailable", text)
+    }
+}
+
+/// The clock of this machine, for servers that do not say what theirs is.
+fn local_time() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(|since| i64::try_from(since.as_secs()).ok()).unwrap_or(0)
+}
+
+/// Notes the `Date` of an answer.
+#[derive(Clone, Debug, Default)]
+struct Clock(Arc<Mutex<Option<i64>>>);
+
+impl Clock {
+    fn seconds(&self) -> Option<i64> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Intercept for Clock {
+    fn name(&self) -> &'static str {
+        "server clock"
+    }
+
+    fn read_before_deserialization(
+        &self,
+        context: &BeforeDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let date = context.response().headers().get("date");
+        let date = date.and_then(|date| DateTime::from_str(date, DateTimeFormat::HttpDate).ok());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = date.map(|date| date.secs());
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Positions in a bucket.
+//!
+//! The source reads a bucket in *sweeps*, each a listing of all keys in their order. What a sweep has to deliver is
+//! told by time: what changed before its *horizon* and not before that of the sweep before it. So a position is two
+//! horizons and a key, however many objects there are; usually some twenty bytes and the key.
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::record::Position;
+
+use super::listing::Version;
+use crate::fingerprint::fingerprint;
+
+/// Most uploads under way that a horizon remembers.
+pub(super) const MOST_UPLOADS: usize = 32;
+
+/// A moment of the server's clock, up to which all changes were seen.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(super) struct Horizon {
+    /// Seconds since the epoch: what changed in an earlier second was seen. The second itself was not over.
+    pub(super) time: i64,
+    /// But for these.
+    pub(super) uploads: Vec<Upload>,
+}
+
+/// A multipart upload that was under way. When it is complete, its object is dated back to when it was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Upload {
+    key: u32,
+    pub(super) begun: i64,
+}
+
+impl Upload {
+    pub(super) fn new(key: &str, begun: i64) -> Self {
+        Upload { key: short(key), begun }
+    }
+}
+
+impl Horizon {
+    /// Whether a version of `key` was seen by a sweep up to here.
+    pub(super) fn covers(&self, key: &str, version: &Version) -> bool {
+        let late = |upload: &Upload| upload.begun == version.modified.seconds && upload.key == short(key);
+        version.modified.seconds < self.time && !self.uploads.iter().any(late)
+    }
+}
+
+fn short(key: &str) -> u32 {
+    let sum = fingerprint(&[key.as_bytes()]);
+    (sum ^ (sum >> 32)) as u32
+}
+
+/// What a sweep is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To deliver what was there when the source was opened for the first time.
+    Snapshot,
+    /// To deliver what happened since.
+    Changes,
+}
+
+/// How far a sweep is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    pub(super) key: String,
+    /// The version of the key that was delivered last, where newer ones may follow.
+    pub(super) version: Option<u64>,
+}
+
+/// Where the source is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) purpose: Purpose,
+    /// The horizon of the last sweep that was completed; none in the first.
+    pub(super) since: Option<Horizon>,
+    /// The sweep under way: its horizon, and how far it is.
+    pub(super) under_way: Option<(Horizon, Cursor)>,
+}
+
+const FORMAT: u8 = 1;
+const SNAPSHOT: u8 = 1;
+const SINCE: u8 = 2;
+const UNDER_WAY: u8 = 4;
+const VERSION: u8 = 8;
+
+impl Place {
+    /// As a position in the bucket that `bucket` is the fingerprint of.
+    pub(super) fn encode(&self, bucket: u32) -> Position {
+        let mut out = Vec::with_capacity(64);
+        let flag = |set, flag| if set { flag } else { 0 };
+        let cursor = self.under_way.as_ref().map(|(_, cursor)| cursor);
+        out.push(FORMAT);
+        out.push(
+            flag(self.purpose == Purpose::Snapshot, SNAPSHOT)
+                | flag(self.since.is_some(), SINCE)
+                | flag(cursor.is_some(), UNDER_WAY)
+                | flag(cursor.is_some_and(|cursor| cursor.version.is_some()), VERSION),
+        );
+        out.extend_from_slice(&bucket.to_le_bytes());
+        for horizon in self.since.iter().chain(self.under_way.iter().map(|(horizon, _)| horizon)) {
+            out.extend_from_slice(&horizon.time.to_le_bytes());
+            out.push(horizon.uploads.len() as u8);
+            for upload in &horizon.uploads {
+                out.extend_from_slice(&upload.key.to_le_bytes());
+                out.extend_from_slice(&upload.begun.to_le_bytes());
+            }
+        }
+        if let Some(cursor) = cursor {
+            if let Some(version) = cursor.version {
+                out.extend_from_slice(&version.to_le_bytes());
+            }
+            out.extend_from_slice(cursor.key.as_bytes());
+        }
+        Position(out.into())
+    }
+
+    /// From a position of ours.
+    ///
+    /// # Errors
+    /// Fatal: it is not one, or it is of another bucket or prefix.
+    pub(super) fn decode(position: &Position, bucket: u32) -> Result<Place, Fault> {
+        let (found, place) = read(&position.0).ok_or_else(|| {
+            Fault::fatal(
+                "position_unknown",
+                "the stored position is not one of an s3 source; give the connector another id to start anew",
+            )
+        })?;
+        if found != bucket {
+            return Err(Fault::fatal(
+                "position_of_another_bucket",
+                "the stored position is of another bucket or prefix: objects that were there before it would be \
+                 taken for read; give the connector another id to start anew, or set what was set before",
+            ));
+        }
+        Ok(place)
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+fn read_horizon(bytes: &mut &[u8]) -> Option<Horizon> {
+    let time = i64::from_le_bytes(take(bytes)?);
+    let [uploads] = take(bytes)?;
+    let upload = |_| {
+        let key = u32::from_le_bytes(take(bytes)?);
+        Some(Upload { key, begun: i64::from_le_bytes(take(bytes)?) })
+    };
+    Some(Horizon { time, uploads: (0..uploads).map(upload).collect::<Option<_>>()? })
+}
+
+fn read(mut bytes: &[u8]) -> Option<(u32, Place)> {
+    let bytes = &mut bytes;
+    let [FORMAT, flags] = take(bytes)? else { return None };
+    let bucket = u32::from_le_bytes(take(bytes)?);
+    let purpose = if flags & SNAPSHOT == 0 { Purpose::Changes } else { Purpose::Snapshot };
+    let since = if flags & SINCE == 0 { None } else { Some(read_horizon(bytes)?) };
+    let under_way = if flags & UNDER_WAY == 0 {
+        None
+    } else {
+        let until = read_horizon(bytes)?;
+        let version = if flags & VERSION == 0 { None } else { Some(u64::from_le_bytes(take(bytes)?)) };
+        let key = str::from_utf8(bytes).ok()?.to_owned();
+        *bytes = &[];
+        Some((until, Cursor { key, version }))
+    };
+    bytes.is_empty().then_some((bucket, Place { purpose, since, under_way }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_come_back() {
+        let horizon = |time, uploads| Horizon { time, uploads };
+        let late = vec![Upload::new("big", 90), Upload::new("bigger", 95)];
+        for place in [
+            Place { purpose: Purpose::Changes, since: Some(horizon(100, late.clone())), under_way: None },
+            Place {
+                purpose: Purpose::Snapshot,
+                since: None,
+                under_way: Some((horizon(100, Vec::new()), Cursor { key: "a/ü b".into(), version: None })),
+            },
+            Place {
+                purpose: Purpose::Changes,
+                since: Some(horizon(100, Vec::new())),
+                under_way: Some((horizon(200, late.clone()), Cursor { key: "k".into(), version: Some(7) })),
+            },
+        ] {
+            let position = place.encode(5);
+            assert_eq!(Place::decode(&position, 5).unwrap(), place);
+            assert_eq!(Place::decode(&position, 6).unwrap_err().code(), "position_of_another_bucket");
+            for cut in 0..5 {
+                let short = Position::copy_from(&position.0[..cut]);
+                assert_eq!(Place::decode(&short, 5).unwrap_err().code(), "position_unknown");
+            }
+        }
+        assert!(Place::decode(&Position::copy_from(b"key_s170000"), 5).is_err());
+    }
+}

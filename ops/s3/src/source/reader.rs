@@ -1,0 +1,370 @@
+//! Reading a bucket: sweep after sweep, with listing and fetching at the same time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::record::{Position, Record};
+use anabranch_graph::source::{Partition, Read, Reader, Room};
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::stream::FuturesOrdered;
+use futures::{FutureExt, StreamExt};
+use tokio::time::{Instant, sleep_until};
+
+use super::fetch::{Fetching, Outcome};
+use super::listing::{From, Page, Version};
+use super::position::{Cursor, Horizon, Place, Purpose};
+use super::sweep::{Find, Memory, Sweep};
+use crate::retry::patiently;
+
+/// The next page is asked for when fewer finds than this wait to be fetched.
+const FEW: usize = 1000;
+/// What an object in flight takes beside its bytes.
+const OVERHEAD: usize = 2 << 10;
+/// The server's clock counts seconds.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How the bucket is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Pause between two sweeps.
+    pub(super) polling: Duration,
+    /// How long the second of a change must be over.
+    pub(super) settling: Duration,
+    /// Most fetches at a time.
+    pub(super) fetches: usize,
+    /// Most bytes that fetches may bring before they are delivered.
+    pub(super) bytes: usize,
+}
+
+/// The reader of a bucket.
+pub(super) struct Objects {
+    fetching: Arc<Fetching>,
+    pace: Pace,
+    versioned: bool,
+    /// Fingerprint of bucket and prefix.
+    bucket: u32,
+    purpose: Purpose,
+    since: Option<Horizon>,
+    /// Where the first sweep goes on.
+    resume: Option<(Horizon, Cursor)>,
+    memory: Memory,
+    /// The server's clock when the source was opened: changes until then are due before it is caught up.
+    opened: Option<i64>,
+    /// When its clock was asked last.
+    asked: Instant,
+    caught_up: CaughtUp,
+    phase: Phase,
+    /// A key whose versions may go on on the next page.
+    group: Option<(String, Vec<Version>)>,
+    finds: VecDeque<Find>,
+    fetches: FuturesOrdered<BoxFuture<'static, Result<Outcome, Fault>>>,
+    in_flight: usize,
+    missed: Vec<(String, bool)>,
+    /// Fetched, but there was no room.
+    held: Option<Record>,
+    /// To be said when all that was fetched is delivered.
+    pending: VecDeque<Read>,
+}
+
+/// Whether the engine knows that there is nothing more for now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CaughtUp {
+    NotYet,
+    Said,
+    /// It was said, and records came since.
+    Outdated,
+}
+
+/// What is going on beside the fetches.
+enum Phase {
+    /// Nothing until then.
+    Rest(Instant),
+    /// The server's clock is asked.
+    Clock(BoxFuture<'static, Result<Horizon, Fault>>),
+    /// A page is fetched.
+    Page(Box<Sweep>, BoxFuture<'static, Result<Page, Fault>>),
+    /// A page may be fetched when there is room for what it brings; at the end without.
+    Listed(Box<Sweep>, Option<From>),
+    /// The listing is over; what it brought is being fetched.
+    Ending(Box<super::sweep::Ended>),
+}
+
+enum Turn {
+    Rested,
+    Clock(Result<Horizon, Fault>),
+    Page(Result<Page, Fault>),
+}
+
+impl Phase {
+    /// Waits for what is going on. Cancel-safe.
+    async fn turn(&mut self) -> Turn {
+        match self {
+            Phase::Rest(until) => {
+                sleep_until(*until).await;
+                Turn::Rested
+            }
+            Phase::Clock(clock) => Turn::Clock(clock.await),
+            Phase::Page(_, page) => Turn::Page(page.await),
+            Phase::Listed(..) | Phase::Ending(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Objects {
+    pub(super) fn new(fetching: Fetching, pace: Pace, versioned: bool, bucket: u32, place: Option<Place>) -> Self {
+        let place = place.unwrap_or(Place { purpose: Purpose::Snapshot, since: None, under_way: None });
+        Objects {
+            fetching: Arc::new(fetching),
+            pace,
+            versioned,
+            bucket,
+            purpose: place.purpose,
+            since: place.since,
+            resume: place.under_way,
+            memory: Memory::default(),
+            opened: None,
+            asked: Instant::now(),
+            caught_up: CaughtUp::NotYet,
+            phase: Phase::Rest(Instant::now()),
+            group: None,
+            finds: VecDeque::new(),
+            fetches: FuturesOrdered::new(),
+            in_flight: 0,
+            missed: Vec::new(),
+            held: None,
+            pending: VecDeque::new(),
+        }
+    }
+
+    /// Goes as far as it can without waiting.
+    fn go_on(&mut self) {
+        self.fetch();
+        if matches!(&self.phase, Phase::Listed(..)) && self.finds.len() < FEW {
+            let rest = Phase::Rest(Instant::now());
+            match std::mem::replace(&mut self.phase, rest) {
+                Phase::Listed(sweep, Some(from)) => self.phase = Phase::Page(sweep, self.page(from)),
+                Phase::Listed(sweep, None) => {
+                    self.phase = Phase::Ending(Box::new(sweep.end(&mut self.finds)));
+                    self.fetch();
+                }
+                other => self.phase = other,
+            }
+        }
+        if matches!(&self.phase, Phase::Ending(_))
+            && self.finds.is_empty()
+            && self.fetches.is_empty()
+            && self.held.is_none()
+        {
+            self.end();
+        }
+    }
+
+    /// Begins as many fetches as may be under way.
+    fn fetch(&mut self) {
+        while self.fetches.len() < self.pace.fetches
+            && let Some(find) = self.finds.front()
+        {
+            let size = find.version.as_ref().map_or(0, |version| version.size);
+            let weight = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(OVERHEAD);
+            if self.in_flight > 0 && self.in_flight.saturating_add(weight) > self.pace.bytes {
+                return;
+            }
+            let Some(find) = self.finds.pop_front() else { return };
+            let position = self.position(&find);
+            self.in_flight = self.in_flight.saturating_add(weight);
+            self.fetches.push_back(self.fetching.clone().fetch(find, position, weight).boxed());
+        }
+    }
+
+    /// Where the source is when a find is delivered.
+    fn position(&self, find: &Find) -> Position {
+        let version = if find.more { find.version.as_ref().map(|version| version.fingerprint) } else { None };
+        let cursor = Cursor { key: find.key.clone(), version };
+        let until = match &self.phase {
+            Phase::Page(sweep, _) | Phase::Listed(sweep, _) => &sweep.until,
+            Phase::Ending(ended) => &ended.until,
+            // Finds come from a sweep.
+            Phase::Rest(_) | Phase::Clock(_) => return Position::default(),
+        };
+        let place =
+            Place { purpose: self.purpose, since: self.since.clone(), under_way: Some((until.clone(), cursor)) };
+        place.encode(self.bucket)
+    }
+
+    fn page(&self, from: From) -> BoxFuture<'static, Result<Page, Fault>> {
+        let (fetching, versioned) = (self.fetching.clone(), self.versioned);
+        async move {
+            patiently(&fetching.host, || async {
+                match versioned {
+                    true => fetching.bucket.versions(&from).await,
+                    false => fetching.bucket.objects(&from).await,
+                }
+            })
+            .await
+        }
+        .boxed()
+    }
+
+    fn ask_clock(&mut self) {
+        let fetching = self.fetching.clone();
+        self.asked = Instant::now();
+        self.phase = Phase::Clock(async move { patiently(&fetching.host, || fetching.bucket.horizon()).await }.boxed());
+    }
+
+    /// Begins a sweep, or goes on with that which was under way when the source was closed.
+    fn begin(&mut self, clock: Horizon) {
+        self.opened.get_or_insert(clock.time);
+        let mut memory = std::mem::take(&mut self.memory);
+        for (key, delivered_before) in self.missed.drain(..) {
+            memory.miss(key, delivered_before);
+        }
+        let (until, start) = match self.resume.take() {
+            Some((until, cursor)) => (until, Some(cursor)),
+            None => {
+                let settled = clock.time - i64::try_from(self.pace.settling.as_secs()).unwrap_or(0);
+                // The horizon never moves back, whatever the server's clocks do.
+                let least = self.since.as_ref().map_or(settled, |since| since.time);
+                (Horizon { time: settled.max(least), uploads: clock.uploads }, None)
+            }
+        };
+        let from = match &start {
+            None => From::Start,
+            Some(Cursor { key, version: Some(_) }) if self.versioned => From::Only(key.clone()),
+            Some(Cursor { key, .. }) => From::After(key.clone()),
+        };
+        let sweep = Sweep::new(self.purpose, (self.since.clone(), until), start, self.versioned, memory);
+        self.phase = Phase::Page(Box::new(sweep), self.page(from));
+    }
+
+    /// Takes a page in.
+    fn take(&mut self, page: Page) -> Result<(), Fault> {
+        let Phase::Page(mut sweep, _) = std::mem::replace(&mut self.phase, Phase::Rest(Instant::now())) else {
+            return Ok(());
+        };
+        for (key, version) in page.versions {
+            match &mut self.group {
+                Some((of, versions)) if *of == key => versions.push(version),
+                group => {
+                    if let Some((key, versions)) = group.replace((key, vec![version])) {
+                        sweep.see(key, versions, &mut self.finds)?;
+                    }
+                }
+            }
+        }
+        // Of a bucket without versions, and at the end, no key goes on.
+        if (!self.versioned || page.next.is_none())
+            && let Some((key, versions)) = self.group.take()
+        {
+            sweep.see(key, versions, &mut self.finds)?;
+        }
+        self.phase = Phase::Listed(sweep, page.next);
+        Ok(())
+    }
+
+    /// Ends a sweep of which everything was delivered.
+    fn end(&mut self) {
+        let Phase::Ending(ended) = std::mem::replace(&mut self.phase, Phase::Rest(Instant::now())) else { return };
+        let opened = self.opened.unwrap_or(ended.until.time);
+        self.memory = ended.memory;
+        self.since = Some(ended.until);
+        let due = ended.deferred.is_some_and(|second| second <= opened);
+        let all = self.caught_up != CaughtUp::NotYet || !(due || ended.resumed);
+        if ended.purpose == Purpose::Snapshot && (all || ended.resumed) {
+            self.purpose = Purpose::Changes;
+            let place = Place { purpose: Purpose::Changes, since: self.since.clone(), under_way: None };
+            self.pending.push_back(Read::Progress(Partition::ONLY, place.encode(self.bucket)));
+        }
+        if !all {
+            // The rest of the bucket at once, what changed in this second when it is over.
+            self.phase = Phase::Rest(if ended.resumed { Instant::now() } else { self.asked + SECOND });
+            return;
+        }
+        if self.caught_up != CaughtUp::Said {
+            self.pending.push_back(Read::CaughtUp);
+        }
+        self.phase = Phase::Rest(Instant::now() + self.pace.polling);
+    }
+
+    /// Makes a batch of one outcome and of all that are there already.
+    fn collect(&mut self, first: Result<Outcome, Fault>, room: Room) -> Result<Vec<Record>, Fault> {
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(outcome) = next.take() {
+            match outcome {
+                Ok(Outcome::Record(record, weight)) => {
+                    self.in_flight = self.in_flight.saturating_sub(weight);
+                    let size = record.weight();
+                    if !records.is_empty() && bytes + size > room.bytes {
+                        self.held = Some(*record);
+                        return Ok(records);
+                    }
+                    bytes += size;
+                    records.push(*record);
+                }
+                Ok(Outcome::Missed { key, delivered_before, weight }) => {
+                    self.in_flight = self.in_flight.saturating_sub(weight);
+                    self.missed.push((key, delivered_before));
+                }
+                Err(fault) if records.is_empty() => return Err(fault),
+                Err(fault) => {
+                    // What came before it is delivered first.
+                    self.fetches.push_front(std::future::ready(Err(fault)).boxed());
+                    return Ok(records);
+                }
+            }
+            if records.len() >= room.rows {
+                break;
+            }
+            self.fetch();
+            next = self.fetches.next().now_or_never().flatten();
+        }
+        Ok(records)
+    }
+
+    fn rows(&mut self, records: Vec<Record>) -> Read {
+        if self.caught_up == CaughtUp::Said {
+            self.caught_up = CaughtUp::Outdated;
+        }
+        Read::Rows { partition: Partition::ONLY, records }
+    }
+}
+
+#[async_trait]
+impl Reader for Objects {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        loop {
+            if let Some(record) = self.held.take() {
+                return Ok(self.rows(vec![record]));
+            }
+            self.go_on();
+            if let Some(read) = self.pending.pop_front() {
+                if matches!(read, Read::CaughtUp) {
+                    self.caught_up = CaughtUp::Said;
+                }
+                return Ok(read);
+            }
+            tokio::select! {
+                biased;
+                Some(outcome) = self.fetches.next(), if !self.fetches.is_empty() => {
+                    let records = self.collect(outcome, room)?;
+                    if !records.is_empty() {
+                        return Ok(self.rows(records));
+                    }
+                }
+                turn = self.phase.turn() => match turn {
+                    Turn::Rested => self.ask_clock(),
+                    Turn::Clock(clock) => {
+                        // A future that is done is not polled again.
+                        self.phase = Phase::Rest(Instant::now());
+                        self.begin(clock?);
+                    }
+                    Turn::Page(page) => self.take(page?)?,
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What a listing of the bucket shows that was not delivered yet.
+//!
+//! Two things tell: while the source runs, what the sweep before it saw ([`Memory`]); after a restart, for the keys that
+//! no sweep of this run went over, the time ([`Horizon`]).
+
+use std::collections::{HashMap, VecDeque};
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::record::Operation;
+
+use super::known::{Known, Past};
+use super::listing::Version;
+use super::position::{Cursor, Horizon, Purpose};
+use crate::fingerprint::fingerprint;
+
+/// An object that changed again whenever it was looked at is delivered at this many looks, though its second is not
+/// over: after a restart it may come again.
+const RESTLESS: u8 = 3;
+
+/// How often an object was another one when it was looked at, and which it was last.
+#[derive(Clone, Copy, Debug)]
+struct Looks {
+    times: u8,
+    last: u64,
+}
+
+/// What earlier sweeps of this run saw.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    known: Known,
+    /// The sweeps went over all keys from this one on.
+    from: Option<String>,
+    restless: HashMap<u64, Looks>,
+    /// Keys whose last version was gone before it could be fetched, and whether one was delivered before.
+    missed: HashMap<String, bool>,
+}
+
+impl Memory {
+    /// A version that was found was gone before it could be fetched.
+    pub(super) fn miss(&mut self, key: String, delivered_before: bool) {
+        self.missed.insert(key, delivered_before);
+    }
+}
+
+/// Something to deliver.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Find {
+    pub(super) key: String,
+    pub(super) operation: Operation,
+    /// The version; none of a deletion that shows only in that the key is not there any more.
+    pub(super) version: Option<Version>,
+    /// Whether newer versions of the key follow in this sweep.
+    pub(super) more: bool,
+}
+
+/// A sweep under way.
+pub(super) struct Sweep {
+    pub(super) purpose: Purpose,
+    pub(super) since: Option<Horizon>,
+    pub(super) until: Horizon,
+    versioned: bool,
+    past: Past,
+    from: Option<String>,
+    restless: HashMap<u64, Looks>,
+    missed: HashMap<String, bool>,
+    /// Where it was resumed.
+    start: Option<Cursor>,
+    last: Option<String>,
+    next: Memory,
+    deferred: Option<i64>,
+}
+
+impl Sweep {
+    pub(super) fn new(
+        purpose: Purpose,
+        (since, until): (Option<Horizon>, Horizon),
+        start: Option<Cursor>,
+        versioned: bool,
+        memory: Memory,
+    ) -> Self {
+        let from = match &start {
+            None => String::new(),
+            Some(Cursor { key, version: Some(_) }) => key.clone(),
+            // The first key above it.
+            Some(Cursor { key, version: None }) => format!("{key}\0"),
+        };
+        Sweep {
+            purpose,
+            since,
+            until,
+            versioned,
+            past: memory.known.into_past(),
+            from: memory.from,
+            restless: memory.restless,
+            missed: memory.missed,
+            start,
+            last: None,
+            next: Memory { from: Some(from), ..Memory::default() },
+            deferred: None,
+        }
+    }
+
+    /// The next key of the listing with its versions, the newest first.
+    ///
+    /// # Errors
+    /// Fatal: the server does not list in order.
+    pub(super) fn see(&mut self, key: String, versions: Vec<Version>, finds: &mut VecDeque<Find>) -> Result<(), Fault> {
+        if self.last.as_ref().is_some_and(|last| *last >= key) {
+            return Err(Fault::fatal(
+                "listing_unordered",
+                format!("the server does not list keys in the order of their bytes: {key:?} came late"),
+            ));
+        }
+        self.gone_before(Some(&key), finds);
+        let covered = self.from.as_ref().is_some_and(|from| *from <= key);
+        let mut seen = self.past.take(&key);
+        let missed = self.missed.remove(&key);
+        let was_there = missed.unwrap_or(!seen.is_empty());
+        if missed.is_some() && !self.versioned {
+            seen.clear();
+        }
+        let delivered = |version: &Version| match covered {
+            true => seen.contains(&version.fingerprint),
+            false => self.since.as_ref().is_some_and(|since| since.covers(&key, version)),
+        };
+        let sum = fingerprint(&[key.as_bytes()]);
+        let newest = versions.first().map_or(0, |version| version.fingerprint);
+        let looks = match self.restless.get(&sum) {
+            Some(looks) if looks.last == newest => *looks,
+            Some(looks) => Looks { times: looks.times + 1, last: newest },
+            None => Looks { times: 1, last: newest },
+        };
+        // With versions none is missed by waiting.
+        let restless = !self.versioned && looks.times >= RESTLESS;
+        let ripe = |version: &Version| version.modified.seconds < self.until.time || restless;
+
+        // The oldest first.
+        let mut found: Vec<usize> = (0..versions.len()).rev().filter(|i| !delivered(&versions[*i])).collect();
+        let mut deferred = None;
+        found.retain(|i| {
+            let ripe = ripe(&versions[*i]);
+            if !ripe {
+                let at = versions[*i].modified.seconds;
+                deferred = Some(deferred.map_or(at, |other: i64| other.min(at)));
+            }
+            ripe
+        });
+        let left = |i: usize| !delivered(&versions[i]) && !ripe(&versions[i]);
+        let mut kept: Vec<u64> = (0..versions.len()).filter(|i| !left(*i)).map(|i| versions[i].fingerprint).collect();
+        if let Some(at) = deferred {
+            self.deferred = Some(self.deferred.map_or(at, |other| other.min(at)));
+            self.next.restless.insert(sum, looks);
+            if !self.versioned {
+                // It counts as there in its old shape.
+                kept = seen.clone();
+                if let Some(delivered_before) = missed {
+                    self.next.missed.insert(key.clone(), delivered_before);
+                    kept = vec![0];
+                }
+            }
+        }
+        if !kept.is_empty() {
+            self.next.known.push(&key, &kept);
+        }
+
+        if let Some(Cursor { key: at, version: Some(version) }) = &self.start
+            && *at == key
+            && let Some(done) = found.iter().position(|i| versions[*i].fingerprint == *version)
+        {
+            found.drain(..=done);
+        } else if self.since.is_none() && !covered {
+            // Of what was there before, only what was current.
+            found.drain(..found.len().saturating_sub(1));
+            found.retain(|i| !versions[*i].marker);
+        }
+        let operation = |i: usize| {
+            let older = versions.get(i + 1);
+            match (versions[i].marker, self.purpose) {
+                (true, _) => Operation::Delete,
+                (false, Purpose::Snapshot) => Operation::Snapshot,
+                _ if older.is_some_and(|older| !older.marker) => Operation::Update,
+                _ if !self.versioned && was_there => Operation::Update,
+                _ => Operation::Create,
+            }
+        };
+        let operations: Vec<Operation> = found.iter().map(|i| operation(*i)).collect();
+        let last = found.last().copied();
+        let mut versions: Vec<Option<Version>> = versions.into_iter().map(Some).collect();
+        for (i, operation) in found.into_iter().zip(operations) {
+            let version = versions[i].take();
+            finds.push_back(Find { key: key.clone(), operation, version, more: Some(i) != last });
+        }
+        self.last = Some(key);
+        Ok(())
+    }
+
+    /// The listing is at its end.
+    pub(super) fn end(mut self, finds: &mut VecDeque<Find>) -> Ended {
+        self.gone_before(None, finds);
+        Ended {
+            purpose: self.purpose,
+            until: self.until,
+            resumed: self.start.is_some(),
+            deferred: self.deferred,
+            memory: self.next,
+        }
+    }
+
+    /// Keys that were there and are not in the listing. With versions, deletions are versions.
+    fn gone_before(&mut self, key: Option<&str>, finds: &mut VecDeque<Find>) {
+        while let Some(past) = self.past.key() {
+            if key.is_some_and(|key| past >= key) {
+                return;
+            }
+            if !self.versioned && self.missed.remove(past) != Some(false) {
+                finds.push_back(Find {
+                    key: past.to_owned(),
+                    operation: Operation::Delete,
+                    version: None,
+                    more: false,
+                });
+            }
+            self.past.advance();
+        }
+    }
+}
+
+/// A sweep that is over.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) purpose: Purpose,
+    pub(super) until: Horizon,
+    /// It went over a part of the keys, up to a horizon of an earlier run.
+    pub(super) resumed: bool,
+    /// The earliest second in which something changed that is left to the next sweep.
+    pub(super) deferred: Option<i64>,
+    pub(super) memory: Memory,
+}
+
+#[cfg(test)]
+mod tests;
