@@ -1,6 +1,13 @@
 //! The processor `webhook.http` and the HTTP client it shares with the AI processors.
 
+pub mod client;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod webhook;
+
 use anabranch_graph::registry::Registry;
 
 /// Adds everything in this crate.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(registry: &mut Registry) {
+    registry.add_operator(webhook::kind());
+}

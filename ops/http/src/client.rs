@@ -1,0 +1,220 @@
+//! The HTTP client of the processors: pooled connections, bounded requests in flight, attempts that are repeated
+//! with backoff.
+//!
+//! Connections are pooled per process and TLS configuration, whatever the number of processors; what a processor
+//! decides for itself (timeouts, attempts, requests in flight) is its [`Policy`].
+
+mod accept;
+mod error;
+mod pause;
+mod retry;
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use anabranch_graph::fault::Fault;
+use bytes::{Bytes, BytesMut};
+use reqwest::tls::Certificate;
+use reqwest::{Method, Request, Response, StatusCode, Url};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+pub use accept::{Accept, InvalidAccept};
+pub use error::{HttpError, Problem};
+use pause::Pause;
+pub use retry::Retry;
+
+/// Longest time to establish a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long an unused connection is kept: less than servers do, so that they rarely close one as it is used again.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How the requests of one processor are made.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Most requests in flight; at least 1.
+    pub concurrency: usize,
+    /// Longest time of one attempt, from connecting to the last byte of the answer; `None` = no limit.
+    pub timeout: Option<Duration>,
+    /// When an attempt is repeated.
+    pub retry: Retry,
+    /// Which statuses are good.
+    pub accept: Accept,
+    /// Most bytes of an answer's body.
+    pub body_limit: u64,
+}
+
+/// Whom to trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tls {
+    /// PEM text of certificates that are trusted besides the system's.
+    pub roots: Option<Vec<u8>>,
+    /// Whether any certificate is good.
+    pub skip_verify: bool,
+}
+
+/// The client of one processor. Its workers share it.
+pub struct Client {
+    http: reqwest::Client,
+    policy: Policy,
+    turns: Semaphore,
+    pause: Pause,
+}
+
+/// The right to have a request in flight.
+pub struct Turn<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+/// An answer whose status is good.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its body. If it came in one piece, this is a part of the connection's read buffer.
+    pub body: Bytes,
+}
+
+impl Client {
+    /// A client on the connections of this TLS configuration. Connects to nothing.
+    ///
+    /// # Errors
+    /// `tls_invalid`: the roots are no certificates.
+    pub fn new(tls: &Tls, policy: Policy) -> Result<Client, Fault> {
+        let turns = Semaphore::new(policy.concurrency.clamp(1, Semaphore::MAX_PERMITS));
+        Ok(Client { http: pooled(tls)?, policy, turns, pause: Pause::default() })
+    }
+
+    /// A request without headers and body; credentials in the URL become its `Authorization`.
+    ///
+    /// # Errors
+    /// [`Problem::Invalid`]: the URL cannot be used for requests.
+    pub fn request(&self, method: Method, url: Url) -> Result<Request, HttpError> {
+        if url.username().is_empty() && url.password().is_none() {
+            return Ok(Request::new(method, url));
+        }
+        let shown = error::shown(&method, Some(&url));
+        self.http.request(method, url).build().map_err(|error| HttpError::of(shown, error))
+    }
+
+    /// Waits until there may be one more request in flight; first come, first served. Make the request then, so
+    /// that no more bodies are in memory than requests in flight.
+    pub async fn turn(&self) -> Turn<'_> {
+        // The semaphore is never closed.
+        Turn { _permit: self.turns.acquire().await.ok() }
+    }
+
+    /// Sends a request until it has a good answer, as often as the policy allows. Dropping the future aborts the
+    /// request.
+    ///
+    /// An answer with `Retry-After` to one request (429 or 503) holds back all others of the client too.
+    ///
+    /// # Errors
+    /// What was wrong with the last attempt.
+    pub async fn send(&self, turn: Turn<'_>, mut request: Request) -> Result<Answer, HttpError> {
+        *request.timeout_mut() = self.policy.timeout;
+        let mut made = 0;
+        let error = loop {
+            self.pause.over().await;
+            let spare = if made < self.policy.retry.count { request.try_clone() } else { None };
+            let error = match self.attempt(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            made += 1;
+            if let Some(wait) = error.throttled_for() {
+                self.pause.extend(wait);
+            }
+            let Some(again) = spare.filter(|_| error.is_worth_another_attempt()) else { break error };
+            tracing::debug!(%error, attempt = made, "request will be repeated");
+            tokio::time::sleep(self.policy.retry.delay(made, error.retry_after())).await;
+            request = again;
+        };
+        drop(turn);
+        Err(error.after(made))
+    }
+
+    async fn attempt(&self, request: Request) -> Result<Answer, HttpError> {
+        let method = request.method().clone();
+        let mut response = match self.http.execute(request).await {
+            Ok(response) => response,
+            Err(error) => return Err(HttpError::of(error::shown(&method, error.url()), error)),
+        };
+        let status = response.status();
+        if self.policy.accept.contains(status) {
+            return match body(&mut response, self.policy.body_limit).await {
+                Ok(body) => Ok(Answer { status, body }),
+                Err(problem) => Err(HttpError::new(error::shown(&method, Some(response.url())), problem)),
+            };
+        }
+        let retry_after = retry::retry_after(response.headers());
+        let shown = error::shown(&method, Some(response.url()));
+        Err(HttpError::new(shown, Problem::Status { status, said: error::said(&mut response).await, retry_after }))
+    }
+}
+
+/// The whole body.
+async fn body(response: &mut Response, limit: u64) -> Result<Bytes, Problem> {
+    let too_large = || Problem::TooLarge { limit };
+    let announced = response.content_length();
+    if announced.is_some_and(|n| n > limit) {
+        return Err(too_large());
+    }
+    let Some(first) = response.chunk().await? else { return Ok(Bytes::new()) };
+    let Some(second) = response.chunk().await? else {
+        return if first.len() as u64 > limit { Err(too_large()) } else { Ok(first) };
+    };
+    // The announced size is bounded by the limit, but costs nobody anything: memory follows what really came.
+    let expected = announced.and_then(|n| usize::try_from(n).ok()).unwrap_or(0).min(1 << 20);
+    let mut whole = BytesMut::with_capacity(expected.max(first.len() + second.len()));
+    let mut next = Some(second);
+    whole.extend_from_slice(&first);
+    while let Some(chunk) = next {
+        if (whole.len() + chunk.len()) as u64 > limit {
+            return Err(too_large());
+        }
+        whole.extend_from_slice(&chunk);
+        next = response.chunk().await?;
+    }
+    Ok(whole.freeze())
+}
+
+/// The connections of a TLS configuration.
+fn pooled(tls: &Tls) -> Result<reqwest::Client, Fault> {
+    static POOLS: LazyLock<Mutex<HashMap<Tls, reqwest::Client>>> = LazyLock::new(Mutex::default);
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pool) = pools.get(tls) {
+        return Ok(pool.clone());
+    }
+    // Whoever was first may have installed it; there is but one provider in this program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        reqwest::Client::builder()
+            .user_agent(concat!("anabranch/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .pool_idle_timeout(IDLE)
+            .tls_danger_accept_invalid_certs(tls.skip_verify)
+    };
+    let invalid = |error: reqwest::Error| Fault::fatal("tls_invalid", error);
+    let pool = match &tls.roots {
+        Some(pem) => {
+            let roots = Certificate::from_pem_bundle(pem).map_err(invalid)?;
+            if roots.is_empty() {
+                return Err(Fault::fatal("tls_invalid", "there is no certificate in the file, expected PEM text"));
+            }
+            builder().tls_certs_merge(roots).build().map_err(invalid)?
+        }
+        None => match builder().build() {
+            Ok(pool) => pool,
+            // A machine without certificates can still talk to its neighbours in plain text.
+            Err(error) => {
+                tracing::warn!(%error, "no system certificates: https will not work without an own root");
+                builder().tls_certs_only([]).build().map_err(invalid)?
+            }
+        },
+    };
+    Ok(pools.entry(tls.clone()).or_insert(pool).clone())
+}
+
+#[cfg(test)]
+mod tests;

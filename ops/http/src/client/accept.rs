@@ -1,0 +1,64 @@
+//! Which statuses of an answer are good.
+
+use reqwest::StatusCode;
+
+/// A set of statuses: 2xx, and what was added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accept(Vec<(u16, u16)>);
+
+/// A text that is no set of statuses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no status (404), class of statuses (4xx) or range (400-404)")]
+pub struct InvalidAccept(pub String);
+
+impl Default for Accept {
+    fn default() -> Self {
+        Accept(vec![(200, 299)])
+    }
+}
+
+impl Accept {
+    /// Adds `404`, `4xx` or `400-404`.
+    ///
+    /// # Errors
+    /// The text is none of these.
+    pub fn add(&mut self, text: &str) -> Result<(), InvalidAccept> {
+        let status = |text: &str| text.trim().parse().ok().filter(|n| (100..=599).contains(n));
+        let class = |text: &str| {
+            let digit = text.strip_suffix("xx").or_else(|| text.strip_suffix("XX"))?;
+            status(&format!("{digit}00")).map(|first| (first, first + 99))
+        };
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-')?;
+            status(first).zip(status(last)).filter(|(first, last)| first <= last)
+        };
+        let text = text.trim();
+        let found = status(text).map(|n| (n, n)).or_else(|| class(text)).or_else(|| range(text));
+        self.0.push(found.ok_or_else(|| InvalidAccept(text.to_owned()))?);
+        Ok(())
+    }
+
+    /// Whether a status is good.
+    pub fn contains(&self, status: StatusCode) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&status.as_u16()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_classes_and_ranges_are_added() {
+        let mut accept = Accept::default();
+        for text in ["404", " 3xx ", "500-502"] {
+            accept.add(text).unwrap();
+        }
+        let good = |status| accept.contains(StatusCode::from_u16(status).unwrap());
+        assert!([200, 204, 299, 300, 399, 404, 500, 502].into_iter().all(good));
+        assert!(![199, 400, 403, 405, 499, 503].into_iter().any(good));
+        for bad in ["", "4x", "40", "999", "404-400", "-", "4xx-5xx", "é"] {
+            assert_eq!(accept.add(bad), Err(InvalidAccept(bad.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Why a request has no good answer.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use anabranch_graph::fault::Fault;
+use reqwest::{Method, Response, StatusCode, Url};
+
+use super::retry::LONGEST_WAIT;
+
+/// Most characters of a refusing answer's body that are shown.
+const SHOWN: usize = 300;
+
+/// A request that failed. What it shows of the URL has neither credentials nor query.
+#[derive(Debug)]
+pub struct HttpError {
+    request: String,
+    problem: Problem,
+    attempts: u32,
+}
+
+/// What was wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// There is an answer, with a status that is not good.
+    #[error("answered {status}{}{}", said_after(.said), wish(*.retry_after))]
+    Status {
+        /// The status.
+        status: StatusCode,
+        /// The beginning of the body.
+        said: String,
+        /// How long the server wants us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// There is no connection.
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    /// There was no answer in time.
+    #[error("no answer in time (request.timeout)")]
+    Timeout,
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The body of the answer is larger than it may be.
+    #[error("the body of the answer has more than {limit} bytes (response.maxBytes)")]
+    TooLarge {
+        /// The most bytes it may have.
+        limit: u64,
+    },
+    /// The request cannot be made, or redirects lead nowhere.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl HttpError {
+    pub(super) fn new(request: String, problem: Problem) -> Self {
+        HttpError { request, problem, attempts: 1 }
+    }
+
+    pub(super) fn of(request: String, error: reqwest::Error) -> Self {
+        HttpError::new(request, Problem::from(error))
+    }
+
+    pub(super) fn after(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// What was wrong.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Whether another attempt may go better.
+    pub(super) fn is_worth_another_attempt(&self) -> bool {
+        match &self.problem {
+            Problem::Status { status, retry_after, .. } => {
+                let transient = matches!(status.as_u16(), 408 | 429 | 500..=599);
+                transient && retry_after.is_none_or(|wait| wait <= LONGEST_WAIT)
+            }
+            Problem::Connect(_) | Problem::Timeout | Problem::Broken(_) => true,
+            Problem::TooLarge { .. } | Problem::Invalid(_) => false,
+        }
+    }
+
+    /// How long the server wants to be left alone.
+    pub(super) fn throttled_for(&self) -> Option<Duration> {
+        match &self.problem {
+            Problem::Status { status, retry_after, .. } if matches!(status.as_u16(), 429 | 503) => {
+                retry_after.filter(|wait| *wait <= LONGEST_WAIT)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match &self.problem {
+            Problem::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match &self.problem {
+            Problem::Status { .. } => "http_status",
+            Problem::Connect(_) => "http_connect",
+            Problem::Timeout => "http_timeout",
+            Problem::Broken(_) => "http_broken",
+            Problem::TooLarge { .. } => "http_too_large",
+            Problem::Invalid(_) => "http_invalid",
+        }
+    }
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.request, self.problem)?;
+        match self.attempts {
+            0 | 1 => Ok(()),
+            n => write!(f, " (after {n} attempts)"),
+        }
+    }
+}
+
+impl Error for HttpError {}
+
+impl From<HttpError> for Fault {
+    /// The fault of the record that the request was made for.
+    fn from(error: HttpError) -> Fault {
+        Fault::record(error.code(), error)
+    }
+}
+
+impl From<reqwest::Error> for Problem {
+    fn from(error: reqwest::Error) -> Problem {
+        let why = root(&error);
+        match () {
+            () if error.is_timeout() && !error.is_connect() => Problem::Timeout,
+            () if error.is_connect() => Problem::Connect(why),
+            () if error.is_builder() || error.is_redirect() => Problem::Invalid(why),
+            () => Problem::Broken(why),
+        }
+    }
+}
+
+/// The innermost cause: the layers above say only that something failed.
+fn root(error: &reqwest::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    match error.source() {
+        // The outermost text names the URL.
+        None => "the request cannot be made".to_owned(),
+        Some(_) => cause.to_string(),
+    }
+}
+
+/// A request, as errors name it.
+pub(super) fn shown(method: &Method, url: Option<&Url>) -> String {
+    let Some(url) = url else { return method.to_string() };
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{method} {}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+}
+
+/// The beginning of a body, on one line.
+pub(super) async fn said(response: &mut Response) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < 4 * SHOWN
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        bytes.extend_from_slice(&chunk);
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let mut words = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut said: String = words.by_ref().take(SHOWN).collect();
+    if words.next().is_some() {
+        said.push('…');
+    }
+    said
+}
+
+fn said_after(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": {said}") }
+}
+
+fn wish(retry_after: Option<Duration>) -> String {
+    match retry_after {
+        Some(wait) if wait > LONGEST_WAIT => {
+            format!(" (it asks to wait {} s, more than the {} s we would)", wait.as_secs(), LONGEST_WAIT.as_secs())
+        }
+        _ => String::new(),
+    }
+}

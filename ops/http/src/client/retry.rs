@@ -1,0 +1,94 @@
+//! When an attempt is repeated.
+
+use std::time::{Duration, SystemTime};
+
+use chrono::DateTime;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+/// The longest time a server may ask us to wait. Past it the record fails: a pipeline that stands still for an hour
+/// is of no use to anyone.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// Part of a delay that is added by chance, so that clients that failed together do not come back together.
+const SPREAD: f64 = 0.25;
+
+/// How often and when an attempt is repeated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Retry {
+    /// Most repetitions.
+    pub count: u32,
+    /// Delay before the first.
+    pub min: Duration,
+    /// Longest delay.
+    pub max: Duration,
+    /// By what the delay grows from one to the next.
+    pub factor: f64,
+}
+
+impl Retry {
+    /// No attempt is repeated.
+    pub const NEVER: Retry = Retry { count: 0, min: Duration::ZERO, max: Duration::ZERO, factor: 1.0 };
+
+    /// The delay after so many attempts, of which the last may have been answered with the wish to wait longer.
+    pub(super) fn delay(&self, made: u32, wish: Option<Duration>) -> Duration {
+        let exponent = i32::try_from(made.saturating_sub(1)).unwrap_or(i32::MAX);
+        let seconds = self.min.as_secs_f64() * self.factor.powi(exponent);
+        let seconds = seconds.clamp(0.0, self.max.as_secs_f64()) * (1.0 + SPREAD * fastrand::f64());
+        Duration::try_from_secs_f64(seconds).unwrap_or(self.max).max(wish.unwrap_or_default())
+    }
+}
+
+/// The wait that an answer asks for, in seconds or until a date.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = DateTime::parse_from_rfc2822(text).ok()?;
+    SystemTime::from(until).duration_since(SystemTime::now()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    const RETRY: Retry = Retry { count: 9, min: Duration::from_millis(100), max: Duration::from_secs(5), factor: 2.0 };
+
+    #[test]
+    fn delays_grow_to_the_longest() {
+        let within = |made: u32, seconds: f64| {
+            let delay = RETRY.delay(made, None).as_secs_f64();
+            assert!((seconds..=seconds * 1.25 + 1e-9).contains(&delay), "{made}: {delay}");
+        };
+        within(1, 0.1);
+        within(2, 0.2);
+        within(5, 1.6);
+        within(7, 5.0);
+        within(u32::MAX, 5.0);
+    }
+
+    #[test]
+    fn a_wish_is_a_lower_bound() {
+        assert_eq!(RETRY.delay(1, Some(Duration::from_secs(60))), Duration::from_secs(60));
+        assert!(RETRY.delay(1, Some(Duration::ZERO)) >= RETRY.min);
+    }
+
+    #[test]
+    fn the_wait_is_read_as_seconds_or_a_date() {
+        let read = |text: &str| {
+            let value = HeaderValue::from_str(text).unwrap();
+            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value)]))
+        };
+        assert_eq!(read("7"), Some(Duration::from_secs(7)));
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), None, "it is over");
+        let later = DateTime::<Utc>::from(SystemTime::now() + Duration::from_secs(100));
+        let later = later.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let wait = read(&later).unwrap().as_secs();
+        assert!((90..=100).contains(&wait), "{wait}");
+        for odd in ["", "-1", "soon", "1.5"] {
+            assert_eq!(read(odd), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+use std::time::Instant;
+
+use super::*;
+use crate::testing::{Reply, Server};
+
+fn policy() -> Policy {
+    Policy {
+        concurrency: 4,
+        timeout: Some(Duration::from_secs(30)),
+        retry: Retry { count: 2, min: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 },
+        accept: Accept::default(),
+        body_limit: 1000,
+    }
+}
+
+async fn get(policy: Policy, url: &str) -> Result<Answer, HttpError> {
+    let client = Client::new(&Tls::default(), policy).unwrap();
+    let request = client.request(Method::GET, Url::parse(url).unwrap())?;
+    client.send(client.turn().await, request).await
+}
+
+fn shown(outcome: Result<Answer, HttpError>) -> Result<String, (&'static str, String)> {
+    match outcome {
+        Ok(answer) => Ok(String::from_utf8(answer.body.to_vec()).unwrap()),
+        Err(error) => {
+            let fault = Fault::from(error);
+            Err((fault.code(), fault.message()))
+        }
+    }
+}
+
+#[tokio::test]
+async fn transient_statuses_are_tried_again_and_others_are_not() {
+    for (status, again) in [(408, true), (429, true), (500, true), (503, true), (599, true), (400, false), (404, false)]
+    {
+        let server = Server::start(move |request| match request.number {
+            0 => Reply::status(status, "no"),
+            _ => Reply::ok("yes"),
+        });
+        let outcome = shown(get(policy(), &server.url()).await);
+        assert_eq!(outcome.is_ok(), again, "{status}: {outcome:?}");
+        assert_eq!(server.received().len(), if again { 2 } else { 1 }, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn attempts_end() {
+    let server = Server::start(|_| Reply::status(500, "broken\n\tbeyond repair"));
+    assert_eq!(
+        shown(get(policy(), &format!("{}/a?token=hidden", server.url())).await),
+        Err((
+            "http_status",
+            format!(
+                "GET {}/a: answered 500 Internal Server Error: broken  beyond repair (after 3 attempts)",
+                server.url()
+            )
+        ))
+    );
+    assert_eq!(server.received().len(), 3);
+}
+
+#[tokio::test]
+async fn the_server_says_when_to_come_back_and_all_requests_obey() {
+    let server = Server::start(|request| match request.number {
+        0 => Reply::status(429, "").with("Retry-After", "1"),
+        _ => Reply::ok("yes"),
+    });
+    let client = Client::new(&Tls::default(), policy()).unwrap();
+    let send = async || {
+        let request = client.request(Method::GET, Url::parse(&server.url()).unwrap()).unwrap();
+        client.send(client.turn().await, request).await.unwrap();
+        Instant::now()
+    };
+    let start = Instant::now();
+    let first = send();
+    let second = async {
+        while server.received().is_empty() || client.pause.until().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        send().await
+    };
+    let (first, second) = futures::join!(first, second);
+    assert!(first.min(second) - start >= Duration::from_secs(1));
+    assert_eq!(server.received().len(), 3);
+}
+
+#[tokio::test]
+async fn an_hour_is_too_long_to_wait() {
+    let server = Server::start(|_| Reply::status(503, "").with("Retry-After", "3600"));
+    let (code, message) = shown(get(policy(), &server.url()).await).unwrap_err();
+    assert_eq!(code, "http_status");
+    assert!(message.ends_with("(it asks to wait 3600 s, more than the 300 s we would)"), "{message}");
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_opened_again() {
+    let server = Server::start(|request| match request.number {
+        0 => Reply::Close,
+        1 => Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_vec()),
+        _ => Reply::ok("whole"),
+    });
+    assert_eq!(shown(get(policy(), &server.url()).await), Ok("whole".to_owned()));
+
+    let server = Server::start(|_| Reply::Close);
+    let (code, message) = shown(get(policy(), &server.url()).await).unwrap_err();
+    assert_eq!(code, "http_broken", "{message}");
+    let server = Server::start(|_| Reply::Bytes(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()));
+    assert_eq!(shown(get(policy(), &server.url()).await).unwrap_err().0, "http_broken");
+}
+
+#[tokio::test]
+async fn who_does_not_answer_is_given_up() {
+    let server = Server::start(|_| Reply::Hang);
+    let policy = Policy { timeout: Some(Duration::from_millis(50)), ..policy() };
+    let (code, message) = shown(get(policy, &server.url()).await).unwrap_err();
+    assert_eq!((code, server.received().len()), ("http_timeout", 3), "{message}");
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (code, message) = shown(get(policy(), &format!("http://user:secret@127.0.0.1:{port}/x")).await).unwrap_err();
+    assert_eq!(code, "http_connect");
+    assert!(message.starts_with(&format!("GET http://127.0.0.1:{port}/x: cannot connect: ")), "{message}");
+    assert!(message.contains("refused") && !message.contains("secret"), "{message}");
+}
+
+#[tokio::test]
+async fn a_body_has_a_limit() {
+    for reply in [
+        Reply::ok(vec![b'x'; 1001]),
+        // Chunked: nothing is announced.
+        Reply::Bytes(
+            [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3E9\r\n", &[b'x'; 1001][..], b"\r\n0\r\n\r\n"]
+                .concat(),
+        ),
+        // Announced, and never sent.
+        Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\nx".to_vec()),
+    ] {
+        let server = Server::start(move |_| reply.clone());
+        let (code, message) = shown(get(policy(), &server.url()).await).unwrap_err();
+        assert_eq!((code, server.received().len()), ("http_too_large", 1), "{message}");
+    }
+    let server = Server::start(|_| Reply::ok(vec![b'x'; 1000]));
+    assert_eq!(shown(get(policy(), &server.url()).await).unwrap().len(), 1000);
+}
+
+#[tokio::test]
+async fn a_body_in_many_pieces_is_put_together() {
+    let body: Vec<u8> = (0..3_000_000u32).map(|i| b'a' + (i % 26) as u8).collect();
+    let sent = body.clone();
+    let server = Server::start(move |_| Reply::ok(sent.clone()));
+    let policy = Policy { body_limit: 4_000_000, ..policy() };
+    assert_eq!(get(policy, &server.url()).await.unwrap().body, body);
+}
+
+#[tokio::test]
+async fn credentials_of_the_url_become_a_header() {
+    let server = Server::start(|_| Reply::ok(""));
+    let url = server.url().replace("http://", "http://user:p%40ss@");
+    get(policy(), &url).await.unwrap();
+    assert_eq!(server.received()[0].header("authorization"), Some("Basic dXNlcjpwQHNz"));
+}
+
+#[tokio::test]
+async fn connections_are_used_again_and_requests_in_flight_are_bounded() {
+    let server = Server::start(|_| {
+        std::thread::sleep(Duration::from_millis(2));
+        Reply::ok("x")
+    });
+    let client = Client::new(&Tls::default(), policy()).unwrap();
+    let requests = (0..200).map(|_| async {
+        let turn = client.turn().await;
+        let request = client.request(Method::GET, Url::parse(&server.url()).unwrap()).unwrap();
+        client.send(turn, request).await.unwrap();
+    });
+    futures::future::join_all(requests).await;
+    assert_eq!(server.most_pending(), 4);
+    assert!(server.connections() <= 8, "{}", server.connections());
+}
+
+#[tokio::test]
+async fn dropping_the_future_aborts_the_request() {
+    let server = Server::start(|_| Reply::Hang);
+    let url = server.url();
+    let sending = get(policy(), &url);
+    let seen = async {
+        while server.received().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        _ = sending => panic!("there is no answer"),
+        () = seen => {}
+    }
+    while server.hung_up() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn roots_must_be_certificates() {
+    for text in ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        let tls = Tls { roots: Some(text.into()), skip_verify: false };
+        let fault = Client::new(&tls, policy()).err().unwrap();
+        assert_eq!(fault.code(), "tls_invalid", "{text:?}");
+    }
+}

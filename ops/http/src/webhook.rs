@@ -1,0 +1,297 @@
+//! `webhook.http`: sends a request per record, and puts the answer into it.
+
+mod message;
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::operator::{
+    Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, OperatorKind, Signature, Verdict,
+};
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::reference::{Reference, Target};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+
+use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
+use message::Message;
+
+/// Bodies up to this size are copied out of the connection's read buffer, which they would keep in memory.
+const COPIED: usize = 64 << 10;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    Arc::new(Webhook { specification: specification() })
+}
+
+struct Webhook {
+    specification: Specification,
+}
+
+fn specification() -> Specification {
+    use ParameterKind::{Bool, Bytes, Duration, File, Float, Int, List, Template, Text};
+    let place = |name, description| {
+        let roots = [".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect();
+        Parameter::new(name, ParameterKind::Reference, description).validate(Validation::Within(roots))
+    };
+    Specification::builtin("webhook.http", "Sends an HTTP request per record and stores the answer in it.")
+        .describe(
+            "Sends a request per record. URL, headers and body are templates over the record; a text without `{{` is \
+             taken as it is. Values that a template puts into a URL are not escaped: write `{{ urlquery .x }}`.\n\n\
+             The body of the answer replaces what is at `response.body`: raw data at `.Key` and `.Payload.After`, \
+             text in a field (bytes, where it is not UTF-8).\n\n\
+             A status outside 2xx is an error of the record, unless `response.accept` names it. 408, 429, 5xx and \
+             broken or missing connections are tried again `backoffRetry.count` times, not before the time that \
+             `Retry-After` names; a request may therefore reach the server more than once.\n\n\
+             Up to `request.concurrency` requests are in flight. Records leave in the order in which they came; with \
+             a concurrency of 1 the requests are made in that order too.",
+        )
+        .with(Parameter::new("request.url", Template, "URL, as `http://localhost:8000/items/{{ .Key }}`.").required())
+        .with(Parameter::new("request.method", Text, "Method of the request.").default_value("GET"))
+        .with(Parameter::new("request.body", Template, "Body, as `{{ toJson .Payload.After }}`; empty = none."))
+        .with(Parameter::new("request.contentType", Text, "Old name of headers.Content-Type."))
+        .with(
+            Parameter::new("request.timeout", Duration, "Longest time of one attempt, answer included; 0 = no limit.")
+                .default_value("60s"),
+        )
+        .with(
+            Parameter::new("request.concurrency", Int, "Most requests in flight.")
+                .default_value("16")
+                .validate(Validation::GreaterThan(0.0))
+                .validate(Validation::LessThan(10_001.0)),
+        )
+        .with_all(message::header_parameters())
+        .with(
+            Parameter::new("backoffRetry.count", Int, "How often a failed request is repeated.")
+                .default_value("0")
+                .validate(Validation::GreaterThan(-1.0)),
+        )
+        .with(
+            Parameter::new("backoffRetry.factor", Float, "By what the delay grows from one attempt to the next.")
+                .default_value("2")
+                .validate(Validation::GreaterThan(0.0)),
+        )
+        .with(
+            Parameter::new(
+                "backoffRetry.min",
+                Duration,
+                "Delay before the first repetition; up to a quarter is added.",
+            )
+            .default_value("100ms"),
+        )
+        .with(
+            Parameter::new("backoffRetry.max", Duration, "Longest delay, unless the server asks for more.")
+                .default_value("5s"),
+        )
+        .with(place("response.body", "Where the body of the answer is stored.").default_value(".Payload.After"))
+        .with(place("response.status", "Where the status of the answer is stored, as text."))
+        .with(Parameter::new("response.accept", List, "Statuses that are good besides 2xx: `404`, `4xx`, `400-404`."))
+        .with(
+            Parameter::new("response.maxBytes", Bytes, "Most bytes of an answer; a larger one fails the record.")
+                .default_value("16MiB")
+                .validate(Validation::GreaterThan(0.0)),
+        )
+        .with(Parameter::new("tls.ca", File, "PEM file of certificates that are trusted besides the system's."))
+        .with(Parameter::new("tls.skipVerify", Bool, "Accept any certificate: only for tests.").default_value("false"))
+        .with_all(shared::processor())
+}
+
+impl OperatorKind for Webhook {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        let mut findings = Diagnostics::new();
+        let message = message::compile(arguments, &mut findings);
+        let destination = destination(arguments, &mut findings);
+        let mut accept = Accept::default();
+        for text in arguments.list("response.accept") {
+            if let Err(error) = accept.add(text) {
+                findings.push(finding(arguments, "response.accept", format!("response.accept: {error}")));
+            }
+        }
+        let duration = |name| arguments.duration(name).unwrap_or_default();
+        let retry = Retry {
+            count: arguments.int("backoffRetry.count").and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX),
+            min: duration("backoffRetry.min"),
+            max: duration("backoffRetry.max"),
+            factor: arguments.float("backoffRetry.factor").unwrap_or(1.0),
+        };
+        let policy = Policy {
+            concurrency: arguments.size("request.concurrency").unwrap_or(1),
+            timeout: Some(duration("request.timeout")).filter(|limit| !limit.is_zero()),
+            retry,
+            accept,
+            body_limit: arguments.bytes("response.maxBytes").unwrap_or(u64::MAX),
+        };
+        let tls = (arguments.text("tls.ca").cloned(), arguments.bool("tls.skipVerify").unwrap_or(false));
+        match (message, destination) {
+            (Some(message), Some(destination)) if !findings.has_errors() => {
+                Ok(Arc::new(Configured { message: Arc::new(message), destination, policy, tls }))
+            }
+            _ => Err(findings),
+        }
+    }
+}
+
+/// Where the parts of an answer go.
+#[derive(Clone)]
+struct Destination {
+    body: Reference,
+    status: Option<Reference>,
+}
+
+fn destination(arguments: &Arguments, findings: &mut Diagnostics) -> Option<Destination> {
+    let place = |name: &'static str, findings: &mut Diagnostics| {
+        let reference = arguments.reference(name)?;
+        let hint = match reference.target() {
+            Target::Metadata => "name one entry, as .Metadata.answer",
+            Target::Payload => "did you mean .Payload.After?",
+            _ => return Some(reference.clone()),
+        };
+        let what = format!("{name}: {reference} cannot be set to a text");
+        findings.push(finding(arguments, name, what).with_hint(hint));
+        None
+    };
+    let body = place("response.body", findings);
+    let status = place("response.status", findings);
+    if let (Some(body), Some(status)) = (&body, &status)
+        && body.access().overlaps(&status.access())
+    {
+        let what = format!("response.status: {status} and the response.body {body} would overwrite each other");
+        let finding = finding(arguments, "response.status", what);
+        findings.push(finding.with_related(arguments.span("response.body"), "the body goes here"));
+    }
+    Some(Destination { body: body?, status })
+}
+
+fn finding(arguments: &Arguments, name: &str, what: String) -> Diagnostic {
+    Diagnostic::error("settings.invalid", what).with_span(arguments.span(name)).with_path(format!("/{name}"))
+}
+
+struct Configured {
+    message: Arc<Message>,
+    destination: Destination,
+    policy: Policy,
+    /// File of trusted roots, and whether none is needed.
+    tls: (Option<Str>, bool),
+}
+
+impl ConfiguredOperator for Configured {
+    fn signature(&self) -> Signature {
+        let Destination { body, status } = &self.destination;
+        Signature {
+            class: Class::Async,
+            // Several strips in flight would send their requests in any order.
+            max_workers: (self.policy.concurrency == 1).then_some(1),
+            reads: self.message.reads(),
+            writes: union([body].into_iter().chain(status).map(Reference::access)),
+            ..Signature::inline()
+        }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        self.message.flow(flow);
+        flow.may_fail();
+        let Destination { body, status } = &self.destination;
+        flow.set("response.body", body, Type::of(Kinds::TEXT | Kinds::BYTES));
+        if let Some(status) = status {
+            flow.set("response.status", status, Type::of(Kinds::TEXT));
+        }
+    }
+
+    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
+        let (ca, skip_verify) = &self.tls;
+        let roots = ca.as_ref().map(|path| {
+            let unreadable = |error| Fault::fatal("tls_invalid", format!("tls.ca: cannot read {path}: {error}"));
+            std::fs::read(path.as_str()).map_err(unreadable)
+        });
+        let tls = Tls { roots: roots.transpose()?, skip_verify: *skip_verify };
+        Ok(BuiltOperator::Async(Arc::new(Requests {
+            message: self.message.clone(),
+            destination: self.destination.clone(),
+            concurrency: self.policy.concurrency,
+            client: Client::new(&tls, self.policy.clone())?,
+        })))
+    }
+}
+
+fn union(parts: impl IntoIterator<Item = Access>) -> Access {
+    let mut all = Vec::new();
+    for part in parts {
+        match part {
+            Access::Everything => return Access::Everything,
+            Access::These(paths) => all.extend(paths),
+        }
+    }
+    Access::These(all)
+}
+
+struct Requests {
+    message: Arc<Message>,
+    destination: Destination,
+    concurrency: usize,
+    client: Client,
+}
+
+#[async_trait]
+impl AsyncOperator for Requests {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        let exchanges: Vec<_> = rows.into_iter().map(|record| self.exchange(record)).collect();
+        stream::iter(exchanges).buffered(self.concurrency).collect().await
+    }
+}
+
+impl Requests {
+    async fn exchange(&self, mut record: Record) -> Verdict {
+        match self.answer(&record).await.and_then(|answer| self.destination.put(answer, &mut record)) {
+            Ok(()) => Verdict::Keep(record),
+            Err(fault) => Verdict::Fail(fault),
+        }
+    }
+
+    async fn answer(&self, record: &Record) -> Result<Answer, Fault> {
+        self.destination.check(record)?;
+        let turn = self.client.turn().await;
+        let request = self.message.request(record, &self.client)?;
+        Ok(self.client.send(turn, request).await?)
+    }
+}
+
+impl Destination {
+    /// Fails where an answer could not be stored: better before it was asked for.
+    fn check(&self, record: &Record) -> Result<(), Fault> {
+        self.body.has_parent(record)?;
+        self.status.as_ref().map_or(Ok(false), |status| status.has_parent(record)).map(drop)
+    }
+
+    fn put(&self, answer: Answer, record: &mut Record) -> Result<(), Fault> {
+        let Answer { status, body } = answer;
+        match self.body.target() {
+            Target::Data(_) => self.body.set_data(record, Data::Raw(unpinned(body)))?,
+            _ => match std::str::from_utf8(&body) {
+                Ok(text) => self.body.set(record, Value::from(text))?,
+                Err(_) => self.body.set_data(record, Data::Raw(body))?,
+            },
+        }
+        match &self.status {
+            Some(place) => place.set(record, Value::from(status.as_str())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn unpinned(body: Bytes) -> Bytes {
+    if body.len() <= COPIED { Bytes::copy_from_slice(&body) } else { body }
+}
+
+#[cfg(test)]
+mod tests;

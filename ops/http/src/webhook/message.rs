@@ -1,0 +1,250 @@
+//! What is sent: method, URL, headers and body, compiled once.
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Place};
+use anabranch_graph::operator::Access;
+use anabranch_graph::record::Record;
+use anabranch_graph::specification::{Parameter, ParameterKind};
+use anabranch_graph::template::Template;
+use anabranch_graph::text::Str;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use reqwest::{Method, Request, Url};
+
+use super::{finding, union};
+use crate::client::Client;
+
+const OLD_CONTENT_TYPE: &str = "request.contentType";
+/// Headers that carry credentials.
+const SECRET: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
+/// Room for the text of a body before it grows.
+const BODY: usize = 512;
+
+/// A request for any record.
+pub(super) struct Message {
+    method: Method,
+    url: Address,
+    /// Those that are the same for every record.
+    headers: HeaderMap,
+    rendered: Vec<Rendered>,
+    body: Option<Template>,
+}
+
+enum Address {
+    Same(Url),
+    Rendered(Template),
+}
+
+/// A header that depends on the record.
+struct Rendered {
+    name: HeaderName,
+    setting: Str,
+    template: Template,
+    sensitive: bool,
+}
+
+/// Headers: any, and by name those that carry credentials.
+pub(super) fn header_parameters() -> Vec<Parameter> {
+    let any = |name| {
+        Parameter::new(name, ParameterKind::Template, "A header. Content-Type is application/json unless given.")
+    };
+    let secret = |name, [lower, long, long_lower]: [&'static str; 3]| {
+        let parameter = Parameter::new(name, ParameterKind::Template, "A header with credentials: never shown.");
+        parameter.alias(lower).alias(long).alias(long_lower).secret()
+    };
+    macro_rules! secret {
+        ($name:literal, $lower:literal) => {
+            secret(
+                concat!("headers.", $name),
+                [concat!("headers.", $lower), concat!("request.headers.", $name), concat!("request.headers.", $lower)],
+            )
+        };
+    }
+    vec![
+        any("headers.*"),
+        any("request.headers.*"),
+        secret!("Authorization", "authorization"),
+        secret!("Proxy-Authorization", "proxy-authorization"),
+        secret!("Cookie", "cookie"),
+        secret!("X-API-Key", "x-api-key"),
+        secret!("API-Key", "api-key"),
+    ]
+}
+
+/// Compiles the settings; what is wrong with them is added to `findings`.
+pub(super) fn compile(arguments: &Arguments, findings: &mut Diagnostics) -> Option<Message> {
+    let method = arguments.text("request.method").map_or("GET", Str::as_str).trim().to_ascii_uppercase();
+    let method = match Method::from_bytes(method.as_bytes()) {
+        Ok(method) => Some(method),
+        Err(_) => {
+            let what = "request.method: this is no method of HTTP".to_owned();
+            findings.push(finding(arguments, "request.method", what).with_hint("as GET, POST, PUT, DELETE"));
+            None
+        }
+    };
+    let template = arguments.template("request.url")?;
+    let url = match template.literal() {
+        None => Some(Address::Rendered(template.clone())),
+        Some(text) => match address(text) {
+            Ok(url) => Some(Address::Same(url)),
+            Err(what) => {
+                let hint = "as http://localhost:8000/path";
+                findings.push(finding(arguments, "request.url", format!("request.url: {what}")).with_hint(hint));
+                None
+            }
+        },
+    };
+    let (headers, rendered) = headers(arguments, findings);
+    let body = arguments.template("request.body").cloned();
+    Some(Message { method: method?, url: url?, headers, rendered, body })
+}
+
+fn headers(arguments: &Arguments, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
+    let (mut same, mut rendered) = (HeaderMap::new(), Vec::<Rendered>::new());
+    let mut given: Vec<(HeaderName, &Str)> = Vec::new();
+    for setting in arguments.matching("headers.*").chain(arguments.matching("request.headers.*")) {
+        let written = setting.strip_prefix("request.").unwrap_or(setting);
+        let written = written.strip_prefix("headers.").unwrap_or(written);
+        let Ok(name) = HeaderName::from_bytes(written.as_bytes()) else {
+            findings.push(finding(arguments, setting, format!("{setting}: {written:?} is no name of a header")));
+            continue;
+        };
+        if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
+            findings.push(finding(arguments, setting, format!("{setting}: it follows from the body")));
+            continue;
+        }
+        if let Some((_, first)) = given.iter().find(|(other, _)| *other == name) {
+            let finding = finding(arguments, setting, format!("{setting}: this header is set by {first} already"));
+            findings.push(finding.with_related(arguments.span(first), "set here already"));
+            continue;
+        }
+        given.push((name.clone(), setting));
+        let Some(template) = arguments.template(setting) else { continue };
+        let sensitive = SECRET.contains(&name.as_str());
+        match template.literal().map(|text| value(text, sensitive)) {
+            None => {
+                let template = template.clone();
+                rendered.push(Rendered { name, setting: setting.clone(), template, sensitive });
+            }
+            Some(Some(value)) => {
+                same.insert(name, value);
+            }
+            Some(None) => {
+                let what = format!("{setting}: a header cannot hold control characters or line breaks");
+                findings.push(finding(arguments, setting, what));
+            }
+        }
+    }
+    content_type(arguments, &given, &mut same, findings);
+    (same, rendered)
+}
+
+/// The old setting, and the default.
+fn content_type(arguments: &Arguments, given: &[(HeaderName, &Str)], same: &mut HeaderMap, findings: &mut Diagnostics) {
+    let setting = given.iter().find(|(name, _)| *name == CONTENT_TYPE).map(|(_, setting)| *setting);
+    match (arguments.text(OLD_CONTENT_TYPE), setting) {
+        (Some(_), Some(setting)) => {
+            let what = format!("{OLD_CONTENT_TYPE} and {setting} exclude each other");
+            let finding = finding(arguments, OLD_CONTENT_TYPE, what).with_hint(format!("keep {setting}"));
+            findings.push(finding.with_related(arguments.span(setting), "the same header"));
+        }
+        (Some(text), None) => match value(text, false) {
+            Some(value) => {
+                same.insert(CONTENT_TYPE, value);
+            }
+            None => {
+                let what = format!("{OLD_CONTENT_TYPE}: a header cannot hold control characters or line breaks");
+                findings.push(finding(arguments, OLD_CONTENT_TYPE, what));
+            }
+        },
+        (None, None) => {
+            same.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        (None, Some(_)) => {}
+    }
+}
+
+/// Space around it, as the line break at the end of a file, is no part of it.
+fn value(text: &str, sensitive: bool) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_bytes(text.trim().as_bytes()).ok()?;
+    value.set_sensitive(sensitive);
+    Some(value)
+}
+
+/// What is wrong with a URL says nothing of what is in it.
+fn address(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text.trim()).map_err(|error| format!("this is no URL: {error}"))?;
+    match url.scheme() {
+        "http" | "https" if url.has_host() => Ok(url),
+        "http" | "https" => Err("the URL has no host".to_owned()),
+        _ => Err("the URL is neither http:// nor https://".to_owned()),
+    }
+}
+
+impl Message {
+    /// The request for a record.
+    ///
+    /// # Errors
+    /// `template_failed`, `http_invalid`: a template cannot be rendered, or makes no URL or header.
+    pub(super) fn request(&self, record: &Record, client: &Client) -> Result<Request, Fault> {
+        let url = match &self.url {
+            Address::Same(url) => url.clone(),
+            Address::Rendered(template) => {
+                let text = render(template, record, "request.url", String::new())?;
+                address(&text).map_err(|what| Fault::record("http_invalid", format!("request.url: {what}")))?
+            }
+        };
+        let mut request = client.request(self.method.clone(), url)?;
+        match request.headers().is_empty() {
+            true => *request.headers_mut() = self.headers.clone(),
+            false => request.headers_mut().extend(self.headers.clone()),
+        }
+        for Rendered { name, setting, template, sensitive } in &self.rendered {
+            let text = render(template, record, setting, String::new())?;
+            let value = value(&text, *sensitive).ok_or_else(|| {
+                Fault::record("http_invalid", format!("{setting}: the rendered value holds control characters"))
+            })?;
+            request.headers_mut().insert(name, value);
+        }
+        if let Some(template) = &self.body {
+            let text = match template.literal() {
+                Some(text) => text.to_owned(),
+                None => render(template, record, "request.body", String::with_capacity(BODY))?,
+            };
+            *request.body_mut() = Some(text.into());
+        }
+        Ok(request)
+    }
+
+    /// What it depends on.
+    pub(super) fn reads(&self) -> Access {
+        let url = match &self.url {
+            Address::Same(_) => None,
+            Address::Rendered(template) => Some(template),
+        };
+        let body = self.body.as_ref().filter(|template| template.literal().is_none());
+        let headers = self.rendered.iter().map(|header| &header.template);
+        union(url.into_iter().chain(body).chain(headers).map(Template::reads))
+    }
+
+    /// What can be said of its templates before there are records.
+    pub(super) fn flow(&self, flow: &mut Flow) {
+        if let Address::Rendered(template) = &self.url {
+            flow.template("request.url", template);
+        }
+        for Rendered { setting, template, .. } in &self.rendered {
+            flow.template(Place::within(setting.clone(), 0..template.source().len()), template);
+        }
+        if let Some(template) = &self.body {
+            flow.template("request.body", template);
+        }
+    }
+}
+
+fn render(template: &Template, record: &Record, setting: &str, mut out: String) -> Result<String, Fault> {
+    match template.render(record, &mut out) {
+        Ok(()) => Ok(out),
+        Err(error) => Err(Fault::record("template_failed", format!("{setting}: {error}"))),
+    }
+}

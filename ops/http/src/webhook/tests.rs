@@ -1,0 +1,275 @@
+use std::time::Duration;
+
+use anabranch_graph::config::Settings;
+use anabranch_graph::flow::{RecordShape, Shape};
+use anabranch_graph::json::write_record;
+use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
+use anabranch_graph::record::Position;
+use anabranch_graph::state::Oblivion;
+use anabranch_graph::value::Object;
+
+use super::*;
+use crate::testing::{Received, Reply, Server};
+
+struct Silence;
+
+impl LogSink for Silence {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn configured(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, Vec<String>> {
+    let kind = kind();
+    Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
+        .and_then(|arguments| kind.configure(&arguments))
+        .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
+}
+
+fn opened(settings: &[(&str, &str)]) -> Arc<dyn AsyncOperator> {
+    let host = Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) };
+    match configured(settings).unwrap().build(0, &host).unwrap() {
+        BuiltOperator::Async(operator) => operator,
+        _ => panic!("not async"),
+    }
+}
+
+fn structured(n: i64) -> Record {
+    let fields: Object = [("n", Value::from(n)), ("text", Value::from("a \"b\""))].into_iter().collect();
+    let mut record =
+        Record::create(Position::copy_from(n.to_string().as_bytes()), Data::text(n.to_string()), fields.into());
+    record.metadata.insert("n", n.to_string());
+    record
+}
+
+fn raw(text: &str) -> Record {
+    Record::create(Position::copy_from(b"1"), Data::Absent, Data::text(text.to_owned()))
+}
+
+async fn one(settings: &[(&str, &str)], record: Record) -> Result<Record, String> {
+    let mut verdicts = opened(settings).call(vec![record]).await;
+    assert_eq!(verdicts.len(), 1);
+    match verdicts.remove(0) {
+        Verdict::Keep(record) => Ok(record),
+        Verdict::Fail(fault) => Err(format!("{}: {}", fault.code(), fault.message())),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn json(record: &Record) -> serde_json::Value {
+    let mut text = Vec::new();
+    write_record(record, &mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn echo(request: &Received) -> Reply {
+    Reply::ok(request.body.clone())
+}
+
+#[tokio::test]
+async fn url_headers_and_body_are_templates() {
+    let server = Server::start(echo);
+    let url = format!("{}/items/{{{{ .Payload.After.n }}}}?q={{{{ urlquery .Payload.After.text }}}}", server.url());
+    let record = one(
+        &[
+            ("request.url", &url),
+            ("request.method", "put"),
+            ("request.body", "{{ toJson .Payload.After }}"),
+            ("headers.X-Number", "n={{ .Metadata.n }}"),
+            ("request.headers.Authorization", "Bearer {{ .Metadata.n }}"),
+            ("headers.X-Same", " fixed\n"),
+            ("response.body", ".Payload.After.answer.body"),
+            ("response.status", ".Metadata.status"),
+        ],
+        structured(7),
+    )
+    .await
+    .unwrap();
+    let request = server.received().remove(0);
+    assert_eq!((request.method.as_str(), request.path.as_str()), ("PUT", "/items/7?q=a+%22b%22"));
+    assert_eq!(request.text(), r#"{"n":7,"text":"a \"b\""}"#);
+    let header = |name| request.header(name);
+    assert_eq!(header("x-number"), Some("n=7"));
+    assert_eq!(header("authorization"), Some("Bearer 7"));
+    assert_eq!(header("x-same"), Some("fixed"));
+    assert_eq!(header("content-type"), Some("application/json"));
+    let record = json(&record);
+    assert_eq!(record["payload"]["after"]["answer"]["body"], r#"{"n":7,"text":"a \"b\""}"#);
+    assert_eq!(record["metadata"]["status"], "200");
+}
+
+#[tokio::test]
+async fn the_defaults_are_a_get_into_the_payload() {
+    let server = Server::start(|_| Reply::ok("answer"));
+    let record = one(&[("request.url", &server.url())], raw("x")).await.unwrap();
+    assert_eq!(record.payload.after, Data::text("answer"));
+    let request = server.received().remove(0);
+    assert_eq!((request.method.as_str(), request.path.as_str(), request.body.len()), ("GET", "/", 0));
+}
+
+#[tokio::test]
+async fn bytes_stay_bytes() {
+    let bytes = vec![0xff, 0xfe, 0, b'a'];
+    let sent = bytes.clone();
+    let server = Server::start(move |_| Reply::ok(sent.clone()));
+    let url = server.url();
+    let record = one(&[("request.url", &url)], structured(1)).await.unwrap();
+    assert_eq!(record.payload.after, Data::Raw(bytes.clone().into()));
+    let record = one(&[("request.url", &url), ("response.body", ".Payload.After.x")], structured(1)).await.unwrap();
+    assert_eq!(record.payload.after.fields().unwrap().get("x"), Some(&Value::Bytes(bytes.into())));
+    // Metadata are texts.
+    let failed = one(&[("request.url", &url), ("response.body", ".Metadata.x")], structured(1)).await.unwrap_err();
+    assert!(failed.starts_with("reference_type: "), "{failed}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_is_not_asked_for() {
+    let server = Server::start(echo);
+    let settings = [("request.url", &*server.url()), ("response.body", ".Payload.After.x")];
+    let failed = one(&settings, raw("x")).await.unwrap_err();
+    assert!(failed.starts_with("reference_unresolved: "), "{failed}");
+    let failed = one(&[("request.url", &server.url()), ("request.body", "{{ .Payload.After.x.y }}")], raw("x")).await;
+    assert!(failed.unwrap_err().starts_with("template_failed: request.body: "));
+    let failed = one(&[("request.url", &server.url()), ("headers.X", "a{{ \"\\n\" }}b")], raw("x")).await;
+    assert_eq!(failed.unwrap_err(), "http_invalid: headers.X: the rendered value holds control characters");
+    let failed = one(&[("request.url", "{{ \"ftp://x\" }}")], raw("x")).await;
+    assert_eq!(failed.unwrap_err(), "http_invalid: request.url: the URL is neither http:// nor https://");
+    assert_eq!(server.received(), []);
+}
+
+#[tokio::test]
+async fn an_answer_outside_2xx_fails_the_record_unless_it_is_accepted() {
+    let server = Server::start(|_| Reply::status(404, "{\"error\":\"who?\"}"));
+    let failed = one(&[("request.url", &server.url()), ("request.method", "DELETE")], raw("x")).await.unwrap_err();
+    assert_eq!(
+        failed,
+        format!("http_status: DELETE {}/: answered 404 Not Found: {{\"error\":\"who?\"}}", server.url())
+    );
+    let settings = [("request.url", &*server.url()), ("response.accept", "404,5xx"), ("response.status", ".Key")];
+    let record = one(&settings, raw("x")).await.unwrap();
+    assert_eq!((record.key, record.payload.after), (Data::text("404"), Data::text("{\"error\":\"who?\"}")));
+}
+
+#[tokio::test]
+async fn order_is_kept_however_long_the_answers_take() {
+    let server = Server::start(|request| {
+        std::thread::sleep(Duration::from_millis(fastrand::u64(0..6)));
+        // Some fail, and are asked again.
+        match fastrand::u8(0..10) {
+            0 => Reply::status(503, ""),
+            1 => Reply::Close,
+            _ => Reply::ok(request.body.clone()),
+        }
+    });
+    let operator = opened(&[
+        ("request.url", &server.url()),
+        ("request.method", "POST"),
+        ("request.body", "{{ .Metadata.n }}"),
+        ("request.concurrency", "8"),
+        ("backoffRetry.count", "50"),
+        ("backoffRetry.min", "1ms"),
+        ("backoffRetry.max", "1ms"),
+    ]);
+    let rows = |from: i64| (from..from + 100).map(structured).collect::<Vec<_>>();
+    let (first, second) = futures::join!(operator.call(rows(0)), operator.call(rows(100)));
+    for (n, verdict) in first.into_iter().chain(second).enumerate() {
+        let Verdict::Keep(record) = verdict else { panic!("{n}: {verdict:?}") };
+        assert_eq!(record.payload.after, Data::text(n.to_string()));
+        assert_eq!(record.position(), structured(n as i64).position());
+    }
+    assert!(server.most_pending() <= 8, "{}", server.most_pending());
+}
+
+#[tokio::test]
+async fn one_at_a_time_means_in_order() {
+    let server = Server::start(echo);
+    let settings = [
+        ("request.url", &*server.url()),
+        ("request.method", "POST"),
+        ("request.body", "{{ .Metadata.n }}"),
+        ("request.concurrency", "1"),
+    ];
+    assert_eq!(configured(&settings).unwrap().signature().max_workers, Some(1));
+    opened(&settings).call((0..50).map(structured).collect()).await;
+    let bodies: Vec<String> = server.received().iter().map(Received::text).collect();
+    assert_eq!(bodies, (0..50).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn wrong_settings_are_found_before_anything_starts() {
+    let url = ("request.url", "http://localhost");
+    let findings = |settings: &[(&str, &str)]| configured(settings).err().unwrap_or_default();
+    assert_eq!(findings(&[]), ["\"request.url\" is required by webhook.http"]);
+    assert_eq!(
+        findings(&[
+            ("request.url", "localhost:80/x"),
+            ("request.method", "GE T"),
+            ("response.accept", "404,often"),
+            ("response.body", ".Payload.After.x"),
+            ("response.status", ".Payload.After.x.y"),
+            ("headers.X Y", "1"),
+            ("headers.Content-Length", "3"),
+            ("headers.accept", "text/plain"),
+            ("request.headers.Accept", "text/html"),
+            ("headers.X", "a\u{7}b"),
+            ("request.contentType", "text/plain"),
+            ("headers.content-type", "text/plain"),
+        ]),
+        [
+            "request.method: this is no method of HTTP",
+            "request.url: the URL is neither http:// nor https://",
+            "headers.Content-Length: it follows from the body",
+            "headers.X: a header cannot hold control characters or line breaks",
+            "headers.X Y: \"X Y\" is no name of a header",
+            "request.headers.Accept: this header is set by headers.accept already",
+            "request.contentType and headers.content-type exclude each other",
+            "response.status: .Payload.After.x.y and the response.body .Payload.After.x would overwrite each other",
+            "response.accept: \"often\" is no status (404), class of statuses (4xx) or range (400-404)",
+        ]
+    );
+    assert_eq!(findings(&[("request.url", "http://")]), ["request.url: this is no URL: empty host"]);
+    assert_eq!(findings(&[url, ("response.body", ".Metadata")]), ["response.body: .Metadata cannot be set to a text"]);
+    assert_eq!(
+        findings(&[url, ("response.body", ".Position")]),
+        ["response.body: \".Position\" must refer to .Metadata, .Key, .Payload"]
+    );
+    assert_eq!(findings(&[url, ("request.concurrency", "0")]).len(), 1);
+    assert_eq!(findings(&[url, ("backoffRetry.factor", "0")]).len(), 1);
+    assert_eq!(findings(&[("request.url", "http://{{ .x")]).len(), 1);
+}
+
+#[test]
+fn credentials_in_headers_are_not_shown() {
+    let kind = kind();
+    for name in
+        ["headers.Authorization", "request.headers.authorization", "headers.x-api-key", "request.headers.Cookie"]
+    {
+        let settings = Settings::from_pairs([("request.url", "http://localhost"), (name, "Bearer hunter22")]);
+        let arguments = Arguments::parse(kind.specification(), &settings).unwrap();
+        assert!(!format!("{:?}", arguments.iter_shown().collect::<Vec<_>>()).contains("hunter22"), "{name}");
+        assert_eq!(arguments.secrets().map(Str::as_str).collect::<Vec<_>>(), ["Bearer hunter22"], "{name}");
+    }
+}
+
+#[test]
+fn the_compiler_knows_what_comes_out() {
+    let flow = |settings: &[(&str, &str)], after: Shape| {
+        let mut flow = Flow::new(RecordShape::create(Shape::ABSENT, after));
+        configured(settings).unwrap().flow(&mut flow);
+        (flow.fails(), flow.record)
+    };
+    let url = ("request.url", "http://localhost");
+    let (fails, record) = flow(&[url, ("request.body", "{{ .Payload.After }}")], Shape::RAW);
+    assert!(!fails && record.after == Shape::RAW);
+    let (fails, _) = flow(&[url, ("response.body", ".Payload.After.x")], Shape::RAW);
+    assert!(fails, "a field of raw data");
+    let signature = configured(&[url, ("headers.X", "{{ .Metadata.x }}"), ("response.status", ".Metadata.s")]).unwrap();
+    let signature = signature.signature();
+    let path = |parts: &[&'static str]| parts.iter().map(|part| Str::from_static(part)).collect::<Vec<_>>();
+    assert_eq!(signature.reads, Access::These(vec![path(&["Metadata", "x"])]));
+    assert_eq!(signature.writes, Access::These(vec![path(&["Payload", "After"]), path(&["Metadata", "s"])]));
+    assert_eq!(signature.max_workers, None);
+}
