@@ -1,6 +1,22 @@
 //! The processor `custom.javascript`, on the Boa engine.
+//!
+//! `program` checks a script when the pipeline is compiled, `isolate` runs it, `view` shows records to it and
+//! `conversion` carries values across; `globals` is what scripts find beside the language.
+
+mod conversion;
+mod globals;
+mod isolate;
+mod javascript;
+mod position;
+mod program;
+#[cfg(test)]
+mod testing;
+mod text;
+mod view;
 
 use anabranch_graph::registry::Registry;
 
 /// Adds everything in this crate.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(registry: &mut Registry) {
+    registry.add_operator(javascript::kind());
+}

@@ -1,0 +1,52 @@
+//! From a record into a script.
+
+use anabranch_graph::record::Data;
+use anabranch_graph::value::{Timestamp, Value};
+use boa_engine::object::builtins::{AlignedVec, JsArray, JsArrayBuffer, JsDate, JsUint8Array};
+use boa_engine::{Context, JsBigInt, JsResult, JsString, JsValue};
+
+use crate::view::{Whole, show};
+
+/// The largest integer up to which a number of JavaScript holds every integer.
+pub(crate) const SAFE: u64 = (1 << 53) - 1;
+
+/// A key, or one side of a payload.
+pub(crate) fn data(data: &Data, context: &mut Context) -> JsResult<JsValue> {
+    match data {
+        Data::Absent => Ok(JsValue::null()),
+        Data::Raw(raw) => bytes(raw, context),
+        Data::Structured(map) => show(Whole::Map(map.clone()), context),
+    }
+}
+
+/// Bytes, copied: scripts write into them.
+pub(crate) fn bytes(bytes: &[u8], context: &mut Context) -> JsResult<JsValue> {
+    let buffer = JsArrayBuffer::from_byte_block(AlignedVec::from_slice(0, bytes), context)?;
+    JsUint8Array::from_array_buffer(buffer, context).map(JsValue::from)
+}
+
+/// A value. Maps in it are converted field by field when they are touched, lists at once.
+pub(crate) fn value(value: &Value, context: &mut Context) -> JsResult<JsValue> {
+    Ok(match value {
+        Value::Null => JsValue::null(),
+        Value::Bool(v) => (*v).into(),
+        Value::Int(v) if v.unsigned_abs() <= SAFE => (*v).into(),
+        Value::Int(v) => JsBigInt::from(*v).into(),
+        Value::UInt(v) => JsBigInt::from(*v).into(),
+        Value::Float(v) => JsValue::rational(*v),
+        Value::Text(v) => JsString::from(v.as_str()).into(),
+        Value::Bytes(v) => bytes(v, context)?,
+        Value::Time(v) => date(v, context)?,
+        Value::List(items) => {
+            let items: Vec<JsValue> = items.iter().map(|item| self::value(item, context)).collect::<JsResult<_>>()?;
+            JsArray::from_iter(items, context).into()
+        }
+        Value::Map(map) => show(Whole::Map(map.clone()), context)?,
+    })
+}
+
+fn date(time: &Timestamp, context: &mut Context) -> JsResult<JsValue> {
+    let date = JsDate::new(context);
+    date.set_time(JsValue::from(time.timestamp_millis()), context)?;
+    Ok(date.into())
+}

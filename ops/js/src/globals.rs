@@ -1,0 +1,69 @@
+//! What scripts find beside the language.
+
+mod bytes;
+mod log;
+
+use boa_engine::object::{FunctionObjectBuilder, JsObject};
+use boa_engine::property::Attribute;
+use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsString, JsValue, NativeFunction, Source};
+
+use anabranch_graph::record::Record;
+use anabranch_graph::text::Str;
+
+use crate::view::{Whole, show};
+
+/// Globals that are easier said in the language itself.
+const PRELUDE: &str = include_str!("globals/prelude.js");
+
+/// Defines the globals. `node` is the processor that log lines name.
+pub(crate) fn define(context: &mut Context, node: &Str) -> JsResult<()> {
+    function(context, "Record", 0, NativeFunction::from_fn_ptr(record))?;
+    function(context, "StructuredData", 0, NativeFunction::from_fn_ptr(structured))?;
+    function(context, "RawData", 1, NativeFunction::from_fn_ptr(bytes::raw))?;
+    function(context, "btoa", 1, NativeFunction::from_fn_ptr(bytes::btoa))?;
+    function(context, "atob", 1, NativeFunction::from_fn_ptr(bytes::atob))?;
+    function(context, "require", 1, NativeFunction::from_fn_ptr(require))?;
+    context.insert_data(log::Node(node.clone()));
+    let prelude = context.eval(Source::from_bytes(PRELUDE))?;
+    let prelude = prelude.as_callable().ok_or_else(|| JsNativeError::typ().with_message("no prelude"))?;
+    let native = |context: &Context, f| {
+        JsValue::from(FunctionObjectBuilder::new(context.realm(), NativeFunction::from_fn_ptr(f)).build())
+    };
+    let natives = [
+        native(context, log::log),
+        native(context, log::enabled),
+        native(context, bytes::encode),
+        native(context, bytes::decode),
+        native(context, bytes::uuid),
+        native(context, bytes::random),
+    ];
+    prelude.call(&JsValue::undefined(), &natives, context)?;
+    Ok(())
+}
+
+/// A function that can be called with and without `new`.
+fn function(context: &mut Context, name: &'static str, arity: usize, f: NativeFunction) -> JsResult<()> {
+    let function = FunctionObjectBuilder::new(context.realm(), f)
+        .name(JsString::from(name))
+        .length(arity)
+        .constructor(true)
+        .build();
+    context.register_global_property(JsString::from(name), function, Attribute::WRITABLE | Attribute::CONFIGURABLE)
+}
+
+fn record(_: &JsValue, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    show(Whole::Record(Record::default()), context)
+}
+
+fn structured(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let data = JsObject::with_object_proto(context.intrinsics());
+    if let Some(fields) = args.get_or_undefined(0).as_object() {
+        data.copy_data_properties(&fields.into(), Vec::<JsString>::new(), context)?;
+    }
+    Ok(data.into())
+}
+
+fn require(_: &JsValue, _: &[JsValue], _: &mut Context) -> JsResult<JsValue> {
+    let message = "require is not available to scripts: a script is one file and reaches nothing outside of it";
+    Err(JsNativeError::error().with_message(message).into())
+}

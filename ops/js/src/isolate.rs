@@ -1,0 +1,252 @@
+//! A script in a world of its own: one per processor and worker. What it keeps in globals stays from record to record.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::path::Path as FilePath;
+use std::pin::pin;
+use std::task::{Context as Waiting, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::record::Record;
+use anabranch_graph::text::Str;
+use boa_engine::builtins::promise::PromiseState;
+use boa_engine::object::builtins::JsPromise;
+use boa_engine::property::Attribute;
+use boa_engine::{Context, JsError, JsNativeError, JsResult, JsValue, NativeFunction, Script, Source, js_string};
+
+use crate::conversion::leave::{Leave, Path, Unfit, described};
+use crate::globals;
+use crate::position::{PATH, Position};
+use crate::program::Program;
+use crate::view::{self, Whole, show};
+
+/// Calls `process` with the record at hand: the engine bounds the time of scripts, not of functions.
+const CALL: &str = "process(__anabranch_record())";
+
+/// Instructions between two looks at the clock; about a millisecond.
+const SLICE: u32 = 50_000;
+
+/// How long a script may work, and how deep it may call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Of one call of `process`.
+    pub(crate) time: Duration,
+}
+
+/// Calls in calls; the engine's own frames take memory of the thread's stack only where native functions call back.
+const RECURSION: usize = 1000;
+/// Values on the engine's stack: `apply` with an array puts all its items there.
+const STACK: usize = 8 << 20;
+
+/// What a script made of a record.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Keep(Record),
+    Split(Vec<Record>),
+    Filter,
+}
+
+/// Why it made nothing of it.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The script failed; the next record may fare better.
+    Record(Fault),
+    /// It was stopped where it stood: the isolate is of no use any more.
+    Stopped(Fault),
+}
+
+/// A script that is ready for records.
+pub(crate) struct Isolate {
+    context: Context,
+    call: Script,
+    program: Program,
+    limits: Limits,
+}
+
+/// The record that `process` is called with.
+#[derive(Default)]
+struct AtHand(RefCell<Option<Record>>);
+
+impl Isolate {
+    /// Runs the script up to its end: from then on it has a function `process`.
+    pub(crate) fn open(program: &Program, limits: Limits, node: &Str) -> Result<Self, Failure> {
+        let mut context = Context::default();
+        let prepared = prepare(&mut context, node).and_then(|()| {
+            let call = Script::parse(Source::from_bytes(CALL), None, &mut context)?;
+            let source = Source::from_bytes(program.text.as_bytes()).with_path(FilePath::new(PATH));
+            Ok((call, Script::parse(source, None, &mut context)?))
+        });
+        let (call, script) = match prepared {
+            Ok(scripts) => scripts,
+            Err(error) => return Err(Failure::Stopped(threw(&error, program, &mut context))),
+        };
+        let mut isolate = Isolate { context, call: script, program: program.clone(), limits };
+        isolate.evaluate().map_err(|failure| match failure {
+            Failure::Record(fault) | Failure::Stopped(fault) => Failure::Stopped(fault),
+        })?;
+        let _ = isolate.context.run_jobs();
+        isolate.call = call;
+        let process = isolate.context.eval(Source::from_bytes("process"));
+        if !process.is_ok_and(|process| process.is_callable()) {
+            let text = format!("{} defines no function named process", program.name);
+            return Err(Failure::Stopped(Fault::fatal("script_no_process", text)));
+        }
+        Ok(isolate)
+    }
+
+    /// Has the script process a record.
+    pub(crate) fn process(&mut self, record: &Record) -> Result<Outcome, Failure> {
+        if let Some(at_hand) = self.context.get_data::<AtHand>() {
+            at_hand.0.replace(Some(record.clone()));
+        }
+        let value = self.evaluate()?;
+        let value = self.settled(value)?;
+        self.outcome(&value, record)
+    }
+
+    /// Evaluates the script at hand within the limits.
+    fn evaluate(&mut self) -> Result<JsValue, Failure> {
+        let result = {
+            let mut evaluation = pin!(self.call.evaluate_async_with_budget(&mut self.context, SLICE));
+            let mut waiting = Waiting::from_waker(Waker::noop());
+            let mut since = None;
+            loop {
+                match evaluation.as_mut().poll(&mut waiting) {
+                    Poll::Ready(result) => break Some(result),
+                    Poll::Pending => {
+                        let since = *since.get_or_insert_with(Instant::now);
+                        if since.elapsed() >= self.limits.time {
+                            break None;
+                        }
+                    }
+                }
+            }
+        };
+        match result {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(error)) => Err(self.failed(&error)),
+            None => Err(Failure::Stopped(Fault::record(
+                "script_timeout",
+                format!("{} was stopped after {:?} (setting timeout)", self.program.name, self.limits.time),
+            ))),
+        }
+    }
+
+    /// The value of a promise; any other value as it is.
+    fn settled(&mut self, value: JsValue) -> Result<JsValue, Failure> {
+        if let Err(error) = self.context.run_jobs() {
+            return Err(self.failed(&error));
+        }
+        let Some(promise) = value.as_object().and_then(|object| JsPromise::from_object(object).ok()) else {
+            return Ok(value);
+        };
+        match promise.state() {
+            PromiseState::Fulfilled(value) => Ok(value),
+            PromiseState::Rejected(error) => Err(self.failed(&JsError::from_opaque(error))),
+            PromiseState::Pending => Err(self.unfit("result", "is a promise that nothing settles")),
+        }
+    }
+
+    fn outcome(&mut self, value: &JsValue, input: &Record) -> Result<Outcome, Failure> {
+        if value.is_null_or_undefined() {
+            return Ok(Outcome::Filter);
+        }
+        let Some(object) = value.as_object().filter(|object| !object.is_callable()) else {
+            let what = format!("is {}: return a record, null to drop it, or a list of records", described(value));
+            return Err(self.unfit("result", &what));
+        };
+        let read = if object.is_array() {
+            self.list(&object, input).map(Outcome::Split)
+        } else {
+            Leave::new(&mut self.context).record(&object, input, Path::new("rec")).map(Outcome::Keep)
+        };
+        read.map_err(|unfit| match unfit {
+            Unfit::Value { path, what } => self.unfit(&path, &what),
+            Unfit::Threw(error) => self.failed(&error),
+        })
+    }
+
+    fn list(&mut self, list: &boa_engine::JsObject, input: &Record) -> Result<Vec<Record>, Unfit> {
+        let length = list.get(js_string!("length"), &mut self.context)?.to_length(&mut self.context)?;
+        let root = Path::new("result");
+        let mut records = Vec::new();
+        for index in 0..length {
+            let item = list.get(index, &mut self.context)?;
+            let Some(object) = item.as_object().filter(|object| !object.is_callable()) else {
+                let what = format!("is {}, not a record", described(&item));
+                return Err(Unfit::Value { path: root.item(index).to_string(), what });
+            };
+            records.push(Leave::new(&mut self.context).record(&object, input, root.item(index))?);
+        }
+        Ok(records)
+    }
+
+    #[cold]
+    fn unfit(&self, path: &str, what: &str) -> Failure {
+        Failure::Record(Fault::record("script_result", format!("{}: {path} {what}", self.program.name)))
+    }
+
+    #[cold]
+    fn failed(&mut self, error: &JsError) -> Failure {
+        let fault = threw(error, &self.program, &mut self.context);
+        match error.as_engine() {
+            Some(boa_engine::error::EngineError::Panic(_)) => Failure::Stopped(fault),
+            _ => Failure::Record(fault),
+        }
+    }
+}
+
+fn prepare(context: &mut Context, node: &Str) -> JsResult<()> {
+    let limits = context.runtime_limits_mut();
+    limits.set_recursion_limit(RECURSION);
+    limits.set_stack_size_limit(STACK);
+    context.insert_data(AtHand::default());
+    view::prepare(context)?;
+    globals::define(context, node)?;
+    let at_hand = NativeFunction::from_fn_ptr(at_hand).to_js_function(context.realm());
+    context.register_global_property(js_string!("__anabranch_record"), at_hand, Attribute::empty())
+}
+
+fn at_hand(_: &JsValue, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let record = context.get_data::<AtHand>().and_then(|at_hand| at_hand.0.take());
+    let record = record.ok_or_else(|| JsNativeError::typ().with_message("there is no record at hand"))?;
+    show(Whole::Record(record), context)
+}
+
+/// What was thrown, and where.
+#[cold]
+fn threw(error: &JsError, program: &Program, context: &mut Context) -> Fault {
+    let place = Position::of_error(error);
+    let (code, text) = match (error.as_engine(), error.as_opaque()) {
+        (Some(_), _) => ("script_limit", first_line(error)),
+        (None, Some(value)) => (
+            "script_threw",
+            match value.to_string(context) {
+                Ok(text) => text.to_std_string_lossy(),
+                Err(_) => first_line(error),
+            },
+        ),
+        (None, None) => ("script_threw", first_line(error)),
+    };
+    let name = &program.name;
+    Fault::record(
+        code,
+        match place {
+            Some(place) => format!("{text} (at {name}:{place})"),
+            None => format!("{text} (in {name})"),
+        },
+    )
+}
+
+/// The text of an error that is no value of the script, without its backtrace.
+fn first_line(error: &JsError) -> String {
+    if let Some(native) = error.as_native() {
+        return format!("{}: {}", native.kind(), native.message());
+    }
+    let text = error.to_string();
+    text.split("\n    at ").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

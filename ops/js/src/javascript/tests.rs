@@ -1,0 +1,343 @@
+use anabranch_graph::record::{Data, Operation, Record};
+use anabranch_graph::value::Value;
+
+use super::*;
+use crate::testing::{Worker, configure, record, text};
+
+/// The scripts of the pipeline that turns documents into rows of a vector database.
+mod documents {
+    pub(super) const PAIR: &str = r#"
+        function process(rec) {
+          const { chunks, embeddings } = rec.Payload.After;
+          let items = StructuredData();
+          items["items"] = chunks.map((text, i) => ({ text, embedding: embeddings.embeddings[i] }));
+          rec.Payload.After = items;
+          return rec;
+        }"#;
+    pub(super) const NAME: &str = r#"
+        function process(rec) {
+          rec.Metadata["file_id"] = crypto.randomUUID();
+          return rec;
+        }"#;
+    pub(super) const ROW: &str = r#"
+        function process(rec) {
+          rec.Metadata["recfmt.collection"] = "file_items";
+          let row = StructuredData();
+          row["file_id"] = rec.Metadata["file_id"];
+          row["user_id"] = "7f9c24e5-2b31-4d7e-9d0a-8f1f4a1d0e01";
+          row["content"] = rec.Payload.After.text;
+          row["local_embedding"] = JSON.stringify(rec.Payload.After.embedding);
+          row["tokens"] = rec.Payload.After.text.split(/\s+/).filter((word) => word.length > 0).length;
+          rec.Metadata["file_name"] = String.fromCharCode.apply(null, rec.Key);
+          rec.Payload.After = row;
+          rec.Key = StructuredData();
+          return rec;
+        }"#;
+    pub(super) const FILE: &str = r#"
+        function process(rec) {
+          const path = rec.Metadata["file_name"];
+          rec.Metadata["recfmt.collection"] = "files";
+          rec.Payload.After = {
+            id: rec.Metadata["file_id"],
+            user_id: "7f9c24e5-2b31-4d7e-9d0a-8f1f4a1d0e01",
+            description: rec.Metadata["title"],
+            file_path: path,
+            name: path.split("/").pop(),
+            size: 0,
+            tokens: 0,
+            type: "application/pdf",
+          };
+          rec.Key = StructuredData();
+          return rec;
+        }"#;
+    pub(super) const COLLECTION: &str = r#"
+        function process(rec) {
+          rec.Metadata["recfmt.collection"] = "collection_files";
+          let key = StructuredData();
+          key["file_id"] = rec.Metadata["file_id"];
+          key["collection_id"] = "c";
+          rec.Key = key;
+          let after = StructuredData();
+          after["user_id"] = rec.Payload.After.user_id;
+          rec.Payload.After = after;
+          return rec;
+        }"#;
+    pub(super) const WORKSPACE: &str = r#"
+        function process(rec) {
+          rec.Metadata["recfmt.collection"] = "file_workspaces";
+          rec.Key = { file_id: rec.Metadata["file_id"], workspace_id: "w" };
+          rec.Payload.After = { user_id: rec.Payload.After.user_id };
+          return rec;
+        }"#;
+}
+
+#[test]
+fn the_scripts_of_the_documents_pipeline_run() {
+    let document = r#"{"position":"cA==","operation":"create","metadata":{"title":"A report"},"key":"ZG9jcy9hL3JlcG9ydC5wZGY=","payload":{"before":null,"after":{"chunks":["one two","drei  vier fünf "],"embeddings":{"embeddings":[[0.5,-1.0,2.0],[1e-7,3.25,0.0]]}}}}"#;
+    let paired = Worker::new(documents::PAIR).json(document).unwrap();
+    let items = r#""after":{"items":[{"embedding":[0.5,-1,2],"text":"one two"},{"embedding":[1e-7,3.25,0],"text":"drei  vier fünf "}]}"#;
+    assert!(paired.contains(items), "{paired}");
+    let named = Worker::new(documents::NAME).one(record(&paired)).unwrap();
+    let id = named.metadata.get("file_id").unwrap().to_string();
+    let parts: Vec<usize> = id.split('-').map(str::len).collect();
+    assert_eq!((parts.as_slice(), &id[14..15]), (&[8, 4, 4, 4, 12][..], "4"), "{id}");
+    assert!(id.bytes().all(|b| b == b'-' || b.is_ascii_digit() || (b'a'..=b'f').contains(&b)), "{id}");
+    assert!("89ab".contains(&id[19..20]), "{id}");
+
+    let mut piece = named.clone();
+    let item = match &named.payload.after.fields().unwrap().get("items").unwrap() {
+        Value::List(items) => items[1].as_map().unwrap().clone(),
+        other => panic!("{other:?}"),
+    };
+    piece.payload.after = Data::from(item);
+    let row = Worker::new(documents::ROW).one(piece).unwrap();
+    let metadata = |collection: &str| {
+        format!(
+            r#""metadata":{{"title":"A report","file_id":"{id}","recfmt.collection":"{collection}","file_name":"docs/a/report.pdf"}}"#
+        )
+    };
+    let user = r#""user_id":"7f9c24e5-2b31-4d7e-9d0a-8f1f4a1d0e01""#;
+    let expected = |collection: &str, key: &str, after: &str| {
+        let metadata = metadata(collection);
+        format!(
+            r#"{{"position":"cA==","operation":"create",{metadata},"key":{key},"payload":{{"before":null,"after":{after}}}}}"#
+        )
+    };
+    let after = format!(
+        r#"{{"content":"drei  vier fünf ","file_id":"{id}","local_embedding":"[1e-7,3.25,0]","tokens":3,{user}}}"#
+    );
+    assert_eq!(text(&row), expected("file_items", "{}", &after));
+
+    let made = |script| text(&Worker::new(script).one(row.clone()).unwrap());
+    let after = format!(
+        r#"{{"description":"A report","file_path":"docs/a/report.pdf","id":"{id}","name":"report.pdf","size":0,"tokens":0,"type":"application/pdf",{user}}}"#
+    );
+    assert_eq!(made(documents::FILE), expected("files", "{}", &after));
+    let (after, key) =
+        (format!("{{{user}}}"), |what: &str| format!(r#"{{"{what}_id":"{}","file_id":"{id}"}}"#, &what[..1]));
+    assert_eq!(made(documents::COLLECTION), expected("collection_files", &key("collection"), &after));
+    let key = format!(r#"{{"file_id":"{id}","workspace_id":"w"}}"#);
+    assert_eq!(made(documents::WORKSPACE), expected("file_workspaces", &key, &after));
+}
+
+const SAMPLE: &str = r#"{"position":"cA==","operation":"update","metadata":{"a":"1","b":"2"},"key":"a2V5","payload":{"before":{"x":1},"after":{"id":7,"in":{"deep":{"n":1.0}},"name":"ann","tags":["a","b"]}}}"#;
+
+fn changed(script: &str) -> Result<String, String> {
+    Worker::new(&format!("function process(rec) {{ {script} }}")).json(SAMPLE)
+}
+
+#[test]
+fn what_a_script_changes_changes() {
+    let cases = [
+        ("return rec", r#""x":1"#),
+        ("rec.Metadata.c = 5; delete rec.Metadata.a; return rec", r#""metadata":{"b":"2","c":"5"}"#),
+        ("rec.Metadata = {z: 'y'}; return rec", r#""metadata":{"z":"y"}"#),
+        ("rec.Payload.After = 'text'; return rec", r#""after":"dGV4dA==""#),
+        ("rec.Payload.After = RawData('text'); return rec", r#""after":"dGV4dA==""#),
+        ("rec.Payload.After = new RawData([1, 2, 258]); return rec", r#""after":"AQIC""#),
+        ("rec.Payload.After = null; return rec", r#""after":null"#),
+        ("delete rec.Payload.After; return rec", r#""after":null"#),
+        (
+            "delete rec.Payload.After.id; delete rec.Payload.After.in; return rec",
+            r#""after":{"name":"ann","tags":["a","b"]}"#,
+        ),
+        ("rec.Payload.After.id = undefined; return rec", r#""after":{"in":{"deep":{"n":1.0}},"name":"#),
+        ("delete rec.Payload.After.id; rec.Payload.After.id = 8; return rec", r#""after":{"id":8,"in":"#),
+        ("rec.Payload.After.in.deep.n += 0.5; return rec", r#""in":{"deep":{"n":1.5}}"#),
+        ("rec.Payload.After.in.deep.n += 1; return rec", r#""in":{"deep":{"n":2}}"#),
+        ("rec.Payload.After.tags.push('c'); return rec", r#""tags":["a","b","c"]"#),
+        ("rec.Payload.After.tags[0] = rec.Payload.After.in; return rec", r#""tags":[{"deep":{"n":1.0}},"b"]"#),
+        ("rec.Payload = {After: {a: 1}}; return rec", r#""payload":{"before":null,"after":{"a":1}}"#),
+        ("rec.Payload.Before = rec.Payload.After; return rec", r#""payload":{"before":{"id":7"#),
+        ("rec.Key[0] = 75; return rec", r#""key":"S2V5""#),
+        ("rec.Key = {id: rec.Payload.After.id}; return rec", r#""key":{"id":7}"#),
+        ("rec.Operation = 'delete'; return rec", r#""operation":"delete""#),
+        ("return {...rec, Key: 'k'}", r#""metadata":{"a":"1","b":"2"},"key":"aw==","payload":{"before":{"x":1},"#),
+        (
+            "let r = Record(); r.Payload.After = {n: 1}; r.Metadata.m = 'x'; return r",
+            r#"{"position":"cA==","operation":"create","metadata":{"m":"x"},"key":null,"payload":{"before":null,"after":{"n":1}}}"#,
+        ),
+        ("rec.Payload.After.keys = Object.keys(rec.Payload.After); return rec", r#""keys":["id","in","name","tags"]"#),
+        (
+            "rec.Payload.After = {t: JSON.stringify(rec)}; return rec",
+            r#"\"Metadata\":{\"a\":\"1\",\"b\":\"2\"},\"Key\":{\"0\":107"#,
+        ),
+        (
+            "rec.Payload.After = {...rec.Payload.After, id: 1}; return rec",
+            r#""after":{"id":1,"in":{"deep":{"n":1.0}},"name":"ann","tags":["a","b"]}"#,
+        ),
+        (
+            "const {id, ...rest} = rec.Payload.After; rec.Payload.After = rest; return rec",
+            r#""after":{"in":{"deep":{"n":1.0}},"name":"ann","tags":["a","b"]}"#,
+        ),
+        (
+            "rec.Payload.After = {h: ['id' in rec.Payload.After, rec.Payload.After.hasOwnProperty('id'), 'no' in rec.Payload.After, Object.hasOwn(rec.Payload.After, 'no')]}; return rec",
+            r#""h":[true,true,false,false]"#,
+        ),
+        (
+            "rec.Payload.After = {t: new TextDecoder().decode(rec.Key), n: rec.Key.length, s: `${rec.Payload.After.name}!`}; return rec",
+            r#""after":{"n":3,"s":"ann!","t":"key"}"#,
+        ),
+        (
+            "rec.Payload.After = {t: btoa('a?b'), u: atob('YT9i'), e: Array.from(new TextEncoder().encode('é'))}; return rec",
+            r#""after":{"e":[195,169],"t":"YT9i","u":"a?b"}"#,
+        ),
+        (
+            "rec.Payload.After = {same: rec.Payload.After === rec.Payload.After, p: rec.Payload === rec.Payload}; return rec",
+            r#""after":{"p":true,"same":true}"#,
+        ),
+        (
+            "for (const k in rec.Metadata) rec.Payload.After[k] = rec.Metadata[k]; return rec",
+            r#""after":{"a":"1","b":"2","id":7,"#,
+        ),
+        ("Object.freeze(rec.Payload.After); rec.Payload.After.id = 9; return rec", r#""after":{"id":7,"#),
+        (
+            "Object.defineProperty(rec.Payload.After, 'g', {get() { return 4 }, enumerable: true}); return rec",
+            r#""g":4"#,
+        ),
+        ("Object.defineProperty(rec.Payload.After, 'id', {enumerable: false}); return rec", r#""after":{"in":"#),
+        (
+            "rec.Payload.After = Object.create(rec.Payload.After); rec.Payload.After.own = 1; return rec",
+            r#""after":{"own":1}"#,
+        ),
+        (
+            "rec.Payload.After.s = new String('x'); rec.Payload.After.d = new Date(0); rec.Payload.After.f = new Float32Array([0.5]); return rec",
+            r#""d":"1970-01-01T00:00:00Z","f":[0.5],"#,
+        ),
+        (
+            "rec.Payload.After = JSON.parse(JSON.stringify(rec.Payload.After)); return rec",
+            r#""after":{"id":7,"in":{"deep":{"n":1}},"name":"ann","tags":["a","b"]}"#,
+        ),
+        (
+            "rec.Payload.After.big = 2n ** 63n; rec.Payload.After.neg = -(2n ** 63n); return rec",
+            r#""big":9223372036854775808,"#,
+        ),
+    ];
+    let wrong: Vec<_> = cases
+        .into_iter()
+        .map(|(script, part)| (script, part, changed(script)))
+        .filter(|(_, part, found)| !found.as_ref().is_ok_and(|found| found.contains(part)))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_no_record_can_hold_fails_at_its_path() {
+    let found: Vec<_> = [
+        "return 5",
+        "return 'text'",
+        "return process",
+        "return {}",
+        "return {Payload: {After: {}}, payload: 1}",
+        "rec.payload = {}; return rec",
+        "rec.Payload.after = {}; return rec",
+        "rec.Payload.After = 5; return rec",
+        "rec.Payload.After = [1]; return rec",
+        "rec.Payload.After.f = () => 1; return rec",
+        "rec.Payload.After.in.deep['a b'] = [1, Symbol('x')]; return rec",
+        "rec.Payload.After.n = 0 / 0; return rec",
+        "rec.Payload.After.n = -1 / 0; return rec",
+        "rec.Payload.After.n = 2n ** 64n; return rec",
+        "rec.Payload.After.t = '\\ud800'; return rec",
+        "rec.Payload.After['\\ud800'] = 1; return rec",
+        "rec.Payload.After.me = rec.Payload.After; return rec",
+        "let a = []; a.push([a]); rec.Payload.After.a = a; return rec",
+        "let a = []; for (let i = 0; i < 1000; i++) a = [a]; rec.Payload.After.a = a; return rec",
+        "let a = {}; for (let i = 0; i < 1000; i++) a = {a}; rec.Payload.After = a; return rec",
+        "rec.Payload.After = {get x() { throw new Error('no') }}; return rec",
+        "rec.Payload.After.m = new Map(); return rec",
+        "rec.Payload.After.m = new Set(); return rec",
+        "rec.Payload.After.d = new Date(NaN); return rec",
+        "rec.Payload.After.e = new Error('x'); return rec",
+        "rec.Payload.After.p = new Proxy({}, {}); return rec",
+        "rec.Payload.After.r = /x/; return rec",
+        "let a = []; a.length = 4e9; rec.Payload.After.a = a; return rec",
+        "rec.Metadata.x = undefined; return rec",
+        "rec.Metadata.x = {}; return rec",
+        "rec.Metadata = 5; return rec",
+        "rec.Operation = 'upsert'; return rec",
+        "rec.Operation = 1; return rec",
+        "rec.Position = RawData('other'); return rec",
+        "rec.Payload = 1; return rec",
+        "return [rec, 5]",
+        "return new Promise(() => 1)",
+    ]
+    .into_iter()
+    .map(|script| format!("{script}\n    {}", changed(script).unwrap_err()))
+    .collect();
+    insta::assert_snapshot!(found.join("\n"));
+}
+
+#[test]
+fn a_thrown_error_names_its_line() {
+    let found: Vec<_> = [
+        "\n\n  throw new Error('boom')",
+        "\n  throw new TypeError('x', {cause: 1})",
+        "\n  'x'.repeat(-1)",
+        "\n  throw 'text'",
+        "\n  throw {code: 5}",
+        "\n  rec.Payload.After.no.way",
+        "\n  const f = () => { null.x };\n  [1].map(f)",
+        "\n  class Odd extends Error { get name() { return 'Odd' } }\n  throw new Odd('x')",
+        "\n  JSON.parse('{')",
+        "\n  missing()",
+        "\n  return Promise.reject(new Error('late'))",
+        "\n  new TextDecoder('utf-8', {fatal: true}).decode(RawData([255]))",
+    ]
+    .into_iter()
+    .map(|script| format!("{script}\n    {}", changed(script).unwrap_err()))
+    .collect();
+    insta::assert_snapshot!(found.join("\n"));
+}
+
+#[test]
+fn a_script_drops_splits_and_awaits() {
+    let mut worker = Worker::new(
+        "let n = 0;
+         async function process(rec) {
+           n++;
+           const { name } = await Promise.resolve(rec.Payload.After);
+           if (name === 'drop') return null;
+           if (name === 'nothing') return;
+           if (name === 'split') return ['a', 'b'].map((Key) => ({ ...rec, Key, Payload: { After: { n } } }));
+           rec.Metadata.n = n;
+           return rec;
+         }",
+    );
+    let named = |name: &str| {
+        let mut record = record(SAMPLE);
+        record.payload.after = Data::from([("name", name)].into_iter().collect::<anabranch_graph::value::Object>());
+        record
+    };
+    let made = worker.run(["keep", "drop", "nothing", "split", "keep"].map(named).to_vec());
+    let shown = |records: &Vec<Record>| records.iter().map(text).collect::<Vec<_>>();
+    let shown: Vec<_> = made.iter().map(|made| made.as_ref().map(shown)).collect();
+    assert!(shown[0].as_ref().unwrap()[0].contains(r#""n":"1""#), "{shown:?}");
+    assert_eq!((shown[1].as_deref(), shown[2].as_deref()), (Ok(&[][..]), Ok(&[][..])));
+    let split = shown[3].as_ref().unwrap();
+    assert_eq!(split.len(), 2);
+    assert!(split[1].starts_with(r#"{"position":"cA==","operation":"update","metadata":{"a":"1","b":"2"},"key":"Yg==","payload":{"before":null,"after":{"n":4}}}"#), "{split:?}");
+    assert!(shown[4].as_ref().unwrap()[0].contains(r#""n":"5""#), "globals stay: {shown:?}");
+}
+
+#[test]
+fn settings_are_checked() {
+    let found = |settings: &[(&str, &str)]| {
+        let findings = configure(settings).err().unwrap();
+        findings.iter().map(|finding| format!("{}: {}", finding.code, finding.message)).collect::<Vec<_>>()
+    };
+    let good = "function process(rec) { return rec }";
+    assert_eq!(found(&[]), ["script.missing: custom.javascript needs a script"]);
+    assert_eq!(
+        found(&[("script", good), ("script.path", "x.js")]),
+        ["script.twice: both script and script.path are set"]
+    );
+    assert!(found(&[("script.path", "/no/such.js")])[0].starts_with("script.unreadable: cannot read the script"));
+    assert_eq!(found(&[("script", "function process( {")]).len(), 1);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.js");
+    std::fs::write(&path, good).unwrap();
+    let mut worker = Worker::with(&[("script.path", path.to_str().unwrap())]);
+    assert_eq!(worker.json(SAMPLE).as_deref(), Ok(SAMPLE));
+    assert_eq!(record(SAMPLE).operation, Operation::Update);
+}

@@ -1,0 +1,64 @@
+//! Places in a script: a line and a column, from 1.
+
+use std::fmt;
+
+use boa_engine::JsError;
+use boa_engine::ast::Position as Place;
+
+/// The path that the engine believes a script to have; errors of the globals have another.
+pub(crate) const PATH: &str = "script";
+
+/// A place in a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+impl Position {
+    /// Where an error was thrown: the innermost place of its backtrace that is in the script.
+    pub(crate) fn of_error(error: &JsError) -> Option<Position> {
+        // The engine shows backtraces only as text: `    at process (script:3:9)`.
+        let text = error.to_string();
+        let lines = text.lines().rev().take_while(|line| line.starts_with("    at "));
+        lines.filter_map(|line| Position::parse(line)).last()
+    }
+
+    fn parse(line: &str) -> Option<Position> {
+        let (_, place) = line.strip_suffix(')')?.rsplit_once('(')?;
+        let (line, column) = place.strip_prefix(PATH)?.strip_prefix(':')?.split_once(':')?;
+        Some(Position { line: line.parse().ok()?, column: column.parse().ok()? })
+    }
+
+    /// The offset in bytes of the place in a text.
+    pub(crate) fn offset(self, text: &str) -> usize {
+        let start: usize = text.split_inclusive('\n').take(self.line - 1).map(str::len).sum();
+        let line = text[start..].lines().next().unwrap_or_default();
+        start + line.char_indices().nth(self.column - 1).map_or(line.len(), |(offset, _)| offset)
+    }
+}
+
+impl From<Place> for Position {
+    fn from(place: Place) -> Self {
+        Position { line: place.line_number() as usize, column: place.column_number() as usize }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_count_characters() {
+        let text = "let ä = 1;\nlet b = 2;\n";
+        assert_eq!(Position { line: 1, column: 7 }.offset(text), 7);
+        assert_eq!(Position { line: 2, column: 5 }.offset(text), 16);
+        assert_eq!(Position { line: 9, column: 9 }.offset(text), text.len());
+    }
+}

@@ -1,0 +1,175 @@
+//! A script, checked when the pipeline is compiled.
+
+use std::ops::ControlFlow;
+
+use anabranch_graph::text::Str;
+use boa_engine::Source;
+use boa_engine::ast::expression::{Call, Expression, Identifier, ImportCall};
+use boa_engine::ast::operations::{lexically_declared_names, var_declared_names};
+use boa_engine::ast::scope::Scope;
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::ast::{Span, Spanned};
+use boa_engine::interner::{Interner, Sym};
+use boa_engine::parser::lexer::error::Error as LexError;
+use boa_engine::parser::{Error, Parser};
+
+use crate::position::Position;
+
+const MODULES: &str = "a script is one file and reaches nothing outside of it: put what it needs into it";
+
+/// A script that can be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// Its text.
+    pub(crate) text: Str,
+    /// What messages call it: `script`, or the path of its file.
+    pub(crate) name: Str,
+}
+
+/// What is wrong with a script.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Flaw {
+    pub(crate) code: &'static str,
+    /// Where; `None` for the script as a whole.
+    pub(crate) position: Option<Position>,
+    pub(crate) message: String,
+    pub(crate) hint: Option<&'static str>,
+}
+
+impl Program {
+    /// Looks for what can be told without running it.
+    pub(crate) fn check(&self) -> Result<(), Flaw> {
+        let mut interner = Interner::default();
+        let source = Source::from_bytes(self.text.as_bytes());
+        let script = Parser::new(source).parse_script(&Scope::new_global(), &mut interner);
+        let script = script.map_err(|error| self.syntax(&error))?;
+        let require = interner.get("require");
+        let declared = |name: Sym| {
+            var_declared_names(script.statements()).contains(&name)
+                || lexically_declared_names(script.statements()).contains(&name)
+        };
+        let mut modules = Modules { require: require.filter(|name| !declared(*name)) };
+        if let ControlFlow::Break((what, span)) = script.visit_with(&mut modules) {
+            return Err(Flaw {
+                code: "script.module",
+                position: Some(span.start().into()),
+                message: format!("{what} is not available to scripts"),
+                hint: Some(MODULES),
+            });
+        }
+        // It may be made in other ways, but not without its name.
+        match interner.get("process") {
+            Some(process) if declared(process) || self.text.contains("globalThis") => Ok(()),
+            _ => Err(Flaw {
+                code: "script.no_process",
+                position: None,
+                message: "the script declares no function named process".to_owned(),
+                hint: Some("begin with: function process(rec) { return rec; }"),
+            }),
+        }
+    }
+
+    fn syntax(&self, error: &Error) -> Flaw {
+        let (position, message) = match error {
+            Error::Expected { expected, found, span, .. } => {
+                let expected: Vec<String> = expected.iter().map(|token| format!("`{token}`")).collect();
+                (Some(span.start().into()), format!("expected {}, found `{found}`", expected.join(" or ")))
+            }
+            Error::Unexpected { found, span, message } => {
+                let what = if found.is_empty() { String::new() } else { format!("unexpected `{found}`: ") };
+                (Some(span.start().into()), format!("{what}{message}"))
+            }
+            Error::General { message, position } => (Some((*position).into()), message.to_string()),
+            Error::Lex { err: LexError::Syntax(message, position) } => (Some((*position).into()), message.to_string()),
+            Error::AbruptEnd => (Some(self.end()), "the script ends in the middle of a statement".to_owned()),
+            other => (None, other.to_string()),
+        };
+        let module = position.is_some_and(|at: Position| {
+            let line = self.text.lines().nth(at.line - 1).unwrap_or_default().trim_start();
+            line.starts_with("import") || line.starts_with("export")
+        });
+        match module {
+            true => Flaw {
+                code: "script.module",
+                position,
+                message: "import and export are not available to scripts".to_owned(),
+                hint: Some(MODULES),
+            },
+            false => Flaw { code: "script.syntax", position, message, hint: None },
+        }
+    }
+
+    fn end(&self) -> Position {
+        let text = self.text.trim_end();
+        let line = text.lines().count().max(1);
+        Position { line, column: text.lines().last().map_or(0, |line| line.chars().count()) + 1 }
+    }
+}
+
+/// Looks for uses of other files.
+struct Modules {
+    require: Option<Sym>,
+}
+
+impl<'ast> Visitor<'ast> for Modules {
+    type BreakTy = (&'static str, Span);
+
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<Self::BreakTy> {
+        if let Expression::Identifier(name) = call.function()
+            && Some(Identifier::sym(*name)) == self.require
+        {
+            return ControlFlow::Break(("require", call.span()));
+        }
+        call.visit_with(self)
+    }
+
+    fn visit_import_call(&mut self, call: &'ast ImportCall) -> ControlFlow<Self::BreakTy> {
+        ControlFlow::Break(("import", call.span()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flaw(text: &str) -> Option<(&'static str, Option<String>, String)> {
+        let program = Program { text: text.into(), name: "script".into() };
+        let flaw = program.check().err()?;
+        Some((flaw.code, flaw.position.map(|at| at.to_string()), flaw.message))
+    }
+
+    #[test]
+    fn a_script_declares_process() {
+        for good in [
+            "function process(rec) { return rec }",
+            "const process = rec => rec",
+            "var process; process = rec => null",
+            "async function process(rec) { return rec }",
+            "globalThis.process = rec => rec",
+            "function require(x) { return x } function process(rec) { return require(rec) }",
+        ] {
+            assert_eq!(flaw(good), None, "{good}");
+        }
+        for bad in ["", "function proces(rec) {}", "(function () { function process(rec) {} })()"] {
+            assert_eq!(flaw(bad).map(|flaw| flaw.0), Some("script.no_process"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn flaws_have_a_place() {
+        let found: Vec<_> = [
+            "function process(rec) {\n  retrun rec;\n}",
+            "function process(rec) {\n  return rec;\n",
+            "function process(rec) {\n  let x = 'abc\n}",
+            "function process(rec) { return rec }\nlet a; let a;",
+            "import fs from 'fs';\nfunction process(rec) { return rec }",
+            "export function process(rec) { return rec }",
+            "function process(rec) {\n  const x = require('fs'); return rec }",
+            "async function process(rec) {\n  await import('x'); return rec }",
+        ]
+        .into_iter()
+        .map(|text| flaw(text).unwrap())
+        .collect();
+        insta::assert_debug_snapshot!(found);
+    }
+}

@@ -1,0 +1,90 @@
+//! Running scripts on records, for tests.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::config::Settings;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::json::write_record;
+use anabranch_graph::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Operator, Rows,
+};
+use anabranch_graph::record::Record;
+use anabranch_graph::state::Oblivion;
+
+use crate::javascript::kind;
+
+struct Silence;
+
+impl LogSink for Silence {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let kind = kind();
+    Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
+        .and_then(|arguments| kind.configure(&arguments))
+}
+
+/// A worker with a script.
+pub(crate) struct Worker(Box<dyn Operator>);
+
+impl Worker {
+    pub(crate) fn with(settings: &[(&str, &str)]) -> Self {
+        let host = Host { pipeline: "p".into(), node: "js".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) };
+        match configure(settings).unwrap().build(0, &host).unwrap() {
+            BuiltOperator::Isolate(operator) => Worker(operator),
+            _ => panic!("not an isolate"),
+        }
+    }
+
+    pub(crate) fn new(script: &str) -> Self {
+        Worker::with(&[("script", script)])
+    }
+
+    /// The records that are made of these; a row that fails gives its code and message, and must stay as it was.
+    pub(crate) fn run(&mut self, records: Vec<Record>) -> Vec<Result<Vec<Record>, String>> {
+        let mut after = records.clone();
+        let mut decisions = Vec::new();
+        self.0.process(&mut Rows::new(&mut after, None, &mut decisions));
+        let mut results: Vec<_> = after.iter().map(|record| Ok(vec![record.clone()])).collect();
+        for (row, decision) in decisions {
+            results[row] = match decision {
+                Decision::Keep => continue,
+                Decision::Split(records) => Ok(records),
+                Decision::Filter => Ok(Vec::new()),
+                Decision::Fail(fault) => {
+                    assert_eq!(format!("{:?}", after[row]), format!("{:?}", records[row]), "a failed row changed");
+                    Err(format!("{}: {}", fault.code(), fault.message()))
+                }
+            };
+        }
+        results
+    }
+
+    /// What is made of one record that stays one.
+    pub(crate) fn one(&mut self, record: Record) -> Result<Record, String> {
+        let mut made = self.run(vec![record]).remove(0)?;
+        assert_eq!(made.len(), 1);
+        Ok(made.remove(0))
+    }
+
+    pub(crate) fn json(&mut self, record: &str) -> Result<String, String> {
+        self.one(self::record(record)).map(|record| text(&record))
+    }
+}
+
+pub(crate) fn record(json: &str) -> Record {
+    Record::from_json(json.as_bytes()).unwrap()
+}
+
+pub(crate) fn text(record: &Record) -> String {
+    let mut out = Vec::new();
+    write_record(record, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}

@@ -1,0 +1,375 @@
+//! What a script sees of a record: objects whose fields are converted when they are touched.
+//!
+//! A record, its payload, its metadata and every map in it are each shown as a `Proxy` whose target is an ordinary
+//! object that holds the Rust value, too. A field that is read is converted once and becomes a property of the target;
+//! from then on the property is the field. What was never touched is never converted, in neither direction, so it
+//! cannot lose anything either.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use anabranch_graph::metadata::Metadata;
+use anabranch_graph::record::{Change, Data, Operation, Position, Record};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+use boa_engine::builtins::proxy::Proxy;
+use boa_engine::object::ObjectInitializer;
+use boa_engine::object::builtins::JsArray;
+use boa_engine::property::{PropertyDescriptor, PropertyKey};
+use boa_engine::{
+    Context, Finalize, JsArgs, JsData, JsError, JsNativeError, JsObject, JsResult, JsString, JsSymbol, JsValue,
+    NativeFunction, Trace, js_string,
+};
+
+use crate::conversion::enter;
+use crate::text::{key, name};
+
+/// Fields of a record, as scripts name them.
+pub(crate) const RECORD: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
+/// Fields of a payload.
+pub(crate) const PAYLOAD: [&str; 2] = ["Before", "After"];
+
+/// The Rust value behind an object.
+#[derive(Clone)]
+pub(crate) enum Whole {
+    Record(Record),
+    Payload(Change),
+    Metadata(Metadata),
+    Map(Arc<Object>),
+}
+
+/// The data of the target.
+#[derive(Trace, Finalize, JsData)]
+pub(crate) struct View {
+    #[unsafe_ignore_trace]
+    whole: Whole,
+    /// Fields that were deleted.
+    #[unsafe_ignore_trace]
+    gone: RefCell<Vec<Str>>,
+}
+
+impl View {
+    /// The value as it was when it was shown.
+    pub(crate) fn whole(&self) -> &Whole {
+        &self.whole
+    }
+
+    /// Whether a field was deleted; it may have been set again since.
+    pub(crate) fn is_gone(&self, field: &str) -> bool {
+        self.gone.borrow().iter().any(|gone| *gone == *field)
+    }
+
+    /// The fields that were deleted.
+    pub(crate) fn lost(&self) -> Vec<Str> {
+        self.gone.borrow().clone()
+    }
+
+    /// A field that was not deleted, as it was when it was shown.
+    fn part(&self, field: &str) -> Option<Part> {
+        let part = match &self.whole {
+            Whole::Record(record) => match field {
+                "Position" => Part::Position(record.position().clone()),
+                "Operation" => Part::Operation(record.operation),
+                "Metadata" => Part::Metadata(record.metadata.clone()),
+                "Key" => Part::Data(record.key.clone()),
+                "Payload" => Part::Payload(record.payload.clone()),
+                _ => return None,
+            },
+            Whole::Payload(change) => match field {
+                "Before" => Part::Data(change.before.clone()),
+                "After" => Part::Data(change.after.clone()),
+                _ => return None,
+            },
+            Whole::Metadata(metadata) => Part::Text(metadata.get(field)?.clone()),
+            Whole::Map(map) => Part::Value(map.get(field)?.clone()),
+        };
+        (!self.is_gone(field)).then_some(part)
+    }
+
+    fn fields(&self) -> Vec<Str> {
+        match &self.whole {
+            Whole::Record(_) => RECORD.iter().map(|name| Str::from_static(name)).collect(),
+            Whole::Payload(_) => PAYLOAD.iter().map(|name| Str::from_static(name)).collect(),
+            Whole::Metadata(metadata) => metadata.iter().map(|(name, _)| name.clone()).collect(),
+            Whole::Map(map) => map.iter().map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    /// The fields it must not have beside these.
+    fn closed(&self) -> Option<(&'static str, &'static [&'static str])> {
+        match &self.whole {
+            Whole::Record(_) => Some(("a record", &RECORD)),
+            Whole::Payload(_) => Some(("a payload", &PAYLOAD)),
+            Whole::Metadata(_) | Whole::Map(_) => None,
+        }
+    }
+}
+
+enum Part {
+    Position(Position),
+    Operation(Operation),
+    Metadata(Metadata),
+    Payload(Change),
+    Data(Data),
+    Text(Str),
+    Value(Value),
+}
+
+impl Part {
+    fn enter(&self, context: &mut Context) -> JsResult<JsValue> {
+        match self {
+            Part::Position(position) => enter::bytes(&position.0, context),
+            Part::Operation(operation) => Ok(JsString::from(operation.as_str()).into()),
+            Part::Metadata(metadata) => show(Whole::Metadata(metadata.clone()), context),
+            Part::Payload(change) => show(Whole::Payload(change.clone()), context),
+            Part::Data(data) => enter::data(data, context),
+            Part::Text(text) => Ok(JsString::from(text.as_str()).into()),
+            Part::Value(value) => enter::value(value, context),
+        }
+    }
+}
+
+/// What is needed to show something, one per context.
+struct Optics {
+    proxy: JsObject,
+    traps: JsObject,
+    /// A proxy's property of this name is its target: no script knows the symbol.
+    target: JsSymbol,
+}
+
+/// Prepares a context whose globals no script has seen yet.
+pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
+    let proxy = context.global_object().get(js_string!("Proxy"), context)?;
+    let proxy = proxy.as_object().ok_or_else(|| JsNativeError::typ().with_message("no Proxy"))?;
+    let target = JsSymbol::new(None).ok_or_else(|| JsNativeError::range().with_message("no more symbols"))?;
+    let mut traps = ObjectInitializer::new(context);
+    let mut trap = |f, name, arity| {
+        traps.function(NativeFunction::from_fn_ptr(f), JsString::from(name), arity);
+    };
+    trap(get, "get", 3);
+    trap(set, "set", 4);
+    trap(has, "has", 2);
+    trap(delete, "deleteProperty", 2);
+    trap(keys, "ownKeys", 1);
+    trap(descriptor, "getOwnPropertyDescriptor", 2);
+    trap(define, "defineProperty", 3);
+    trap(seal, "preventExtensions", 1);
+    let traps = traps.build();
+    context.insert_data(Optics { proxy, traps, target });
+    Ok(())
+}
+
+fn optics(context: &Context) -> JsResult<&Optics> {
+    context
+        .get_data::<Optics>()
+        .ok_or_else(|| JsNativeError::error().with_message("the context is not prepared").into())
+}
+
+/// An object through which a script sees the value.
+pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
+    let prototype = context.intrinsics().constructors().object().prototype();
+    let view = View { whole, gone: RefCell::default() };
+    let target = JsObject::new(context.root_shape(), prototype, view).upcast();
+    let Optics { proxy, traps, .. } = optics(context)?;
+    let (proxy, traps) = (proxy.clone(), traps.clone());
+    proxy.construct(&[target.into(), traps.into()], None, context).map(JsValue::from)
+}
+
+/// The target behind an object that [`show`] made; `None` for all others.
+pub(crate) fn target(object: &JsObject, context: &mut Context) -> Option<JsObject> {
+    if !object.is::<Proxy>() {
+        return None;
+    }
+    let symbol = optics(context).ok()?.target.clone();
+    // A proxy of the script may throw here, or answer with something else.
+    let target = object.get(symbol, context).ok()?.as_object()?;
+    target.is::<View>().then_some(target)
+}
+
+/// The plain value of a property of the target.
+pub(crate) fn property(target: &JsObject, key: &PropertyKey) -> Option<PropertyDescriptor> {
+    target.borrow().properties().get(key)
+}
+
+fn arguments(args: &[JsValue], context: &mut Context) -> JsResult<(JsObject, PropertyKey)> {
+    let target = args.get_or_undefined(0).as_object().ok_or_else(misused)?;
+    Ok((target, args.get_or_undefined(1).to_property_key(context)?))
+}
+
+#[cold]
+fn misused() -> JsError {
+    JsNativeError::typ().with_message("a trap was called by hand").into()
+}
+
+/// Makes a field of the Rust value a property of the target, unless it is one already.
+fn touch(target: &JsObject, key: &PropertyKey, context: &mut Context) -> JsResult<()> {
+    if property(target, key).is_none() {
+        convert(target, key, context)?;
+    }
+    Ok(())
+}
+
+fn convert(target: &JsObject, key: &PropertyKey, context: &mut Context) -> JsResult<Option<JsValue>> {
+    let part = {
+        let view = target.downcast_ref::<View>().ok_or_else(misused)?;
+        name(key).and_then(|field| view.part(&field))
+    };
+    let Some(part) = part else { return Ok(None) };
+    let value = part.enter(context)?;
+    insert(target, key.clone(), value.clone());
+    Ok(Some(value))
+}
+
+fn insert(target: &JsObject, key: PropertyKey, value: JsValue) {
+    let property = PropertyDescriptor::builder().value(value).writable(true).enumerable(true).configurable(true);
+    target.insert_property(key, property);
+}
+
+/// Makes properties of all fields.
+pub(crate) fn touch_all(target: &JsObject, context: &mut Context) -> JsResult<()> {
+    let fields = target.downcast_ref::<View>().ok_or_else(misused)?.fields();
+    fields.iter().try_for_each(|field| touch(target, &key(field), context))
+}
+
+fn get(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let (target, key) = arguments(args, context)?;
+    if let PropertyKey::Symbol(symbol) = &key
+        && *symbol == optics(context)?.target
+    {
+        return Ok(target.into());
+    }
+    if let Some(value) = property(&target, &key).as_ref().and_then(PropertyDescriptor::value) {
+        return Ok(value.clone());
+    }
+    match convert(&target, &key, context)? {
+        Some(value) => Ok(value),
+        None => target.get(key, context),
+    }
+}
+
+fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let (target, key) = arguments(args, context)?;
+    let value = args.get_or_undefined(2).clone();
+    let receiver = args.get_or_undefined(3).as_object();
+    if let Some(heir) = receiver.filter(|receiver| !receiver.is::<Proxy>()) {
+        // An object that inherits from this one.
+        return heir.create_data_property(key, value, context).map(JsValue::from);
+    }
+    permitted(&target, &key)?;
+    let own = property(&target, &key);
+    let field = own.is_none() && {
+        let view = target.downcast_ref::<View>().ok_or_else(misused)?;
+        name(&key).is_some_and(|field| view.part(&field).is_some())
+    };
+    if field {
+        // Written before it was read: what it was does not matter.
+        insert(&target, key, value);
+        return Ok(true.into());
+    }
+    target.set(key, value, false, context).map(JsValue::from)
+}
+
+/// A misspelt field of a record would be lost without a word.
+fn permitted(target: &JsObject, key: &PropertyKey) -> JsResult<()> {
+    let view = target.downcast_ref::<View>().ok_or_else(misused)?;
+    let Some((what, fields)) = view.closed() else { return Ok(()) };
+    let field = name(key);
+    if field.as_deref().is_some_and(|field| fields.contains(&field)) {
+        return Ok(());
+    }
+    let message = format!("{what} has no field {key}, only {}", fields.join(", "));
+    Err(JsNativeError::typ().with_message(message).into())
+}
+
+fn has(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let (target, key) = arguments(args, context)?;
+    let field = {
+        let view = target.downcast_ref::<View>().ok_or_else(misused)?;
+        name(&key).is_some_and(|field| view.part(&field).is_some())
+    };
+    Ok((field || target.has_property(key, context)?).into())
+}
+
+fn delete(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let (target, key) = arguments(args, context)?;
+    let deleted = match property(&target, &key) {
+        Some(property) if property.configurable() == Some(false) => false,
+        Some(_) => target.delete_property_or_throw(key.clone(), context)?,
+        None => true,
+    };
+    if deleted && let Some(field) = name(&key) {
+        let view = target.downcast_ref::<View>().ok_or_else(misused)?;
+        if view.part(&field).is_some() {
+            view.gone.borrow_mut().push(Str::from(field.as_ref()));
+        }
+    }
+    Ok(deleted.into())
+}
+
+/// Fields in the order of the Rust value, then what the script added.
+fn keys(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let target = args.get_or_undefined(0).as_object().ok_or_else(misused)?;
+    let own = target.own_property_keys(context)?;
+    let mut all: Vec<PropertyKey> = {
+        let view = target.downcast_ref::<View>().ok_or_else(misused)?;
+        let fields = view.fields();
+        let there = fields.iter().map(|field| (field, key(field)));
+        there.filter(|(field, key)| !view.is_gone(field) || own.contains(key)).map(|(_, key)| key).collect()
+    };
+    all.extend(own.into_iter().filter(|key| {
+        let view = target.downcast_ref::<View>();
+        !view.is_some_and(|view| name(key).is_some_and(|field| holds(&view.whole, &field)))
+    }));
+    Ok(JsArray::from_iter(all.into_iter().map(JsValue::from), context).into())
+}
+
+fn holds(whole: &Whole, field: &str) -> bool {
+    match whole {
+        Whole::Record(_) => RECORD.contains(&field),
+        Whole::Payload(_) => PAYLOAD.contains(&field),
+        Whole::Metadata(metadata) => metadata.get(field).is_some(),
+        Whole::Map(map) => map.get(field).is_some(),
+    }
+}
+
+fn descriptor(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let (target, key) = arguments(args, context)?;
+    touch(&target, &key, context)?;
+    let Some(property) = property(&target, &key) else { return Ok(JsValue::undefined()) };
+    let answer = JsObject::with_object_proto(context.intrinsics());
+    let fields: [(&str, Option<JsValue>); 6] = [
+        ("value", property.value().cloned()),
+        ("get", property.get().cloned()),
+        ("set", property.set().cloned()),
+        ("writable", property.writable().map(JsValue::from)),
+        ("enumerable", property.enumerable().map(JsValue::from)),
+        ("configurable", property.configurable().map(JsValue::from)),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            insert(&answer, JsString::from(name).into(), value);
+        }
+    }
+    Ok(answer.into())
+}
+
+fn define(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let (target, key) = arguments(args, context)?;
+    permitted(&target, &key)?;
+    touch(&target, &key, context)?;
+    let property = args.get_or_undefined(2).to_property_descriptor(context)?;
+    target.define_property_or_throw(key, property, context).map(JsValue::from)
+}
+
+fn seal(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let target = args.get_or_undefined(0).as_object().ok_or_else(misused)?;
+    touch_all(&target, context)?;
+    let all = |of: &str, context: &mut Context| {
+        let object = context.intrinsics().constructors().object().constructor();
+        object.get(JsString::from(of), context)
+    };
+    let prevent = all("preventExtensions", context)?;
+    let prevent = prevent.as_callable().ok_or_else(misused)?;
+    prevent.call(&JsValue::undefined(), &[target.into()], context)?;
+    Ok(true.into())
+}
