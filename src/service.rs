@@ -17,7 +17,7 @@ use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::log::Log;
@@ -74,6 +74,10 @@ pub enum ServiceError {
 
 /// How long a pipeline may take beyond its budget before it is left behind.
 const GRACE: Duration = Duration::from_secs(2);
+/// How many pipelines open at the same time: hundreds that open at once would need a thread each for their files.
+const OPENING: usize = 8;
+/// How long a thread for blocking calls waits for the next one.
+const IDLE_THREAD: Duration = Duration::from_secs(2);
 
 impl Service {
     /// Runs until everything has ended, or a signal stops it.
@@ -82,8 +86,11 @@ impl Service {
     /// The store or the system refuses; nothing was started.
     pub fn run(self, pipelines: Pipelines) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
-        let control =
-            Builder::new_current_thread().enable_all().build().map_err(system("start the control runtime"))?;
+        let control = Builder::new_current_thread()
+            .enable_all()
+            .thread_keep_alive(IDLE_THREAD)
+            .build()
+            .map_err(system("start the control runtime"))?;
         let executor = executor().map_err(system("start the executor"))?;
         let ended = control.block_on(async {
             let signals = Signals::listen().map_err(system("listen to signals"))?;
@@ -117,6 +124,7 @@ impl Service {
         }
 
         let (orders, order) = watch::channel(Order::Run);
+        let opening = Arc::new(Semaphore::new(OPENING));
         let mut lives = FuturesUnordered::new();
         let mut watched = Vec::new();
         for pipeline in pipelines.good {
@@ -136,6 +144,7 @@ impl Service {
                 store: store.clone(),
                 log: self.log.clone(),
                 executor: executor.clone(),
+                opening: opening.clone(),
                 recovery: self.settings.pipelines.recovery,
                 orders: order.clone(),
                 seen,
@@ -216,5 +225,5 @@ async fn until(deadline: Option<Instant>) {
 }
 
 fn executor() -> std::io::Result<Runtime> {
-    Builder::new_multi_thread().enable_all().thread_name("anabranch-exec").build()
+    Builder::new_multi_thread().enable_all().thread_name("anabranch-exec").thread_keep_alive(IDLE_THREAD).build()
 }

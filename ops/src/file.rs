@@ -6,6 +6,7 @@ mod follower;
 mod intent;
 mod position;
 mod source;
+mod watch;
 
 pub use destination::kind as destination;
 pub use source::kind as source;

@@ -9,7 +9,7 @@ use anabranch_graph::plan::StagePlan;
 use anabranch_graph::state::{Oblivion, StateStore};
 use anabranch_graph::text::Str;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
 use super::recovery::Recovery;
@@ -69,6 +69,8 @@ pub struct Life {
     pub log: Arc<Log>,
     /// The runtime that its tasks run on.
     pub executor: Handle,
+    /// Shared by all pipelines: each takes a permit to open.
+    pub opening: Arc<Semaphore>,
     /// When it is started again.
     pub recovery: RecoveryPolicy,
     /// What is asked of it.
@@ -76,6 +78,9 @@ pub struct Life {
     /// Where it shows how it is doing.
     pub seen: watch::Sender<Seen>,
 }
+
+/// How long a pipeline that opens keeps its permit: one that waits for a service far away holds up nobody for long.
+const OPENING: Duration = Duration::from_millis(100);
 
 impl Life {
     /// Runs the pipeline until it is finished, stopped or degraded.
@@ -130,12 +135,22 @@ impl Life {
             log: self.log.clone(),
             memo: Arc::new(Oblivion),
         };
+        let permit = tokio::select! {
+            biased;
+            permit = self.opening.clone().acquire_owned() => permit,
+            _ = self.orders.wait_for(|order| *order != Order::Run) => return Ending::Stopped,
+        };
         let mut running = {
             let _on_executor = self.executor.enter();
             exec::start(self.plan.clone(), services, self.options.clone())
         };
         let progress = running.progress();
         self.seen.send_modify(|seen| seen.progress = Some(progress));
+        tokio::select! {
+            _ = timeout(OPENING, running.opened()) => {}
+            _ = self.orders.wait_for(|order| *order != Order::Run) => {}
+        }
+        drop(permit);
         let mut stopping = false;
         loop {
             tokio::select! {

@@ -76,6 +76,11 @@ impl Follower {
         Follower { path, resume, current: None }
     }
 
+    /// The path that is followed.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Looks at the file: appends at most `most` bytes to `buffer`.
     pub(super) fn step(&mut self, buffer: &mut Vec<u8>, most: usize) -> io::Result<Step> {
         let Some(current) = &mut self.current else { return self.open() };

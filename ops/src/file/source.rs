@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::time::{Instant, sleep, sleep_until};
+use futures::FutureExt as _;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
@@ -23,6 +24,7 @@ use anabranch_graph::text::Str;
 
 use super::follower::{CHUNK, Follower, Step};
 use super::position::{Head, Place, Resume};
+use super::watch::Watch;
 use crate::arena::Arena;
 use crate::offload::Offload;
 
@@ -31,6 +33,13 @@ const STABLE: Duration = Duration::from_millis(100);
 
 /// Pause between two looks at a file that does not grow: doubled from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(160));
+
+/// From this pause on the system is asked to tell of changes, so that a file at rest costs nothing.
+const AT_REST: Duration = Duration::from_millis(40);
+
+/// Longest pause between two looks at a file whose changes the system tells: it does not tell those that another
+/// machine makes. Pauses double, so that even such a change waits no longer than the file was at rest before.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Most records of one read, whatever the room.
 const LONGEST_READ: usize = 4096;
@@ -108,12 +117,13 @@ impl Source for ConfiguredFile {
             path: self.path.clone(),
             limit: self.limit,
             metadata,
-            input: Offload::Here(Input { follower, rest: Vec::new() }),
+            input: Offload::Here(Input { follower, rest: Vec::new(), watch: None }),
             place: Place::default(),
             whole: Bytes::new(),
             found: None,
             scanned: 0,
             idle: Idle::default(),
+            changes_untold: false,
             arena: Arena::default(),
             scratch: Vec::new(),
         };
@@ -129,6 +139,8 @@ struct Input {
     follower: Follower,
     /// Bytes of the file after the whole lines.
     rest: Vec<u8>,
+    /// While the file is at rest.
+    watch: Option<Watch>,
 }
 
 /// The reader.
@@ -148,6 +160,8 @@ struct Lines {
     /// Bytes of the rest that hold no line feed.
     scanned: usize,
     idle: Idle,
+    /// The file changed while it was watched, and the system did not tell: it is looked at all the time from then on.
+    changes_untold: bool,
     arena: Arena,
     scratch: Vec<u8>,
 }
@@ -162,6 +176,8 @@ struct Idle {
     /// Length of the unterminated line, and when it is taken for stable.
     tail: Option<(usize, Instant)>,
     pause: Duration,
+    /// The last pause ended without a word from the system.
+    untold: bool,
 }
 
 #[async_trait]
@@ -216,8 +232,15 @@ impl Reader for Lines {
 impl Lines {
     /// Looks at the file, at most `most` bytes further. Cancel-safe: what it brings is not lost.
     async fn look(&mut self, most: usize) -> Result<Step, Fault> {
+        let watch = self.idle.pause >= AT_REST && !self.changes_untold;
         self.input
-            .run(move |input| input.follower.step(&mut input.rest, most))
+            .run(move |input| {
+                // First the watch, then the look: no change falls between them.
+                if watch && input.watch.is_none() {
+                    input.watch = Watch::on(input.follower.path());
+                }
+                input.follower.step(&mut input.rest, most)
+            })
             .await
             .map_err(|e| Fault::fatal("file_unreadable", e))?
             .map_err(|e| self.unreadable(&e))
@@ -234,6 +257,11 @@ impl Lines {
 
     /// Takes in what a look brought, at once and without waiting.
     fn note(&mut self, step: Step) {
+        if !matches!(step, Step::AtEnd | Step::Missing)
+            && let Some(watch) = self.input.here().and_then(|input| input.watch.take())
+        {
+            self.changes_untold = self.idle.untold && watch.changed().now_or_never().is_none();
+        }
         match &step {
             Step::Opened(opened) => {
                 if let Some(warning) = &opened.warning {
@@ -386,10 +414,15 @@ impl Lines {
         None
     }
 
-    /// Waits before the next look, longer each time.
+    /// Waits before the next look, longer each time, or until the system tells of a change.
     async fn pause(&mut self) {
-        self.idle.pause = (self.idle.pause * 2).clamp(PAUSES.0, PAUSES.1);
-        sleep(self.idle.pause).await;
+        let changed = self.input.here().and_then(|input| input.watch.as_ref()).map(Watch::changed);
+        let longest = if changed.is_some() { LONGEST_PAUSE } else { PAUSES.1 };
+        self.idle.pause = (self.idle.pause * 2).clamp(PAUSES.0, longest);
+        match changed {
+            Some(changed) => self.idle.untold = timeout(self.idle.pause, changed).await.is_err(),
+            None => sleep(self.idle.pause).await,
+        }
     }
 
     fn warn(&self, what: &str) {

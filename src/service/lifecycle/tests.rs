@@ -66,6 +66,7 @@ impl Stand {
             store: self.store.clone(),
             log: Log::new(settings, Output::to_file(file)),
             executor: Handle::current(),
+            opening: Arc::new(Semaphore::new(1)),
             recovery: self.recovery,
             orders: self.orders.subscribe(),
             seen,
