@@ -138,6 +138,11 @@ impl AsyncOperator for SimStep {
             Decision::Fail(fault) => Verdict::Fail(fault),
         };
         let answered = |record: &Record| repaired || !hits(self.step.salt ^ 2, copy(record).id, mute);
-        rows.into_iter().take(most).take_while(answered).map(verdict).collect()
+        let verdicts: Vec<Verdict> = rows.into_iter().take(most).take_while(answered).map(verdict).collect();
+        if verdicts.is_empty() {
+            self.world.silent();
+            self.world.tick().await;
+        }
+        verdicts
     }
 }

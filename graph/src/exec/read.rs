@@ -157,8 +157,9 @@ impl Reading {
         let until = Instant::now() + self.batch_delay;
         let weight = |records: &[Record]| records.iter().map(Record::weight).sum::<usize>();
         let mut bytes = weight(&collected.records);
-        while collected.records.len() < wanted && bytes < room.bytes {
-            let ask = self.ask(Room { bytes: room.bytes - bytes, ..room }, collected.records.len());
+        while collected.records.len() < wanted && (bytes < room.bytes || mutant!(CollectsTooMuch)) {
+            let left = Room { bytes: room.bytes.saturating_sub(bytes), ..room };
+            let ask = self.ask(left, collected.records.len());
             let read = tokio::select! {
                 biased;
                 () = context.stopping.wait() => {

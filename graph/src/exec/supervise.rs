@@ -71,6 +71,7 @@ pub(super) async fn run(
             }
             ended = running.next(), if !stages_ended => match ended {
                 Some(Ok(())) => {}
+                Some(Err(_)) if mutant!(StagePanicUnseen) => {}
                 Some(Err(error)) => {
                     context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {error}")));
                 }
@@ -80,7 +81,7 @@ pub(super) async fn run(
                 }
             },
             // It ends before the stages where it has failed, and without it they would wait for room for ever.
-            ended = &mut commits, if !committed => {
+            ended = &mut commits, if !committed && (stages_ended || !mutant!(CommitPanicUnseen)) => {
                 committed = true;
                 if let Err(error) = ended {
                     context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {error}")));
