@@ -132,6 +132,28 @@ mod planted {
         StopWithoutEnd;
         /// A source that has caught up is not told until there is more.
         IdleNotStored;
+        /// Equal positions that follow on each other count as one.
+        EqualPositionsMerge;
+        /// Rows that a destination gave no verdict on count as delivered.
+        VerdictsMadeUp;
+        /// The last batch of a destination, not full yet, is forgotten when the input ends.
+        TailForgotten;
+        /// A strip of which nothing is left is not settled.
+        EmptiedForgotten;
+        /// A processor that never answers is asked for ever.
+        AskedForEver;
+        /// A run that is not the owner any more goes on.
+        FencedGoesOn;
+        /// A partition that is somebody else's is acknowledged for ever.
+        RevokedLingers;
+        /// A panic where positions are stored and acknowledged is not seen while there is more to read.
+        CommitPanicUnseen;
+        /// A panic of a source or a destination is not seen.
+        StagePanicUnseen;
+        /// The bytes that may be held have no bound.
+        BytesUnbounded;
+        /// A batch that a source collects has no bound in bytes.
+        CollectsTooMuch;
     }
 
     thread_local! {

@@ -58,6 +58,13 @@ async fn sleep_up_to(millis: u64, number: u64) {
     }
 }
 
+impl Upstream {
+    /// The position of a row of a lane of this source.
+    pub fn position(&self, lane: usize, row: u32) -> Position {
+        position(lane, if self.twins { row & !1 } else { row }, b'r')
+    }
+}
+
 /// Source `index` of the scenario.
 pub struct SimSource {
     /// The world.
@@ -83,17 +90,19 @@ impl Source for SimSource {
         resume: &BTreeMap<Partition, Mark>,
         _: &Host,
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        self.world.tick().await;
+        self.world.opening().await?;
         let mut state = self.world.lock();
         let mut lanes = Vec::new();
         for (i, lane) in state.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.source == self.index) {
             // It goes on where the engine says, and only there.
-            lane.next = resume.get(&lane.id.partition).map_or(0, |mark| mark.seq as u32);
+            lane.next = resume.get(&lane.id.partition).map_or(0, |mark| lane.rows_upto(mark).unwrap_or(0));
+            lane.acked = lane.next;
             lanes.push(i);
         }
         drop(state);
         let source = || SimSource { world: self.world.clone(), index: self.index };
-        let reader = SimReader { source: source(), lanes, turn: 0, progress: None, caught_up: false };
+        let away = BTreeMap::new();
+        let reader = SimReader { source: source(), lanes, turn: 0, reads: 0, progress: None, caught_up: false, away };
         Ok((Box::new(reader), Box::new(SimAcker { source: source() })))
     }
 }
@@ -102,9 +111,12 @@ struct SimReader {
     source: SimSource,
     lanes: Vec<usize>,
     turn: usize,
+    reads: u64,
     /// A position that comes next, without a record.
     progress: Option<(usize, u32)>,
     caught_up: bool,
+    /// Lanes that are somebody else's, and after how many reads they come back, if they do.
+    away: BTreeMap<usize, Option<u64>>,
 }
 
 #[async_trait]
@@ -121,19 +133,56 @@ impl Reader for SimReader {
         if troubled && hits(1, call, spec.read_fails) {
             return Err(passing("the source cannot be read"));
         }
-        match self.give(room) {
-            Some(read) => Ok(read),
-            None => std::future::pending().await,
+        world.may_panic();
+        if troubled
+            && hits(6, call, spec.revokes)
+            && let Some(partition) = self.revoke(call)
+        {
+            return Ok(Read::Revoked(partition));
         }
+        loop {
+            if let Some(read) = self.give(room) {
+                return Ok(read);
+            }
+            if !self.waits_for_a_lane() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            world.tick().await;
+        }
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.source.world.tick().await;
+        self.source.world.may_panic();
+        Ok(())
     }
 }
 
 impl SimReader {
+    /// A partition becomes somebody else's; it comes back soon, or in the next run.
+    fn revoke(&mut self, call: u64) -> Option<Partition> {
+        let here: Vec<usize> = self.lanes.iter().copied().filter(|lane| !self.away.contains_key(lane)).collect();
+        let lane = *here.get(call as usize % here.len().max(1))?;
+        let comes_back = self.source.spec().comes_back;
+        self.away.insert(lane, (comes_back > 0).then_some(self.reads + comes_back));
+        self.progress = self.progress.filter(|(other, _)| *other != lane);
+        Some(self.source.world.revoked(lane, comes_back > 0))
+    }
+
+    fn waits_for_a_lane(&self) -> bool {
+        self.away.values().any(Option::is_some)
+    }
+
     /// What there is to read; `None` where there is nothing to wait for.
     fn give(&mut self, room: Room) -> Option<Read> {
         let world = self.source.world.clone();
         let spec = self.source.spec();
+        self.reads += 1;
         let mut state = world.lock();
+        for (lane, _) in self.away.extract_if(.., |_, back| back.is_some_and(|back| back <= self.reads)) {
+            state.returned(lane);
+        }
         if let Some((lane, row)) = self.progress.take() {
             let at = position(lane, row, b'p');
             let partition = state.lanes[lane].id.partition.clone();
@@ -142,13 +191,16 @@ impl SimReader {
             return Some(Read::Progress(partition, at));
         }
         let n = self.lanes.len();
-        let mut turns = (0..n).map(|i| self.lanes[(self.turn + i) % n]);
+        let turns = (0..n).map(|i| self.lanes[(self.turn + i) % n]);
+        let mut turns = turns.filter(|lane| !self.away.contains_key(lane));
         if let Some(lane) = turns.find(|lane| (state.lanes[*lane].next as usize) < state.lanes[*lane].fates.len()) {
             self.turn += 1;
             self.caught_up = false;
             let at = &mut state.lanes[lane];
             let from = at.next;
-            let upto = (from as usize + spec.per_read.min(room.rows).max(1)).min(at.fates.len()) as u32;
+            let weight = record(first(lane, from), position(lane, from, b'r')).weight();
+            let most = spec.per_read.min(room.rows).min(room.bytes / weight).max(1);
+            let upto = (from as usize + most).min(at.fates.len()) as u32;
             at.next = upto;
             let partition = at.id.partition.clone();
             if hits(2, u64::from(upto), spec.progress) {
@@ -156,14 +208,18 @@ impl SimReader {
             }
             state.note(|| format!("rows {from}..{upto} of lane {lane} are read"));
             drop(state);
-            world.read(lane, (from..upto).map(|row| position(lane, row, b'r')));
-            let records = (from..upto).map(|row| record(first(lane, row), position(lane, row, b'r'))).collect();
+            world.read(lane, (from..upto).map(|row| spec.position(lane, row)));
+            world.holds(lane, (upto - from) as usize, weight);
+            let records = (from..upto).map(|row| record(first(lane, row), spec.position(lane, row))).collect();
             return Some(Read::Rows { partition, records });
+        }
+        if self.waits_for_a_lane() {
+            return None;
         }
         if spec.ends {
             return Some(Read::End);
         }
-        if state.all_told() {
+        if state.nothing_to_do() {
             world.orders.notify_one();
         }
         let said = std::mem::replace(&mut self.caught_up, true);
@@ -188,11 +244,18 @@ impl Acker for SimAcker {
         if troubled && hits(3, call, spec.ack_hangs) {
             world.hang().await;
         }
+        world.may_panic();
         if troubled && hits(4, call, spec.ack_fails) {
             return Err(passing("the source cannot be told"));
         }
         world.acked(self.source.index, partition, positions);
         world.tick().await;
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.source.world.tick().await;
+        self.source.world.may_panic();
         Ok(())
     }
 }
@@ -218,7 +281,7 @@ impl SimDestination {
 #[async_trait]
 impl Destination for SimDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        self.world.tick().await;
+        self.world.opening().await?;
         let sink = SimDestination { world: self.world.clone(), index: self.index };
         Ok(Box::new(SimWriter { sink, unknown: false }))
     }
@@ -272,6 +335,7 @@ impl Writer for SimWriter {
             state.shelves[index].calls += 1;
             (state.shelves[index].calls, state.is_troubled())
         };
+        world.may_panic();
         if !self.sink.is_letters() {
             let ids: Vec<u64> = rows.iter().map(|row| copy(row).id).collect();
             world.lock().note(|| format!("d{index} is given {} rows: {ids:x?}", ids.len()));
@@ -313,12 +377,24 @@ impl Writer for SimWriter {
             () if partial && mix(call, i as u64 ^ 3).is_multiple_of(3) => Err(passing("the row is locked")),
             () => Ok(delivered(i)),
         };
-        let verdicts: Vec<Result<Delivered, Fault>> = rows.iter().enumerate().map(verdict).collect();
+        let mut verdicts: Vec<Result<Delivered, Fault>> = rows.iter().enumerate().map(verdict).collect();
+        if troubled && hits(spec.salt ^ 5, call, spec.miscounts) && world.miscounts() {
+            match mix(call, 4).is_multiple_of(2) {
+                true => drop(verdicts.pop()),
+                false => verdicts.push(Ok(Delivered::Durable)),
+            }
+            for (i, (row, _)) in rows.iter().zip(&verdicts).enumerate().filter(|(_, (_, verdict))| verdict.is_ok()) {
+                self.put(row, delivered(i), true);
+            }
+            self.unknown = true;
+            return Ok(Verdicts::Each(verdicts));
+        }
         self.unknown |= verdicts.iter().any(|verdict| matches!(verdict, Err(fault) if fault.code() == "sim_passing"));
         for (i, (row, verdict)) in rows.iter().zip(&verdicts).enumerate() {
             // A crash may come in the middle.
             if i == rows.len() / 2 {
                 world.tick().await;
+                world.may_panic();
             }
             if let Ok(delivered) = verdict {
                 self.put(row, *delivered, false);
@@ -343,11 +419,21 @@ impl Writer for SimWriter {
         };
         tokio::time::sleep(spec.takes_time(call)).await;
         world.tick().await;
+        if troubled && hits(spec.salt ^ 6, call, spec.hangs) {
+            world.hang().await;
+        }
+        world.may_panic();
         if troubled && hits(spec.salt ^ 4, call, spec.flush_fails) {
             return Err(passing("the destination cannot be flushed"));
         }
         world.flushed(index);
         world.tick().await;
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.sink.world.tick().await;
+        self.sink.world.may_panic();
         Ok(())
     }
 }
@@ -358,8 +444,14 @@ pub struct SimStore(pub Arc<World>);
 #[async_trait]
 impl StateStore for SimStore {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+        self.0.tick().await;
+        // It may have been claimed all the same.
         let mut state = self.0.lock();
         state.epoch += 1;
+        let call = state.next_call();
+        if state.is_troubled() && hits(7, call, self.0.scenario.open_fails) {
+            return Err(StoreError::Unavailable("the store is away".into()));
+        }
         Ok(Epoch { pipeline: pipeline.clone(), number: state.epoch })
     }
 
@@ -369,15 +461,15 @@ impl StateStore for SimStore {
 
     async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
         let world = &self.0;
-        let (call, troubled, epoch_now) = {
+        let (call, troubled) = {
             let mut state = world.lock();
-            (state.next_call(), state.is_troubled(), state.epoch)
+            (state.next_call(), state.is_troubled())
         };
-        if epoch.number != epoch_now {
-            world.breaks(|| "an old run stores marks".to_owned());
-        }
         world.tick().await;
         tokio::task::yield_now().await;
+        if let Some(theirs) = world.refuses(epoch.number) {
+            return Err(StoreError::Fenced { pipeline: epoch.pipeline.clone(), ours: epoch.number, theirs });
+        }
         let fails = troubled && hits(5, call, world.scenario.store_fails);
         // It may have been stored all the same.
         if !fails || mix(call, 1).is_multiple_of(2) {

@@ -16,6 +16,7 @@
 pub mod ends;
 pub mod mutants;
 pub mod oracle;
+pub mod origins;
 pub mod pipeline;
 pub mod run;
 pub mod scenario;

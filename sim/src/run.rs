@@ -97,6 +97,7 @@ async fn to_the_end(world: &Arc<World>) -> Result<(), String> {
         let options = RunOptions { once: world.scenario.once, ..RunOptions::default() };
         let mut running = start(stages.clone(), services, options);
         let progress = running.progress();
+        world.lock().progress = Some(progress.clone());
         let (ending, stopped) = see_to_its_end(world, &mut running).await?;
         world.lock().note(|| format!("ended: {ending:?}"));
         if world.lock().broken.is_some() {
@@ -106,7 +107,8 @@ async fn to_the_end(world: &Arc<World>) -> Result<(), String> {
             return Ok(());
         }
         let mut state = world.lock();
-        if matches!(&ending, Ending::Faulted(fault) if fault.class() == FaultClass::Fatal) && !state.repaired {
+        let fatal = |fault: &Fault| fault.class() == FaultClass::Fatal && fault.code() != "fenced";
+        if matches!(&ending, Ending::Faulted(fault) if fatal(fault)) && !state.repaired {
             state.repaired = true;
             drop(state);
             stages = plan(world, true)?;
@@ -137,7 +139,7 @@ async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending,
                 }
                 // A source that waits for more will not get any.
                 None => {
-                    let done = world.lock().all_told();
+                    let done = world.lock().nothing_to_do();
                     if done && !stopped {
                         stopped = true;
                         running.stop(None);
@@ -178,7 +180,7 @@ fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Pro
         Ending::Finished | Ending::Stopped if !untold.is_empty() => {
             Err(format!("{ending:?}, and rows of lanes {untold:?} were not acknowledged"))
         }
-        Ending::Finished if !all_told => Err("finished, and rows are left".to_owned()),
+        Ending::Finished if !state.nothing_to_do() => Err("finished, and rows are left".to_owned()),
         Ending::Stopped | Ending::NotDrained { .. } if !stopped => Err(format!("{ending:?}, and nobody said so")),
         Ending::Killed if !state.dead => Err("killed, and nobody did".to_owned()),
         Ending::Finished | Ending::Stopped => {
@@ -190,7 +192,8 @@ fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Pro
             let leaves = state.lanes.iter().flat_map(|lane| &lane.fates).map(leaves);
             let sum = leaves.reduce(|a, b| Some([0, 1, 2].map(|i| a.map_or(0, |a| a[i]) + b.map_or(0, |b| b[i]))));
             let counted = [totals.delivered, totals.dead_lettered, totals.filtered];
-            if run == 0 && all_told && scenario.is_certain() && sum.flatten().unwrap_or_default() != counted {
+            let certain = scenario.is_certain() && !state.reads_again();
+            if run == 0 && all_told && certain && sum.flatten().unwrap_or_default() != counted {
                 return Err(format!("counted {totals:?}, and {sum:?} is right"));
             }
             if !totals.balance() {
@@ -210,6 +213,11 @@ fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> R
         (FaultClass::Transient, "sim_passing" | "store_unavailable") if state.is_troubled() => Ok(()),
         (FaultClass::Fatal, "dead_letter_failed") if state.is_troubled() => Ok(()),
         (FaultClass::Fatal, "operator_panicked") if scenario.panics() && !state.repaired => Ok(()),
+        (FaultClass::Fatal, "engine_panicked" | "operator_panicked") if state.panicked_outside => Ok(()),
+        (FaultClass::Fatal, "sim_broken") if state.is_troubled() && !state.repaired => Ok(()),
+        (FaultClass::Fatal, "fenced") if state.fenced => Ok(()),
+        (FaultClass::Fatal, "verdict_count") if state.miscounted => Ok(()),
+        (FaultClass::Fatal, "not_converging") if scenario.is_mute() && !state.repaired => Ok(()),
         (FaultClass::Fatal, "dead_letter_threshold" | "failed" | "refused" | "condition_not_boolean") => {
             let due = !state.repaired && scenario.window > 0 && state.may_exceed(scenario.window, scenario.threshold);
             if due { Ok(()) } else { unfair() }
@@ -222,10 +230,11 @@ impl Scenario {
     /// The same with next to no waiting, and nothing that hangs.
     fn in_haste(&self) -> Scenario {
         let mut hasty = self.clone();
+        hasty.open_hangs = 0;
         let steps = |steps: &mut Vec<crate::scenario::Step>| {
             for step in steps {
-                if let Place::Async { delay, hangs, .. } = &mut step.place {
-                    (*delay, *hangs) = (0, 0);
+                if let Place::Async { delay, hangs, late, .. } = &mut step.place {
+                    (*delay, *hangs, *late) = (0, 0, 0);
                 }
                 if let crate::scenario::Action::Split { most, .. } = &mut step.action {
                     *most = (*most).min(4);
@@ -262,6 +271,10 @@ impl Scenario {
     /// Whether a processor may panic.
     pub fn panics(&self) -> bool {
         self.all_steps().any(|step| step.action == crate::scenario::Action::Panic)
+    }
+
+    fn is_mute(&self) -> bool {
+        self.all_steps().any(|step| matches!(step.place, Place::Async { mute: 1.., .. }))
     }
 
     fn is_certain(&self) -> bool {

@@ -32,6 +32,13 @@ pub struct Scenario {
     pub once: bool,
     /// One of so many commits fails; 0 = none.
     pub store_fails: u64,
+    /// One of so many sources, processors, destinations and claims cannot be opened: for the time being, for good, or
+    /// by a panic; 0 = none.
+    pub open_fails: u64,
+    /// One of so many opens never returns; 0 = none.
+    pub open_hangs: u64,
+    /// One of so many calls of a source or a destination panics; 0 = none.
+    pub panics: u64,
     /// What happens in run 0, 1, …
     pub interruptions: Vec<Interruption>,
 }
@@ -55,6 +62,12 @@ pub struct Upstream {
     pub ack_fails: u64,
     /// One of so many acknowledgements never returns; 0 = none.
     pub ack_hangs: u64,
+    /// One of so many reads finds that a partition is somebody else's; 0 = none.
+    pub revokes: u64,
+    /// Reads after which a partition comes back; 0 = only in the next run.
+    pub comes_back: u64,
+    /// Every second row has the position of the one before it.
+    pub twins: bool,
     /// `sdk.batch.size` and `sdk.batch.delay` in milliseconds.
     pub batch: Option<(usize, u64)>,
     /// Its own processors.
@@ -91,6 +104,10 @@ pub enum Place {
         partial: bool,
         /// One of so many calls hangs; 0 = none.
         hangs: u64,
+        /// One of so many calls waits for half a minute and then fails; 0 = none.
+        late: u64,
+        /// One of so many records gets no verdict; 0 = none.
+        mute: u64,
     },
     /// On a thread of its own.
     Isolate,
@@ -156,6 +173,8 @@ pub struct Sink {
     pub partial: u64,
     /// One of so many calls never returns; 0 = none.
     pub hangs: u64,
+    /// One of so many calls gives a verdict too many or too few; 0 = none.
+    pub miscounts: u64,
     /// One of so many flushes fails; 0 = none.
     pub flush_fails: u64,
     /// Longest time of a call, in milliseconds.
@@ -201,6 +220,8 @@ pub enum Interruption {
     Crash(u64),
     /// It is told to stop then, within so many milliseconds or whatever it takes.
     Stop(u64, Option<u64>),
+    /// Another run claims the pipeline then.
+    Fence(u64),
 }
 
 /// A number for a pair of numbers.
@@ -245,6 +266,7 @@ impl Scenario {
         let interruption = |_| match rng.u32(..6) {
             0 => Interruption::None,
             1 => Interruption::Stop(rng.u64(..120), (rng.u32(..3) > 0).then(|| rng.u64(..3000))),
+            2 if rng.bool() => Interruption::Fence(rng.u64(..160)),
             _ => Interruption::Crash(rng.u64(..160)),
         };
         let interruptions = (0..runs).map(interruption).collect();
@@ -261,6 +283,9 @@ impl Scenario {
             held_bytes: [600, 4000, 64 << 20][rng.usize(..3)],
             once: rng.u32(..4) == 0,
             store_fails: seldom(rng, if calm { 20 } else { 4 }, 2..9),
+            open_fails: seldom(rng, if calm { 40 } else { 10 }, 4..30),
+            open_hangs: seldom(rng, if calm { 120 } else { 40 }, 4..30),
+            panics: seldom(rng, if calm { 40 } else { 10 }, 5..60),
             interruptions,
         }
     }
@@ -270,6 +295,7 @@ impl Upstream {
     fn generate(rng: &mut Rng, calm: bool) -> Upstream {
         let trouble = if calm { 30 } else { 5 };
         let rows = if rng.u32(..40) == 0 { 400 } else { [6, 20, 40][rng.usize(..3)] };
+        let revokes = seldom(rng, 2 * trouble, 2..12);
         Upstream {
             partitions: (0..[1, 1, 2, 3][rng.usize(..4)]).map(|_| rng.u32(..rows)).collect(),
             per_read: [1, rng.usize(1..8), 1000][rng.usize(..3)],
@@ -279,6 +305,9 @@ impl Upstream {
             read_fails: seldom(rng, trouble, 3..20),
             ack_fails: seldom(rng, trouble, 2..6),
             ack_hangs: seldom(rng, 3 * trouble, 3..9),
+            revokes,
+            comes_back: seldom(rng, 2, 1..5),
+            twins: rng.u32(..12) == 0 && revokes == 0,
             batch: (rng.u32(..4) == 0).then(|| (rng.usize(1..20), rng.u64(..60))),
             steps: Step::several(rng, 2, false),
         }
@@ -308,6 +337,8 @@ impl Step {
                 delay: [0, 5, 200][rng.usize(..3)],
                 partial: rng.u32(..3) == 0,
                 hangs: seldom(rng, 12, 3..12),
+                late: seldom(rng, 10, 3..12),
+                mute: seldom(rng, 20, 5..60),
             },
             2 | 3 if isolates => Place::Isolate,
             _ => Place::Inline,
@@ -337,6 +368,7 @@ impl Sink {
             ambiguous: rng.bool(),
             partial: seldom(rng, trouble, 2..9),
             hangs: seldom(rng, 6 * trouble, 3..12),
+            miscounts: seldom(rng, 4 * trouble, 2..12),
             flush_fails: seldom(rng, 2 * trouble, 3..9),
             delay: [0, 0, 4, 90, 600][rng.usize(..5)],
             rows: [1, rng.usize(1..9), 1000][rng.usize(..3)],
@@ -384,8 +416,17 @@ impl fmt::Display for Scenario {
         }
         writeln!(
             f,
-            "replay_rows {}, queue_bytes {}, held_bytes {}, once {}, store_fails {}, interruptions {:?}",
-            self.replay_rows, self.queue_bytes, self.held_bytes, self.once, self.store_fails, self.interruptions
+            "replay_rows {}, queue_bytes {}, held_bytes {}, once {}, store_fails {}, open_fails {}, open_hangs {}, \
+             panics {}, interruptions {:?}",
+            self.replay_rows,
+            self.queue_bytes,
+            self.held_bytes,
+            self.once,
+            self.store_fails,
+            self.open_fails,
+            self.open_hangs,
+            self.panics,
+            self.interruptions
         )
     }
 }

@@ -59,6 +59,9 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
         offer(&|s| s.sources[i].read_fails = 0);
         offer(&|s| s.sources[i].ack_fails = 0);
         offer(&|s| s.sources[i].ack_hangs = 0);
+        offer(&|s| s.sources[i].revokes = 0);
+        offer(&|s| s.sources[i].comes_back = 0);
+        offer(&|s| s.sources[i].twins = false);
         offer(&|s| s.sources[i].delay = 0);
         offer(&|s| s.sources[i].batch = None);
         offer(&|s| s.sources[i].ends = true);
@@ -79,13 +82,16 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
         offer(&|s| s.interruptions.truncate(i));
         offer(&|s| s.interruptions[i] = Interruption::None);
         offer(&|s| match &mut s.interruptions[i] {
-            Interruption::Crash(at) | Interruption::Stop(at, _) => *at = at.saturating_sub(1),
+            Interruption::Crash(at) | Interruption::Stop(at, _) | Interruption::Fence(at) => *at = at.saturating_sub(1),
             Interruption::None => {}
         });
     }
     offer(&|s| s.window = 0);
     offer(&|s| s.once = false);
     offer(&|s| s.store_fails = 0);
+    offer(&|s| s.open_fails = 0);
+    offer(&|s| s.open_hangs = 0);
+    offer(&|s| s.panics = 0);
     offer(&|s| s.replay_rows = 1000);
     offer(&|s| s.queue_bytes = 8 << 20);
     offer(&|s| s.held_bytes = 64 << 20);
@@ -109,6 +115,7 @@ fn sink(offer: Change<'_>, of: &dyn Fn(&mut Scenario) -> &mut Sink) {
     offer(&|s| of(s).fails = 0);
     offer(&|s| of(s).partial = 0);
     offer(&|s| of(s).hangs = 0);
+    offer(&|s| of(s).miscounts = 0);
     offer(&|s| of(s).flush_fails = 0);
     offer(&|s| of(s).delay = 0);
     offer(&|s| of(s).linger = 0);

@@ -16,6 +16,9 @@ use crate::oracle::{Copy, Outcome};
 use crate::scenario::{Action, Place, Step, hits, mix};
 use crate::world::World;
 
+/// How long a processor waits for an answer that does not come.
+const LATE: Duration = Duration::from_secs(30);
+
 /// A processor of the scenario.
 #[derive(Clone)]
 pub struct SimStep {
@@ -48,6 +51,7 @@ impl ConfiguredOperator for SimStep {
     }
 
     fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+        self.world.opens()?;
         Ok(match self.step.place {
             Place::Inline => BuiltOperator::Inline(Box::new(self.clone())),
             Place::Isolate => BuiltOperator::Isolate(Box::new(self.clone())),
@@ -106,10 +110,10 @@ impl Operator for SimStep {
 #[async_trait]
 impl AsyncOperator for SimStep {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        let Place::Async { delay, partial, hangs } = self.step.place else { return Vec::new() };
-        let (call, troubled) = {
+        let Place::Async { delay, partial, hangs, late, mute } = self.step.place else { return Vec::new() };
+        let (call, troubled, repaired) = {
             let mut state = self.world.lock();
-            (state.next_call(), state.is_troubled())
+            (state.next_call(), state.is_troubled(), state.repaired)
         };
         if delay > 0 {
             tokio::time::sleep(Duration::from_millis(mix(call, self.step.salt) % (delay + 1))).await;
@@ -118,6 +122,14 @@ impl AsyncOperator for SimStep {
         if troubled && hits(self.step.salt, call, hangs) {
             self.world.hang().await;
         }
+        if troubled && hits(self.step.salt ^ 1, call, late) {
+            tokio::time::sleep(LATE).await;
+            let fault = || match repaired || call % 4 > 0 {
+                true => Fault::transient("sim_passing", "there is no answer"),
+                false => Fault::fatal("sim_broken", "there is no answer, and never will be"),
+            };
+            return rows.iter().map(|_| Verdict::Fail(fault())).collect();
+        }
         let most = if partial { rows.len().min(1 + call as usize % 3) } else { rows.len() };
         let verdict = |mut record: Record| match self.decide(&mut record) {
             Decision::Keep => Verdict::Keep(record),
@@ -125,6 +137,12 @@ impl AsyncOperator for SimStep {
             Decision::Filter => Verdict::Filter,
             Decision::Fail(fault) => Verdict::Fail(fault),
         };
-        rows.into_iter().take(most).map(verdict).collect()
+        let answered = |record: &Record| repaired || !hits(self.step.salt ^ 2, copy(record).id, mute);
+        let verdicts: Vec<Verdict> = rows.into_iter().take(most).take_while(answered).map(verdict).collect();
+        if verdicts.is_empty() {
+            self.world.silent();
+            self.world.tick().await;
+        }
+        verdicts
     }
 }

@@ -3,20 +3,31 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use anabranch_graph::exec::Progress;
+use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Position;
 use anabranch_graph::source::{Mark, Partition};
 use anabranch_graph::state::LaneId;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::oracle::{Copy, Fate, fate};
-use crate::scenario::{Interruption, Scenario, mix};
+use crate::scenario::{Interruption, Scenario, hits, mix};
 
 /// After so many runs nothing goes wrong any more.
 pub const TROUBLED_RUNS: u32 = 8;
 
 /// No run needs as many ticks.
 const MOST_TICKS: u64 = 5_000_000;
+
+/// No processor is asked as often in a run without an answer.
+const MOST_SILENCES: u32 = 5000;
+
+/// So long after a partition was revoked at the latest nothing more of it is acknowledged: five seconds, and the time
+/// of a commit and of the attempts to acknowledge it.
+const REVOKED: Duration = Duration::from_secs(15);
 
 /// What the driver is told to do with the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +57,32 @@ pub struct Lane {
     pub fates: Vec<Fate>,
     /// The next row to read in this run.
     pub next: u32,
-    /// Rows stored as settled.
+    /// Rows that were stored as settled at some time.
     pub stored: u32,
+    /// Rows that are stored as settled: less than before where a partition came back that was somebody else's.
+    marked: u32,
+    /// Rows that the source was told of.
+    pub acked: u32,
+    /// Rows read in this run, with those that were read again.
+    read: usize,
     /// Positions read in this run and not acknowledged.
     unacked: VecDeque<Position>,
+    /// Since when the partition is somebody else's.
+    revoked: Option<Instant>,
+    /// It was somebody else's and came back in this run: rows of both times may be on their way.
+    again: bool,
+    /// It came back in some run: the engine's count of its rows, which goes on, is not the number of the row.
+    recounted: bool,
+}
+
+impl Lane {
+    /// How many rows a mark stands for; `None` where count and position do not agree.
+    pub fn rows_upto(&self, mark: &Mark) -> Option<u32> {
+        let row = row_of(&mark.position)?;
+        let rows = if self.recounted { row + 1 } else { mark.seq as u32 };
+        // Two rows may have the same position.
+        (rows > 0 && (row + 1 == rows || row + 2 == rows && row.is_multiple_of(2))).then_some(rows)
+    }
 }
 
 /// What arrived at a destination.
@@ -92,6 +125,17 @@ pub struct State {
     pub calls: u64,
     /// Something never returned in this run.
     pub hung: bool,
+    /// Another run claimed the pipeline during this run.
+    pub fenced: bool,
+    told_fenced: bool,
+    /// A source or a destination, or the opening of something, panicked in this run.
+    pub panicked_outside: bool,
+    /// A destination gave a wrong number of verdicts in this run.
+    pub miscounted: bool,
+    /// How often a processor gave no answer in this run.
+    silences: u32,
+    /// The counters of this run.
+    pub progress: Option<Arc<Progress>>,
     panicked: HashSet<u64>,
     /// Nothing panics any more, nothing is refused for good any more for being too much.
     pub repaired: bool,
@@ -134,7 +178,20 @@ impl World {
                     expect(fate, lane, row as u32, &mut shelves);
                 }
                 let id = LaneId { connector: format!("s{source}").into(), partition };
-                lanes.push(Lane { id, source, fates, next: 0, stored: 0, unacked: VecDeque::new() });
+                lanes.push(Lane {
+                    id,
+                    source,
+                    fates,
+                    next: 0,
+                    stored: 0,
+                    marked: 0,
+                    acked: 0,
+                    read: 0,
+                    unacked: VecDeque::new(),
+                    revoked: None,
+                    again: false,
+                    recounted: false,
+                });
             }
         }
         let state = State {
@@ -151,6 +208,12 @@ impl World {
             epoch: 0,
             calls: 0,
             hung: false,
+            fenced: false,
+            told_fenced: false,
+            panicked_outside: false,
+            miscounted: false,
+            silences: 0,
+            progress: None,
             panicked: HashSet::new(),
             repaired: false,
             broken: None,
@@ -187,6 +250,12 @@ impl World {
         let order = match state.interruption() {
             Interruption::Crash(tick) if tick == at => Order::Kill,
             Interruption::Stop(tick, budget) if tick == at => Order::Stop(budget),
+            Interruption::Fence(tick) if tick == at => {
+                state.note(|| "another run claims the pipeline".to_owned());
+                state.epoch += 1;
+                state.fenced = true;
+                return true;
+            }
             _ => return true,
         };
         state.note(|| format!("{order:?}"));
@@ -212,6 +281,114 @@ impl World {
         state.note(|| "a call hangs".to_owned());
     }
 
+    /// Something is opened, by who can wait.
+    ///
+    /// # Errors
+    /// As [`World::opens`].
+    pub async fn opening(&self) -> Result<(), Fault> {
+        self.tick().await;
+        let hangs = {
+            let mut state = self.lock();
+            let call = state.next_call();
+            state.is_troubled() && hits(8, call, self.scenario.open_hangs)
+        };
+        if hangs {
+            self.hang().await;
+        }
+        self.opens()
+    }
+
+    /// Something is opened.
+    ///
+    /// # Errors
+    /// It cannot be: for the time being or for good.
+    pub fn opens(&self) -> Result<(), Fault> {
+        let mut state = self.lock();
+        let call = state.next_call();
+        if !state.is_troubled() || !hits(9, call, self.scenario.open_fails) {
+            return Ok(());
+        }
+        match mix(call, 3) % 4 {
+            0 if !state.repaired => {
+                state.panicked_outside = true;
+                drop(state);
+                panic!("simulated")
+            }
+            1 if !state.repaired => Err(Fault::fatal("sim_broken", "it cannot be opened")),
+            _ => Err(Fault::transient("sim_passing", "it cannot be opened")),
+        }
+    }
+
+    /// A call of a source or a destination panics, or not.
+    pub fn may_panic(&self) {
+        let mut state = self.lock();
+        let call = state.next_call();
+        if state.is_troubled() && !state.repaired && hits(10, call, self.scenario.panics) {
+            state.panicked_outside = true;
+            state.note(|| "a panic".to_owned());
+            drop(state);
+            panic!("simulated");
+        }
+    }
+
+    /// A destination is to give a wrong number of verdicts; says whether it may still do so.
+    pub fn miscounts(&self) -> bool {
+        let mut state = self.lock();
+        state.miscounted |= !state.repaired;
+        !state.repaired
+    }
+
+    /// A processor gives no answer at all.
+    pub fn silent(&self) {
+        let mut state = self.lock();
+        state.silences += 1;
+        if state.silences > MOST_SILENCES {
+            self.broken(&mut state, || "a processor that does not answer is asked again and again".to_owned());
+        }
+    }
+
+    /// The number of the run that owns the marks, if it is not this one.
+    pub fn refuses(&self, epoch: u64) -> Option<u64> {
+        let mut state = self.lock();
+        if epoch == state.epoch {
+            return None;
+        }
+        if !state.fenced || state.told_fenced {
+            self.broken(&mut state, || "a run stores marks that are another one's".to_owned());
+        }
+        state.told_fenced = true;
+        Some(state.epoch)
+    }
+
+    /// A partition is somebody else's.
+    pub fn revoked(&self, lane: usize, comes_back: bool) -> Partition {
+        let mut state = self.lock();
+        state.note(|| format!("lane {lane} is somebody else's"));
+        let lane = &mut state.lanes[lane];
+        lane.again |= comes_back;
+        lane.revoked = Some(Instant::now());
+        let partition = lane.id.partition.clone();
+        if state.nothing_to_do() {
+            self.orders.notify_one();
+        }
+        partition
+    }
+
+    /// So many rows more of a lane are read, of this weight each.
+    pub fn holds(&self, lane: usize, rows: usize, weight: usize) {
+        let mut state = self.lock();
+        state.lanes[lane].read += rows;
+        let scenario = state.scenario.clone();
+        let Some(progress) = state.progress.clone().filter(|_| scenario.held_bytes < 1 << 20) else { return };
+        let settled: u64 = progress.lanes().iter().map(|lane| lane.settled).sum();
+        let open = state.lanes.iter().map(|lane| lane.read).sum::<usize>() - settled as usize;
+        // Each source may fill what is free, with a last row that is larger.
+        let most = scenario.sources.len() * (scenario.held_bytes + weight);
+        if open * weight > most {
+            self.broken(&mut state, || format!("{open} rows of {weight} bytes are held, {most} bytes may be"));
+        }
+    }
+
     /// As [`World::broken`], for who does not hold the state.
     pub fn breaks(&self, what: impl FnOnce() -> String) {
         self.broken(&mut self.lock(), what);
@@ -235,14 +412,15 @@ impl World {
             let Some((lane, row, place)) = state.shelves[shelf].arrivals.get(id).copied() else {
                 return self.broken(&mut state, || format!("d{shelf} is given record {id:x}, which must not exist"));
             };
-            if *at_position != position(lane, row, b'r') {
+            let source = state.lanes[lane].source;
+            if *at_position != state.scenario.sources[source].position(lane, row) {
                 return self.broken(&mut state, || format!("record {id:x} arrives with position {at_position:?}"));
             }
             let at = &mut state.shelves[shelf];
             if !at.put.contains_key(id) {
                 at.put.insert(*id, (0, 0));
                 let latest = at.latest.insert(lane, place);
-                if latest.is_some_and(|latest| latest >= place) {
+                if latest.is_some_and(|latest| latest >= place) && !state.lanes[lane].again {
                     return self.broken(&mut state, || {
                         format!(
                             "d{shelf} is given row {row} of lane {lane} after a later one ({place} after {latest:?})"
@@ -270,9 +448,10 @@ impl World {
         *uncertainly += u32::from(uncertain);
         let twice = *times > *uncertainly + 1;
         // Only a call that fails on some of its rows may leave them behind those that follow.
-        let ordered = state.scenario.sinks[shelf].partial == 0;
+        let known = state.shelves[shelf].arrivals.get(&id).copied();
+        let again = known.is_some_and(|(lane, ..)| state.lanes[lane].again);
+        let ordered = state.scenario.sinks[shelf].partial == 0 && !again;
         let at = &mut state.shelves[shelf];
-        let known = at.arrivals.get(&id).copied();
         if let Some((lane, row, place)) = known.filter(|_| first && ordered) {
             let latest = at.latest_put.insert(lane, place);
             if latest.is_some_and(|latest| latest >= place) {
@@ -284,7 +463,7 @@ impl World {
             true => *at.durable.entry(id).or_default() += 1,
             false => at.unsynced.push(id),
         }
-        if twice {
+        if twice && !again {
             self.broken(&mut state, || format!("d{shelf} is given record {id:x} twice in a run"));
         }
     }
@@ -308,7 +487,7 @@ impl World {
             state.shelves[letters].unsynced.push(id_of_letter);
         }
         state.letters_in_run.push((lane, row));
-        let panics = state.scenario.panics();
+        let panics = state.scenario.panics() || state.lanes[lane].recounted;
         let other = state.names.insert(key.to_vec(), id_of_letter);
         if other.is_some_and(|other| other != id_of_letter) && !panics {
             let key = String::from_utf8_lossy(key).to_string();
@@ -335,17 +514,18 @@ impl World {
             let Some(lane) = state.lanes.iter().position(|lane| lane.id == *id) else {
                 return self.broken(state, || format!("a mark of lane {id:?}, which there is not"));
             };
-            let upto = row_of(&mark.position).map(|row| row + 1);
-            let before = state.lanes[lane].stored;
-            if upto.map(u64::from) != Some(mark.seq) || mark.seq < u64::from(before) {
-                return self.broken(state, || format!("lane {lane}: stored {mark:?} after {before} rows"));
-            }
-            let upto = mark.seq as u32;
+            let (before, marked) = (state.lanes[lane].stored, state.lanes[lane].marked);
+            let Some(upto) =
+                state.lanes[lane].rows_upto(mark).filter(|upto| *upto >= marked || state.lanes[lane].again)
+            else {
+                return self.broken(state, || format!("lane {lane}: stored {mark:?} after {marked} rows"));
+            };
             let missing = (before..upto).find(|row| !state.is_durable(&state.lanes[lane].fates[*row as usize], &[]));
             if let Some(row) = missing {
                 return self.broken(state, || format!("row {row} of lane {lane} is stored as settled and is not safe"));
             }
-            state.lanes[lane].stored = upto;
+            state.lanes[lane].stored = upto.max(before);
+            state.lanes[lane].marked = upto;
             state.marks.insert(id.clone(), mark.clone());
         }
     }
@@ -357,7 +537,7 @@ impl World {
         let given: Vec<(usize, u64)> = ids.iter().map(|id| (shelf, *id)).collect();
         for (id, mark) in marks {
             let Some(lane) = state.lanes.iter().find(|lane| lane.id == *id) else { continue };
-            let upto = (mark.seq as usize).min(lane.fates.len());
+            let upto = lane.rows_upto(mark).map_or(0, |rows| rows as usize).min(lane.fates.len());
             let rows = (lane.stored as usize).min(upto)..upto;
             if rows.clone().any(|row| !state.is_durable(&lane.fates[row], &given)) {
                 return self.broken(state, || format!("d{shelf} is told {mark:?}, and rows before are not safe"));
@@ -373,13 +553,22 @@ impl World {
     /// A source is told that positions are safe.
     pub fn acked(&self, source: usize, partition: &Partition, positions: &[Position]) {
         let mut state = self.lock();
+        if state.told_fenced {
+            return self.broken(&mut state, || "a run that is not the owner any more acknowledges".to_owned());
+        }
         let lanes = &mut state.lanes;
         let Some(lane) = lanes.iter_mut().find(|lane| lane.source == source && lane.id.partition == *partition) else {
             return self.broken(&mut state, || format!("an acknowledgement for partition {partition:?}"));
         };
+        if lane.revoked.is_some_and(|since| since.elapsed() > REVOKED) {
+            return self.broken(&mut state, || format!("{positions:?} are somebody else's for long"));
+        }
         for position in positions {
-            let expected = lane.unacked.pop_front();
+            // What was read before the partition came back may still be acknowledged.
+            let late = lane.again && lane.unacked.front() != Some(position);
+            let expected = if late { Some(position.clone()) } else { lane.unacked.pop_front() };
             let stored = lane.stored;
+            lane.acked = lane.acked.max(row_of(position).map_or(0, |row| row + 1));
             if expected.as_ref() != Some(position) {
                 return self.broken(&mut state, || format!("{position:?} is acknowledged instead of {expected:?}"));
             }
@@ -388,7 +577,7 @@ impl World {
                     .broken(&mut state, || format!("{position:?} is acknowledged, and {stored} rows are stored"));
             }
         }
-        if state.all_told() && !state.dead {
+        if state.nothing_to_do() && !state.dead {
             self.orders.notify_one();
         }
     }
@@ -467,9 +656,29 @@ impl State {
         self.lanes.iter().all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
     }
 
+    /// As [`State::all_told`], without the partitions that are somebody else's.
+    pub fn nothing_to_do(&self) -> bool {
+        let mut ours = self.lanes.iter().filter(|lane| lane.revoked.is_none());
+        ours.all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
+    }
+
     /// Lanes with positions that were read and not acknowledged.
     pub fn untold(&self) -> Vec<usize> {
-        (0..self.lanes.len()).filter(|lane| !self.lanes[*lane].unacked.is_empty()).collect()
+        let untold = |lane: &usize| !self.lanes[*lane].unacked.is_empty() && self.lanes[*lane].revoked.is_none();
+        (0..self.lanes.len()).filter(untold).collect()
+    }
+
+    /// Whether rows were read more than once in this run.
+    pub fn reads_again(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.again)
+    }
+
+    /// A partition that was somebody else's is read again, from where it was acknowledged.
+    pub fn returned(&mut self, lane: usize) {
+        self.note(|| format!("lane {lane} comes back"));
+        let lane = &mut self.lanes[lane];
+        (lane.next, lane.revoked, lane.recounted) = (lane.acked, None, true);
+        lane.unacked.clear();
     }
 
     /// Whether a processor that would panic does so: the first time only.
@@ -483,6 +692,12 @@ impl State {
         self.ticks = 0;
         self.dead = false;
         self.hung = false;
+        self.fenced = false;
+        self.told_fenced = false;
+        self.panicked_outside = false;
+        self.miscounted = false;
+        self.silences = 0;
+        self.progress = None;
         self.order = None;
         self.letters_in_run.clear();
         let salt = mix(self.scenario.seed, u64::from(self.run));
@@ -496,7 +711,10 @@ impl State {
             shelf.latest.clear();
             shelf.latest_put.clear();
         }
-        self.lanes.iter_mut().for_each(|lane| lane.unacked.clear());
+        for lane in &mut self.lanes {
+            lane.unacked.clear();
+            (lane.revoked, lane.again, lane.read) = (None, false, 0);
+        }
     }
 
     /// Whether a fate has come true, `given` counting as delivered.
@@ -516,6 +734,8 @@ impl State {
 
     /// Whether so many letters may be due within a window of a lane.
     pub fn may_exceed(&self, window: u64, threshold: u64) -> bool {
+        // A row that is read again fails again.
+        let threshold = if self.reads_again() { 0 } else { threshold };
         self.lanes.iter().any(|lane| {
             let letters: Vec<u64> = lane.fates.iter().map(most_letters).collect();
             letters.windows((window as usize).clamp(1, letters.len().max(1))).any(|w| w.iter().sum::<u64>() > threshold)

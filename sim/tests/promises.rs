@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anabranch_graph::mutant::Mutant;
-use anabranch_sim::mutants::{KILLERS, simulate_with};
+use anabranch_sim::mutants::{KILLERS, killer};
+use anabranch_sim::origins::ORIGINS;
 use anabranch_sim::run::simulate;
 use anabranch_sim::scenario::{Place, Scenario};
 
@@ -37,22 +38,23 @@ fn no_promise_is_broken() {
 fn every_planted_fault_is_found() {
     anabranch_sim::hush();
     for mutant in Mutant::ALL {
-        let seed = KILLERS.iter().find(|(killed, _)| killed == mutant).map(|(_, seed)| *seed);
-        let found = seed.map(|seed| simulate_with(*mutant, seed));
-        let Some(Err(failure)) = found else {
+        let Some((seed, failure)) = killer(*mutant) else {
             panic!(
-                "{mutant:?} is not found by {seed:?}: record anew with `cargo run --release -p anabranch-sim -- --seed 1 --mutants 60`"
+                "{mutant:?} is not found: record anew with `cargo run --release -p anabranch-sim -- --seed 1 --mutants 60`"
             );
         };
-        let name = format!("{mutant:?}");
-        let _ = writeln!(
-            std::io::stderr(),
-            "{name:<24} {:>6}  {} -> {:.90}",
-            seed.unwrap(),
-            mutant.describe(),
-            failure.what
-        );
+        let (name, recorded) = (format!("{mutant:?}"), KILLERS.iter().find(|(killed, _)| killed == mutant));
+        let stale = if recorded.is_some_and(|(_, seeds)| seeds.contains(&seed)) { "" } else { " (not recorded)" };
+        let what = mutant.describe();
+        let _ = writeln!(std::io::stderr(), "{name:<24} {seed:>6}{stale}  {what} -> {:.90}", failure.what);
     }
+    let _ = writeln!(std::io::stderr(), "\n{}", anabranch_sim::origins::table());
+}
+
+#[test]
+fn every_known_mistake_is_planted() {
+    assert_eq!(ORIGINS.len(), 24);
+    assert!(ORIGINS.iter().all(|origin| !origin.faults.is_empty()));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::kills::{Kills, When};
 use crate::process::{Workspace, numbered_lines, raw_after};
 
-const LINES: usize = 400_000;
-const KILLS: usize = 12;
+const LINES: usize = 150_000;
 /// `engine.replay-rows` of this test.
 const REPLAY: usize = 2_048;
 
@@ -24,19 +24,30 @@ pipelines:
 
 #[test]
 fn killed_again_and_again_it_loses_nothing() {
-    let seed = std::env::var("ANABRANCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    println!("ANABRANCH_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut kills = Kills::new();
+    loop {
+        match kills.round() {
+            0 => break,
+            round => kill_copies(&mut kills, round),
+        }
+    }
+}
+
+/// A service that copies lines to two files is killed so many times, and comes to its end.
+fn kill_copies(kills: &mut Kills, round: usize) {
     let mut workspace = Workspace::new();
     workspace.env("ANABRANCH_ENGINE_REPLAY_ROWS", &REPLAY.to_string());
     workspace.write("in.txt", numbered_lines(LINES));
     workspace.write("pipelines/p.yaml", PIPELINE);
     let size = |name: &str| std::fs::metadata(workspace.path(name)).map_or(0, |m| m.len());
     let mut killed = 0;
-    for _ in 0..KILLS {
-        let target = size("a.ndjson") + random.u64(1..3_000_000);
+    for _ in 0..round {
+        let before = size("a.ndjson");
         let mut process = workspace.start(&["run", "--once"]);
-        process.wait_until("some progress", || size("a.ndjson") >= target);
+        match kills.when(1_500_000) {
+            When::Grown(bytes) => process.wait_until("some progress", || size("a.ndjson") >= before + bytes),
+            When::After(time) => std::thread::sleep(time),
+        }
         process.signal("KILL");
         let output = process.finish();
         assert!(!output.stderr.contains("panic"), "{}", output.stderr);
@@ -44,8 +55,10 @@ fn killed_again_and_again_it_loses_nothing() {
     }
     let listed = workspace.run(&["pipelines", "list"]).expect_code(0).stdout;
     assert!(!listed.contains("running"), "nothing runs: {listed}");
-    assert!(killed >= 10, "only {killed} of {KILLS} runs were killed while they worked");
+    assert!(killed * 10 >= round * 8, "only {killed} of {round} runs were killed while they worked");
+    let bound = promised(&workspace);
     workspace.once();
+    let mut repeated = Vec::new();
     for name in ["a.ndjson", "b.ndjson"] {
         let text = workspace.read(name);
         assert!(text.ends_with('\n'));
@@ -54,8 +67,17 @@ fn killed_again_and_again_it_loses_nothing() {
             *seen.entry(raw_after(line)).or_default() += 1;
         }
         assert_eq!(seen.len(), LINES, "{name}: lines lost");
-        let duplicates: usize = seen.values().map(|n| n - 1).sum();
-        println!("{name}: {duplicates} duplicates after {killed} kills");
-        assert!(duplicates <= killed * REPLAY, "{name}: {duplicates} duplicates after {killed} kills");
+        repeated.push(seen.values().map(|n| n - 1).sum::<usize>());
     }
+    kills.add(killed, &repeated, bound);
+}
+
+/// How many rows a crash may repeat, as `pipelines plan` says.
+fn promised(workspace: &Workspace) -> usize {
+    let plan = workspace.run(&["pipelines", "plan", "pipelines/p.yaml", "--format", "json"]).expect_code(0).stdout;
+    let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+    let routes = plan["routes"].as_array().unwrap();
+    assert_eq!(routes.len(), 2);
+    assert!(routes.iter().all(|route| route["replay"]["copies"] == 1 && route["replay"]["records"] == REPLAY));
+    REPLAY
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anabranch::log::{Log, Output};
 use anabranch::pipelines::Pipelines;
@@ -26,10 +26,12 @@ use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
 use async_trait::async_trait;
 
+use crate::kills::{Kills, When};
 use crate::process::{PATIENCE, Workspace, raw_after};
 
 const ROWS: u64 = 60_000;
-const KILLS: usize = 12;
+/// `engine.replay-rows` of this test.
+const REPLAY: usize = 1000;
 
 /// Rows are files named by their number; an acknowledgement deletes them.
 struct DirectoryKind(Specification);
@@ -130,7 +132,7 @@ fn serve(directory: &str) -> ! {
         .with_all(shared::source());
     registry.add_source(Arc::new(DirectoryKind(specification)));
     let settings: Settings =
-        (Layers { flags: &[("engine.replay-rows", "1000".to_owned())], environment: &[] }).resolve().unwrap().0;
+        (Layers { flags: &[("engine.replay-rows", REPLAY.to_string())], environment: &[] }).resolve().unwrap().0;
     let options = CompileOptions { once: true, limits: settings.limits, ..CompileOptions::default() };
     let pipelines = Pipelines::load(&[Path::new("pipelines")], &registry, &options);
     assert!(!pipelines.has_errors(), "{:?}", pipelines.all_findings());
@@ -147,9 +149,17 @@ fn what_is_acknowledged_is_delivered_and_stored() {
     if let Ok(directory) = std::env::var("IT_UPSTREAM") {
         serve(&directory);
     }
-    let seed = std::env::var("ANABRANCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    println!("ANABRANCH_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut kills = Kills::new();
+    loop {
+        match kills.round() {
+            0 => break,
+            round => kill_pruning(&mut kills, round),
+        }
+    }
+}
+
+/// A service whose source deletes what is acknowledged is killed so many times, and comes to its end.
+fn kill_pruning(kills: &mut Kills, round: usize) {
     let workspace = Workspace::new();
     workspace.write("pipelines/p.yaml", PIPELINE);
     std::fs::create_dir(workspace.path("upstream")).unwrap();
@@ -166,23 +176,29 @@ fn what_is_acknowledged_is_delivered_and_stored() {
             .spawn()
             .unwrap()
     };
-    let delivered = |name: &str| -> BTreeSet<u64> {
+    let size = || std::fs::metadata(workspace.path("a.ndjson")).map_or(0, |m| m.len());
+    let delivered = |name: &str| -> Vec<u64> {
         let text = workspace.read(name);
         // A torn last line is cut when the file is opened again.
         let whole = &text[..text.rfind('\n').map_or(0, |i| i + 1)];
         whole.lines().map(|line| raw_after(line).parse().unwrap()).collect()
     };
     let mut killed = 0;
-    for _ in 0..KILLS {
+    for kill in 0..round {
+        let before = size();
         let mut child = start();
         let begun = Instant::now();
-        let target = std::fs::metadata(workspace.path("a.ndjson")).map_or(0, |m| m.len()) + random.u64(1..900_000);
-        while std::fs::metadata(workspace.path("a.ndjson")).map_or(0, |m| m.len()) < target {
+        let when = kills.when(500_000);
+        let due = || match when {
+            When::Grown(bytes) => size() >= before + bytes,
+            When::After(time) => begun.elapsed() >= time,
+        };
+        while !due() {
             if child.try_wait().unwrap().is_some() {
                 break;
             }
             assert!(begun.elapsed() < PATIENCE, "no progress");
-            std::thread::sleep(std::time::Duration::from_micros(500));
+            std::thread::sleep(Duration::from_micros(500));
         }
         let ended = child.try_wait().unwrap().is_some();
         let _ = child.kill();
@@ -190,15 +206,25 @@ fn what_is_acknowledged_is_delivered_and_stored() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!text.contains("acknowledged_"), "{text}");
         killed += usize::from(!ended);
-        let (kept, a, b) = (rows(&workspace.path("upstream")), delivered("a.ndjson"), delivered("b.ndjson"));
-        for row in (0..ROWS).filter(|row| !kept.contains(row) && row % 100 != 99) {
-            assert!(a.contains(&row) && b.contains(&row), "row {row} was acknowledged and is not delivered");
+        // All files are looked at: now and then, since the source looks for what is gone at each start.
+        if kill % 5 == 4 {
+            let kept = rows(&workspace.path("upstream"));
+            let [a, b] = ["a.ndjson", "b.ndjson"].map(|name| delivered(name).into_iter().collect::<BTreeSet<u64>>());
+            for row in (0..ROWS).filter(|row| !kept.contains(row) && row % 100 != 99) {
+                assert!(a.contains(&row) && b.contains(&row), "row {row} was acknowledged and is not delivered");
+            }
         }
     }
-    assert!(killed >= 10, "only {killed} of {KILLS} runs were killed while they worked");
+    assert!(killed * 10 >= round * 8, "only {killed} of {round} runs were killed while they worked");
     let output = start().wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert_eq!(rows(&workspace.path("upstream")), BTreeSet::new(), "everything is acknowledged");
     let expected: BTreeSet<u64> = (0..ROWS).filter(|row| row % 100 != 99).collect();
-    assert!(delivered("a.ndjson") == expected && delivered("b.ndjson") == expected);
+    let repeated = ["a.ndjson", "b.ndjson"].map(|name| {
+        let delivered = delivered(name);
+        let distinct: BTreeSet<u64> = delivered.iter().copied().collect();
+        assert!(distinct == expected, "{name}: rows lost");
+        delivered.len() - distinct.len()
+    });
+    kills.add(killed, &repeated, REPLAY);
 }

@@ -280,6 +280,9 @@ impl Ledger {
             self.front = self.front.wrapping_add(1);
             self.drained = 0;
         }
+        if mutant!(EqualPositionsMerge) {
+            positions.dedup();
+        }
         let position = positions.last()?.clone();
         Some(Advance { positions, mark: Mark { generation: self.generation, seq: self.seq, position } })
     }

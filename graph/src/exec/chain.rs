@@ -281,7 +281,9 @@ pub(super) async fn run(
         loop {
             let mut left = output.leftover();
             let piece = steps.next(&mut left, &mut output.lend())?;
-            if !left.is_empty() {
+            if mutant!(EmptiedForgotten) && piece.as_ref().is_some_and(|piece| piece.rows() == 0) {
+                output.context.alarm.disarm();
+            } else if !left.is_empty() {
                 output.put_aside(left).await?;
             }
             let Some(piece) = piece else { break };

@@ -112,7 +112,10 @@ impl Drain {
         if mutant!(AckBeforeStore) {
             return self.acknowledge(settled).await;
         }
-        self.context.services.store.commit(&self.epoch, &moves).await.map_err(store_fault)?;
+        let stored = self.context.services.store.commit(&self.epoch, &moves).await;
+        if !(mutant!(FencedGoesOn) && matches!(stored, Err(StoreError::Fenced { .. }))) {
+            stored.map_err(store_fault)?;
+        }
         if !mutant!(RoomBeforeStored) {
             self.context.lanes.persisted(&settled);
         }

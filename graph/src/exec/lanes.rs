@@ -257,6 +257,7 @@ impl Lanes {
             let rows = lanes.map(window).max().unwrap_or(self.replay_rows);
             let bytes =
                 if state.held == 0 { self.held_bytes.max(1) } else { self.held_bytes.saturating_sub(state.held) };
+            let bytes = if mutant!(BytesUnbounded) { usize::MAX } else { bytes };
             (rows > 0 && bytes > 0).then_some(Room { rows, bytes })
         })
         .await
@@ -325,7 +326,7 @@ impl Lanes {
 
     /// Gives up what is open in a lane that is somebody else's.
     pub(super) fn abandon(&self, lane: LaneIndex) {
-        self.lock().lanes[usize::from(lane.0)].abandoned = true;
+        self.lock().lanes[usize::from(lane.0)].abandoned = !mutant!(RevokedLingers);
         self.room.notify_waiters();
         self.gathered.notify_waiters();
     }

@@ -155,8 +155,11 @@ impl Reading {
         let context = self.context().clone();
         let meters = self.output.meters();
         let until = Instant::now() + self.batch_delay;
-        while collected.records.len() < wanted {
-            let ask = self.ask(room, collected.records.len());
+        let weight = |records: &[Record]| records.iter().map(Record::weight).sum::<usize>();
+        let mut bytes = weight(&collected.records);
+        while collected.records.len() < wanted && (bytes < room.bytes || mutant!(CollectsTooMuch)) {
+            let left = Room { bytes: room.bytes.saturating_sub(bytes), ..room };
+            let ask = self.ask(left, collected.records.len());
             let read = tokio::select! {
                 biased;
                 () = context.stopping.wait() => {
@@ -172,6 +175,7 @@ impl Reading {
             };
             match self.named(read)? {
                 Read::Rows { partition, records } if partition == collected.partition => {
+                    bytes += weight(&records);
                     collected.records.extend(records);
                 }
                 other => {

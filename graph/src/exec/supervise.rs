@@ -1,14 +1,16 @@
 //! The course of a run: open, run, drain, and what it came to.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::Ending;
+use super::chain::text;
 use super::context::{Context, StopOrder, is_left_over};
 use super::open::{Opened, open};
 use crate::fault::Fault;
@@ -27,7 +29,10 @@ pub(super) async fn run(
         biased;
         () = context.halt.wait() => return Ending::Killed,
         () = context.stopping.wait() => return Ending::Stopped,
-        result = open(&context, &plan) => result,
+        result = AssertUnwindSafe(open(&context, &plan)).catch_unwind() => result.unwrap_or_else(|panic| {
+            let what = format!("a panic while the pipeline was opened: {}", text(&*panic));
+            Err(Fault::fatal("engine_panicked", what))
+        }),
     };
     let Opened { stages, drain } = match opening {
         Ok(opening) => opening,
@@ -53,8 +58,9 @@ pub(super) async fn run(
     let mut orders = context.stop_orders();
     let mut order: Option<StopOrder> = None;
     let mut stages_ended = false;
+    let mut committed = false;
     let mut expired = false;
-    loop {
+    while !(stages_ended && committed) {
         let at = |percent| order.and_then(|order| order.at(percent));
         tokio::select! {
             biased;
@@ -65,6 +71,7 @@ pub(super) async fn run(
             }
             ended = running.next(), if !stages_ended => match ended {
                 Some(Ok(())) => {}
+                Some(Err(_)) if mutant!(StagePanicUnseen) => {}
                 Some(Err(error)) => {
                     context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {error}")));
                 }
@@ -73,11 +80,12 @@ pub(super) async fn run(
                     context.drained.set();
                 }
             },
-            ended = &mut commits, if stages_ended => {
+            // It ends before the stages where it has failed, and without it they would wait for room for ever.
+            ended = &mut commits, if !committed && (stages_ended || !mutant!(CommitPanicUnseen)) => {
+                committed = true;
                 if let Err(error) = ended {
                     context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {error}")));
                 }
-                break;
             }
             () = due(at(60)), if !context.retries_over.is_set() => context.give_up(&context.retries_over),
             () = due(at(85)), if !context.writes_over.is_set() => context.give_up(&context.writes_over),
@@ -85,7 +93,7 @@ pub(super) async fn run(
                 expired = true;
                 context.kill();
             }
-            () = late(&context, stages_ended) => {
+            () = late(&context, stages_ended), if !committed => {
                 commits.abort();
                 break;
             }

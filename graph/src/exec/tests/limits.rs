@@ -58,6 +58,23 @@ async fn a_source_collects_a_batch_or_waits_its_delay() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_that_is_collected_stays_within_the_bytes_that_may_be_held() {
+    let bench = Bench::new();
+    let upstream = Upstream::new(&bench.journal, 100, AtEnd::End).per_read(1).make(|row| {
+        let mut record = crate::testing::record(row);
+        record.payload.after = Data::text("x".repeat(1000));
+        record
+    });
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.pipeline().limits(|limits| limits.held_bytes = 10_000);
+    let read = pipeline.read_batches("in", &Arc::new(upstream), Some(50), Duration::from_secs(1));
+    pipeline.write(&[read], "a", &a);
+    finished(&bench.run(&pipeline.plan()).await);
+    assert_eq!(a.rows().len(), 100);
+    assert!(a.calls().iter().all(|rows| *rows <= 10), "{:?}", a.calls());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_write_waits_for_more_rows_as_long_as_its_linger() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 95, AtEnd::Wait).per_read(5).delay(Duration::from_millis(1)));

@@ -1,8 +1,13 @@
 //! A panic in a processor is an error of its records, never of the process.
 
+use std::collections::BTreeMap;
+
 use super::*;
-use crate::fault::FaultClass;
-use crate::operator::Decision;
+use crate::fault::{Fault, FaultClass};
+use crate::operator::{Decision, Host};
+use crate::plan::stage::StageKind;
+use crate::record::Position;
+use crate::source::{Acker, Mark, Partition, Reader, Source};
 use crate::testing::{inline, row_at};
 
 async fn with_panics_at(bench: &Bench, at: &'static [u64]) -> (Ending, Arc<Shelf>, Arc<Upstream>) {
@@ -126,4 +131,66 @@ async fn a_second_panic_of_a_worker_is_reported_as_such() {
         assert_eq!(fault.code(), if isolates { "broken" } else { "operator_panicked" });
         assert_eq!(fault.node().unwrap(), &"fragile");
     }
+}
+
+/// A source that panics while it opens, or when it is told what is stored.
+struct Fragile {
+    inner: Arc<dyn Source>,
+    opens: bool,
+}
+
+struct FragileAcker;
+
+#[async_trait::async_trait]
+impl Source for Fragile {
+    fn catches_up(&self) -> bool {
+        true
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        assert!(self.opens, "boom while opening");
+        Ok((self.inner.open(resume, host).await?.0, Box::new(FragileAcker)))
+    }
+}
+
+#[async_trait::async_trait]
+impl Acker for FragileAcker {
+    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
+        panic!("boom while told")
+    }
+}
+
+/// A pipeline with that source, which has more to come.
+fn fragile(bench: &Bench, opens: bool) -> Arc<StagePlan> {
+    let upstream = Arc::new(Upstream::new(&bench.journal, 5, crate::testing::AtEnd::CaughtUp));
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &shelf(bench, "a"));
+    let mut plan = pipeline.plan();
+    let StageKind::Read(spec) = &mut Arc::get_mut(&mut plan).unwrap().stages[0].kind else { panic!("no source") };
+    spec.source = Arc::new(Fragile { inner: spec.source.clone(), opens });
+    plan
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_positions_are_acknowledged_it_ends_the_run_at_once() {
+    let bench = Bench::new();
+    let ending = bench.run(&fragile(&bench, true)).await;
+    let Ending::Faulted(fault) = ending else { panic!("{ending:?}") };
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "engine_panicked"));
+    assert!(fault.message().contains("boom while told"), "{fault}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_something_is_opened_it_is_what_the_opening_failed_with() {
+    let bench = Bench::new();
+    let running = bench.start(&fragile(&bench, false));
+    let fault = running.opened().await.unwrap_err();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "engine_panicked"));
+    assert!(fault.message().contains("boom while opening"), "{fault}");
+    assert!(matches!(in_time(running.join()).await, Ending::Faulted(_)));
 }

@@ -1,0 +1,111 @@
+//! Where the planted faults come from: what went wrong in other engines, and which planted fault is the same mistake.
+
+use anabranch_graph::mutant::Mutant::{self, *};
+
+/// A mistake that an engine has made.
+pub struct Origin {
+    /// What went wrong there.
+    pub what: &'static str,
+    /// The planted faults that repeat it.
+    pub faults: &'static [Mutant],
+    /// What is different here, where the mistake as it was cannot be made.
+    pub here: &'static str,
+}
+
+const fn origin(what: &'static str, faults: &'static [Mutant], here: &'static str) -> Origin {
+    Origin { what, faults, here }
+}
+
+/// Known mistakes about acknowledgement, order and shutdown. Every one has a planted fault.
+pub const ORIGINS: &[Origin] = &[
+    origin("acknowledged upstream before the position is durable", &[AckBeforeStore], ""),
+    origin(
+        "a deferred acknowledgement is lost, and a source that waits for it never goes on",
+        &[AckDropped, IdleNotStored],
+        "",
+    ),
+    origin("the stream is closed before the last acknowledgement is delivered", &[NoLastCommit], ""),
+    origin(
+        "two flushes confirm out of order, and the newer one hides the older",
+        &[GapInPrefix, CommitWithoutFlush],
+        "one commit at a time, and it takes a prefix",
+    ),
+    origin(
+        "a writer of positions shared by connectors is torn down while another flushes",
+        &[RoomBeforeStored, CommitPanicUnseen],
+        "every run has a commit loop of its own, which ends last",
+    ),
+    origin("one acknowledgement stands for a batch: a slip skips the rest", &[WholeSegmentStored], ""),
+    origin("a cursor moves by what a retried part grew to", &[PartialResultSkips, BisectionRepeats], ""),
+    origin(
+        "the head of a split row is acknowledged before its tail is delivered",
+        &[SplitHeadSettles, RemainderLost],
+        "",
+    ),
+    origin(
+        "a processor rewrites a position, and pieces are not found again",
+        &[PiecesGoAstray],
+        "credit goes with the row, positions identify nothing",
+    ),
+    origin(
+        "pieces have no position, and an empty one is stored",
+        &[PiecesGoAstray],
+        "pieces get the position of their row back",
+    ),
+    origin(
+        "a partial result on pieces in front of a fan-out loops or loses",
+        &[PartialResultFilters],
+        "a strip goes on when all of its rows are answered",
+    ),
+    origin("a processor that never answers is asked until the stack is used up", &[AskedForEver], ""),
+    origin(
+        "marking filtered and split rows shifts the indices of those that follow",
+        &[VerdictsShift, EmptySplitForgotten, MaskNotCarried],
+        "",
+    ),
+    origin("one destination has a row, another refuses it, and it counts as settled", &[FirstDestinationSettles], ""),
+    origin(
+        "equal positions in a batch stall it for ever",
+        &[EqualPositionsMerge],
+        "rows are counted, positions are never compared",
+    ),
+    origin(
+        "a destination shared by sources gives one the acknowledgements of another",
+        &[AcksToFirstSource],
+        "credit names its lane",
+    ),
+    origin(
+        "a worker fails before all are registered, and nobody hears of it",
+        &[WorkerFailsSilently, StagePanicUnseen],
+        "nothing runs before everything is open",
+    ),
+    origin(
+        "the dead-letter queue fails, and the row is neither delivered nor kept",
+        &[LetterFailureIgnored, LetterNotFlushed],
+        "",
+    ),
+    origin("the threshold of the dead-letter queue is one off", &[ThresholdOffByOne], ""),
+    origin("a destination gives too many verdicts, too few, or in another order", &[VerdictsMadeUp, VerdictsShift], ""),
+    origin(
+        "a batch that does not fill waits for ever, or is forgotten at a stop",
+        &[LingerForever, CollectedForgotten],
+        "",
+    ),
+    origin(
+        "a filtered record is not acknowledged, or overtakes one that is not filtered",
+        &[FilteredUnsettled, GapInPrefix, ResumeForgotten],
+        "",
+    ),
+    origin("the last partial batch behind a splitting step is lost at close", &[TailForgotten, StripsForgotten], ""),
+    origin("a batch of which nothing is left never calls its acknowledgement", &[EmptiedForgotten], ""),
+];
+
+/// Prints them.
+pub fn table() -> String {
+    let line = |origin: &Origin| {
+        let faults: Vec<String> = origin.faults.iter().map(|fault| format!("{fault:?}")).collect();
+        let here = if origin.here.is_empty() { String::new() } else { format!(" ({})", origin.here) };
+        format!("{}{here}: {}\n", origin.what, faults.join(", "))
+    };
+    ORIGINS.iter().map(line).collect()
+}
