@@ -12,6 +12,9 @@ macro_rules! mutant {
     }};
 }
 
+/// Whether this build looks for planted faults, which costs instructions.
+pub const COMPILED: bool = cfg!(feature = "mutants");
+
 #[cfg(feature = "mutants")]
 pub use planted::{Mutant, activate, credit, is_active, set_credit};
 
