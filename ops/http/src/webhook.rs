@@ -67,6 +67,11 @@ fn specification() -> Specification {
                 .validate(Validation::GreaterThan(0.0))
                 .validate(Validation::LessThan(10_001.0)),
         )
+        .with(
+            Parameter::new("request.perMinute", Float, "Most attempts per minute, evenly spread; 0 = no limit.")
+                .default_value("0")
+                .validate(Validation::GreaterThan(-1.0)),
+        )
         .with_all(message::header_parameters())
         .with(
             Parameter::new("backoffRetry.count", Int, "How often a failed request is repeated.")
@@ -127,6 +132,7 @@ impl OperatorKind for Webhook {
         };
         let policy = Policy {
             concurrency: arguments.size("request.concurrency").unwrap_or(1),
+            per_minute: arguments.float("request.perMinute").filter(|most| *most > 0.0),
             timeout: Some(duration("request.timeout")).filter(|limit| !limit.is_zero()),
             retry,
             accept,

@@ -6,6 +6,7 @@ use crate::testing::{Reply, Server};
 fn policy() -> Policy {
     Policy {
         concurrency: 4,
+        per_minute: None,
         timeout: Some(Duration::from_secs(30)),
         retry: Retry { count: 2, min: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 },
         accept: Accept::default(),
@@ -82,6 +83,20 @@ async fn the_server_says_when_to_come_back_and_all_requests_obey() {
     let (first, second) = futures::join!(first, second);
     assert!(first.min(second) - start >= Duration::from_secs(1));
     assert_eq!(server.received().len(), 3);
+}
+
+#[tokio::test]
+async fn attempts_are_spread_over_the_minute() {
+    let server = Server::start(|_| Reply::ok("yes"));
+    // One every 20 ms: the first goes at once.
+    let client = Client::new(&Tls::default(), Policy { per_minute: Some(3000.0), ..policy() }).unwrap();
+    let start = Instant::now();
+    futures::future::join_all((0..6).map(|_| async {
+        let request = client.request(Method::GET, Url::parse(&server.url()).unwrap()).unwrap();
+        client.send(client.turn().await, request).await.unwrap();
+    }))
+    .await;
+    assert!(start.elapsed() >= Duration::from_millis(100));
 }
 
 #[tokio::test]
