@@ -24,3 +24,5 @@ mod store;
 mod tools;
 mod upstream;
 mod validate;
+#[cfg(feature = "http")]
+mod webhook;
