@@ -10,6 +10,7 @@ use anabranch_graph::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredO
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::{Reference, Target};
 use async_trait::async_trait;
+use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
 use serde_json::Value as Json;
 
@@ -72,8 +73,8 @@ struct Asked<Q> {
 #[async_trait]
 impl<Q: Question> AsyncOperator for Asked<Q> {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        let answers: Vec<_> = rows.into_iter().map(|record| self.one(record)).collect();
-        stream::iter(answers).buffered(self.service.concurrency()).collect().await
+        // Boxed: the future of an answer is kilobytes, and would be moved several times.
+        stream::iter(rows).map(|record| self.one(record).boxed()).buffered(self.service.concurrency()).collect().await
     }
 }
 

@@ -18,6 +18,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
 
 use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
@@ -251,8 +252,8 @@ struct Requests {
 #[async_trait]
 impl AsyncOperator for Requests {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        let exchanges: Vec<_> = rows.into_iter().map(|record| self.exchange(record)).collect();
-        stream::iter(exchanges).buffered(self.concurrency).collect().await
+        // Boxed: the future of an exchange is kilobytes, and would be moved several times.
+        stream::iter(rows).map(|record| self.exchange(record).boxed()).buffered(self.concurrency).collect().await
     }
 }
 
