@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "one crate, shared by its modules")]
 
+#[cfg(feature = "ai")]
+mod ai;
 mod analyze;
 mod bad_input;
 mod branching;
@@ -27,3 +29,5 @@ mod store;
 mod tools;
 mod upstream;
 mod validate;
+#[cfg(feature = "http")]
+mod webhook;

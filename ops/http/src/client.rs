@@ -6,6 +6,7 @@
 
 mod accept;
 mod error;
+mod pace;
 mod pause;
 mod retry;
 
@@ -15,13 +16,15 @@ use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
 use bytes::{Bytes, BytesMut};
+use reqwest::Response;
 use reqwest::tls::Certificate;
-use reqwest::{Method, Request, Response, StatusCode, Url};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use accept::{Accept, InvalidAccept};
 pub use error::{HttpError, Problem};
+use pace::Pace;
 use pause::Pause;
+pub use reqwest::{Method, Request, StatusCode, Url, header};
 pub use retry::Retry;
 
 /// Longest time to establish a connection.
@@ -34,6 +37,8 @@ const IDLE: Duration = Duration::from_secs(30);
 pub struct Policy {
     /// Most requests in flight; at least 1.
     pub concurrency: usize,
+    /// Most attempts per minute, evenly spread; `None` = no limit.
+    pub per_minute: Option<f64>,
     /// Longest time of one attempt, from connecting to the last byte of the answer; `None` = no limit.
     pub timeout: Option<Duration>,
     /// When an attempt is repeated.
@@ -58,6 +63,7 @@ pub struct Client {
     http: reqwest::Client,
     policy: Policy,
     turns: Semaphore,
+    pace: Pace,
     pause: Pause,
 }
 
@@ -82,7 +88,8 @@ impl Client {
     /// `tls_invalid`: the roots are no certificates.
     pub fn new(tls: &Tls, policy: Policy) -> Result<Client, Fault> {
         let turns = Semaphore::new(policy.concurrency.clamp(1, Semaphore::MAX_PERMITS));
-        Ok(Client { http: pooled(tls)?, policy, turns, pause: Pause::default() })
+        let pace = Pace::new(policy.per_minute);
+        Ok(Client { http: pooled(tls)?, policy, turns, pace, pause: Pause::default() })
     }
 
     /// A request without headers and body; credentials in the URL become its `Authorization`.
@@ -115,6 +122,7 @@ impl Client {
         *request.timeout_mut() = self.policy.timeout;
         let mut made = 0;
         let error = loop {
+            self.pace.keep().await;
             self.pause.over().await;
             let spare = if made < self.policy.retry.count { request.try_clone() } else { None };
             let error = match self.attempt(request).await {

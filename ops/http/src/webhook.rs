@@ -18,6 +18,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
 
 use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
@@ -66,6 +67,11 @@ fn specification() -> Specification {
                 .default_value("16")
                 .validate(Validation::GreaterThan(0.0))
                 .validate(Validation::LessThan(10_001.0)),
+        )
+        .with(
+            Parameter::new("request.perMinute", Float, "Most attempts per minute, evenly spread; 0 = no limit.")
+                .default_value("0")
+                .validate(Validation::GreaterThan(-1.0)),
         )
         .with_all(message::header_parameters())
         .with(
@@ -127,6 +133,7 @@ impl OperatorKind for Webhook {
         };
         let policy = Policy {
             concurrency: arguments.size("request.concurrency").unwrap_or(1),
+            per_minute: arguments.float("request.perMinute").filter(|most| *most > 0.0),
             timeout: Some(duration("request.timeout")).filter(|limit| !limit.is_zero()),
             retry,
             accept,
@@ -245,8 +252,8 @@ struct Requests {
 #[async_trait]
 impl AsyncOperator for Requests {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        let exchanges: Vec<_> = rows.into_iter().map(|record| self.exchange(record)).collect();
-        stream::iter(exchanges).buffered(self.concurrency).collect().await
+        // Boxed: the future of an exchange is kilobytes, and would be moved several times.
+        stream::iter(rows).map(|record| self.exchange(record).boxed()).buffered(self.concurrency).collect().await
     }
 }
 

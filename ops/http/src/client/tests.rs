@@ -6,6 +6,7 @@ use crate::testing::{Reply, Server};
 fn policy() -> Policy {
     Policy {
         concurrency: 4,
+        per_minute: None,
         timeout: Some(Duration::from_secs(30)),
         retry: Retry { count: 2, min: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 },
         accept: Accept::default(),
@@ -82,6 +83,20 @@ async fn the_server_says_when_to_come_back_and_all_requests_obey() {
     let (first, second) = futures::join!(first, second);
     assert!(first.min(second) - start >= Duration::from_secs(1));
     assert_eq!(server.received().len(), 3);
+}
+
+#[tokio::test]
+async fn attempts_are_spread_over_the_minute() {
+    let server = Server::start(|_| Reply::ok("yes"));
+    // One every 20 ms: the first goes at once.
+    let client = Client::new(&Tls::default(), Policy { per_minute: Some(3000.0), ..policy() }).unwrap();
+    let start = Instant::now();
+    futures::future::join_all((0..6).map(|_| async {
+        let request = client.request(Method::GET, Url::parse(&server.url()).unwrap()).unwrap();
+        client.send(client.turn().await, request).await.unwrap();
+    }))
+    .await;
+    assert!(start.elapsed() >= Duration::from_millis(100));
 }
 
 #[tokio::test]
@@ -206,4 +221,74 @@ fn roots_must_be_certificates() {
         let fault = Client::new(&tls, policy()).err().unwrap();
         assert_eq!(fault.code(), "tls_invalid", "{text:?}");
     }
+}
+
+/// A TLS server that answers one request per connection, with a certificate made for it.
+struct Https {
+    address: std::net::SocketAddr,
+    certificate: Vec<u8>,
+    _dir: tempfile::TempDir,
+}
+
+impl Https {
+    /// `None` where there is no openssl to make the certificate.
+    fn start() -> Option<Https> {
+        use rustls::pki_types::pem::PemObject;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        use std::io::{Read, Write};
+
+        let dir = tempfile::tempdir().unwrap();
+        let (key, cert) = (dir.path().join("key.pem"), dir.path().join("cert.pem"));
+        let made = std::process::Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+            .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+            .arg(&key)
+            .arg("-out")
+            .arg(&cert)
+            .output()
+            .ok()?;
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let chain = vec![CertificateDer::from_pem_file(&cert).unwrap()];
+        let config = rustls::ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(chain, PrivateKeyDer::from_pem_file(&key).unwrap())
+            .unwrap();
+        let config = std::sync::Arc::new(config);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Ends with the process: it waits for nobody.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let Ok(connection) = rustls::ServerConnection::new(config.clone()) else { return };
+                let mut stream = rustls::StreamOwned::new(connection, stream);
+                if stream.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
+                    let _ =
+                        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret");
+                }
+            }
+        });
+        let certificate = std::fs::read(&cert).unwrap();
+        Some(Https { address, certificate, _dir: dir })
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_verified_unless_it_is_switched_off() {
+    let Some(server) = Https::start() else {
+        assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "there is no openssl");
+        eprintln!("skipped: there is no openssl");
+        return;
+    };
+    let url = format!("https://localhost:{}/", server.address.port());
+    let ask = async |tls: Tls| {
+        let client = Client::new(&tls, Policy { retry: Retry::NEVER, ..policy() }).unwrap();
+        let request = client.request(Method::GET, Url::parse(&url).unwrap()).unwrap();
+        shown(client.send(client.turn().await, request).await)
+    };
+    let (code, message) = ask(Tls::default()).await.unwrap_err();
+    assert!(code == "http_connect" && message.contains("invalid peer certificate"), "{message}");
+    assert_eq!(ask(Tls { roots: Some(server.certificate.clone()), skip_verify: false }).await, Ok("secret".to_owned()));
+    assert_eq!(ask(Tls { roots: None, skip_verify: true }).await, Ok("secret".to_owned()));
 }

@@ -1,0 +1,262 @@
+//! `ai.chunk`: cuts a text into chunks.
+
+mod cut;
+mod pack;
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Fields, Flow, Kinds, Shape, Type};
+use anabranch_graph::operator::{
+    Access, BuiltOperator, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Rows, Signature,
+};
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::reference::{Reference, Side, Target};
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+use sha2::{Digest, Sha256};
+
+use crate::kind::finding;
+use crate::question::{input, output};
+use crate::text::text_at;
+use cut::Cut;
+use pack::pack;
+
+const ID: Str = Str::from_static("ai.chunk.id");
+const SOURCE_KEY: Str = Str::from_static("ai.chunk.source_key");
+const INDEX: Str = Str::from_static("ai.chunk.index");
+const COUNT: Str = Str::from_static("ai.chunk.count");
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    use ParameterKind::{Int, Reference, Text};
+    let within = || Validation::Within([".Key", ".Payload"].into_iter().map(Str::from_static).collect());
+    let specification = Specification::builtin("ai.chunk", "Cuts a text into chunks.")
+        .describe(
+            "Cuts the text at `inputField` into chunks of at most `chunkSize`, of which the last `overlap` begin the \
+             next one. Space around a chunk is removed; a text without content has no chunks.\n\n\
+             | `strategy` | cuts | sizes are |\n| --- | --- | --- |\n\
+             | `recursive` | at the largest of paragraph, line, sentence, word that fits | characters |\n\
+             | `markdown` | at headings, then at blocks, never inside a code block that fits | characters |\n\
+             | `sentences` | between sentences, as Unicode has them | sentences |\n\
+             | `tokens` | between words; models count about four tokens for three words | words |\n\
+             | `characters` | anywhere but inside what is one character for the reader | characters |\n\n\
+             With `emit: records` each chunk is a record: it takes the place of the text, at `outputField`, and the \
+             metadata have `ai.chunk.id`, `ai.chunk.index`, `ai.chunk.count` and `ai.chunk.source_key`. With \
+             `emit: list` the record stays one, with a list of `{id, index, text}` at `outputField`.\n\n\
+             The id is a UUID made of a hash of the source key, the index and the text: indexing the same document \
+             again gives the same ids, so that an upsert replaces its chunks.",
+        )
+        .with(Parameter::new("strategy", Text, "How the text is cut.").default_value("recursive").one_of(&[
+            "recursive",
+            "markdown",
+            "sentences",
+            "tokens",
+            "characters",
+        ]))
+        .with(
+            Parameter::new("chunkSize", Int, "Largest size of a chunk, in units of the strategy.")
+                .default_value("1000")
+                .alias("size")
+                .validate(Validation::GreaterThan(0.0)),
+        )
+        .with(
+            Parameter::new("overlap", Int, "How much of a chunk's end begins the next one, at most.")
+                .default_value("0")
+                .validate(Validation::GreaterThan(-1.0)),
+        )
+        .with(Parameter::new("inputField", Reference, "The text.").default_value(".Payload.After").validate(within()))
+        .with(
+            Parameter::new("outputField", Reference, "Where the text of a chunk goes, or the list of chunks.")
+                .default_value(".Payload.After.text")
+                .validate(within()),
+        )
+        .with(Parameter::new("sourceKey", Reference, "What identifies the document.").default_value(".Key"))
+        .with(
+            Parameter::new("emit", Text, "A record per chunk, or a list.")
+                .default_value("records")
+                .one_of(&["records", "list"]),
+        )
+        .with_all(shared::processor());
+    crate::kind::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let chunk = Chunk {
+        input: input(arguments, "inputField")?,
+        output: output(arguments, "outputField")?,
+        source_key: input(arguments, "sourceKey")?,
+        cut: match arguments.text("strategy").map_or("", Str::as_str) {
+            "markdown" => Cut::Markdown,
+            "sentences" => Cut::Sentences,
+            "tokens" => Cut::Words,
+            "characters" => Cut::Characters,
+            _ => Cut::Recursive,
+        },
+        size: arguments.size("chunkSize").unwrap_or(usize::MAX),
+        overlap: arguments.size("overlap").unwrap_or(0),
+        records: arguments.text("emit").is_some_and(|text| *text == "records"),
+    };
+    if chunk.overlap >= chunk.size {
+        let what = format!("overlap: {} must be less than chunkSize ({})", chunk.overlap, chunk.size);
+        return Err(finding(arguments, "overlap", what).into());
+    }
+    if !chunk.records && !matches!(chunk.output.target(), Target::Field(..)) {
+        let what = format!("outputField: {} cannot be a list", chunk.output);
+        return Err(finding(arguments, "outputField", what).with_hint("name a field, as .Payload.After.chunks").into());
+    }
+    Ok(Arc::new(chunk))
+}
+
+#[derive(Clone)]
+struct Chunk {
+    input: Reference,
+    output: Reference,
+    source_key: Reference,
+    cut: Cut,
+    size: usize,
+    overlap: usize,
+    /// A record per chunk, or a list.
+    records: bool,
+}
+
+impl ConfiguredOperator for Chunk {
+    fn signature(&self) -> Signature {
+        let paths = |reference: &Reference| match reference.access() {
+            Access::These(paths) => paths,
+            Access::Everything => Vec::new(),
+        };
+        let mut writes = paths(&self.output);
+        if self.records {
+            writes.extend(paths(&self.input));
+            writes.extend([ID, SOURCE_KEY, INDEX, COUNT].map(|key| vec![Str::from_static("Metadata"), key]));
+        }
+        if let Some(side) = self.replaced() {
+            writes.extend(Reference::parse(side.as_str()).ok().iter().flat_map(paths));
+        }
+        Signature {
+            fan: if self.records { Fan::Many } else { Fan::One },
+            reads: Access::These(paths(&self.input).into_iter().chain(paths(&self.source_key)).collect()),
+            writes: Access::These(writes),
+            needs_arch_v2: self.records,
+            ..Signature::inline()
+        }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        flow.get("inputField", &self.input);
+        flow.get("sourceKey", &self.source_key);
+        if let Some(side) = self.replaced() {
+            flow.set_side(side, Shape::structured(Fields::closed([])));
+        } else if self.records && self.input != self.output {
+            flow.delete("inputField", &self.input);
+        }
+        let kinds = if self.records { Kinds::TEXT } else { Kinds::LIST };
+        flow.set("outputField", &self.output, Type::of(kinds));
+        if self.records {
+            [ID, SOURCE_KEY, INDEX, COUNT].into_iter().for_each(|key| flow.record.metadata.insert(key));
+        }
+    }
+
+    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(BuiltOperator::Inline(Box::new(self.clone())))
+    }
+}
+
+impl Operator for Chunk {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            // A row that fails stays as it was.
+            let mut rest = record.clone();
+            let key = text_at(record, &self.source_key).map_err(|fault| self.without_key(&fault))?;
+            let text = text_at(record, &self.input)?;
+            let chunks = pack(&text, self.cut.atoms(&text, self.size), self.size, self.overlap);
+            self.take_out(&mut rest)?;
+            if !self.records {
+                let item = |(index, range): (usize, &std::ops::Range<usize>)| {
+                    let text = &text[range.clone()];
+                    let index = index as u64;
+                    Value::from(Object::from_entries(vec![
+                        (Str::from_static("id"), id(&key, index, text).into()),
+                        (Str::from_static("index"), index.into()),
+                        (Str::from_static("text"), text.into()),
+                    ]))
+                };
+                let list: Vec<Value> = chunks.iter().enumerate().map(item).collect();
+                self.output.set(&mut rest, list.into())?;
+                *record = rest;
+                return Ok(Decision::Keep);
+            }
+            let (source_key, count) = (Str::from(&*key), Str::from(chunks.len().to_string()));
+            let piece = |(index, range): (usize, &std::ops::Range<usize>)| {
+                let mut piece = rest.clone();
+                let text = &text[range.clone()];
+                self.output.set(&mut piece, text.into())?;
+                piece.metadata.insert(ID, id(&key, index as u64, text));
+                piece.metadata.insert(SOURCE_KEY, source_key.clone());
+                piece.metadata.insert(INDEX, index.to_string());
+                piece.metadata.insert(COUNT, count.clone());
+                Ok(piece)
+            };
+            Ok(Decision::Split(chunks.iter().enumerate().map(piece).collect::<Result<Vec<Record>, Fault>>()?))
+        });
+    }
+}
+
+impl Chunk {
+    /// The side that was the text, where a field of it is what the chunks become.
+    fn replaced(&self) -> Option<Side> {
+        match (self.input.target(), self.output.target()) {
+            (Target::Data(side), Target::Field(other, _)) if side == other => Some(*side),
+            _ => None,
+        }
+    }
+
+    /// Makes room for the chunks.
+    fn take_out(&self, record: &mut Record) -> Result<(), Fault> {
+        if let Some(side) = self.replaced() {
+            *side.of_mut(record) = Data::from(Object::new());
+        } else if self.records && self.input != self.output {
+            self.input.delete(record)?;
+        }
+        self.output.has_parent(record).map(drop)
+    }
+
+    fn without_key(&self, fault: &Fault) -> Fault {
+        let what = format!(
+            "a chunk's id is made of the key of its document: {}; name what identifies it in the setting sourceKey",
+            fault.message()
+        );
+        Fault::record("field_missing", what)
+    }
+}
+
+/// A UUID of version 8 from a hash of everything that a chunk is: the same chunk has the same id for ever.
+fn id(key: &str, index: u64, text: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update((key.len() as u64).to_le_bytes());
+    hash.update(key);
+    hash.update(index.to_le_bytes());
+    hash.update(text);
+    let hash = hash.finalize();
+    let mut bytes = [0u8; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let n = u128::from_be_bytes(bytes);
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        n >> 96,
+        n >> 80 & 0xffff,
+        n >> 64 & 0xffff,
+        n >> 48 & 0xffff,
+        n & 0xffff_ffff_ffff
+    )
+}
+
+#[cfg(test)]
+mod tests;

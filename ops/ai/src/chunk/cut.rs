@@ -1,0 +1,227 @@
+//! Cuts a text into pieces that are not cut further.
+
+use std::ops::Range;
+
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::pack::Atom;
+
+/// How a text is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// At the largest of paragraph, line, sentence and word that fits.
+    Recursive,
+    /// At headings and blocks.
+    Markdown,
+    /// Between sentences.
+    Sentences,
+    /// Between words.
+    Words,
+    /// Between what a reader calls characters.
+    Characters,
+}
+
+impl Cut {
+    /// The pieces of a text, none larger than `size` where the unit is characters.
+    pub(super) fn atoms<'t>(self, text: &'t str, size: usize) -> Box<dyn Iterator<Item = Atom> + 't> {
+        let atom =
+            |(start, piece): (usize, &str), size: usize| Atom { range: start..start + piece.len(), size, opens: false };
+        match self {
+            Cut::Characters => {
+                Box::new(text.grapheme_indices(true).map(move |piece| atom(piece, piece.1.chars().count())))
+            }
+            Cut::Sentences => Box::new(
+                // Space between sentences is none.
+                text.split_sentence_bound_indices()
+                    .map(move |piece| atom(piece, usize::from(!piece.1.trim().is_empty()))),
+            ),
+            Cut::Words => Box::new(words(text).map(move |range| Atom { range, size: 1, opens: false })),
+            Cut::Recursive => {
+                let mut atoms = Vec::new();
+                fit(text, 0..text.len(), Level::Paragraph, size, &mut atoms);
+                Box::new(atoms.into_iter())
+            }
+            Cut::Markdown => Box::new(markdown(text, size).into_iter()),
+        }
+    }
+}
+
+/// Parts of a text, the larger first.
+#[derive(Clone, Copy, Debug)]
+enum Level {
+    Paragraph,
+    Line,
+    Sentence,
+    Word,
+    Character,
+}
+
+impl Level {
+    fn finer(self) -> Level {
+        match self {
+            Level::Paragraph => Level::Line,
+            Level::Line => Level::Sentence,
+            Level::Sentence => Level::Word,
+            Level::Word | Level::Character => Level::Character,
+        }
+    }
+}
+
+/// Adds the pieces of a range, each as large as fits.
+fn fit(text: &str, range: Range<usize>, level: Level, size: usize, atoms: &mut Vec<Atom>) {
+    let part = &text[range.clone()];
+    // Bytes are at least as many as characters: most parts need not be counted to be known to fit.
+    let count = part.chars().count();
+    if count <= size {
+        atoms.push(Atom { range, size: count, opens: false });
+        return;
+    }
+    let offset = range.start;
+    let mut each = |start: usize, piece: &str| {
+        fit(text, offset + start..offset + start + piece.len(), level.finer(), size, atoms);
+    };
+    match level {
+        Level::Paragraph => paragraphs(part).for_each(|range| each(range.start, &part[range.clone()])),
+        Level::Line => {
+            let mut start = 0;
+            for line in part.split_inclusive('\n') {
+                each(start, line);
+                start += line.len();
+            }
+        }
+        Level::Sentence => part.split_sentence_bound_indices().for_each(|(start, piece)| each(start, piece)),
+        Level::Word => words(part).for_each(|range| each(range.start, &part[range.clone()])),
+        Level::Character => runs(part, offset, size, atoms),
+    }
+}
+
+/// Adds runs of characters, small enough that some of them can overlap.
+fn runs(part: &str, offset: usize, size: usize, atoms: &mut Vec<Atom>) {
+    let longest = (size / 8).max(1);
+    let mut run = Atom { range: offset..offset, size: 0, opens: false };
+    for (start, character) in part.grapheme_indices(true) {
+        let count = character.chars().count();
+        if run.size > 0 && run.size + count > longest {
+            let next = Atom { range: offset + start..offset + start, size: 0, opens: false };
+            atoms.push(std::mem::replace(&mut run, next));
+        }
+        run.range.end = offset + start + character.len();
+        run.size += count;
+    }
+    if run.size > 0 {
+        atoms.push(run);
+    }
+}
+
+/// Words, each with the space after it; space at the beginning belongs to the first.
+fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        if start >= text.len() {
+            return None;
+        }
+        let rest = &text[start..];
+        let first = rest.find(|c: char| !c.is_whitespace()).unwrap_or(rest.len());
+        let space = rest[first..].find(char::is_whitespace).map_or(rest.len(), |at| first + at);
+        let end = rest[space..].find(|c: char| !c.is_whitespace()).map_or(rest.len(), |at| space + at);
+        let range = start..start + end;
+        start += end;
+        Some(range)
+    })
+}
+
+/// What is between empty lines, each with those after it.
+fn paragraphs(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut lines = lines(text).peekable();
+    std::iter::from_fn(move || {
+        let first = lines.next()?;
+        let (start, mut end) = (first.start, first.end);
+        let mut empty = text[first].trim().is_empty();
+        while let Some(line) = lines.next_if(|line| !empty || text[line.clone()].trim().is_empty()) {
+            empty |= text[line.clone()].trim().is_empty();
+            end = line.end;
+        }
+        Some(start..end)
+    })
+}
+
+fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
+    text.split_inclusive('\n').scan(0, |start, line| {
+        let range = *start..*start + line.len();
+        *start = range.end;
+        Some(range)
+    })
+}
+
+/// Blocks; one that is too large is cut as other text is. A heading opens a chunk, unless there are but headings
+/// before it.
+fn markdown(text: &str, size: usize) -> Vec<Atom> {
+    let mut atoms = Vec::new();
+    let mut block: Option<Block> = None;
+    let mut fence: Option<(char, usize)> = None;
+    let mut headings_only = true;
+    let mut close = |block: &mut Option<Block>| {
+        if let Some(Block { range, opens }) = block.take() {
+            let first = atoms.len();
+            fit(text, range, Level::Paragraph, size, &mut atoms);
+            if let Some(atom) = atoms.get_mut(first) {
+                atom.opens = opens;
+            }
+        }
+    };
+    for line in lines(text) {
+        let content = text[line.clone()].trim_end();
+        let inside = fence.is_some();
+        fence = match (fence, fence_of(content)) {
+            (None, Some((mark, length, _))) => Some((mark, length)),
+            (Some((mark, length)), Some((other, other_length, true))) if mark == other && other_length >= length => {
+                None
+            }
+            (fence, _) => fence,
+        };
+        let is_heading = !inside && is_heading(content);
+        let is_empty = !inside && content.trim().is_empty();
+        let after_empty = block.as_ref().is_some_and(|block| ends_empty(text, &block.range));
+        if is_heading || (!inside && !is_empty && after_empty) {
+            close(&mut block);
+        }
+        match &mut block {
+            Some(block) => block.range.end = line.end,
+            None => block = Some(Block { range: line, opens: is_heading && !headings_only }),
+        }
+        if is_heading {
+            headings_only = true;
+        } else if !is_empty {
+            headings_only = false;
+        }
+    }
+    close(&mut block);
+    atoms
+}
+
+struct Block {
+    range: Range<usize>,
+    opens: bool,
+}
+
+/// Whether the last line has no content.
+fn ends_empty(text: &str, range: &Range<usize>) -> bool {
+    text[range.clone()].trim_end_matches([' ', '\t', '\r']).ends_with("\n\n")
+        || text[range.clone()].lines().next_back().is_some_and(|line| line.trim().is_empty())
+}
+
+/// One to six number signs and a space.
+fn is_heading(line: &str) -> bool {
+    let line = line.trim_start_matches(' ');
+    let signs = line.len() - line.trim_start_matches('#').len();
+    (1..=6).contains(&signs) && line[signs..].chars().next().is_none_or(char::is_whitespace)
+}
+
+/// The mark of a line that begins or ends a code block, how many there are, and whether nothing else is on the line.
+fn fence_of(line: &str) -> Option<(char, usize, bool)> {
+    let line = line.trim_start_matches(' ');
+    let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let rest = line.trim_start_matches(mark);
+    let length = line.len() - rest.len();
+    (length >= 3).then_some((mark, length, rest.trim().is_empty()))
+}

@@ -1,0 +1,176 @@
+//! `cohere.rerank`: says how well each record fits a query.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::operator::{
+    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, OperatorKind, Signature, Verdict,
+};
+use anabranch_graph::record::Record;
+use anabranch_graph::reference::Reference;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::question::{input, output};
+use crate::service::{Address, Service, backoff};
+use crate::text::text_at;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    use ParameterKind::Text;
+    let specification = Specification::builtin("cohere.rerank", "Says how well each record fits a query, by Cohere.")
+        .describe(
+            "Sends the texts at `request.body` of all records of a batch as documents in one request, and stores of \
+             each, as JSON text, what the model says of it: `{\"document\":{\"text\":…},\"index\":…,\
+             \"relevance_score\":…}`. The index is that of the record in its batch.",
+        )
+        .with(Parameter::new("query", Text, "The query.").required())
+        .with(Parameter::new("model", Text, "Name of the model.").default_value("rerank-v3.5"))
+        .with(super::place("request.body", "The text."))
+        .with(super::place("response.body", "Where the result is stored."))
+        .with_all(super::parameters())
+        .with_all(shared::processor());
+    crate::kind::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    Ok(Arc::new(Rerank {
+        input: input(arguments, "request.body")?,
+        output: output(arguments, "response.body")?,
+        address: Address::configure(arguments, "baseURL", "/v2/rerank", Some("apiKey"), backoff(arguments))?,
+        query: arguments.text("query").cloned().unwrap_or_default(),
+        model: arguments.text("model").cloned().unwrap_or_default(),
+    }))
+}
+
+#[derive(Clone)]
+struct Rerank {
+    input: Reference,
+    output: Reference,
+    address: Address,
+    query: Str,
+    model: Str,
+}
+
+impl ConfiguredOperator for Rerank {
+    fn signature(&self) -> Signature {
+        Signature {
+            class: Class::Async,
+            max_workers: self.address.max_workers(),
+            reads: self.input.access(),
+            writes: self.output.access(),
+            ..Signature::inline()
+        }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        flow.get("request.body", &self.input);
+        flow.set("response.body", &self.output, Type::of(Kinds::TEXT));
+    }
+
+    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(BuiltOperator::Async(Arc::new(Opened { rerank: self.clone(), service: self.address.open()? })))
+    }
+}
+
+#[derive(Serialize)]
+struct Question<'a> {
+    model: &'a str,
+    query: &'a str,
+    documents: &'a [Cow<'a, str>],
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    results: Vec<Score>,
+}
+
+#[derive(Deserialize)]
+struct Score {
+    index: usize,
+    relevance_score: f64,
+}
+
+#[derive(Serialize)]
+struct Stored<'a> {
+    document: Document<'a>,
+    index: usize,
+    relevance_score: f64,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    text: &'a str,
+}
+
+struct Opened {
+    rerank: Rerank,
+    service: Service,
+}
+
+#[async_trait]
+impl AsyncOperator for Opened {
+    async fn call(&self, records: Vec<Record>) -> Vec<Verdict> {
+        let results = {
+            let texts: Vec<_> = records.iter().map(|record| self.text(record)).collect();
+            let documents: Vec<Cow<'_, str>> = texts.iter().flatten().cloned().collect();
+            let mut scores = self.scores(&documents).await.into_iter();
+            let result = |text: Result<Cow<'_, str>, Fault>| text.and_then(|_| scores.next().unwrap_or_else(no_score));
+            texts.into_iter().map(result).collect::<Vec<_>>()
+        };
+        let verdict = |(mut record, result): (Record, Result<String, Fault>)| match result
+            .and_then(|text| self.rerank.output.set(&mut record, Value::from(text)))
+        {
+            Ok(()) => Verdict::Keep(record),
+            Err(fault) => Verdict::Fail(fault),
+        };
+        records.into_iter().zip(results).map(verdict).collect()
+    }
+}
+
+impl Opened {
+    fn text<'r>(&self, record: &'r Record) -> Result<Cow<'r, str>, Fault> {
+        self.rerank.output.has_parent(record)?;
+        text_at(record, &self.rerank.input)
+    }
+
+    /// What is stored of each document, in order.
+    async fn scores(&self, documents: &[Cow<'_, str>]) -> Vec<Result<String, Fault>> {
+        if documents.is_empty() {
+            return Vec::new();
+        }
+        let question = Question { model: &self.rerank.model, query: &self.rerank.query, documents };
+        let answer: Answer = match self.service.ask(&question).await {
+            Ok(answer) => answer,
+            Err(refusal) => return vec![Err(Fault::from(refusal)); documents.len()],
+        };
+        let mut scores: Vec<Option<f64>> = vec![None; documents.len()];
+        for Score { index, relevance_score } in &answer.results {
+            if let Some(score) = scores.get_mut(*index) {
+                *score = Some(*relevance_score);
+            }
+        }
+        if answer.results.len() != documents.len() || scores.contains(&None) {
+            let why = format!("{} results of {} documents", answer.results.len(), documents.len());
+            return vec![Err(self.service.unusable(why)); documents.len()];
+        }
+        let stored = |(index, (text, score)): (usize, (&Cow<'_, str>, Option<f64>))| {
+            let relevance_score = score.unwrap_or_default();
+            serde_json::to_string(&Stored { document: Document { text }, index, relevance_score })
+                .map_err(|error| Fault::record("answer_unusable", error))
+        };
+        documents.iter().zip(scores).enumerate().map(stored).collect()
+    }
+}
+
+fn no_score() -> Result<String, Fault> {
+    Err(Fault::record("answer_unusable", "there is no result of this document"))
+}

@@ -1,0 +1,102 @@
+//! `ai.embed`: adds the embedding of a text, by any service, each text once.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_graph::reference::Target;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+use serde_json::{Map, json};
+
+use crate::embedding::{Form, Model, Protocol, Rows};
+use crate::kind::finding;
+use crate::service::{Address, backoff, backoff_parameters, request_parameters};
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    use ParameterKind::{Bool, Int, Reference, Text};
+    let within = || Validation::Within([".Key", ".Payload"].into_iter().map(Str::from_static).collect());
+    let specification = Specification::builtin("ai.embed", "Adds the embedding of a text.")
+        .describe(
+            "Stores the embedding of the text at `inputField` at `outputField`: a list of floats; of a list of texts, \
+             a list of those. The texts of many records are sent in one request, a text that is there twice once; \
+             where a request is refused for a text, only its record fails.\n\n\
+             An embedding is remembered under a hash of service, model, dimensions and text, also from one run to the \
+             next if the state store survives: what did not change is not paid for again. `cache: false` asks always.\n\n\
+             `provider` says which protocol the service speaks; `baseURL` where it is, so that any server with one of \
+             these protocols can be used.",
+        )
+        .with(
+            Parameter::new("provider", Text, "Protocol of the service.")
+                .default_value("openai")
+                .one_of(&["openai", "ollama", "voyage", "cohere"]),
+        )
+        .with(Parameter::new("model", Text, "Name of the model, as text-embedding-3-small.").required())
+        .with(
+            Parameter::new("baseURL", Text, "Address of the service, as http://localhost:11434; the provider's own if not given.")
+                .alias("base_url")
+                .alias("openai.baseURL")
+                .alias("ollama.baseURL")
+                .alias("voyage.baseURL")
+                .alias("cohere.baseURL"),
+        )
+        .with(Parameter::new("apiKey", Text, "Key of the service.").alias("api_key").secret())
+        .with(
+            Parameter::new("dimensions", Int, "Length of the embeddings; the model's own if not given.")
+                .validate(Validation::GreaterThan(0.0)),
+        )
+        .with(Parameter::new("inputType", Text, "What the texts are for, as the provider names it (Cohere, Voyage)."))
+        .with(Parameter::new("inputField", Reference, "The text, or list of texts.").default_value(".Payload.After.text").validate(within()))
+        .with(Parameter::new("outputField", Reference, "Where the embedding is stored.").default_value(".Payload.After.vector").validate(within()))
+        .with(
+            Parameter::new("maxTextsPerRequest", Int, "Most texts of one request.")
+                .default_value("96")
+                .validate(Validation::GreaterThan(0.0))
+                .validate(Validation::LessThan(2049.0)),
+        )
+        .with(Parameter::new("cache", Bool, "Whether embeddings are remembered.").default_value("true"))
+        .with_all(backoff_parameters("3"))
+        .with_all(request_parameters())
+        .with_all(shared::processor());
+    crate::kind::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let input = crate::question::input(arguments, "inputField")?;
+    let output = crate::question::output(arguments, "outputField")?;
+    if !matches!(output.target(), Target::Field(..)) {
+        let what = format!("outputField: {output} cannot be a list");
+        return Err(finding(arguments, "outputField", what).with_hint("name a field, as .Payload.After.vector").into());
+    }
+    let (protocol, own) = match arguments.text("provider").map_or("", Str::as_str) {
+        "ollama" => (Protocol::Ollama, "http://localhost:11434"),
+        "voyage" => (Protocol::Voyage, "https://api.voyageai.com/v1"),
+        "cohere" => (Protocol::Cohere, "https://api.cohere.com"),
+        _ => (Protocol::OpenAi, "https://api.openai.com/v1"),
+    };
+    let retry = backoff(arguments);
+    let address = Address::configure_or(arguments, ("baseURL", own), protocol.path(), Some("apiKey"), retry)?;
+    let mut more = Map::new();
+    if protocol == Protocol::Cohere {
+        more.insert("embedding_types".into(), json!(["float"]));
+    }
+    more.extend(arguments.text("inputType").map(|kind| ("input_type".to_owned(), kind.as_str().into())));
+    let model = Model {
+        protocol,
+        name: arguments.text("model").cloned().unwrap_or_default(),
+        dimensions: arguments.int("dimensions").and_then(|n| u32::try_from(n).ok()),
+        more,
+    };
+    Ok(Arc::new(Rows {
+        address,
+        model,
+        input: ("inputField", input),
+        output: ("outputField", output),
+        form: Form::List,
+        batch: arguments.size("maxTextsPerRequest").unwrap_or(1),
+        remember: arguments.bool("cache").unwrap_or(true),
+        note: None,
+    }))
+}

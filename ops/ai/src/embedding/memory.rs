@@ -1,0 +1,89 @@
+//! Embeddings that were asked for before.
+
+use std::sync::Arc;
+
+use anabranch_graph::state::{Memo, MemoKey};
+use anabranch_graph::value::Value;
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::{Embedding, Model};
+
+/// Under what the store keeps them. The number is that of the form of keys and values.
+const SPACE: &str = "ai.embedding.1";
+
+/// Remembers the embedding of a text by everything that it depends on: the service, the model with all that is
+/// asked of it, and the text. A store that fails costs requests, not records.
+pub(crate) struct Memory {
+    memo: Arc<dyn Memo>,
+    /// Who answers: the same name may stand for other weights elsewhere.
+    service: String,
+}
+
+impl Memory {
+    pub(crate) fn new(memo: Arc<dyn Memo>, service: String) -> Memory {
+        Memory { memo, service }
+    }
+
+    /// What is known of each text.
+    pub(super) async fn recall(&self, model: &Model, texts: &[&str]) -> Vec<Option<Embedding>> {
+        let context = self.context(model);
+        let keys: Vec<MemoKey> = texts.iter().map(|text| key(&context, text)).collect();
+        match self.memo.recall(SPACE, &keys).await {
+            Ok(found) if found.len() == texts.len() => {
+                found.into_iter().map(|bytes| decode(&bytes?, model.dimensions)).collect()
+            }
+            Ok(_) => vec![None; texts.len()],
+            Err(error) => {
+                tracing::warn!(%error, "remembered embeddings cannot be read: they are asked for again");
+                vec![None; texts.len()]
+            }
+        }
+    }
+
+    /// Remembers.
+    pub(super) async fn keep(&self, model: &Model, embeddings: impl Iterator<Item = (&str, &Embedding)>) {
+        let context = self.context(model);
+        let entry = |(text, embedding): (&str, &Embedding)| Some((key(&context, text), encode(embedding)?));
+        let entries: Vec<_> = embeddings.filter_map(entry).collect();
+        if entries.is_empty() {
+            return;
+        }
+        if let Err(error) = self.memo.keep(SPACE, entries).await {
+            tracing::warn!(%error, "embeddings cannot be remembered: they will be asked for again");
+        }
+    }
+
+    fn context(&self, model: &Model) -> Sha256 {
+        let dimensions = model.dimensions.map_or_else(String::new, |n| n.to_string());
+        let more = serde_json::to_string(&model.more).unwrap_or_default();
+        let mut hash = Sha256::new();
+        for part in [self.service.as_str(), &format!("{:?}", model.protocol), &model.name, &dimensions, &more] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash
+    }
+}
+
+fn key(context: &Sha256, text: &str) -> MemoKey {
+    context.clone().chain_update(text).finalize().into()
+}
+
+/// Little-endian floats of eight bytes: a remembered embedding is the one that came.
+fn encode(embedding: &Embedding) -> Option<Bytes> {
+    let Value::List(numbers) = embedding else { return None };
+    let mut out = Vec::with_capacity(numbers.len() * 8);
+    for number in numbers.iter() {
+        let Value::Float(number) = number else { return None };
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    Some(out.into())
+}
+
+fn decode(bytes: &Bytes, dimensions: Option<u32>) -> Option<Embedding> {
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    let fits = dimensions.is_none_or(|wanted| numbers.len() == wanted as usize);
+    let good = rest.is_empty() && !numbers.is_empty() && fits;
+    good.then(|| Value::from(numbers.iter().map(|bytes| Value::Float(f64::from_le_bytes(*bytes))).collect::<Vec<_>>()))
+}

@@ -1,0 +1,163 @@
+//! How services are asked for embeddings.
+
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::Embedding;
+use crate::service::{Refusal, Service};
+
+/// The shape of requests and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// OpenAI, and most servers of models.
+    OpenAi,
+    /// Voyage: as OpenAI, with another name for the dimensions.
+    Voyage,
+    /// Ollama's own.
+    Ollama,
+    /// Cohere, version 2.
+    Cohere,
+}
+
+/// A model, and what is asked of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(crate) protocol: Protocol,
+    pub(crate) name: Str,
+    /// Length of the embeddings; `None` = the model's own.
+    pub(crate) dimensions: Option<u32>,
+    /// Further fields of the request.
+    pub(crate) more: Map<String, Json>,
+}
+
+#[derive(Deserialize)]
+struct OpenAiAnswer {
+    data: Vec<OpenAiItem>,
+}
+
+#[derive(Deserialize)]
+struct OpenAiItem {
+    index: Option<usize>,
+    embedding: OpenAiVector,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OpenAiVector {
+    Numbers(Vec<f64>),
+    /// Little-endian floats of four bytes.
+    Base64(String),
+}
+
+#[derive(Deserialize)]
+struct OllamaAnswer {
+    embeddings: Vec<Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+struct CohereAnswer {
+    embeddings: CohereFloats,
+}
+
+#[derive(Deserialize)]
+struct CohereFloats {
+    float: Vec<Vec<f64>>,
+}
+
+impl Protocol {
+    /// What comes after the address of the service.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Protocol::OpenAi | Protocol::Voyage => "/embeddings",
+            Protocol::Ollama => "/api/embed",
+            Protocol::Cohere => "/v2/embed",
+        }
+    }
+
+    fn texts(self) -> &'static str {
+        if self == Protocol::Cohere { "texts" } else { "input" }
+    }
+
+    fn dimensions(self) -> &'static str {
+        match self {
+            Protocol::OpenAi | Protocol::Ollama => "dimensions",
+            Protocol::Voyage | Protocol::Cohere => "output_dimension",
+        }
+    }
+}
+
+impl Model {
+    /// One embedding per text, or why there is none.
+    pub(super) async fn ask(
+        &self,
+        service: &Service,
+        texts: &[&str],
+    ) -> Result<Vec<Result<Embedding, String>>, Refusal> {
+        let mut question = self.more.clone();
+        question.insert("model".into(), self.name.as_str().into());
+        question.insert(self.protocol.texts().into(), texts.into());
+        if let Some(dimensions) = self.dimensions {
+            question.insert(self.protocol.dimensions().into(), dimensions.into());
+        }
+        let vectors = match self.protocol {
+            Protocol::OpenAi | Protocol::Voyage => {
+                let answer: OpenAiAnswer = service.ask(&question).await?;
+                in_order(answer.data)
+            }
+            Protocol::Ollama => {
+                let answer: OllamaAnswer = service.ask(&question).await?;
+                answer.embeddings.into_iter().map(Ok).collect()
+            }
+            Protocol::Cohere => {
+                let answer: CohereAnswer = service.ask(&question).await?;
+                answer.embeddings.float.into_iter().map(Ok).collect()
+            }
+        };
+        if vectors.len() != texts.len() {
+            let why = format!("{} embeddings of {} texts", vectors.len(), texts.len());
+            return Err(Refusal::Other(service.unusable(why)));
+        }
+        Ok(vectors.into_iter().map(|vector| self.checked(vector?)).collect())
+    }
+
+    fn checked(&self, vector: Vec<f64>) -> Result<Embedding, String> {
+        match self.dimensions {
+            _ if vector.is_empty() => Err("an embedding is empty".to_owned()),
+            Some(wanted) if vector.len() != wanted as usize => {
+                Err(format!("an embedding has {} dimensions, not {wanted}", vector.len()))
+            }
+            _ => Ok(Value::from(vector.into_iter().map(Value::Float).collect::<Vec<_>>())),
+        }
+    }
+}
+
+/// The items say which text they are of; nothing else says that their order is that of the texts.
+fn in_order(items: Vec<OpenAiItem>) -> Vec<Result<Vec<f64>, String>> {
+    let mut vectors: Vec<Option<Result<Vec<f64>, String>>> = Vec::new();
+    vectors.resize_with(items.len(), || None);
+    for (position, item) in items.into_iter().enumerate() {
+        let vector = match item.embedding {
+            OpenAiVector::Numbers(numbers) => Ok(numbers),
+            OpenAiVector::Base64(text) => floats(&text),
+        };
+        // One beyond the end leaves a place without embedding.
+        if let Some(place) = vectors.get_mut(item.index.unwrap_or(position)) {
+            *place = Some(vector);
+        }
+    }
+    let none = || Err("there is no embedding of this text".to_owned());
+    vectors.into_iter().map(|vector| vector.unwrap_or_else(none)).collect()
+}
+
+fn floats(text: &str) -> Result<Vec<f64>, String> {
+    let bytes = BASE64.decode(text).map_err(|error| format!("an embedding is no base64: {error}"))?;
+    let (floats, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(format!("an embedding has {} bytes, not 4 per number", bytes.len()));
+    }
+    Ok(floats.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))).collect())
+}

@@ -1,0 +1,146 @@
+//! Embeddings of the rows of a call.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::json::write_value;
+use anabranch_graph::operator::{
+    Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, Signature, Verdict,
+};
+use anabranch_graph::record::Record;
+use anabranch_graph::reference::{Part, Reference};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+use async_trait::async_trait;
+
+use super::{Embedder, Embedding, Memory, Model};
+use crate::service::Address;
+use crate::text::{text_at, text_of};
+
+/// How an embedding is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A list of floats; for a list of texts a list of those.
+    List,
+    /// JSON text of one.
+    Json,
+}
+
+/// A processor that puts embeddings into records.
+#[derive(Clone)]
+pub(crate) struct Rows {
+    pub(crate) address: Address,
+    pub(crate) model: Model,
+    pub(crate) input: (&'static str, Reference),
+    pub(crate) output: (&'static str, Reference),
+    pub(crate) form: Form,
+    /// Most texts of a request.
+    pub(crate) batch: usize,
+    /// Whether embeddings are remembered.
+    pub(crate) remember: bool,
+    /// Metadata that names the model.
+    pub(crate) note: Option<Str>,
+}
+
+impl ConfiguredOperator for Rows {
+    fn signature(&self) -> Signature {
+        let note = self.note.iter().map(|key| vec![Str::from_static("Metadata"), key.clone()]);
+        let writes = match self.output.1.access() {
+            Access::These(paths) => Access::These(paths.into_iter().chain(note).collect()),
+            Access::Everything => Access::Everything,
+        };
+        Signature {
+            class: Class::Async,
+            max_workers: self.address.max_workers(),
+            reads: self.input.1.access(),
+            writes,
+            ..Signature::inline()
+        }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        flow.get(self.input.0, &self.input.1);
+        let kinds = if self.form == Form::List { Kinds::LIST } else { Kinds::TEXT };
+        flow.set(self.output.0, &self.output.1, Type::of(kinds));
+        if let Some(key) = &self.note {
+            flow.record.metadata.insert(key.clone());
+        }
+    }
+
+    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        let memory = self.remember.then(|| Memory::new(host.memo.clone(), self.address.shown()));
+        let service = self.address.open()?;
+        let embedder = Embedder { service, model: self.model.clone(), batch: self.batch, memory };
+        Ok(BuiltOperator::Async(Arc::new(Opened { rows: self.clone(), embedder })))
+    }
+}
+
+struct Opened {
+    rows: Rows,
+    embedder: Embedder,
+}
+
+/// The texts of a row, and whether they are a list.
+struct Texts<'r> {
+    texts: Vec<Cow<'r, str>>,
+    list: bool,
+}
+
+#[async_trait]
+impl AsyncOperator for Opened {
+    async fn call(&self, records: Vec<Record>) -> Vec<Verdict> {
+        let embeddings = {
+            let rows: Vec<Result<Texts<'_>, Fault>> = records.iter().map(|record| self.rows.texts(record)).collect();
+            let all: Vec<&str> = rows.iter().flatten().flat_map(|row| row.texts.iter().map(AsRef::as_ref)).collect();
+            let mut found = self.embedder.embed(&all).await.into_iter();
+            let mut value = |row: Result<Texts<'_>, Fault>| {
+                let row = row?;
+                let mine: Vec<Result<Embedding, Fault>> = found.by_ref().take(row.texts.len()).collect();
+                let mut mine = mine.into_iter().collect::<Result<Vec<_>, _>>()?;
+                Ok(if row.list { Value::from(mine) } else { mine.pop().unwrap_or_default() })
+            };
+            rows.into_iter().map(&mut value).collect::<Vec<Result<Value, Fault>>>()
+        };
+        records.into_iter().zip(embeddings).map(|(record, value)| self.rows.verdict(record, value)).collect()
+    }
+}
+
+impl Rows {
+    fn texts<'r>(&self, record: &'r Record) -> Result<Texts<'r>, Fault> {
+        let input = &self.input.1;
+        self.output.1.has_parent(record)?;
+        let (texts, list) = match input.get(record)? {
+            Some(Part::Value(Value::List(items))) if self.form == Form::List => {
+                (items.iter().map(|item| text_of(item, input)).collect::<Result<_, _>>()?, true)
+            }
+            _ => (vec![text_at(record, input)?], false),
+        };
+        Ok(Texts { texts, list })
+    }
+
+    fn verdict(&self, mut record: Record, value: Result<Value, Fault>) -> Verdict {
+        match value.and_then(|value| self.put(value, &mut record)) {
+            Ok(()) => Verdict::Keep(record),
+            Err(fault) => Verdict::Fail(fault),
+        }
+    }
+
+    fn put(&self, value: Value, record: &mut Record) -> Result<(), Fault> {
+        let value = match self.form {
+            Form::List => value,
+            Form::Json => {
+                let mut text = Vec::new();
+                write_value(&value, &mut text)?;
+                Value::from(String::from_utf8(text).map_err(|error| Fault::record("answer_unusable", error))?)
+            }
+        };
+        self.output.1.set(record, value)?;
+        if let Some(key) = &self.note {
+            record.metadata.insert(key.clone(), self.model.name.clone());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! `ollama`: lets a model of an Ollama server make another record of a record.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::json::parse_value;
+use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_graph::record::Record;
+use anabranch_graph::reference::Reference;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+use serde_json::{Value as Json, json};
+
+use crate::question::{Asking, Question, output, text_in};
+use crate::service::{Address, backoff, backoff_parameters, request_parameters};
+use crate::text::text_at;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    use ParameterKind::{Int, List, Text};
+    let specification = Specification::builtin("ollama", "Transforms data by asking a model of an Ollama server.")
+        .describe(
+            "Asks the model to follow `prompt` on the data at `field`, and puts the JSON object that it answers in \
+             their place. One request per record. A prompt that, data included, is longer than `maxPromptLength` or \
+             holds one of the texts in `refuse` (in any case) is an error of the record.",
+        )
+        .with(
+            Parameter::new("url", Text, "Address of the server, as http://localhost:11434.")
+                .required()
+                .alias("baseURL"),
+        )
+        .with(Parameter::new("model", Text, "Name of the model.").default_value("llama3.2"))
+        .with(Parameter::new("prompt", Text, "What the model is to do."))
+        .with(
+            Parameter::new("field", ParameterKind::Reference, "The data; the answer takes their place.")
+                .default_value(".Payload.After")
+                .validate(Validation::Within(vec![Str::from_static(".Payload")])),
+        )
+        .with(
+            Parameter::new("maxPromptLength", Int, "Most bytes of a prompt, data included.")
+                .default_value("4096")
+                .validate(Validation::GreaterThan(0.0)),
+        )
+        .with(
+            Parameter::new("refuse", List, "Texts that no prompt may hold; `none` = any may.")
+                .default_value("rm -rf,drop table,<script>,javascript:,data:text/html"),
+        )
+        .with_all(backoff_parameters("0"))
+        .with_all(request_parameters())
+        .with_all(shared::processor());
+    crate::kind::kind(specification, configure)
+}
+
+fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let field = output(arguments, "field")?;
+    let address = Address::configure(arguments, "url", "/api/generate", None, backoff(arguments))?;
+    let refuse = arguments.list("refuse").iter().map(|text| text.to_lowercase());
+    let question = Transformation {
+        field,
+        model: arguments.text("model").cloned().unwrap_or_default(),
+        prompt: arguments.text("prompt").cloned().unwrap_or_default(),
+        longest: arguments.size("maxPromptLength").unwrap_or(usize::MAX),
+        refuse: refuse.filter(|text| !text.is_empty() && text != "none").collect(),
+    };
+    Ok(Arc::new(Asking { address, question: Arc::new(question) }))
+}
+
+struct Transformation {
+    field: Reference,
+    model: Str,
+    prompt: Str,
+    longest: usize,
+    /// In lower case.
+    refuse: Vec<String>,
+}
+
+impl Question for Transformation {
+    fn ask(&self, record: &Record) -> Result<Json, Fault> {
+        let data = text_at(record, &self.field)?;
+        let prompt = format!(
+            "Follow the instructions on the record. Answer with one JSON object and nothing else.\n\
+             Instructions: {}\nRecord: {data}\n",
+            self.prompt
+        );
+        let refused = |why: String| Fault::record("prompt_refused", why);
+        if prompt.len() > self.longest {
+            let why =
+                format!("the prompt has {} bytes, more than maxPromptLength allows ({})", prompt.len(), self.longest);
+            return Err(refused(why));
+        }
+        let lower = prompt.to_lowercase();
+        if let Some(text) = self.refuse.iter().find(|text| lower.contains(text.as_str())) {
+            return Err(refused(format!("the prompt holds {text:?}, which the setting `refuse` names")));
+        }
+        Ok(json!({ "model": self.model.as_str(), "prompt": prompt, "format": "json", "stream": false }))
+    }
+
+    fn read(&self, answer: &Json) -> Result<String, String> {
+        match answer.get("done").and_then(Json::as_bool) {
+            Some(true) => text_in(answer, "/response"),
+            _ => Err("it is not done".to_owned()),
+        }
+    }
+
+    fn put(&self, text: String, record: &mut Record) -> Result<(), Fault> {
+        let unusable =
+            |why: String| Fault::record("answer_unusable", format!("the model answered no JSON object: {why}"));
+        match parse_value(text.as_bytes()) {
+            Ok(value @ Value::Map(_)) => self.field.set(record, value),
+            Ok(other) => Err(unusable(format!("it is {}", other.type_name()))),
+            Err(error) => Err(unusable(error.to_string())),
+        }
+    }
+
+    fn input(&self) -> &Reference {
+        &self.field
+    }
+
+    fn output(&self) -> &Reference {
+        &self.field
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.get("field", &self.field);
+        flow.set("field", &self.field, Type::of(Kinds::MAP));
+    }
+}

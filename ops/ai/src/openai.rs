@@ -1,0 +1,42 @@
+//! Processors that ask OpenAI, or whoever speaks its protocol.
+
+pub mod embeddings;
+pub mod textgen;
+
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
+use anabranch_ops_http::client::Retry;
+
+use crate::service::count;
+
+/// Address, key and repetitions.
+fn parameters() -> Vec<Parameter> {
+    use ParameterKind::{Float, Int, Text};
+    let number = |name, description, default| {
+        Parameter::new(name, Int, description).default_value(default).validate(Validation::GreaterThan(-1.0))
+    };
+    vec![
+        Parameter::new("api_key", Text, "Key of the API.").required().secret(),
+        Parameter::new("base_url", Text, "Address of the API, up to the version.")
+            .default_value("https://api.openai.com/v1")
+            .alias("baseURL"),
+        number("max_retries", "How often a request is repeated after 408, 429, 5xx or no answer.", "3"),
+        number("initial_backoff", "Delay before the first repetition, in milliseconds.", "1000"),
+        number("max_backoff", "Longest delay in milliseconds, unless the service asks for more.", "30000"),
+        Parameter::new("backoff_factor", Float, "By what the delay grows from one attempt to the next.")
+            .default_value("2.0")
+            .validate(Validation::GreaterThan(0.0)),
+    ]
+}
+
+fn retry(arguments: &Arguments) -> Retry {
+    let millis = |name| Duration::from_millis(arguments.int(name).and_then(|n| u64::try_from(n).ok()).unwrap_or(0));
+    Retry {
+        count: count(arguments, "max_retries"),
+        min: millis("initial_backoff"),
+        max: millis("max_backoff"),
+        factor: arguments.float("backoff_factor").unwrap_or(1.0),
+    }
+}

@@ -1,0 +1,129 @@
+//! Processors that ask one question per record.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
+use anabranch_graph::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, Signature, Verdict};
+use anabranch_graph::record::Record;
+use anabranch_graph::reference::{Reference, Target};
+use async_trait::async_trait;
+use futures::future::FutureExt;
+use futures::stream::{self, StreamExt};
+use serde_json::Value as Json;
+
+use crate::kind::finding;
+use crate::service::{Address, Service};
+
+/// What is asked of a record, and what is made of the answer.
+pub(crate) trait Question: Send + Sync + 'static {
+    /// The body of the request.
+    fn ask(&self, record: &Record) -> Result<Json, Fault>;
+
+    /// The text in an answer, or why there is none.
+    fn read(&self, answer: &Json) -> Result<String, String>;
+
+    /// Puts the text into the record.
+    fn put(&self, text: String, record: &mut Record) -> Result<(), Fault>;
+
+    /// The parts of a record that are read.
+    fn input(&self) -> &Reference;
+
+    /// The part that is written.
+    fn output(&self) -> &Reference;
+
+    /// What it makes of records.
+    fn flow(&self, flow: &mut Flow);
+}
+
+/// A question with the address of who answers it.
+pub(crate) struct Asking<Q> {
+    pub(crate) address: Address,
+    pub(crate) question: Arc<Q>,
+}
+
+impl<Q: Question> ConfiguredOperator for Asking<Q> {
+    fn signature(&self) -> Signature {
+        Signature {
+            class: Class::Async,
+            max_workers: self.address.max_workers(),
+            reads: self.question.input().access(),
+            writes: self.question.output().access(),
+            ..Signature::inline()
+        }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        self.question.flow(flow);
+    }
+
+    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(BuiltOperator::Async(Arc::new(Asked { service: self.address.open()?, question: self.question.clone() })))
+    }
+}
+
+struct Asked<Q> {
+    service: Service,
+    question: Arc<Q>,
+}
+
+#[async_trait]
+impl<Q: Question> AsyncOperator for Asked<Q> {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        // Boxed: the future of an answer is kilobytes, and would be moved several times.
+        stream::iter(rows).map(|record| self.one(record).boxed()).buffered(self.service.concurrency()).collect().await
+    }
+}
+
+impl<Q: Question> Asked<Q> {
+    async fn one(&self, mut record: Record) -> Verdict {
+        match self.answer(&record).await.and_then(|text| self.question.put(text, &mut record)) {
+            Ok(()) => Verdict::Keep(record),
+            Err(fault) => Verdict::Fail(fault),
+        }
+    }
+
+    async fn answer(&self, record: &Record) -> Result<String, Fault> {
+        self.question.output().has_parent(record)?;
+        let question = self.question.ask(record)?;
+        let answer: Json = self.service.ask(&question).await?;
+        self.question.read(&answer).map_err(|why| self.service.unusable(why))
+    }
+}
+
+/// The reference in a setting, to a part of a record that takes a text.
+///
+/// # Errors
+/// It leads to several parts.
+pub(crate) fn output(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
+    let reference = input(arguments, name)?;
+    let hint = match reference.target() {
+        Target::Metadata => "name one entry, as .Metadata.answer",
+        Target::Payload => "did you mean .Payload.After?",
+        _ => return Ok(reference),
+    };
+    Err(finding(arguments, name, format!("{name}: {reference} cannot be set as a whole")).with_hint(hint).into())
+}
+
+/// The reference in a setting.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn input(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
+    let missing = || finding(arguments, name, format!("{name} is required"));
+    Ok(arguments.reference(name).cloned().ok_or_else(missing)?)
+}
+
+/// The text at a JSON pointer of an answer.
+pub(crate) fn text_in(answer: &Json, pointer: &str) -> Result<String, String> {
+    match answer.pointer(pointer).and_then(Json::as_str) {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(format!("there is no text at {pointer}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

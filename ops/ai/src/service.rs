@@ -1,0 +1,226 @@
+//! A service that answers JSON with JSON: its address, its key, and the settings of all that ask it.
+
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
+use anabranch_graph::text::Str;
+use anabranch_ops_http::client::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use anabranch_ops_http::client::{Accept, Client, HttpError, Method, Policy, Problem, Retry, Tls, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::kind::finding;
+
+/// Where requests go, and how. Nothing is opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    url: Url,
+    headers: HeaderMap,
+    policy: Policy,
+}
+
+/// The service, opened.
+pub(crate) struct Service {
+    url: Url,
+    headers: HeaderMap,
+    client: Client,
+    concurrency: usize,
+}
+
+/// Why a service gave no answer that can be used.
+pub(crate) enum Refusal {
+    /// It refuses what is in the request: others may be fine.
+    Content(Fault),
+    /// Anything else.
+    Other(Fault),
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Fault {
+        match refusal {
+            Refusal::Content(fault) | Refusal::Other(fault) => fault,
+        }
+    }
+}
+
+/// How requests are made: of every processor that makes some.
+pub(crate) fn request_parameters() -> Vec<Parameter> {
+    use ParameterKind::{Duration, Float, Int};
+    vec![
+        Parameter::new("request.timeout", Duration, "Longest time of one attempt, answer included; 0 = no limit.")
+            .default_value("120s"),
+        Parameter::new("request.concurrency", Int, "Most requests in flight.")
+            .default_value("4")
+            .validate(Validation::GreaterThan(0.0))
+            .validate(Validation::LessThan(10_001.0)),
+        Parameter::new("request.perMinute", Float, "Most attempts per minute, evenly spread; 0 = no limit.")
+            .default_value("0")
+            .validate(Validation::GreaterThan(-1.0)),
+        Parameter::new("response.maxBytes", ParameterKind::Bytes, "Most bytes of an answer.")
+            .default_value("64MiB")
+            .validate(Validation::GreaterThan(0.0)),
+    ]
+}
+
+/// When an attempt is repeated, as `backoffRetry.*`.
+pub(crate) fn backoff_parameters(count: &'static str) -> Vec<Parameter> {
+    use ParameterKind::{Duration, Float, Int};
+    vec![
+        Parameter::new("backoffRetry.count", Int, "How often a request is repeated after 408, 429, 5xx or no answer.")
+            .default_value(count)
+            .validate(Validation::GreaterThan(-1.0)),
+        Parameter::new("backoffRetry.factor", Float, "By what the delay grows from one attempt to the next.")
+            .default_value("2")
+            .validate(Validation::GreaterThan(0.0)),
+        Parameter::new("backoffRetry.min", Duration, "Delay before the first repetition; up to a quarter is added.")
+            .default_value("100ms"),
+        Parameter::new("backoffRetry.max", Duration, "Longest delay, unless the service asks for more.")
+            .default_value("5s"),
+    ]
+}
+
+/// What [`backoff_parameters`] say.
+pub(crate) fn backoff(arguments: &Arguments) -> Retry {
+    Retry {
+        count: count(arguments, "backoffRetry.count"),
+        min: arguments.duration("backoffRetry.min").unwrap_or_default(),
+        max: arguments.duration("backoffRetry.max").unwrap_or_default(),
+        factor: arguments.float("backoffRetry.factor").unwrap_or(1.0),
+    }
+}
+
+/// A number of repetitions.
+pub(crate) fn count(arguments: &Arguments, name: &str) -> u32 {
+    arguments.int(name).and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX)
+}
+
+impl Address {
+    /// The address in the setting `base` with `path` after it.
+    ///
+    /// # Errors
+    /// The address is no URL, the key no header.
+    pub(crate) fn configure(
+        arguments: &Arguments,
+        base: &str,
+        path: &str,
+        key: Option<&str>,
+        retry: Retry,
+    ) -> Result<Address, Diagnostics> {
+        Self::configure_or(arguments, (base, ""), path, key, retry)
+    }
+
+    /// The same, where the setting may be missing and another address then stands for it.
+    ///
+    /// # Errors
+    /// As [`Address::configure`].
+    pub(crate) fn configure_or(
+        arguments: &Arguments,
+        (base, otherwise): (&str, &str),
+        path: &str,
+        key: Option<&str>,
+        retry: Retry,
+    ) -> Result<Address, Diagnostics> {
+        let mut findings = Diagnostics::new();
+        let text = arguments.text(base).map_or(otherwise, Str::as_str).trim();
+        let url = match url(text, path) {
+            Ok(url) => Some(url),
+            Err(what) => {
+                findings
+                    .push(finding(arguments, base, format!("{base}: {what}")).with_hint("as http://localhost:11434"));
+                None
+            }
+        };
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        if let Some((key, text)) = key.and_then(|key| Some((key, arguments.text(key)?))) {
+            match HeaderValue::try_from(format!("Bearer {}", text.trim())) {
+                Ok(mut value) => {
+                    value.set_sensitive(true);
+                    headers.insert(AUTHORIZATION, value);
+                }
+                Err(_) => findings.push(finding(
+                    arguments,
+                    key,
+                    format!("{key}: this cannot be a key: it holds control characters"),
+                )),
+            }
+        }
+        let policy = Policy {
+            concurrency: arguments.size("request.concurrency").unwrap_or(1),
+            per_minute: arguments.float("request.perMinute").filter(|most| *most > 0.0),
+            timeout: arguments.duration("request.timeout").filter(|limit| *limit > Duration::ZERO),
+            retry,
+            accept: Accept::default(),
+            body_limit: arguments.bytes("response.maxBytes").unwrap_or(u64::MAX),
+        };
+        match url {
+            Some(url) if !findings.has_errors() => Ok(Address { url, headers, policy }),
+            _ => Err(findings),
+        }
+    }
+
+    /// Opens it: connections are made when they are needed.
+    pub(crate) fn open(&self) -> Result<Service, Fault> {
+        Ok(Service {
+            url: self.url.clone(),
+            headers: self.headers.clone(),
+            client: Client::new(&Tls::default(), self.policy.clone())?,
+            concurrency: self.policy.concurrency,
+        })
+    }
+
+    /// The address without credentials.
+    pub(crate) fn shown(&self) -> String {
+        let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{}://{}{port}{}", self.url.scheme(), self.url.host_str().unwrap_or_default(), self.url.path())
+    }
+
+    /// The most workers: requests one at a time are made in order.
+    pub(crate) fn max_workers(&self) -> Option<u32> {
+        (self.policy.concurrency == 1).then_some(1)
+    }
+}
+
+fn url(text: &str, path: &str) -> Result<Url, String> {
+    let base = Url::parse(text).map_err(|error| format!("this is no URL: {error}"))?;
+    if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
+        return Err("the URL is neither http:// nor https://".to_owned());
+    }
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    Ok(url)
+}
+
+impl Service {
+    /// Most requests in flight.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    /// Asks, and reads the answer. Dropping the future aborts the request.
+    pub(crate) async fn ask<Q: Serialize, A: DeserializeOwned>(&self, question: &Q) -> Result<A, Refusal> {
+        let turn = self.client.turn().await;
+        let body =
+            serde_json::to_vec(question).map_err(|error| Refusal::Other(Fault::record("question_invalid", error)))?;
+        let mut request = self.client.request(Method::POST, self.url.clone()).map_err(refusal)?;
+        request.headers_mut().extend(self.headers.clone());
+        *request.body_mut() = Some(body.into());
+        let answer = self.client.send(turn, request).await.map_err(refusal)?;
+        serde_json::from_slice(&answer.body).map_err(|error| Refusal::Other(self.unusable(error)))
+    }
+
+    /// An answer that is not what the service is known to give.
+    pub(crate) fn unusable(&self, why: impl std::fmt::Display) -> Fault {
+        let host = self.url.host_str().unwrap_or_default();
+        Fault::record("answer_unusable", format!("{host}{} gave an answer that cannot be used: {why}", self.url.path()))
+    }
+}
+
+fn refusal(error: HttpError) -> Refusal {
+    match error.problem() {
+        Problem::Status { status, .. } if matches!(status.as_u16(), 400 | 413 | 422) => Refusal::Content(error.into()),
+        _ => Refusal::Other(error.into()),
+    }
+}

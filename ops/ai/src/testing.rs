@@ -1,0 +1,112 @@
+//! Running a processor on records, for the tests of processors.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::config::Settings;
+use anabranch_graph::json::write_record;
+use anabranch_graph::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows, Verdict,
+};
+use anabranch_graph::record::Record;
+use anabranch_graph::state::{Memo, MemoKey, Oblivion, StoreError};
+use async_trait::async_trait;
+use bytes::Bytes;
+
+struct Silence;
+
+impl LogSink for Silence {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Remembers while it lives, or fails at everything.
+#[derive(Default)]
+pub(crate) struct Notebook {
+    pub(crate) entries: Mutex<HashMap<(String, MemoKey), Bytes>>,
+    pub(crate) broken: bool,
+}
+
+#[async_trait]
+impl Memo for Notebook {
+    async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        if self.broken {
+            return Err(StoreError::Damaged("torn".into()));
+        }
+        let entries = self.entries.lock().unwrap();
+        Ok(keys.iter().map(|key| entries.get(&(space.to_owned(), *key)).cloned()).collect())
+    }
+
+    async fn keep(&self, space: &str, new: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
+        if self.broken {
+            return Err(StoreError::Damaged("torn".into()));
+        }
+        let mut entries = self.entries.lock().unwrap();
+        entries.extend(new.into_iter().map(|(key, bytes)| ((space.to_owned(), key), bytes)));
+        Ok(())
+    }
+}
+
+fn host(memo: Arc<dyn Memo>) -> Host {
+    Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo }
+}
+
+/// The processor under settings, or what is wrong with them.
+pub(crate) fn configured(
+    kind: &Arc<dyn OperatorKind>,
+    settings: &[(&str, &str)],
+) -> Result<Arc<dyn ConfiguredOperator>, Vec<String>> {
+    Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
+        .and_then(|arguments| kind.configure(&arguments))
+        .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
+}
+
+/// What is wrong with settings.
+pub(crate) fn findings(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Vec<String> {
+    configured(kind, settings).err().unwrap_or_default()
+}
+
+/// The record afterwards, and the decision of an inline processor on it.
+pub(crate) fn inline(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
+    let built = configured(kind, settings).unwrap().build(0, &host(Arc::new(Oblivion))).unwrap();
+    let BuiltOperator::Inline(mut operator) = built else { panic!("not inline") };
+    let (mut records, mut decisions) = (vec![record.clone()], Vec::new());
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    (records.remove(0), decisions.pop().map_or(Decision::Keep, |(_, decision)| decision))
+}
+
+/// What a processor that waits makes of records: the records, or codes and messages of faults.
+pub(crate) async fn waiting(
+    kind: &Arc<dyn OperatorKind>,
+    settings: &[(&str, &str)],
+    records: Vec<Record>,
+    memo: Arc<dyn Memo>,
+) -> Vec<Result<Record, String>> {
+    let built = configured(kind, settings).unwrap().build(0, &host(memo)).unwrap();
+    let BuiltOperator::Async(operator) = built else { panic!("not async") };
+    let (count, verdicts) = (records.len(), operator.call(records).await);
+    assert_eq!(verdicts.len(), count);
+    let result = |verdict| match verdict {
+        Verdict::Keep(record) => Ok(record),
+        Verdict::Fail(fault) => Err(format!("{}: {}", fault.code(), fault.message())),
+        other => panic!("{other:?}"),
+    };
+    verdicts.into_iter().map(result).collect()
+}
+
+/// A record from its JSON text.
+pub(crate) fn record(json: &str) -> Record {
+    Record::from_json(json.as_bytes()).unwrap()
+}
+
+/// The JSON text of a record.
+pub(crate) fn text(record: &Record) -> String {
+    let mut out = Vec::new();
+    write_record(record, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
