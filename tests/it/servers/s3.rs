@@ -27,8 +27,10 @@ pub enum Fault {
     Cut,
     /// Answers late.
     Slow(Duration),
-    /// Says that there is more and not where.
+    /// Lists nothing, says that there is more and not where.
     NoMarker,
+    /// Lists nothing, and does not say whether there is more.
+    NoEnd,
 }
 
 /// A request as faults and assertions see it.
@@ -290,11 +292,9 @@ fn serve(stream: TcpStream, state: &Mutex<State>, ended: &AtomicBool) {
             Some(Fault::Refuse(status, code)) => answer = Answer::refusal(status, code),
             Some(Fault::Slow(time)) => std::thread::sleep(time),
             Some(Fault::NoMarker) => {
-                let text = String::from_utf8(answer.body.to_vec()).unwrap();
-                let text = text.replace("<IsTruncated>false", "<IsTruncated>true");
-                let contents = text.split("<Contents>").next().unwrap_or_default();
-                answer.body = Arc::new(format!("{contents}</ListBucketResult>").into_bytes());
+                answer = Answer::xml("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>".to_owned());
             }
+            Some(Fault::NoEnd) => answer = Answer::xml("<ListBucketResult></ListBucketResult>".to_owned()),
             Some(Fault::Cut) | None => {}
         }
         let stream = reader.get_mut();

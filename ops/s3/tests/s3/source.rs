@@ -278,7 +278,7 @@ async fn read_through(fail: impl FnMut(&crate::server::Request) -> Option<Fault>
 
 #[tokio::test]
 async fn a_listing_that_fails_is_repeated_and_is_never_the_end() {
-    for fault in [Fault::Refuse(500, "InternalError"), Fault::Close, Fault::Cut, Fault::NoMarker] {
+    for fault in [Fault::Refuse(500, "InternalError"), Fault::Close, Fault::Cut, Fault::NoMarker, Fault::NoEnd] {
         let mut listings = 0;
         read_through(move |request| {
             listings += usize::from(request.is_listing());
