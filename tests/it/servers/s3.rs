@@ -27,8 +27,10 @@ pub enum Fault {
     Cut,
     /// Answers late.
     Slow(Duration),
-    /// Says that there is more and not where.
+    /// Lists nothing, says that there is more and not where.
     NoMarker,
+    /// Lists nothing, and does not say whether there is more.
+    NoEnd,
 }
 
 /// A request as faults and assertions see it.
@@ -84,7 +86,8 @@ impl State {
 
     fn put(&mut self, key: &str, body: Vec<u8>, headers: Vec<(String, String)>, modified: Option<i64>) {
         self.versions += 1;
-        let sum = body.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
+        let sum =
+            body.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
         let version = Version {
             id: if self.versioned { format!("v{:08}", self.versions) } else { "null".to_owned() },
             modified: modified.unwrap_or_else(|| self.now()),
@@ -108,14 +111,8 @@ impl State {
         if self.versioned {
             self.versions += 1;
             let (id, modified) = (format!("v{:08}", self.versions), self.now());
-            let marker = Version {
-                id,
-                modified,
-                etag: String::new(),
-                body: Arc::default(),
-                headers: Vec::new(),
-                marker: true,
-            };
+            let marker =
+                Version { id, modified, etag: String::new(), body: Arc::default(), headers: Vec::new(), marker: true };
             self.add(key, marker);
         } else {
             self.objects.remove(key);
@@ -295,11 +292,9 @@ fn serve(stream: TcpStream, state: &Mutex<State>, ended: &AtomicBool) {
             Some(Fault::Refuse(status, code)) => answer = Answer::refusal(status, code),
             Some(Fault::Slow(time)) => std::thread::sleep(time),
             Some(Fault::NoMarker) => {
-                let text = String::from_utf8(answer.body.to_vec()).unwrap();
-                let text = text.replace("<IsTruncated>false", "<IsTruncated>true");
-                let contents = text.split("<Contents>").next().unwrap_or_default();
-                answer.body = Arc::new(format!("{contents}</ListBucketResult>").into_bytes());
+                answer = Answer::xml("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>".to_owned());
             }
+            Some(Fault::NoEnd) => answer = Answer::xml("<ListBucketResult></ListBucketResult>".to_owned()),
             Some(Fault::Cut) | None => {}
         }
         let stream = reader.get_mut();
@@ -449,7 +444,9 @@ fn uploads(state: &State) -> Answer {
     let mut text = String::from("<ListMultipartUploadsResult><EncodingType>url</EncodingType>");
     for (key, begun) in &state.uploads {
         let (key, begun) = (encode(key), iso_date(*begun));
-        text.push_str(&format!("<Upload><Key>{key}</Key><UploadId>u</UploadId><Initiated>{begun}</Initiated></Upload>"));
+        text.push_str(&format!(
+            "<Upload><Key>{key}</Key><UploadId>u</UploadId><Initiated>{begun}</Initiated></Upload>"
+        ));
     }
     text.push_str("</ListMultipartUploadsResult>");
     Answer::xml(text)

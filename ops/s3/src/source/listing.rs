@@ -190,7 +190,7 @@ impl Bucket {
             let version = Version::new(Moment::of(object.last_modified()), size, etag, None, false);
             page.versions.push((keys.decode(object.key().unwrap_or_default())?, version));
         }
-        if answer.is_truncated() == Some(true) {
+        if self.goes_on(answer.is_truncated())? {
             page.next = Some(match (page.versions.last(), answer.next_continuation_token()) {
                 (Some((key, _)), _) => From::After(key.clone()),
                 (None, Some(token)) => From::Token(token.to_owned()),
@@ -237,7 +237,7 @@ impl Bucket {
             a.cmp(b).then_with(|| place(*a_latest, a_version).cmp(&place(*b_latest, b_version)))
         });
         let mut page = Page::default();
-        if answer.is_truncated() == Some(true) {
+        if self.goes_on(answer.is_truncated())? {
             let marker = answer.next_key_marker().map(|key| keys.decode(key)).transpose()?;
             page.next = Some(match (marker, answer.next_version_id_marker()) {
                 (Some(key), Some(id)) => From::AfterVersion(key, id.to_owned()),
@@ -257,9 +257,14 @@ impl Bucket {
         Ok(page)
     }
 
-    /// A page that says that there is more, and not where: never the end.
+    /// Only who says so is at the end.
+    fn goes_on(&self, truncated: Option<bool>) -> Result<bool, Fault> {
+        truncated.ok_or_else(|| self.cut_short())
+    }
+
+    /// A page that does not say whether there is more, or where.
     fn cut_short(&self) -> Fault {
-        let text = format!("cannot list bucket {}: the server says that there is more and not where", self.name);
+        let text = format!("cannot list bucket {}: the server does not say how the listing goes on", self.name);
         Fault::transient("s3_unavailable", text)
     }
 }

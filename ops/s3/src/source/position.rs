@@ -33,13 +33,17 @@ impl Upload {
     pub(super) fn new(key: &str, begun: i64) -> Self {
         Upload { key: short(key), begun }
     }
+
+    /// Whether this is the object that it ended in.
+    pub(super) fn made(&self, key: &str, version: &Version) -> bool {
+        self.begun == version.modified.seconds && self.key == short(key)
+    }
 }
 
 impl Horizon {
     /// Whether a version of `key` was seen by a sweep up to here.
     pub(super) fn covers(&self, key: &str, version: &Version) -> bool {
-        let late = |upload: &Upload| upload.begun == version.modified.seconds && upload.key == short(key);
-        version.modified.seconds < self.time && !self.uploads.iter().any(late)
+        version.modified.seconds < self.time && !self.uploads.iter().any(|upload| upload.made(key, version))
     }
 }
 

@@ -159,6 +159,8 @@ impl Sweep {
                 }
             }
         }
+        // An upload whose object was seen is not under way any more, whatever was said when the sweep began.
+        self.until.uploads.retain(|upload| !versions.iter().any(|version| upload.made(&key, version)));
         if !kept.is_empty() {
             self.next.known.push(&key, &kept);
         }

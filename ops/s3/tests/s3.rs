@@ -1,0 +1,11 @@
+//! The source and the destination against a server on this machine that fails on demand.
+#![allow(unreachable_pub, reason = "one crate, shared by its modules")]
+
+#[path = "s3/destination.rs"]
+mod destination;
+#[path = "s3/reading.rs"]
+mod reading;
+#[path = "../../../tests/it/servers/s3.rs"]
+mod server;
+#[path = "s3/source.rs"]
+mod source;

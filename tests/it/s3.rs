@@ -1,0 +1,189 @@
+//! From and to buckets, by the real binary.
+
+mod moto;
+
+use std::time::Duration;
+
+use crate::process::{Workspace, numbered_lines, raw_after};
+use crate::servers::s3::{BUCKET, Fault, Server};
+
+const RUN: &[&str] = &["run", "--preview.pipeline-arch-v2"];
+
+/// A pipeline between a bucket and a file. The keys come from the environment, as the specification has it.
+fn workspace(endpoint: &str, pipeline: &str) -> Workspace {
+    let mut workspace = Workspace::new();
+    workspace.env("OBJECT_STORE", endpoint);
+    workspace.env("ACCESS_KEY_ID", "AKIAEXAMPLE");
+    workspace.env("SECRET_ACCESS_KEY", "of-the-test");
+    workspace.write("pipelines/s3.yaml", pipeline);
+    workspace
+}
+
+fn bucket_to_file(bucket: &str, more: &str) -> String {
+    format!(
+        r#"version: "2.2"
+pipelines:
+  - id: read
+    status: running
+    connectors:
+      - id: in
+        type: source
+        plugin: s3
+        settings:
+          objstore.access_key_id: ${{ACCESS_KEY_ID}}
+          objstore.secret_access_key: ${{SECRET_ACCESS_KEY}}
+          objstore.region: eu-central-1
+          objstore.bucket: {bucket}
+          objstore.endpoint: ${{OBJECT_STORE}}
+          pollingPeriod: 50ms
+{more}
+      - id: out
+        type: destination
+        plugin: file
+        settings: {{ path: out.ndjson }}
+"#
+    )
+}
+
+/// `operation key=payload` of each line.
+fn changes(workspace: &Workspace) -> Vec<String> {
+    let shown = |line: &String| {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = |data: &serde_json::Value| match data.as_str() {
+            Some(_) => raw_after(&format!("{{\"payload\":{{\"after\":{data}}}}}")),
+            None => "-".to_owned(),
+        };
+        let operation = record["operation"].as_str().unwrap();
+        format!("{operation} {}={}", text(&record["key"]), text(&record["payload"]["after"]))
+    };
+    workspace.lines("out.ndjson").iter().map(shown).collect()
+}
+
+#[test]
+fn a_bucket_is_read_once_and_then_what_is_new() {
+    let server = Server::start();
+    let before = server.now() - 100;
+    for n in 0..3 {
+        server.put_with(&format!("doc {n}"), format!("text {n}"), &[("x-amz-meta-title", "T")], Some(before));
+    }
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, ""));
+    workspace.once();
+    workspace.once();
+    assert_eq!(changes(&workspace), ["snapshot doc 0=text 0", "snapshot doc 1=text 1", "snapshot doc 2=text 2"]);
+    assert!(workspace.read("out.ndjson").contains(r#""title":"T""#));
+    server.put("doc 1", "changed");
+    server.put("doc 3", "new");
+    let output = workspace.once();
+    assert_eq!(changes(&workspace)[3..], ["create doc 1=changed", "create doc 3=new"]);
+    assert!(!output.both().contains("of-the-test"));
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_the_server_is_away() {
+    let server = Server::start();
+    for n in 0..30 {
+        server.put(&format!("k{n:02}"), format!("{n}"));
+    }
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, ""));
+    let mut process = workspace.start(RUN);
+    process.wait_until("the snapshot", || workspace.lines("out.ndjson").len() == 30);
+    server.fail(|_| Some(Fault::Close));
+    for n in 30..60 {
+        server.put(&format!("k{n:02}"), format!("{n}"));
+    }
+    server.delete("k05");
+    // As long as it takes to see several tries fail.
+    let tries = server.requests().len();
+    process.wait_until("failing requests", || server.requests().len() >= tries + 4);
+    server.heal();
+    process.wait_until("the changes", || workspace.lines("out.ndjson").len() == 61);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+    let mut expected: Vec<String> = (0..30).map(|n| format!("snapshot k{n:02}={n}")).collect();
+    expected.push("delete k05=-".to_owned());
+    expected.extend((30..60).map(|n| format!("create k{n:02}={n}")));
+    assert_eq!(changes(&workspace), expected);
+}
+
+#[test]
+fn a_killed_service_goes_on_where_it_was() {
+    const OBJECTS: usize = 3_000;
+    let server = Server::start();
+    let before = server.now() - 100;
+    for n in 0..OBJECTS {
+        server.put_with(&format!("{n:05}"), format!("{n}"), &[], Some(before));
+    }
+    server.set_page(100);
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, ""));
+    for kill in 1..=5 {
+        let mut process = workspace.start(RUN);
+        process.wait_until("some objects", || workspace.lines("out.ndjson").len() > kill * OBJECTS / 8);
+        process.signal("KILL");
+        drop(process);
+    }
+    workspace.once();
+    // Lines that were cut by a kill are taken back when the file is opened again.
+    let mut found: Vec<String> = changes(&workspace);
+    let replayed = found.len() - OBJECTS;
+    found.sort();
+    found.dedup();
+    assert_eq!(found, (0..OBJECTS).map(|n| format!("snapshot {n:05}={n}")).collect::<Vec<_>>());
+    assert!(replayed < OBJECTS, "{replayed}");
+}
+
+#[test]
+fn lines_become_objects_and_a_refusal_names_the_place() {
+    let server = Server::start();
+    let pipeline = |format: &str| {
+        format!(
+            r#"version: "2.2"
+pipelines:
+  - id: write
+    status: running
+    connectors:
+      - {{ id: in, type: source, plugin: file, settings: {{ path: in.txt }} }}
+      - id: out
+        type: destination
+        plugin: s3
+        settings:
+          aws.accessKeyId: ${{ACCESS_KEY_ID}}
+          aws.secretAccessKey: ${{SECRET_ACCESS_KEY}}
+          aws.region: eu-central-1
+          aws.bucket: {BUCKET}
+          objstore.endpoint: ${{OBJECT_STORE}}
+          prefix: lines/
+          format: {format}
+          sdk.batch.size: "300"
+"#
+        )
+    };
+    let workspace = workspace(&server.endpoint(), &pipeline("json"));
+    workspace.write("in.txt", numbered_lines(1000));
+    workspace.once();
+    let objects = server.objects();
+    assert!((4..=12).contains(&objects.len()), "{}", objects.len());
+    let mut lines = Vec::new();
+    for (key, body) in &objects {
+        assert!(key.starts_with("lines/") && key.ends_with(".ndjson"), "{key}");
+        lines.extend(String::from_utf8(body.clone()).unwrap().lines().map(raw_after));
+    }
+    lines.sort_by_key(|line| line[5..].parse::<usize>().unwrap());
+    assert_eq!(lines, (0..1000).map(|n| format!("line {n}")).collect::<Vec<_>>());
+
+    workspace.write("pipelines/s3.yaml", pipeline("parquet"));
+    let refused = workspace.run(&["pipelines", "validate"]);
+    assert_ne!(refused.code(), Some(0));
+    assert!(refused.both().contains("parquet is not supported"), "{}", refused.both());
+}
+
+#[test]
+fn a_slow_server_is_waited_for() {
+    let server = Server::start();
+    for n in 0..20 {
+        server.put(&format!("k{n:02}"), format!("{n}"));
+    }
+    server.fail(|request| request.is_get().then_some(Fault::Slow(Duration::from_millis(50))));
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, "          fetch.concurrency: \"8\""));
+    workspace.once();
+    assert_eq!(changes(&workspace).len(), 20);
+}

@@ -1,0 +1,144 @@
+//! Against moto, which others wrote: the protocol as AWS's own clients know it.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{RUN, bucket_to_file, changes, workspace};
+use crate::process::{PATIENCE, skip};
+
+struct Moto {
+    child: Child,
+    port: u16,
+}
+
+impl Moto {
+    fn start() -> Option<Moto> {
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let local = concat!(env!("CARGO_MANIFEST_DIR"), "/target/moto/bin/moto_server");
+        let program = if std::path::Path::new(local).exists() { local } else { "moto_server" };
+        let started = Command::new(program)
+            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(child) = started else {
+            skip("moto_server is missing: pip install 'moto[server]'");
+            return None;
+        };
+        let mut moto = Moto { child, port };
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if moto.child.try_wait().unwrap().is_some() {
+                skip("moto_server does not start");
+                return None;
+            }
+            assert!(start.elapsed() < PATIENCE, "moto_server does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(moto)
+    }
+
+    /// A request without signature, which moto does not check.
+    fn request(&self, method: &str, path: &str, headers: &str, body: &str) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\nContent-Length: {length}\r\n{headers}\r\n{body}",
+            self.port
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split_whitespace().nth(1).unwrap_or_default();
+        assert!(status.starts_with('2'), "{method} {path}: {answer}");
+    }
+
+    fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_versioned_bucket_of_moto_is_read_version_by_version() {
+    let Some(moto) = Moto::start() else { return };
+    moto.request("PUT", "/shelf", "", "");
+    moto.request(
+        "PUT",
+        "/shelf?versioning",
+        "",
+        "<VersioningConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Status>Enabled</Status></VersioningConfiguration>",
+    );
+    moto.request("PUT", "/shelf/a%20b%2Bc", "x-amz-meta-title: On rivers\r\n", "one");
+    moto.request("PUT", "/shelf/empty", "", "");
+    let workspace = workspace(&moto.endpoint(), &bucket_to_file("shelf", ""));
+    let mut process = workspace.start(RUN);
+    process.wait_until("the snapshot", || workspace.lines("out.ndjson").len() == 2);
+    assert_eq!(changes(&workspace), ["snapshot a b+c=one", "snapshot empty="]);
+    let first = workspace.lines("out.ndjson").remove(0);
+    assert!(first.contains(r#""title":"On rivers""#) && first.contains("s3.versionId"), "{first}");
+    // Within one second or over several: version by version all the same.
+    moto.request("PUT", "/shelf/a%20b%2Bc", "", "two");
+    moto.request("PUT", "/shelf/a%20b%2Bc", "", "three");
+    moto.request("DELETE", "/shelf/empty", "", "");
+    process.wait_until("the changes", || workspace.lines("out.ndjson").len() == 5);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+    let mut found = changes(&workspace)[2..].to_vec();
+    found.sort();
+    assert_eq!(found, ["delete empty=-", "update a b+c=three", "update a b+c=two"]);
+    workspace.once();
+    assert_eq!(changes(&workspace).len(), 5);
+}
+
+#[test]
+fn a_plain_bucket_of_moto_is_read_and_written() {
+    let Some(moto) = Moto::start() else { return };
+    moto.request("PUT", "/shelf", "", "");
+    for n in 0..5 {
+        moto.request("PUT", &format!("/shelf/in/{n}"), "", &format!("text {n}"));
+    }
+    let pipeline = bucket_to_file("shelf", "          prefix: in/")
+        + r#"      - id: back
+        type: destination
+        plugin: s3
+        settings:
+          objstore.access_key_id: ${ACCESS_KEY_ID}
+          objstore.secret_access_key: ${SECRET_ACCESS_KEY}
+          objstore.region: eu-central-1
+          objstore.bucket: shelf
+          objstore.endpoint: ${OBJECT_STORE}
+          prefix: out/
+          compression: gzip
+"#;
+    let workspace = workspace(&moto.endpoint(), &pipeline);
+    workspace.once();
+    assert_eq!(changes(&workspace), (0..5).map(|n| format!("snapshot in/{n}=text {n}")).collect::<Vec<_>>());
+    // What was written is there for who reads.
+    workspace
+        .write("pipelines/s3.yaml", bucket_to_file("shelf", "          prefix: out/").replace("id: read", "id: again"));
+    workspace.write("out.ndjson", "");
+    workspace.once();
+    let written = changes_keys(&workspace.lines("out.ndjson"));
+    assert_eq!(written.len(), 1, "{written:?}");
+    assert!(written[0].ends_with(".ndjson.gz"));
+}
+
+fn changes_keys(lines: &[String]) -> Vec<String> {
+    let key = |line: &String| {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = record["key"].to_string();
+        crate::process::raw_after(&format!("{{\"payload\":{{\"after\":{text}}}}}"))
+    };
+    lines.iter().map(key).collect()
+}
