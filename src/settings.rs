@@ -44,6 +44,23 @@ pub enum Database {
     Embedded(PathBuf),
     /// In memory: nothing survives the process.
     InMemory,
+    /// In a table of PostgreSQL.
+    Postgres(PostgresDatabase),
+}
+
+/// A table of PostgreSQL. Its address holds a password: it is shown to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresDatabase {
+    /// Connection URL, or `key=value` pairs.
+    pub connection: String,
+    /// Name of the table, with its schema where it has one.
+    pub table: String,
+}
+
+impl std::fmt::Debug for PostgresDatabase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresDatabase").field("table", &self.table).finish_non_exhaustive()
+    }
 }
 
 /// What is logged, and how.

@@ -1,23 +1,24 @@
-//! The embedded store: marks of every lane, pipelines as they were last provisioned, and their statuses.
+//! The state store: marks of every lane, pipelines as they were last provisioned and their statuses, and what
+//! operators remember. In one file, in memory (`embedded`), or in a table of PostgreSQL (`postgres`).
 //!
-//! One file of `redb`, used by one process. Writers queue up and one of them commits for all that came in
-//! the meantime (group commit): a commit costs one `fsync`, however many pipelines wait for it. Everything
-//! that touches the file runs in `spawn_blocking`.
+//! Writers queue up and one of them commits for all that came in the meantime (group commit): a commit costs one
+//! `fsync`, or one transaction, however many pipelines wait for it.
 
 mod compare;
+mod embedded;
 mod entity;
 mod open;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod tables;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_graph::source::Mark;
-use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, StateStore, StoreError};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
-use tokio::sync::oneshot;
+use bytes::Bytes;
 
 pub use compare::{Action, Change, Entity};
 pub use entity::{
@@ -25,7 +26,7 @@ pub use entity::{
 };
 pub use open::OpenError;
 
-use crate::panics::caught;
+use embedded::Embedded;
 
 /// What the files say, to be compared with what is stored.
 #[derive(Clone, Debug, Default)]
@@ -42,31 +43,25 @@ pub struct Provision {
 /// A handle of the store; clones share it.
 #[derive(Clone)]
 pub struct Store {
-    shared: Arc<Shared>,
+    place: Place,
 }
 
-struct Shared {
-    database: Database,
-    queue: Mutex<Queue>,
+/// Where it is.
+#[derive(Clone)]
+enum Place {
+    Embedded(Embedded),
+    #[cfg(feature = "postgres")]
+    Postgres(postgres::Postgres),
 }
 
-#[derive(Default)]
-struct Queue {
-    waiting: Vec<Pending>,
-    /// Whether a writer is at work; it takes what is added meanwhile.
-    busy: bool,
-}
-
-struct Pending {
-    write: Write,
-    done: oneshot::Sender<Result<Written, StoreError>>,
-}
-
+/// What is written, all or nothing.
+#[derive(Debug)]
 enum Write {
     Claim(Str),
     Marks { epoch: Epoch, moves: Vec<(LaneId, Mark)> },
     Status { pipeline: Str, status: Status },
     Provision(Provision),
+    Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
 }
 
 #[derive(Debug)]
@@ -76,11 +71,23 @@ enum Written {
     Changes(Vec<Change>),
 }
 
-impl Store {
-    fn new(database: Database) -> Self {
-        Store { shared: Arc::new(Shared { database, queue: Mutex::default() }) }
-    }
+/// What is read.
+#[derive(Debug)]
+enum Read {
+    Pipelines,
+    Marks(Epoch),
+    DetachedMarks(Str),
+    Recall { space: Str, keys: Vec<MemoKey> },
+}
 
+#[derive(Debug)]
+enum Found {
+    Pipelines(Vec<StoredPipeline>),
+    Marks(BTreeMap<LaneId, Mark>),
+    Recalled(Vec<Option<Bytes>>),
+}
+
+impl Store {
     /// Compares the files with what is stored and makes the store say what the files say, in one transaction.
     /// Settings, plugins, conditions, processors, their order and workers change in place and keep the
     /// position; a connector whose type or id changed starts anew and its old state is kept detached; a
@@ -109,143 +116,41 @@ impl Store {
     /// # Errors
     /// The store cannot be read, or holds what cannot be understood.
     pub async fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
-        self.read(|shared| tables::pipelines(&shared.database.begin_read().map_err(unavailable)?)).await
+        match self.read(Read::Pipelines).await? {
+            Found::Pipelines(pipelines) => Ok(pipelines),
+            Found::Marks(_) | Found::Recalled(_) => Ok(Vec::new()),
+        }
     }
 
-    /// The number of marks kept for connectors that were detached, per pipeline and connector.
+    /// The marks kept for connectors that were detached.
     ///
     /// # Errors
     /// The store cannot be read.
     pub async fn detached_marks(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
-        let pipeline = pipeline.clone();
-        self.read(move |shared| {
-            tables::marks(&shared.database.begin_read().map_err(unavailable)?, tables::DETACHED_MARKS, &pipeline)
-        })
-        .await
+        self.marks(Read::DetachedMarks(pipeline.clone())).await
     }
 
-    async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let shared = self.shared.clone();
-        let damaged = || StoreError::Damaged("its pages contradict each other".to_owned());
-        tokio::task::spawn_blocking(move || caught(|| read(&shared)).unwrap_or_else(|| Err(damaged())))
-            .await
-            .map_err(unavailable)?
+    async fn marks(&self, read: Read) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        match self.read(read).await? {
+            Found::Marks(marks) => Ok(marks),
+            Found::Pipelines(_) | Found::Recalled(_) => Ok(BTreeMap::new()),
+        }
+    }
+
+    async fn read(&self, read: Read) -> Result<Found, StoreError> {
+        match &self.place {
+            Place::Embedded(embedded) => embedded.read(read).await,
+            #[cfg(feature = "postgres")]
+            Place::Postgres(postgres) => postgres.read(read).await,
+        }
     }
 
     async fn write(&self, write: Write) -> Result<Written, StoreError> {
-        let (done, outcome) = oneshot::channel();
-        let idle = {
-            let mut queue = self.shared.queue();
-            queue.waiting.push(Pending { write, done });
-            !std::mem::replace(&mut queue.busy, true)
-        };
-        if idle {
-            let shared = self.shared.clone();
-            tokio::task::spawn_blocking(move || shared.drain());
+        match &self.place {
+            Place::Embedded(embedded) => embedded.write(write).await,
+            #[cfg(feature = "postgres")]
+            Place::Postgres(postgres) => postgres.write(write).await,
         }
-        outcome.await.map_err(|_| StoreError::Unavailable("the writer of the state store failed".into()))?
-    }
-}
-
-impl Shared {
-    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
-        // The queue is a list and a flag: a panic elsewhere leaves both usable.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes all that waits and all that comes meanwhile, one transaction per round.
-    fn drain(self: Arc<Self>) {
-        let mut round = std::mem::take(&mut self.queue().waiting);
-        loop {
-            let (writes, done): (Vec<_>, Vec<_>) = round.into_iter().map(|p| (p.write, p.done)).unzip();
-            // A panic here is a damaged page; it must not leave others waiting for ever.
-            let outcomes = match caught(|| self.commit(writes)) {
-                Some(Ok(outcomes)) => Ok(outcomes),
-                Some(Err(error)) => Err(error.to_string()),
-                None => Err("its pages contradict each other".to_owned()),
-            };
-            let answer = || match outcomes {
-                Ok(outcomes) => done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome))),
-                Err(text) => {
-                    let error = || StoreError::Unavailable(text.clone().into());
-                    done.into_iter().for_each(|done| drop(done.send(Err(error()))));
-                }
-            };
-            round = {
-                let mut queue = self.queue();
-                queue.busy = !queue.waiting.is_empty();
-                std::mem::take(&mut queue.waiting)
-            };
-            if round.is_empty() {
-                // Let go first: whoever drops the store after the last answer has closed it.
-                drop(self);
-                answer();
-                return;
-            }
-            answer();
-        }
-    }
-
-    /// One transaction for several writes. A fenced write changes nothing and does not disturb the others.
-    fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, redb::Error> {
-        let transaction = self.database.begin_write()?;
-        let mut outcomes = Vec::with_capacity(writes.len());
-        for write in writes {
-            match apply(&transaction, write) {
-                Ok(written) => outcomes.push(Ok(written)),
-                Err(Failed::Alone(error)) => outcomes.push(Err(error)),
-                Err(Failed::Storage(error)) => {
-                    transaction.abort()?;
-                    return Err(error);
-                }
-            }
-        }
-        transaction.commit()?;
-        Ok(outcomes)
-    }
-}
-
-/// Why a write failed: it alone and before it changed anything, or the store as a whole.
-enum Failed {
-    Alone(StoreError),
-    Storage(redb::Error),
-}
-
-impl<E: Into<redb::Error>> From<E> for Failed {
-    fn from(error: E) -> Self {
-        Failed::Storage(error.into())
-    }
-}
-
-fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed> {
-    match write {
-        Write::Claim(pipeline) => {
-            let mut epochs = transaction.open_table(tables::EPOCHS)?;
-            let number = epochs.get(pipeline.as_str())?.map_or(0, |e| e.value()) + 1;
-            epochs.insert(pipeline.as_str(), number)?;
-            Ok(Written::Epoch(Epoch { pipeline, number }))
-        }
-        Write::Marks { epoch, moves } => {
-            {
-                let epochs = transaction.open_table(tables::EPOCHS)?;
-                let theirs = epochs.get(epoch.pipeline.as_str())?.map_or(0, |e| e.value());
-                fence(&epoch, theirs).map_err(Failed::Alone)?;
-            }
-            let mut marks = transaction.open_table(tables::MARKS)?;
-            for (lane, mark) in &moves {
-                let key = (epoch.pipeline.as_str(), lane.connector.as_str(), lane.partition.0.as_str());
-                marks.insert(key, tables::encode(mark).as_slice())?;
-            }
-            Ok(Written::Nothing)
-        }
-        Write::Status { pipeline, status } => {
-            tables::set_status(transaction, &pipeline, status)?;
-            Ok(Written::Nothing)
-        }
-        Write::Provision(provision) => Ok(Written::Changes(compare::provision(transaction, &provision)?)),
     }
 }
 
@@ -270,17 +175,25 @@ impl StateStore for Store {
     }
 
     async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
-        let epoch = epoch.clone();
-        self.read(move |shared| {
-            let transaction = shared.database.begin_read().map_err(unavailable)?;
-            fence(&epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
-            tables::marks(&transaction, tables::MARKS, &epoch.pipeline)
-        })
-        .await
+        self.marks(Read::Marks(epoch.clone())).await
     }
 
     async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
         self.write(Write::Marks { epoch: epoch.clone(), moves: moves.to_vec() }).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl Memo for Store {
+    async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        match self.read(Read::Recall { space: space.into(), keys: keys.to_vec() }).await? {
+            Found::Recalled(found) => Ok(found),
+            Found::Pipelines(_) | Found::Marks(_) => Ok(vec![None; keys.len()]),
+        }
+    }
+
+    async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
+        self.write(Write::Keep { space: space.into(), entries }).await.map(drop)
     }
 }
 

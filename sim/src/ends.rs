@@ -16,6 +16,7 @@ use async_trait::async_trait;
 
 use crate::oracle::Copy;
 use crate::scenario::{Retry, Sink, Takes, Upstream, hits, mix};
+use crate::transaction::{self, Known};
 use crate::world::{World, first, position};
 
 /// The metadata that holds the mark.
@@ -82,6 +83,10 @@ impl SimSource {
 #[async_trait]
 impl Source for SimSource {
     fn catches_up(&self) -> bool {
+        true
+    }
+
+    fn replays_exactly(&self) -> bool {
         true
     }
 
@@ -283,7 +288,7 @@ impl Destination for SimDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         self.world.opening().await?;
         let sink = SimDestination { world: self.world.clone(), index: self.index };
-        Ok(Box::new(SimWriter { sink, unknown: false }))
+        Ok(Box::new(SimWriter { sink, unknown: false, known: Known::new() }))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -301,6 +306,8 @@ struct SimWriter {
     sink: SimDestination,
     /// The outcome of a call was unknown.
     unknown: bool,
+    /// What it knows of the marks of a transactional destination.
+    known: Known,
 }
 
 impl SimWriter {
@@ -327,6 +334,10 @@ impl SimWriter {
 
 #[async_trait]
 impl Writer for SimWriter {
+    async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
+        transaction::marks(&self.sink.world, self.sink.index, self.sink.spec(), &mut self.known).await
+    }
+
     async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         let world = self.sink.world.clone();
         let (spec, index) = (self.sink.spec(), self.sink.index);
@@ -343,6 +354,9 @@ impl Writer for SimWriter {
             world.told(index, &ids, marks);
             if self.unknown && spec.retry == Retry::AtMostOnce {
                 world.breaks(|| format!("d{index} is written again although that must not be"));
+            }
+            if spec.retry == Retry::Transactional {
+                return transaction::write(&world, index, self.sink.spec(), &mut self.known, rows, marks).await;
             }
         }
         tokio::time::sleep(spec.takes_time(call)).await;

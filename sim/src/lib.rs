@@ -22,6 +22,7 @@ pub mod run;
 pub mod scenario;
 pub mod shrink;
 pub mod steps;
+pub mod transaction;
 pub mod world;
 
 /// Keeps the panics of simulated processors off the screen.

@@ -38,7 +38,7 @@ pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::CommitWithoutFlush, &[3]),
     (Mutant::FlushFailureIgnored, &[82]),
     (Mutant::AtMostOnceRepeats, &[9]),
-    (Mutant::TransientIsFinal, &[19]),
+    (Mutant::TransientIsFinal, &[19, 21]),
     (Mutant::RetryReorders, &[1487]),
     (Mutant::BisectionRepeats, &[22]),
     (Mutant::VerdictsShift, &[17]),

@@ -90,7 +90,10 @@ impl Lane {
 pub struct Shelf {
     /// Where each copy that may arrive comes from: lane, row, and place in the order of the lane.
     arrivals: HashMap<u64, (usize, u32, usize)>,
-    durable: HashMap<u64, u32>,
+    /// How often each copy is there.
+    pub durable: HashMap<u64, u32>,
+    /// What its transactions stored.
+    pub marks: BTreeMap<LaneId, Mark>,
     /// Accepted and not flushed: a crash may lose each.
     unsynced: Vec<u64>,
     /// How often each copy was put down in this run, and how often that was uncertain.
@@ -539,7 +542,7 @@ impl World {
             let Some(lane) = state.lanes.iter().find(|lane| lane.id == *id) else { continue };
             let upto = lane.rows_upto(mark).map_or(0, |rows| rows as usize).min(lane.fates.len());
             let rows = (lane.stored as usize).min(upto)..upto;
-            if rows.clone().any(|row| !state.is_durable(&lane.fates[row], &given)) {
+            if rows.clone().any(|row| !state.is_complete_at(shelf, &lane.fates[row], &given)) {
                 return self.broken(state, || format!("d{shelf} is told {mark:?}, and rows before are not safe"));
             }
         }
@@ -729,6 +732,17 @@ impl State {
             Fate::Filtered => true,
             Fate::All(fates) => fates.iter().all(|fate| self.is_durable(fate, given)),
             Fate::Either(fates) => fates.iter().any(|fate| self.is_durable(fate, given)),
+        }
+    }
+
+    /// As [`State::is_durable`], but only for what concerns one destination and what never came to any: where there are
+    /// several, its marks say nothing about the others.
+    fn is_complete_at(&self, shelf: usize, fate: &Fate, given: &[(usize, u64)]) -> bool {
+        match fate {
+            Fate::Delivered(sink, _) | Fate::Letter(_, _, Some(sink)) if *sink != shelf => true,
+            Fate::All(fates) => fates.iter().all(|fate| self.is_complete_at(shelf, fate, given)),
+            Fate::Either(fates) => fates.iter().any(|fate| self.is_complete_at(shelf, fate, given)),
+            fate => self.is_durable(fate, given),
         }
     }
 

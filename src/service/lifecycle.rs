@@ -6,7 +6,7 @@ use std::time::Duration;
 use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
 use anabranch_graph::fault::FaultClass;
 use anabranch_graph::plan::StagePlan;
-use anabranch_graph::state::{Oblivion, StateStore};
+use anabranch_graph::state::StateStore;
 use anabranch_graph::text::Str;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -133,7 +133,7 @@ impl Life {
         let services = Services {
             store: Arc::new(self.store.clone()) as Arc<dyn StateStore>,
             log: self.log.clone(),
-            memo: Arc::new(Oblivion),
+            memo: Arc::new(self.store.clone()),
         };
         let permit = tokio::select! {
             biased;

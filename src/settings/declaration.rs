@@ -139,7 +139,6 @@ pub const SECTIONS: &[(&str, &str)] = &[
 const API: &str = "the HTTP API";
 const GRPC: &str = "the gRPC API";
 const STANDALONE: &str = "standalone plugins";
-const POSTGRES: &str = "the PostgreSQL store";
 const SCHEMAS: &str = "the schema registry";
 const INSTALL: &str = "plugin installation";
 const DEV: &str = "development mode";
@@ -149,16 +148,19 @@ pub const KEYS: &[Key] = &[
     Key::new("config.path", Kind::Path, Some("./anabranch.yaml"), "The configuration file of the service."),
     Key::new(
         "db.type",
-        Kind::Choice(&["embedded", "inmemory"]),
+        Kind::Choice(&["embedded", "inmemory", "postgres"]),
         Some("embedded"),
-        "Store of positions: embedded (one file, used by one process) or inmemory (nothing survives the process).",
+        "Store of positions: embedded (one file, used by one process), inmemory (nothing survives the process) or \
+         postgres (a table).",
     ),
     Key::new("db.path", Kind::Path, Some("./anabranch.db"), "File of the embedded store."),
-    Key::new("db.postgres.connection-string", Kind::Text, None, "Connection URL of the PostgreSQL store.")
-        .secret()
-        .awaits(POSTGRES),
-    Key::new("db.postgres.table", Kind::Text, Some("anabranch_kv_store"), "Table of the PostgreSQL store.")
-        .awaits(POSTGRES),
+    Key::new("db.postgres.connection-string", Kind::Text, None, "Connection URL of the PostgreSQL store.").secret(),
+    Key::new(
+        "db.postgres.table",
+        Kind::Text,
+        Some("anabranch_kv_store"),
+        "Table of the PostgreSQL store; it is made where there is none.",
+    ),
     Key::new(
         "engine.replay-rows",
         Kind::Int { min: 1 },

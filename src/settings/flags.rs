@@ -13,7 +13,15 @@ pub struct SettingFlags<const ALL: bool> {
     pub given: Vec<(&'static str, String)>,
 }
 
-const OFFLINE: &[&str] = &["config.path", "pipelines.path", "preview.pipeline-arch-v2", "db.path", "db.type"];
+const OFFLINE: &[&str] = &[
+    "config.path",
+    "pipelines.path",
+    "preview.pipeline-arch-v2",
+    "db.path",
+    "db.type",
+    "db.postgres.connection-string",
+    "db.postgres.table",
+];
 
 impl<const ALL: bool> SettingFlags<ALL> {
     /// The text of a flag, if it was given.

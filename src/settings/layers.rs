@@ -10,7 +10,9 @@ use anabranch_graph::operator::LogLevel;
 use anabranch_graph::plan::stage::Limits;
 
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
-use super::{Database, LogFormat, LogSettings, PipelineSettings, RecoveryPolicy, Settings, below, file};
+use super::{
+    Database, LogFormat, LogSettings, PipelineSettings, PostgresDatabase, RecoveryPolicy, Settings, below, file,
+};
 use crate::files::{self, Unreadable};
 
 /// Where settings are looked for.
@@ -181,6 +183,19 @@ impl<'a> Checking<'a> {
                 self.report(entry, Diagnostic::warning("service.no_effect", message), None);
             }
         }
+        if self.text("db.type") == "postgres" {
+            let entry = self.entry("db.type");
+            let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
+            if !cfg!(feature = "postgres") {
+                let what = "db.type: this program was built without PostgreSQL (feature `postgres`)";
+                self.report(entry, refuse(what), Some("use `embedded` or `inmemory`".to_owned()));
+            } else if self.text("db.postgres.connection-string").is_empty() {
+                let hint =
+                    "set ANABRANCH_DB_POSTGRES_CONNECTION_STRING, as in postgresql://user:password@host/database";
+                let what = "db.postgres.connection-string config value is required";
+                self.report(entry, refuse(what), Some(hint.to_owned()));
+            }
+        }
         if self.duration("pipelines.error-recovery.max-delay") < self.duration("pipelines.error-recovery.min-delay") {
             let entry = self.entry("pipelines.error-recovery.max-delay");
             let message = "pipelines.error-recovery.max-delay must not be below pipelines.error-recovery.min-delay";
@@ -242,6 +257,10 @@ impl<'a> Checking<'a> {
             config_path,
             database: match self.text("db.type") {
                 "inmemory" => Database::InMemory,
+                "postgres" => Database::Postgres(PostgresDatabase {
+                    connection: self.text("db.postgres.connection-string").to_owned(),
+                    table: self.text("db.postgres.table").to_owned(),
+                }),
                 _ => Database::Embedded(self.path("db.path")),
             },
             log: LogSettings {
@@ -318,9 +337,6 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
                 ("db.type", "badger" | "sqlite") => {
                     Some("use `embedded`: one file at db.path, nothing to install".to_owned())
                 }
-                ("db.type", "postgres") => {
-                    Some("the PostgreSQL store comes in a later version; use `embedded` or `inmemory`".to_owned())
-                }
                 _ => did_you_mean(text, words.iter().copied()).map(|near| format!("did you mean {near}?")),
             },
         }),
@@ -390,7 +406,7 @@ mod tests {
         assert_eq!(
             messages(&refused),
             [
-                "db.type: \"badger\" is not one of embedded, inmemory | use `embedded`: one file at db.path, nothing to install",
+                "db.type: \"badger\" is not one of embedded, inmemory, postgres | use `embedded`: one file at db.path, nothing to install",
                 "engine.replay-rows: 0 must be at least 1",
                 "shutdown.timeout: \"5\" is not a duration (as 100ms, 5s, 1h30m)",
                 "log.level: \"inof\" is not one of trace, debug, info, warn, error (from ANABRANCH_LOG_LEVEL) | did you mean info?",
@@ -401,9 +417,7 @@ mod tests {
 
     #[test]
     fn stores_of_other_services_are_refused_with_what_replaces_them() {
-        for (kind, hint) in
-            [("badger", "use `embedded`"), ("sqlite", "use `embedded`"), ("postgres", "comes in a later version")]
-        {
+        for (kind, hint) in [("badger", "use `embedded`"), ("sqlite", "use `embedded`")] {
             let refused = resolve(&[("db.type", kind)], &[], "").unwrap_err();
             let message = messages(&refused).remove(0);
             assert!(message.contains(kind) && message.contains(hint), "{message}");

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use anabranch_graph::text::Str;
-use redb::WriteTransaction;
 
+use super::Provision;
 use super::entity::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
-use super::tables::{DETACHED_MARKS, MARKS, move_marks, put_pipeline, take_pipelines};
-use super::{Failed, Provision};
 
 /// What a change is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,10 +68,21 @@ impl fmt::Display for Change {
     }
 }
 
-/// Brings the store in line with the files.
-pub(super) fn provision(transaction: &WriteTransaction, provision: &Provision) -> Result<Vec<Change>, Failed> {
-    let mut stored = take_pipelines(transaction)?;
-    let mut changes = Vec::new();
+/// What brings the store in line with the files.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    /// Pipelines to be stored.
+    pub(super) puts: Vec<StoredPipeline>,
+    /// Connectors, each with its pipeline, whose marks are set aside, and whose marks are taken back.
+    pub(super) detached: Vec<(Str, Str)>,
+    pub(super) attached: Vec<(Str, Str)>,
+    /// For people.
+    pub(super) changes: Vec<Change>,
+}
+
+/// Compares all stored pipelines with the files.
+pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &Provision) -> Differences {
+    let mut found = Differences::default();
     for pipeline in &provision.good {
         let old = stored.remove(&pipeline.id);
         let mut next = pipeline.clone();
@@ -86,25 +95,17 @@ pub(super) fn provision(transaction: &WriteTransaction, provision: &Provision) -
             }
         };
         next.status = status;
-        for (entity, action) in &differences {
-            match (entity, action) {
-                (Entity::Connector(id), Action::Detached) => {
-                    move_marks(transaction, &pipeline.id, id, MARKS, DETACHED_MARKS)?;
-                }
-                (Entity::Connector(id), Action::Attached) => {
-                    move_marks(transaction, &pipeline.id, id, DETACHED_MARKS, MARKS)?;
-                }
+        for (entity, action) in differences {
+            match (&entity, &action) {
+                (Entity::Connector(id), Action::Detached) => found.detached.push((pipeline.id.clone(), id.clone())),
+                (Entity::Connector(id), Action::Attached) => found.attached.push((pipeline.id.clone(), id.clone())),
                 _ => {}
             }
+            found.changes.push(Change { pipeline: pipeline.id.clone(), entity, action });
         }
         if old.as_ref() != Some(&next) {
-            put_pipeline(transaction, &next)?;
+            found.puts.push(next);
         }
-        changes.extend(differences.into_iter().map(|(entity, action)| Change {
-            pipeline: pipeline.id.clone(),
-            entity,
-            action,
-        }));
     }
     for (id, old) in stored {
         let mut next = old.clone();
@@ -113,13 +114,13 @@ pub(super) fn provision(transaction: &WriteTransaction, provision: &Provision) -
             next.status = Status::Invalid;
         } else if provision.complete && !old.detached {
             next.detached = true;
-            changes.push(Change { pipeline: id, entity: Entity::Pipeline, action: Action::Detached });
+            found.changes.push(Change { pipeline: id, entity: Entity::Pipeline, action: Action::Detached });
         }
         if next != old {
-            put_pipeline(transaction, &next)?;
+            found.puts.push(next);
         }
     }
-    Ok(changes)
+    found
 }
 
 /// The stored status when a process starts: nothing runs yet, and what a crash left running was stopped by
@@ -137,10 +138,10 @@ fn after_restart(status: &Status, autostart: bool) -> Status {
     }
 }
 
-type Differences = Vec<(Entity, Action)>;
+type Parts = Vec<(Entity, Action)>;
 
 /// The connectors that are now detached, and all differences.
-fn compare(old: &StoredPipeline, new: &StoredPipeline) -> (Vec<StoredConnector>, Differences) {
+fn compare(old: &StoredPipeline, new: &StoredPipeline) -> (Vec<StoredConnector>, Parts) {
     let mut differences = Vec::new();
     if old.detached {
         differences.push((Entity::Pipeline, Action::Attached));
@@ -182,7 +183,7 @@ fn compare(old: &StoredPipeline, new: &StoredPipeline) -> (Vec<StoredConnector>,
     (detached, differences)
 }
 
-fn compare_connector(was: &StoredConnector, is: &StoredConnector, differences: &mut Differences) {
+fn compare_connector(was: &StoredConnector, is: &StoredConnector, differences: &mut Parts) {
     let mut fields = Vec::new();
     fields.extend((was.plugin != is.plugin).then_some("plugin"));
     fields.extend((was.name != is.name).then_some("name"));
@@ -198,7 +199,7 @@ fn compare_processors(
     connector: Option<&Str>,
     old: &[StoredProcessor],
     new: &[StoredProcessor],
-    differences: &mut Differences,
+    differences: &mut Parts,
 ) {
     let entity = |id: &Str| Entity::Processor { connector: connector.cloned(), id: id.clone() };
     let by_id: BTreeMap<&Str, &StoredProcessor> = old.iter().map(|p| (&p.id, p)).collect();

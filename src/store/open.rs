@@ -6,10 +6,11 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use redb::backends::InMemoryBackend;
-use redb::{Builder, DatabaseError, ReadableDatabase as _, StorageBackend as _, StorageError, TableError};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, StorageBackend as _, StorageError, TableError};
 
+use super::embedded::Embedded;
 use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
-use super::{Database, Store};
+use super::{Place, Store};
 use crate::files::system;
 use crate::panics::caught;
 use crate::settings;
@@ -58,6 +59,14 @@ pub enum OpenError {
         /// What is wrong with it.
         what: String,
     },
+    /// The store in PostgreSQL.
+    #[cfg(feature = "postgres")]
+    #[error(transparent)]
+    Postgres(#[from] super::postgres::Refused),
+    /// The program has no part for PostgreSQL.
+    #[cfg(not(feature = "postgres"))]
+    #[error("db.type postgres: this program was built without the feature `postgres`")]
+    LeftOut,
     /// The system refuses.
     #[error("the store {} cannot be opened: {what}", .path.display())]
     System {
@@ -85,13 +94,19 @@ impl Store {
                 let path = PathBuf::from("(in memory)");
                 let database =
                     builder().create_with_backend(InMemoryBackend::new()).map_err(|error| refused(&path, error))?;
-                Ok(Store::new(initialized(database, &path)?))
+                Ok(embedded(initialized(database, &path)?))
             }
             settings::Database::Embedded(path) => open_file(path),
+            #[cfg(feature = "postgres")]
+            settings::Database::Postgres(address) => {
+                Ok(Store { place: Place::Postgres(super::postgres::Postgres::open(address)?) })
+            }
+            #[cfg(not(feature = "postgres"))]
+            settings::Database::Postgres(_) => Err(OpenError::LeftOut),
         }
     }
 
-    /// Opens a store that must exist already: for commands that only look.
+    /// Opens a store for commands that only look: no file is made for them.
     ///
     /// # Errors
     /// As [`Store::open`]; `Ok(None)` where there is no such file.
@@ -101,6 +116,10 @@ impl Store {
             other => Store::open(other).map(Some),
         }
     }
+}
+
+fn embedded(database: Database) -> Store {
+    Store { place: Place::Embedded(Embedded::new(database)) }
 }
 
 fn builder() -> Builder {
@@ -117,7 +136,7 @@ fn open_file(path: &Path) -> Result<Store, OpenError> {
         Ok(Some(head)) if head != MAGIC => return Err(OpenError::Foreign { path: path.into() }),
         Ok(Some(_)) => verify(path)?,
         Ok(None) => match create(path)? {
-            Some(database) => return Ok(Store::new(database)),
+            Some(database) => return Ok(embedded(database)),
             None => return open_file(path),
         },
         Err(error) => return Err(io(path, &error)),
@@ -129,7 +148,7 @@ fn open_file(path: &Path) -> Result<Store, OpenError> {
         Ok(database)
     });
     match opened {
-        Some(database) => database.map(Store::new),
+        Some(database) => database.map(embedded),
         None => Err(OpenError::Damaged { path: path.into(), what: "its pages contradict each other".into() }),
     }
 }

@@ -8,8 +8,9 @@ use anabranch_graph::state::{LaneId, StoreError};
 use anabranch_graph::text::Str;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
+use super::embedded::Failed;
 use super::entity::{Status, StoredPipeline};
-use super::{Failed, unavailable};
+use super::unavailable;
 
 /// Rises with each change of the form of what is stored.
 pub(super) const SCHEMA: u64 = 1;
@@ -36,7 +37,7 @@ pub(super) fn encode(mark: &Mark) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<Mark> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Mark> {
     let (generation, rest) = bytes.split_first_chunk()?;
     let (seq, position) = rest.split_first_chunk()?;
     Some(Mark {
@@ -90,7 +91,7 @@ pub(super) fn pipelines(transaction: &ReadTransaction) -> Result<Vec<StoredPipel
     Ok(pipelines)
 }
 
-fn understand(id: &str, json: &[u8]) -> Result<StoredPipeline, StoreError> {
+pub(super) fn understand(id: &str, json: &[u8]) -> Result<StoredPipeline, StoreError> {
     serde_json::from_slice(json)
         .map_err(|error| StoreError::Damaged(format!("what is stored of pipeline {id} cannot be read: {error}")))
 }

@@ -216,7 +216,7 @@ fn a_newer_store_is_refused() {
     let path = directory.path().join("a.db");
     drop(Store::open(&embedded(&path)).unwrap());
     {
-        let database = Database::create(&path).unwrap();
+        let database = redb::Database::create(&path).unwrap();
         let transaction = database.begin_write().unwrap();
         transaction.open_table(tables::META).unwrap().insert("schema", tables::SCHEMA + 1).unwrap();
         transaction.commit().unwrap();

@@ -1,0 +1,83 @@
+//! A destination that stores rows and marks in one transaction, or nothing.
+
+use std::collections::BTreeMap;
+
+use anabranch_graph::destination::{Delivered, Verdicts};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::record::Record;
+use anabranch_graph::source::Mark;
+use anabranch_graph::state::LaneId;
+
+use crate::ends::copy;
+use crate::scenario::{Sink, hits, mix};
+use crate::world::World;
+
+/// What a writer knows of the marks that are there.
+pub type Known = BTreeMap<LaneId, Mark>;
+
+/// The marks that are there.
+pub async fn marks(world: &World, shelf: usize, spec: &Sink, known: &mut Known) -> Result<Vec<(LaneId, Mark)>, Fault> {
+    let (call, troubled) = {
+        let mut state = world.lock();
+        (state.next_call(), state.is_troubled())
+    };
+    world.tick().await;
+    if troubled && hits(spec.salt ^ 5, call, spec.fails) {
+        return Err(Fault::transient("sim_passing", "the marks cannot be read"));
+    }
+    *known = world.lock().shelves[shelf].marks.clone();
+    Ok(known.clone().into_iter().collect())
+}
+
+/// One transaction: its call is the `call`th of the shelf.
+pub async fn write(
+    world: &World,
+    shelf: usize,
+    spec: &Sink,
+    known: &mut Known,
+    rows: &[Record],
+    marks: &[(LaneId, Mark)],
+) -> Result<Verdicts, Fault> {
+    let (call, troubled) = {
+        let state = world.lock();
+        (state.shelves[shelf].calls, state.is_troubled())
+    };
+    tokio::time::sleep(spec.takes_time(call)).await;
+    world.tick().await;
+    if troubled && hits(spec.salt ^ 1, call, spec.hangs) {
+        world.hang().await;
+    }
+    let refusal = || Fault::record("refused", "the destination does not want it");
+    let unwanted = |(i, row): (usize, &Record)| hits(spec.salt, copy(row).id, spec.refuses).then(|| (i, refusal()));
+    let refused: Vec<(usize, Fault)> = rows.iter().enumerate().filter_map(unwanted).collect();
+    if let Some((first, _)) = refused.first() {
+        // It says one, or all, or only that there is one; that holds for all pieces of a source row.
+        return match () {
+            () if spec.whole => Ok(Verdicts::Refused(vec![(*first, refusal())])),
+            () => Ok(Verdicts::Refused(refused)),
+        };
+    }
+    let fails = troubled && hits(spec.salt ^ 2, call, spec.fails);
+    if fails && !(spec.ambiguous && mix(call, 9).is_multiple_of(2)) {
+        return Err(Fault::transient("sim_passing", "the destination is away"));
+    }
+    let moved = marks.iter().any(|(lane, _)| world.lock().shelves[shelf].marks.get(lane) != known.get(lane));
+    if moved {
+        world.breaks(|| format!("d{shelf} has marks that its writer does not know"));
+    }
+    for row in rows {
+        let id = copy(row).id;
+        if world.lock().shelves[shelf].durable.contains_key(&id) {
+            world.breaks(|| format!("d{shelf} stores record {id:x} a second time"));
+        }
+        world.put(shelf, id, true, fails);
+    }
+    world.lock().shelves[shelf].marks.extend(marks.iter().cloned());
+    // A crash may come before anybody is told.
+    world.tick().await;
+    if fails {
+        return Err(Fault::transient("sim_passing", "the connection was lost"));
+    }
+    known.extend(marks.iter().cloned());
+    Ok(Verdicts::All(Delivered::Durable))
+}

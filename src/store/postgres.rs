@@ -1,0 +1,265 @@
+//! The store in a table of PostgreSQL.
+//!
+//! One connection on a thread of its own, so that it does not depend on which runtime asks. Whatever waits when the
+//! connection is free is written in one transaction. A lost connection is made anew and the transaction repeated: every
+//! write may come twice (a claim then takes a later number), and marks are fenced by the number of the claim in the
+//! transaction that stores them, so that a repeated one never overwrites those of a later owner.
+
+mod connection;
+mod table;
+
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use anabranch_graph::state::StoreError;
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::Client;
+
+use super::{Found, Read, Write, Written};
+use crate::settings::PostgresDatabase;
+use connection::{Address, is_passing};
+use table::Table;
+
+/// Attempts of a request, with waits of 100 ms doubling to 2 s: about 5 s in all. After that the pipelines recover,
+/// which takes longer.
+const ATTEMPTS: u32 = 7;
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// The store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The address or the name of the table is not understood.
+    #[error("{key}: {what}")]
+    Setting {
+        /// The setting.
+        key: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The server cannot be reached, or refuses.
+    #[error("the store in PostgreSQL at {server} cannot be opened: {what}")]
+    Server {
+        /// Hosts and ports.
+        server: String,
+        /// Its message.
+        what: String,
+    },
+    /// The table is something else.
+    #[error("the table {table} is not a store of Anabranch: it was left as it is; give another db.postgres.table")]
+    Foreign {
+        /// Its name.
+        table: String,
+    },
+    /// A later version wrote it.
+    #[error(
+        "the store in table {table} has version {found}, this program knows versions up to {known}: use the program \
+         that wrote it"
+    )]
+    Newer {
+        /// The table.
+        table: String,
+        /// Its version.
+        found: i64,
+        /// What this program knows.
+        known: u64,
+    },
+    /// The system refuses.
+    #[error("the store in PostgreSQL cannot be opened: {0}")]
+    System(std::io::Error),
+}
+
+enum Request {
+    Read(Read, oneshot::Sender<Result<Found, StoreError>>),
+    Write(Write, oneshot::Sender<Result<Written, StoreError>>),
+}
+
+/// A handle; clones share it. The connection is closed when the last is dropped.
+#[derive(Clone)]
+pub(super) struct Postgres {
+    requests: mpsc::UnboundedSender<Request>,
+}
+
+impl Postgres {
+    /// Connects, and makes the table where there is none. Waits for the server.
+    pub(super) fn open(database: &PostgresDatabase) -> Result<Postgres, Refused> {
+        let address = Address::parse(&database.connection)?;
+        let table = Table::parse(&database.table)?;
+        let (requests, waiting) = mpsc::unbounded_channel();
+        let (opened, is_open) = sync_channel(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Refused::System)?;
+        let keep = Keeper { address, table, client: None };
+        let live = move || runtime.block_on(keep.live(waiting, |result| drop(opened.send(result))));
+        std::thread::Builder::new().name("state-store".to_owned()).spawn(live).map_err(Refused::System)?;
+        let gone = || Refused::System(std::io::Error::other("its thread has ended"));
+        is_open.recv().map_err(|_| gone())??;
+        Ok(Postgres { requests })
+    }
+
+    pub(super) async fn read(&self, read: Read) -> Result<Found, StoreError> {
+        let (done, found) = oneshot::channel();
+        self.ask(Request::Read(read, done))?;
+        found.await.map_err(|_| gone())?
+    }
+
+    pub(super) async fn write(&self, write: Write) -> Result<Written, StoreError> {
+        let (done, written) = oneshot::channel();
+        self.ask(Request::Write(write, done))?;
+        written.await.map_err(|_| gone())?
+    }
+
+    fn ask(&self, request: Request) -> Result<(), StoreError> {
+        self.requests.send(request).map_err(|_| gone())
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::Unavailable("the connection of the state store has ended".into())
+}
+
+/// Who has the connection.
+struct Keeper {
+    address: Address,
+    table: Table,
+    client: Option<Client>,
+}
+
+impl Keeper {
+    async fn live(mut self, mut requests: mpsc::UnboundedReceiver<Request>, opened: impl FnOnce(Result<(), Refused>)) {
+        let result = self.open().await;
+        let failed = result.is_err();
+        opened(result);
+        if failed {
+            return;
+        }
+        while let Some(first) = requests.recv().await {
+            let mut writes = Vec::new();
+            let mut reads = Vec::new();
+            let mut next = Some(first);
+            while let Some(request) = next {
+                match request {
+                    Request::Read(read, done) => reads.push((read, done)),
+                    Request::Write(write, done) => writes.push((write, done)),
+                }
+                next = requests.try_recv().ok();
+            }
+            self.write(writes).await;
+            for (read, done) in reads {
+                let found = self.read(&read).await;
+                let _ = done.send(found);
+            }
+        }
+    }
+
+    async fn open(&mut self) -> Result<(), Refused> {
+        let mut client = self.address.connect().await.map_err(|error| self.address.refused(&error))?;
+        let known = self.table.prepare(&mut client).await;
+        self.client = Some(client);
+        match known.map_err(|error| self.address.refused(&error))? {
+            table::Prepared::Ready => Ok(()),
+            table::Prepared::Foreign => Err(Refused::Foreign { table: self.table.name().to_owned() }),
+            table::Prepared::Newer(found) => {
+                Err(Refused::Newer { table: self.table.name().to_owned(), found, known: super::tables::SCHEMA })
+            }
+        }
+    }
+
+    /// The connection, made anew where it was lost.
+    async fn connected(&mut self) -> Result<&mut Client, tokio_postgres::Error> {
+        if self.client.as_ref().is_none_or(Client::is_closed) {
+            self.client = None;
+            self.client = Some(self.address.connect().await?);
+        }
+        match &mut self.client {
+            Some(client) => Ok(client),
+            None => unreachable!("connected above"),
+        }
+    }
+
+    async fn write(&mut self, requests: Vec<(Write, oneshot::Sender<Result<Written, StoreError>>)>) {
+        if requests.is_empty() {
+            return;
+        }
+        let (writes, done): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
+        let mut tries = Tries::new();
+        loop {
+            let outcome = match self.connected().await {
+                Ok(_) => self.transact(&writes).await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(outcomes) => {
+                    done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome)));
+                    return;
+                }
+                Err(error) => {
+                    if !self.may_repeat(&mut tries, &error).await {
+                        let failed = || Err(StoreError::Unavailable(connection::message(&error).into()));
+                        done.into_iter().for_each(|done| drop(done.send(failed())));
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Result<Written, StoreError>>, tokio_postgres::Error> {
+        let Keeper { table, client, .. } = self;
+        let Some(client) = client else { return Ok(Vec::new()) };
+        let transaction = client.transaction().await?;
+        let outcomes = table.apply(&transaction, writes).await?;
+        transaction.commit().await?;
+        Ok(outcomes)
+    }
+
+    async fn read(&mut self, read: &Read) -> Result<Found, StoreError> {
+        let mut tries = Tries::new();
+        loop {
+            let found = match self.connected().await {
+                Ok(_) => match &self.client {
+                    Some(client) => self.table.find(client, read).await,
+                    None => continue,
+                },
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(found) => return found,
+                Err(error) => {
+                    if !self.may_repeat(&mut tries, &error).await {
+                        return Err(StoreError::Unavailable(connection::message(&error).into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits before the next attempt, where there is one.
+    async fn may_repeat(&mut self, tries: &mut Tries, error: &tokio_postgres::Error) -> bool {
+        let passing = is_passing(error);
+        if error.is_closed() || error.as_db_error().is_none() {
+            self.client = None;
+        }
+        tracing::debug!(error = connection::message(error), passing, "the state store failed");
+        passing && tries.wait().await
+    }
+}
+
+struct Tries {
+    failures: u32,
+}
+
+impl Tries {
+    fn new() -> Self {
+        Tries { failures: 0 }
+    }
+
+    async fn wait(&mut self) -> bool {
+        self.failures += 1;
+        if self.failures >= ATTEMPTS {
+            return false;
+        }
+        let wait = (FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT);
+        tokio::time::sleep(wait).await;
+        true
+    }
+}

@@ -1,0 +1,361 @@
+//! The tables: one row for each mark, pipeline and claim, and beside it one for each remembered result.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anabranch_graph::source::{Mark, Partition};
+use anabranch_graph::state::{Epoch, LaneId, MemoKey, StoreError};
+use anabranch_graph::text::Str;
+use bytes::Bytes;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Error, GenericClient, Transaction};
+
+use super::Refused;
+use crate::store::entity::StoredPipeline;
+use crate::store::tables::{SCHEMA, decode, encode, understand};
+use crate::store::{Found, Provision, Read, Write, Written, compare, fence};
+
+/// Kinds of rows.
+const VERSION: &str = "schema";
+const EPOCH: &str = "epoch";
+const PIPELINE: &str = "pipeline";
+const MARK: &str = "mark";
+const DETACHED: &str = "detached";
+
+/// Most bytes of remembered results.
+const MEMO_BOUND: i64 = 256 << 20;
+
+/// What there is where the store should be.
+pub(super) enum Prepared {
+    /// The store.
+    Ready,
+    /// Something else.
+    Foreign,
+    /// A store of this version.
+    Newer(i64),
+}
+
+/// Names of the tables, as SQL writes them.
+pub(super) struct Table {
+    name: String,
+    state: String,
+    memo: String,
+    /// Bytes that were remembered since the oldest were last forgotten.
+    remembered: std::sync::atomic::AtomicI64,
+}
+
+impl Table {
+    /// From the name of the table, with its schema where it has one.
+    pub(super) fn parse(name: &str) -> Result<Table, Refused> {
+        let refuse = |what: &str| Refused::Setting { key: "db.postgres.table", what: format!("{name:?} {what}") };
+        let parts: Vec<&str> = name.split('.').collect();
+        if parts.len() > 2 || parts.iter().any(|part| part.is_empty()) || name.contains('\0') {
+            return Err(refuse("is not the name of a table (table or schema.table)"));
+        }
+        // Longer names are cut by the server, so that both tables would be one.
+        if parts.iter().any(|part| part.len() > 58) {
+            return Err(refuse("is longer than 58 bytes"));
+        }
+        let quoted = |suffix: &str| {
+            let mut parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+            if let Some(last) = parts.last_mut() {
+                last.push_str(suffix);
+            }
+            parts.iter().map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect::<Vec<_>>().join(".")
+        };
+        Ok(Table { name: name.to_owned(), state: quoted(""), memo: quoted("_memo"), remembered: MEMO_BOUND.into() })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the tables where there are none; what is there is only looked at.
+    pub(super) async fn prepare(&self, client: &mut Client) -> Result<Prepared, Error> {
+        let transaction = client.transaction().await?;
+        // Of two processes that start at the same time, one makes them.
+        transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&self.name]).await?;
+        let row = transaction.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.state]).await?;
+        if !row.get::<_, bool>(0) {
+            let Table { state, memo, .. } = self;
+            let make = format!(
+                "CREATE TABLE {state} (kind text NOT NULL, pipeline text NOT NULL, connector text NOT NULL, \
+                 partition text NOT NULL, number bigint NOT NULL, value bytea NOT NULL, \
+                 PRIMARY KEY (kind, pipeline, connector, partition));\
+                 CREATE TABLE {memo} (space text NOT NULL, key bytea NOT NULL, value bytea NOT NULL, \
+                 kept timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (space, key));\
+                 INSERT INTO {state} VALUES ('{VERSION}', '', '', '', {SCHEMA}, '')"
+            );
+            transaction.batch_execute(&make).await?;
+            transaction.commit().await?;
+            return Ok(Prepared::Ready);
+        }
+        let columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass($1) AND NOT attisdropped \
+                       AND (attname, atttypid::regtype::text) IN (('kind', 'text'), ('pipeline', 'text'), \
+                       ('connector', 'text'), ('partition', 'text'), ('number', 'bigint'), ('value', 'bytea'))";
+        if transaction.query_one(columns, &[&self.state]).await?.get::<_, i64>(0) != 6 {
+            return Ok(Prepared::Foreign);
+        }
+        let version = format!("SELECT number FROM {} WHERE kind = '{VERSION}'", self.state);
+        let found = transaction.query_opt(&version, &[]).await?.map(|row| row.get::<_, i64>(0));
+        transaction.commit().await?;
+        Ok(match found {
+            None => Prepared::Foreign,
+            Some(found) if u64::try_from(found).is_ok_and(|found| (1..=SCHEMA).contains(&found)) => Prepared::Ready,
+            Some(found) => Prepared::Newer(found),
+        })
+    }
+
+    /// Several writes in one transaction. One that is fenced, or finds what cannot be understood, changes nothing and
+    /// does not disturb the others.
+    pub(super) async fn apply(
+        &self,
+        transaction: &Transaction<'_>,
+        writes: &[Write],
+    ) -> Result<Vec<Result<Written, StoreError>>, Error> {
+        let mut outcomes = Vec::with_capacity(writes.len());
+        let mut rest = writes;
+        while let Some(first) = rest.first() {
+            let marks = rest.iter().take_while(|write| matches!(write, Write::Marks { .. })).count();
+            if marks > 0 {
+                let (group, after) = rest.split_at(marks);
+                outcomes.extend(self.put_marks(transaction, group).await?);
+                rest = after;
+                continue;
+            }
+            rest = &rest[1..];
+            outcomes.push(match first {
+                Write::Claim(pipeline) => Ok(Written::Epoch(self.claim(transaction, pipeline).await?)),
+                Write::Status { pipeline, status } => {
+                    let sql = format!(
+                        "SELECT value FROM {} WHERE kind = '{PIPELINE}' AND pipeline = $1 FOR UPDATE",
+                        self.state
+                    );
+                    match transaction.query_opt(&sql, &[&&**pipeline]).await? {
+                        None => Ok(Written::Nothing),
+                        Some(row) => match understand(pipeline, row.get(0)) {
+                            Err(error) => Err(error),
+                            Ok(mut stored) => {
+                                stored.status = status.clone();
+                                self.put_pipeline(transaction, &stored).await?;
+                                Ok(Written::Nothing)
+                            }
+                        },
+                    }
+                }
+                Write::Provision(provision) => self.provision(transaction, provision).await?,
+                Write::Keep { space, entries } => {
+                    self.keep(transaction, space, entries).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Marks { .. } => unreachable!("taken as a group above"),
+            });
+        }
+        Ok(outcomes)
+    }
+
+    async fn claim(&self, transaction: &Transaction<'_>, pipeline: &Str) -> Result<Epoch, Error> {
+        let sql = format!(
+            "INSERT INTO {0} AS t VALUES ('{EPOCH}', $1, '', '', 1, '') \
+             ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET number = t.number + 1 RETURNING number",
+            self.state
+        );
+        let row = transaction.query_one(&sql, &[&&**pipeline]).await?;
+        Ok(Epoch { pipeline: pipeline.clone(), number: number(row.get(0)) })
+    }
+
+    /// The numbers of the latest claims. They stay what they are until the transaction ends.
+    async fn epochs(
+        &self,
+        transaction: &Transaction<'_>,
+        pipelines: &BTreeSet<&str>,
+    ) -> Result<BTreeMap<String, u64>, Error> {
+        let sql = format!(
+            "SELECT pipeline, number FROM {} WHERE kind = '{EPOCH}' AND pipeline = ANY($1) ORDER BY pipeline FOR SHARE",
+            self.state
+        );
+        let pipelines: Vec<&str> = pipelines.iter().copied().collect();
+        let rows = transaction.query(&sql, &[&pipelines]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), number(row.get(1)))).collect())
+    }
+
+    /// The marks of several pipelines in two statements.
+    async fn put_marks(
+        &self,
+        transaction: &Transaction<'_>,
+        writes: &[Write],
+    ) -> Result<Vec<Result<Written, StoreError>>, Error> {
+        let marks = |write| match write {
+            &Write::Marks { ref epoch, ref moves } => Some((epoch, moves)),
+            _ => None,
+        };
+        let pipelines = writes.iter().filter_map(marks).map(|(epoch, _)| &*epoch.pipeline).collect();
+        let epochs = self.epochs(transaction, &pipelines).await?;
+        let mut outcomes = Vec::with_capacity(writes.len());
+        // Of several marks of a lane the last.
+        let mut latest: BTreeMap<[&str; 3], &Mark> = BTreeMap::new();
+        for (epoch, moves) in writes.iter().filter_map(marks) {
+            let outcome = fence(epoch, epochs.get(&*epoch.pipeline).copied().unwrap_or(0));
+            if outcome.is_ok() {
+                let pipeline = epoch.pipeline.as_str();
+                for (lane, mark) in moves {
+                    latest.insert([pipeline, lane.connector.as_str(), lane.partition.0.as_str()], mark);
+                }
+            }
+            outcomes.push(outcome.map(|()| Written::Nothing));
+        }
+        let column = |at: usize| latest.keys().map(|key| key[at]).collect::<Vec<&str>>();
+        let values: Vec<Vec<u8>> = latest.values().map(|mark| encode(mark)).collect();
+        if !values.is_empty() {
+            let sql = format!(
+                "INSERT INTO {} SELECT '{MARK}', pipeline, connector, partition, 0, value \
+                 FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) \
+                 AS moved (pipeline, connector, partition, value) \
+                 ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                self.state
+            );
+            transaction.execute(&sql, &[&column(0), &column(1), &column(2), &values]).await?;
+        }
+        Ok(outcomes)
+    }
+
+    async fn provision(
+        &self,
+        transaction: &Transaction<'_>,
+        provision: &Provision,
+    ) -> Result<Result<Written, StoreError>, Error> {
+        let stored = match self.pipelines(transaction).await? {
+            Ok(stored) => stored.into_iter().map(|pipeline| (pipeline.id.clone(), pipeline)).collect(),
+            Err(error) => return Ok(Err(error)),
+        };
+        let found = compare::provision(stored, provision);
+        for (moved, from, to) in [(&found.detached, MARK, DETACHED), (&found.attached, DETACHED, MARK)] {
+            for (pipeline, connector) in moved {
+                let Table { state, .. } = self;
+                let remove = format!(
+                    "DELETE FROM {state} t USING {state} f WHERE f.kind = '{from}' AND f.pipeline = $1 \
+                     AND f.connector = $2 AND t.kind = '{to}' AND t.pipeline = $1 AND t.connector = $2 \
+                     AND t.partition = f.partition"
+                );
+                transaction.execute(&remove, &[&&**pipeline, &&**connector]).await?;
+                let rename = format!(
+                    "UPDATE {state} SET kind = '{to}' WHERE kind = '{from}' AND pipeline = $1 AND connector = $2"
+                );
+                transaction.execute(&rename, &[&&**pipeline, &&**connector]).await?;
+            }
+        }
+        for pipeline in &found.puts {
+            self.put_pipeline(transaction, pipeline).await?;
+        }
+        Ok(Ok(Written::Changes(found.changes)))
+    }
+
+    async fn put_pipeline(&self, transaction: &Transaction<'_>, pipeline: &StoredPipeline) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT INTO {} VALUES ('{PIPELINE}', $1, '', '', 0, $2) \
+             ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+            self.state
+        );
+        let json = serde_json::to_vec(pipeline).unwrap_or_default();
+        transaction.execute(&sql, &[&&*pipeline.id, &json]).await?;
+        Ok(())
+    }
+
+    /// Keeps results, and now and then forgets the oldest beyond the bound.
+    async fn keep(
+        &self,
+        transaction: &Transaction<'_>,
+        space: &Str,
+        entries: &[(MemoKey, Bytes)],
+    ) -> Result<(), Error> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let Table { memo, .. } = self;
+        // Of two results of a key the last.
+        let latest: BTreeMap<&[u8], &[u8]> = entries.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        let (keys, values): (Vec<&[u8]>, Vec<&[u8]>) = latest.into_iter().unzip();
+        let sql = format!(
+            "INSERT INTO {memo} (space, key, value) SELECT $1, key, value FROM unnest($2::bytea[], $3::bytea[]) \
+             AS kept (key, value) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value, kept = EXCLUDED.kept"
+        );
+        transaction.execute(&sql, &[&&**space, &keys, &values]).await?;
+        let bytes: usize = values.iter().map(|value| value.len() + size_of::<MemoKey>()).sum();
+        if self.remembered.fetch_add(bytes as i64, Relaxed) + bytes as i64 >= MEMO_BOUND / 8 {
+            self.forget(transaction, MEMO_BOUND).await?;
+            self.remembered.store(0, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Forgets the oldest results, so that those that stay have at most `bound` bytes. O(all).
+    async fn forget(&self, transaction: &Transaction<'_>, bound: i64) -> Result<(), Error> {
+        let sql = format!(
+            "DELETE FROM {0} USING (SELECT space, key, sum(octet_length(value) + octet_length(key) + \
+             octet_length(space)) OVER (ORDER BY kept DESC, space, key) AS bytes FROM {0}) AS aged \
+             WHERE aged.bytes > $1 AND {0}.space = aged.space AND {0}.key = aged.key",
+            self.memo
+        );
+        transaction.execute_typed(&sql, &[(&bound as &(dyn ToSql + Sync), Type::INT8)]).await?;
+        Ok(())
+    }
+
+    /// Reads. What cannot be understood is an error of the store, not of the connection.
+    pub(super) async fn find(&self, client: &Client, read: &Read) -> Result<Result<Found, StoreError>, Error> {
+        let Table { state, memo, .. } = self;
+        match read {
+            Read::Pipelines => Ok(self.pipelines(client).await?.map(Found::Pipelines)),
+            Read::Marks(epoch) => {
+                // One statement sees one moment.
+                let sql = format!(
+                    "SELECT kind, connector, partition, number, value FROM {state} \
+                     WHERE kind IN ('{EPOCH}', '{MARK}') AND pipeline = $1"
+                );
+                let rows = client.query(&sql, &[&&*epoch.pipeline]).await?;
+                let (claims, marks): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
+                let theirs = claims.first().map_or(0, |row| number(row.get(3)));
+                let marks = marks.iter().map(|row| (row.get(1), row.get(2), row.get(4)));
+                Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.pipeline, marks)).map(Found::Marks))
+            }
+            Read::DetachedMarks(pipeline) => {
+                let sql = format!(
+                    "SELECT connector, partition, value FROM {state} WHERE kind = '{DETACHED}' AND pipeline = $1"
+                );
+                let rows = client.query(&sql, &[&&**pipeline]).await?;
+                let marks = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
+                Ok(understood(pipeline, marks).map(Found::Marks))
+            }
+            Read::Recall { space, keys } => {
+                let sql = format!("SELECT key, value FROM {memo} WHERE space = $1 AND key = ANY($2)");
+                let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+                let rows = client.query(&sql, &[&&**space, &wanted]).await?;
+                let found: BTreeMap<&[u8], &[u8]> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+                let recalled = keys.iter().map(|key| found.get(&key[..]).map(|value| Bytes::copy_from_slice(value)));
+                Ok(Ok(Found::Recalled(recalled.collect())))
+            }
+        }
+    }
+
+    async fn pipelines(&self, client: &impl GenericClient) -> Result<Result<Vec<StoredPipeline>, StoreError>, Error> {
+        let sql = format!(
+            "SELECT pipeline, value FROM {} WHERE kind = '{PIPELINE}' ORDER BY pipeline COLLATE \"C\" FOR UPDATE",
+            self.state
+        );
+        let rows = client.query(&sql, &[]).await?;
+        Ok(rows.iter().map(|row| understand(row.get(0), row.get(1))).collect())
+    }
+}
+
+fn number(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}
+
+fn understood<'a>(
+    pipeline: &str,
+    marks: impl Iterator<Item = (&'a str, &'a str, &'a [u8])>,
+) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+    marks
+        .map(|(connector, partition, value)| {
+            let cut_off = || StoreError::Damaged(format!("the position of {pipeline}:{connector} is cut off"));
+            let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+            Ok((lane, decode(value).ok_or_else(cut_off)?))
+        })
+        .collect()
+}
