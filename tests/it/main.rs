@@ -15,6 +15,8 @@ mod drawing;
 mod edits;
 mod generated;
 mod plan;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod process;
 mod processors;
 mod readme;

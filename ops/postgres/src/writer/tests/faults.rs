@@ -203,6 +203,75 @@ async fn a_server_that_restarts_loses_nothing() {
     assert_eq!(db.query("SELECT count(*), min(n) FROM t"), ["200|3"]);
 }
 
+/// What PostgreSQL takes for one key and we for two: written one after the other.
+#[tokio::test]
+async fn keys_that_are_equal_only_to_the_server_are_no_error() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id numeric PRIMARY KEY, n int)");
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    let rows: Vec<Record> =
+        ["1", "1.0", "2", "1.00"].map(|id| create(&format!(r#"{{"id":"{id}"}}"#), r#"{"n":1}"#)).to_vec();
+    let last = create(r#"{"id":"1.000"}"#, r#"{"n":2}"#);
+    all_good(&write(&mut writer, &[rows.as_slice(), &[last]].concat()).await);
+    assert_eq!(db.query("SELECT * FROM t ORDER BY id"), ["1|2", "2|1"]);
+}
+
+/// `sslmode` means what it means to libpq.
+#[tokio::test]
+async fn tls_checks_as_much_as_it_is_told() {
+    let Some(server) = Server::start(&[]) else { return };
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=test", "-addext", "subjectAltName=DNS:localhost", "-keyout", "server.key"])
+        .args(["-out", "server.crt"])
+        .current_dir(server.data())
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        use std::io::Write;
+        assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "openssl is missing");
+        let _ = writeln!(std::io::stderr(), "skipped: openssl is missing");
+        return;
+    }
+    let owner = std::fs::metadata(server.data()).unwrap();
+    for file in ["server.key", "server.crt"] {
+        use std::os::unix::fs::{MetadataExt, chown};
+        chown(server.data().join(file), Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+    server.query("ALTER SYSTEM SET ssl = on");
+    server.stop();
+    server.resume();
+    server.query("CREATE TABLE t (n int)");
+    let root = server.data().join("server.crt").display().to_string();
+    let by_name = server.url().replace("127.0.0.1", "localhost");
+    let how = |url: &str, options: &str| format!("{url}?{options}");
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
+                     WHERE ssl AND application_name = 'anabranch'";
+    for (url, tls) in [
+        (how(&by_name, "sslmode=disable"), "0"),
+        (by_name.clone(), "1"),
+        (how(&by_name, "sslmode=require"), "1"),
+        (how(&server.url(), &format!("sslmode=verify-ca&sslrootcert={root}")), "1"),
+        (how(&by_name, &format!("sslmode=verify-full&sslrootcert={root}")), "1"),
+    ] {
+        let mut writer = open(&url, &[("table", "t")]).await.unwrap_or_else(|fault| panic!("{url}: {fault}"));
+        assert_eq!(server.query(encrypted), [tls], "{url}");
+        writer.close().await.unwrap();
+        while server.query("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'anabranch'") != ["0"] {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    for url in [
+        how(&server.url(), &format!("sslmode=verify-full&sslrootcert={root}")),
+        how(&by_name, "sslmode=verify-full"),
+        how(&by_name, "sslmode=verify-ca"),
+        how(&by_name, "sslmode=verify-ca&sslrootcert=/no/such/file"),
+    ] {
+        let fault = open(&url, &[("table", "t")]).await.err().unwrap_or_else(|| panic!("{url} was trusted"));
+        assert_eq!(fault.class(), FaultClass::Fatal, "{fault}");
+        assert!(fault.message().contains("cert"), "{fault}");
+    }
+}
+
 #[tokio::test]
 async fn a_deadlock_is_transient() {
     let Some(db) = Database::create() else { return };
