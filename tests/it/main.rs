@@ -18,6 +18,8 @@ mod edits;
 mod generated;
 mod kills;
 mod plan;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod process;
 mod processors;
 mod readme;

@@ -20,6 +20,11 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 /// Sent data that nobody confirms for so long means that the peer is gone.
 const UNCONFIRMED: Duration = Duration::from_secs(60);
 
+/// The server is to notice soon that this machine is gone: until then a transaction of ours would keep its locks, and
+/// the next run of the pipeline would wait for them.
+const SESSION: &str = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; \
+     SET idle_in_transaction_session_timeout = '60s'";
+
 /// A URL that was read.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -127,7 +132,11 @@ impl Address {
         // covered by it.
         let limit = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT) * 2;
         match tokio::time::timeout(limit, pool.get()).await {
-            Ok(Ok(client)) => Ok(Object::take(client)),
+            Ok(Ok(client)) => {
+                let client = Object::take(client);
+                client.batch_execute(SESSION).await.map_err(|error| fault::connect(&error, &place))?;
+                Ok(client)
+            }
             Ok(Err(PoolError::Backend(error))) => Err(fault::connect(&error, &place)),
             Ok(Err(error)) => Err(Fault::transient("connect_failed", format!("cannot connect to {place}: {error}"))),
             Err(_) => Err(Fault::transient(

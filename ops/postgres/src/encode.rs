@@ -198,7 +198,9 @@ fn bytes(value: &Value, out: &mut Vec<u8>) -> Encoded {
 fn hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let digit = |c: u8| char::from(c).to_digit(16);
-    (digits.len() % 2 == 0)
+    digits
+        .len()
+        .is_multiple_of(2)
         .then(|| digits.chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8)).collect())?
 }
 

@@ -356,21 +356,21 @@ impl TableWriter {
             Ok(())
         }
         .await;
-        let transactional = self.fence.is_some();
-        let keep = entered == Entered::Write && !(transactional && !refused.is_empty());
+        let all_or_none = self.fence.is_some() && !refused.is_empty();
+        let keep = entered == Entered::Write && !all_or_none;
         self.end(session, records, done, keep).await?;
-        match transactional && !refused.is_empty() && entered == Entered::Write {
-            true => Ok(Verdicts::Refused(refused)),
-            false if entered == Entered::Written => Ok(Verdicts::All(Delivered::Durable)),
-            false => Ok(verdicts(records.len(), refused)),
+        match entered {
+            Entered::Written => Ok(Verdicts::All(Delivered::Durable)),
+            Entered::Write if all_or_none => Ok(Verdicts::Refused(refused)),
+            Entered::Write => Ok(verdicts(records.len(), refused)),
         }
     }
 
     /// In the order of the records, so that what would be accepted row by row is accepted here.
     async fn bisect(&self, session: &mut Session, refused: &mut Refused) -> Result<(), Failure> {
-        let rows = self.batch.rows.len();
-        let mut stack = if rows == 0 { Vec::new() } else { vec![0..rows] };
-        while let Some(range) = stack.pop() {
+        let mut stack: Vec<Range<usize>> = Vec::new();
+        stack.push(0..self.batch.rows.len());
+        while let Some(range) = stack.pop().filter(|range| !range.is_empty()) {
             match self.try_rows(session, range.clone()).await? {
                 Ok(()) => {}
                 Err(fault) if range.len() == 1 => {

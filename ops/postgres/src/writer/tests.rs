@@ -1,3 +1,4 @@
+mod cost;
 mod exactly_once;
 mod faults;
 mod oracle;

@@ -1,1 +1,133 @@
+use std::task::Poll;
 
+use anabranch_graph::fault::FaultClass;
+use anabranch_graph::source::Partition;
+
+use super::*;
+
+const SETTINGS: &[(&str, &str)] = &[("table", "t"), ("exactlyOnce", "true"), ("marks.schema", "state")];
+
+fn mark(seq: u64) -> (LaneId, Mark) {
+    let lane = LaneId { connector: "in".into(), partition: Partition("0".into()) };
+    (lane, Mark { generation: 3, seq, position: Position::copy_from(&seq.to_be_bytes()) })
+}
+
+/// Rows without keys: a replay would double them.
+fn rows(from: u64, to: u64) -> Vec<Record> {
+    (from..to)
+        .map(|n| create("null", &format!(r#"{{"n":{n}}}"#)).with_position(Position::copy_from(&n.to_be_bytes())))
+        .collect()
+}
+
+#[tokio::test]
+async fn marks_are_stored_with_the_rows() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (n int CHECK (n <> 13))");
+    let mut writer = open(&db.url(), SETTINGS).await.unwrap();
+    assert_eq!(writer.marks().await.unwrap(), []);
+    let verdicts = writer.write(&rows(0, 100), &[mark(100)]).await.unwrap_err_or_all();
+    assert_eq!(verdicts, "refused 13 check_violation");
+    assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
+    assert_eq!(writer.marks().await.unwrap(), []);
+    let mut good = rows(0, 100);
+    good.remove(13);
+    assert_eq!(writer.write(&good, &[mark(100)]).await.unwrap_err_or_all(), "all");
+    assert_eq!(db.query("SELECT count(*) FROM t"), ["99"]);
+    assert_eq!(writer.marks().await.unwrap(), [mark(100)]);
+    // A value that cannot be encoded, beside one that the server refuses.
+    let mut bad = vec![create("null", r#"{"n":"x"}"#)];
+    bad.extend(rows(12, 15));
+    assert_eq!(
+        writer.write(&bad, &[mark(200)]).await.unwrap_err_or_all(),
+        "refused 0 value_mismatch, 2 check_violation"
+    );
+    assert_eq!(db.query("SELECT count(*) FROM t"), ["99"]);
+    writer.close().await.unwrap();
+
+    let mut next = open(&db.url(), SETTINGS).await.unwrap();
+    assert_eq!(next.marks().await.unwrap(), [mark(100)]);
+    assert_eq!(next.write(&rows(100, 101), &[mark(101)]).await.unwrap_err_or_all(), "all");
+    assert_eq!(next.marks().await.unwrap(), [mark(101)]);
+}
+
+#[tokio::test]
+async fn an_older_run_writes_no_more() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (n int)");
+    let mut old = open(&db.url(), SETTINGS).await.unwrap();
+    old.write(&rows(0, 1), &[mark(1)]).await.unwrap();
+    let mut new = open(&db.url(), SETTINGS).await.unwrap();
+    let fault = old.write(&rows(1, 2), &[mark(2)]).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "fenced"), "{fault}");
+    new.write(&rows(1, 2), &[mark(2)]).await.unwrap();
+    assert_eq!(db.query("SELECT n FROM t ORDER BY n"), ["0", "1"]);
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_is_repeated() {
+    let Some(db) = Database::create() else { return };
+    db.query(
+        "CREATE TABLE t (n int);
+         CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
+             $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$;
+         CREATE CONSTRAINT TRIGGER die AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION die()",
+    );
+    let mut writer = open(&db.url(), SETTINGS).await.unwrap();
+    let fault = writer.write(&rows(0, 10), &[mark(10)]).await.unwrap_err();
+    assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
+    db.query("DROP TRIGGER die ON t");
+    assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
+    assert_eq!(writer.write(&rows(0, 10), &[mark(10)]).await.unwrap_err_or_all(), "all");
+    assert_eq!(db.query("SELECT count(*) FROM t"), ["10"]);
+}
+
+/// A call is given up at each of its points; at one of them the commit was sent and its answer has not come.
+#[tokio::test]
+async fn a_commit_without_an_answer_is_not_repeated() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (n int)");
+    let mut writer = open(&db.url(), SETTINGS).await.unwrap();
+    let (batch, marks) = (rows(0, 10), [mark(10)]);
+    for polls in 1..200usize {
+        let mut call = writer.write(&batch, &marks);
+        let mut left = polls;
+        let given_up = std::future::poll_fn(|context| {
+            left -= 1;
+            match (call.as_mut().poll(context), left) {
+                (Poll::Ready(verdict), _) => Poll::Ready(verdict.is_err()),
+                (Poll::Pending, 0) => Poll::Ready(true),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+        drop(call);
+        if given_up {
+            assert_eq!(writer.write(&batch, &marks).await.unwrap_err_or_all(), "all");
+        }
+        assert_eq!(db.query("SELECT count(*) FROM t"), ["10"], "given up after {polls} polls");
+        db.query("TRUNCATE t");
+        if !given_up {
+            assert!(polls > 5);
+            return;
+        }
+    }
+    panic!("the call never ended");
+}
+
+trait Outcome {
+    fn unwrap_err_or_all(self) -> String;
+}
+
+impl Outcome for Result<Verdicts, Fault> {
+    fn unwrap_err_or_all(self) -> String {
+        match self.unwrap() {
+            Verdicts::All(Delivered::Durable) => "all".to_owned(),
+            Verdicts::Refused(refused) => {
+                let rows: Vec<String> = refused.iter().map(|(row, fault)| format!("{row} {}", fault.code())).collect();
+                format!("refused {}", rows.join(", "))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,1 +1,330 @@
+use std::time::Duration;
 
+use anabranch_graph::fault::FaultClass;
+
+use super::*;
+use crate::server::Server;
+
+#[tokio::test]
+async fn only_bad_rows_are_refused_each_with_its_own_reason() {
+    let Some(db) = Database::create() else { return };
+    db.query(
+        "CREATE TABLE t (id int PRIMARY KEY, mail text UNIQUE, age int NOT NULL CHECK (age < 200), boss int,
+             FOREIGN KEY (boss) REFERENCES t (id) DEFERRABLE INITIALLY DEFERRED)",
+    );
+    db.query("INSERT INTO t VALUES (-1, 'taken', 1)");
+    for size in [6, 1000] {
+        db.query("DELETE FROM t WHERE id >= 0");
+        let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+        let mut rows: Vec<Record> = (0..size)
+            .map(|n| create(&format!(r#"{{"id":{n}}}"#), &format!(r#"{{"mail":"m{n}","age":1,"boss":null}}"#)))
+            .collect();
+        rows[0] = create(r#"{"id":0}"#, r#"{"mail":"taken","age":1,"boss":null}"#);
+        rows[1] = create(r#"{"id":1}"#, r#"{"mail":"m1","age":500,"boss":null}"#);
+        rows[2] = create(r#"{"id":2}"#, r#"{"mail":"m2","boss":null}"#);
+        rows[3] = create(r#"{"id":3}"#, r#"{"mail":"m3","age":"old","boss":null}"#);
+        rows[4] = create(r#"{"id":4}"#, r#"{"mail":"m4","age":1,"boss":777777}"#);
+        let outcomes = write(&mut writer, &rows).await;
+        let expected = [
+            "unique_violation: \"t\": PostgreSQL: duplicate key value violates unique constraint \"t_mail_key\" \
+             (SQLSTATE 23505): Key (mail)=(taken) already exists.",
+            "check_violation: \"t\": PostgreSQL: new row for relation \"t\" violates check constraint \"t_age_check\" \
+             (SQLSTATE 23514): Failing row contains (1, m1, 500, null).",
+            "not_null_violation: \"t\": PostgreSQL: null value in column \"age\" of relation \"t\" violates not-null \
+             constraint (SQLSTATE 23502): Failing row contains (2, m2, null, null).",
+            "value_mismatch: column \"age\" (integer) of \"t\": the text \"old\" is not an integer",
+            "foreign_key_violation: \"t\": PostgreSQL: insert or update on table \"t\" violates foreign key constraint \
+             \"t_boss_fkey\" (SQLSTATE 23503): Key (boss)=(777777) is not present in table \"t\".",
+        ];
+        assert_eq!(outcomes[..5], expected);
+        all_good(&outcomes[5..]);
+        assert_eq!(db.query("SELECT count(*) FROM t WHERE id >= 0"), [(size - 5).to_string()]);
+        // The writer goes on as before.
+        all_good(&write(&mut writer, &rows[5..]).await);
+    }
+}
+
+#[tokio::test]
+async fn records_without_what_a_row_needs_are_refused() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int, name text, UNIQUE (id, name)); CREATE TABLE users (id int)");
+    let mut writer = open(&db.url(), &[]).await.unwrap();
+    let raw = |key: Data, after: Data| {
+        let mut record = create("{}", "{}");
+        (record.key, record.payload.after) = (key, after);
+        to("t", record)
+    };
+    let fields = || create("{}", r#"{"id":1}"#).payload.after;
+    let rows = [
+        create("{}", r#"{"id":1}"#),
+        to("user", create("{}", r#"{"id":1}"#)),
+        to("t", create("{}", r#"{"nmae":"x"}"#)),
+        to("t", create(r#"{"id":1}"#, r#"{"name":"x"}"#)),
+        to("t", record("update", "{}", r#"{"name":"x"}"#)),
+        to("t", record("delete", "null", "null")),
+        to("t", create("{}", "{}")),
+        to("t", create(r#"{"id":1,"name":null}"#, "{}")),
+        to("a..b", create("{}", r#"{"id":1}"#)),
+        raw(Data::text("k1"), fields()),
+        raw(Data::Absent, Data::text("raw")),
+        to("t", create("{}", r#"{"id":1}"#)),
+    ];
+    assert_eq!(
+        write(&mut writer, &rows).await,
+        [
+            "table_unknown: the record has no metadata recfmt.collection that names its table: set it, or set table",
+            "table_missing: there is no table \"user\"; did you mean \"users\"?",
+            "column_missing: \"t\" has no column \"nmae\"; did you mean \"name\"?",
+            "key_not_unique: \"t\" has no primary key or unique constraint on (id): its unique keys are (id, name)",
+            "key_missing: a record of the operation update needs a key that says which row it is",
+            "key_missing: a record of the operation delete needs a key that says which row it is",
+            "nothing_to_write: the record has no key and no fields",
+            "key_null: the field \"name\" of the key is null: no row of \"t\" is identified by it",
+            "table_name: \"a..b\" is no name of a table: it is empty",
+            "key_raw: the key is raw data and not a JSON object with the key's columns: set .Key to one, as {\"id\": \
+             1}, or to {} for rows without a key",
+            "payload_raw: the payload is raw data, not fields: decode it before, with json.decode or the like",
+            "ok",
+        ]
+    );
+    assert_eq!(db.query("SELECT * FROM t"), ["1|"]);
+}
+
+#[tokio::test]
+async fn changed_tables_are_looked_up_again() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, a text)");
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    let rows = |from: i32, field: &str| -> Vec<Record> {
+        (from..from + 100).map(|n| create(&format!(r#"{{"id":{n}}}"#), &format!(r#"{{"{field}":"{n}"}}"#))).collect()
+    };
+    all_good(&write(&mut writer, &rows(0, "a")).await);
+    db.query("ALTER TABLE t ADD COLUMN later int");
+    all_good(&write(&mut writer, &rows(100, "later")).await);
+    db.query("ALTER TABLE t ALTER COLUMN a TYPE int USING a::int");
+    all_good(&write(&mut writer, &rows(200, "a")).await);
+    all_good(&write(&mut writer, &rows(300, "a")[..1]).await);
+    db.query("ALTER TABLE t DROP COLUMN later");
+    let outcomes = write(&mut writer, &rows(400, "later")).await;
+    assert!(
+        outcomes.iter().all(|o| o == "column_missing: \"t\" has no column \"later\"; it has id, a"),
+        "{outcomes:?}"
+    );
+    db.query("DROP TABLE t");
+    let outcomes = write(&mut writer, &rows(500, "a")).await;
+    assert!(outcomes.iter().all(|o| o.starts_with("table_missing: there is no table \"t\"")), "{outcomes:?}");
+    db.query("CREATE TABLE t (id int PRIMARY KEY, a uuid)");
+    let outcomes = write(&mut writer, &rows(500, "a")).await;
+    assert!(outcomes[0].ends_with("column \"a\" (uuid) of \"t\": the text \"500\" is not a UUID"), "{outcomes:?}");
+    assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_says_what_to_do() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE users (id int); CREATE ROLE nobody_special LOGIN");
+    let open_failure = async |url: String, settings: &[(&str, &str)]| {
+        let fault = open(&url, settings).await.err().unwrap();
+        (fault.class(), fault.code(), fault.message())
+    };
+    let (class, code, text) = open_failure(db.url(), &[("table", "usres")]).await;
+    assert_eq!((class, code), (FaultClass::Fatal, "table_missing"));
+    assert_eq!(text, "there is no table \"usres\"; did you mean \"users\"?");
+
+    let (class, _, text) = open_failure(db.url().replace("/test", "/nowhere"), &[]).await;
+    assert_eq!(class, FaultClass::Fatal);
+    assert!(text.ends_with("create the database, or correct its name in the URL") && text.contains("3D000"), "{text}");
+
+    let (class, _, text) = open_failure(format!("{}?sslmode=require", db.url()), &[]).await;
+    assert_eq!(class, FaultClass::Fatal, "{text}");
+    assert!(text.contains("sslmode"), "{text}");
+
+    let (class, _, text) = open_failure(db.url().replace("postgres@", "ghost:hunter2@"), &[]).await;
+    assert_eq!(class, FaultClass::Fatal, "{text}");
+    assert!(text.contains("28000") && !text.contains("hunter2"), "{text}");
+
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (class, _, text) = open_failure(format!("postgresql://me:hunter2@127.0.0.1:{free}/d"), &[]).await;
+    assert_eq!(class, FaultClass::Transient, "{text}");
+    assert!(
+        text.starts_with(&format!("cannot connect to 127.0.0.1:{free}/d: ")) && !text.contains("hunter2"),
+        "{text}"
+    );
+
+    let mut writer = open(&db.url().replace("postgres@", "nobody_special@"), &[("table", "users")]).await.unwrap();
+    let fault = writer.write(&[create("{}", r#"{"id":1}"#)], &[]).await.unwrap_err();
+    assert_eq!(fault.class(), FaultClass::Fatal);
+    assert!(fault.message().contains("permission denied for table users"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_loses_nothing() {
+    let Some(server) = Server::start(&[]).map(Arc::new) else { return };
+    let db = server.database();
+    db.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    let rows = |n: i32| -> Vec<Record> {
+        (0..200).map(|id| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#))).collect()
+    };
+    all_good(&write(&mut writer, &rows(1)).await);
+    // In the middle of a batch: it waits for a lock when the server goes away.
+    let address = crate::connection::Address::parse(&db.url()).unwrap();
+    let other = address.connect().await.unwrap();
+    other.batch_execute("BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let kill = {
+        let (server, name) = (server.clone(), db.url());
+        std::thread::spawn(move || {
+            while server.query(waiting) != ["1"] {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            server.kill();
+            name
+        })
+    };
+    let batch = rows(2);
+    let fault = writer.write(&batch, &[]).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "connection_lost"), "{fault}");
+    kill.join().unwrap();
+    let fault = writer.write(&batch, &[]).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "connect_failed"), "{fault}");
+    server.resume();
+    assert_eq!(db.query("SELECT count(*), max(n) FROM t"), ["200|1"]);
+    all_good(&write(&mut writer, &batch).await);
+    assert_eq!(db.query("SELECT count(*), min(n) FROM t"), ["200|2"]);
+    // An idle connection that the server closed is made again without a word.
+    db.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'anabranch'");
+    let mut attempts = 0;
+    while let Err(fault) = writer.write(&rows(3), &[]).await {
+        assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
+        attempts += 1;
+        assert!(attempts < 3, "{fault}");
+    }
+    assert_eq!(db.query("SELECT count(*), min(n) FROM t"), ["200|3"]);
+}
+
+/// What PostgreSQL takes for one key and we for two: written one after the other.
+#[tokio::test]
+async fn keys_that_are_equal_only_to_the_server_are_no_error() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id numeric PRIMARY KEY, n int)");
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    let rows: Vec<Record> =
+        ["1", "1.0", "2", "1.00"].map(|id| create(&format!(r#"{{"id":"{id}"}}"#), r#"{"n":1}"#)).to_vec();
+    let last = create(r#"{"id":"1.000"}"#, r#"{"n":2}"#);
+    all_good(&write(&mut writer, &[rows.as_slice(), &[last]].concat()).await);
+    assert_eq!(db.query("SELECT * FROM t ORDER BY id"), ["1|2", "2|1"]);
+}
+
+/// `sslmode` means what it means to libpq.
+#[tokio::test]
+async fn tls_checks_as_much_as_it_is_told() {
+    let Some(server) = Server::start(&[]) else { return };
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=test", "-addext", "subjectAltName=DNS:localhost", "-keyout", "server.key"])
+        .args(["-out", "server.crt"])
+        .current_dir(server.data())
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        use std::io::Write;
+        assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "openssl is missing");
+        let _ = writeln!(std::io::stderr(), "skipped: openssl is missing");
+        return;
+    }
+    let owner = std::fs::metadata(server.data()).unwrap();
+    for file in ["server.key", "server.crt"] {
+        use std::os::unix::fs::{MetadataExt, chown};
+        chown(server.data().join(file), Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+    server.query("ALTER SYSTEM SET ssl = on");
+    server.stop();
+    server.resume();
+    server.query("CREATE TABLE t (n int)");
+    let root = server.data().join("server.crt").display().to_string();
+    let by_name = server.url().replace("127.0.0.1", "localhost");
+    let how = |url: &str, options: &str| format!("{url}?{options}");
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
+                     WHERE ssl AND application_name = 'anabranch'";
+    for (url, tls) in [
+        (how(&by_name, "sslmode=disable"), "0"),
+        (by_name.clone(), "1"),
+        (how(&by_name, "sslmode=require"), "1"),
+        (how(&server.url(), &format!("sslmode=verify-ca&sslrootcert={root}")), "1"),
+        (how(&by_name, &format!("sslmode=verify-full&sslrootcert={root}")), "1"),
+    ] {
+        let mut writer = open(&url, &[("table", "t")]).await.unwrap_or_else(|fault| panic!("{url}: {fault}"));
+        assert_eq!(server.query(encrypted), [tls], "{url}");
+        writer.close().await.unwrap();
+        while server.query("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'anabranch'") != ["0"] {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    for url in [
+        how(&server.url(), &format!("sslmode=verify-full&sslrootcert={root}")),
+        how(&by_name, "sslmode=verify-full"),
+        how(&by_name, "sslmode=verify-ca"),
+        how(&by_name, "sslmode=verify-ca&sslrootcert=/no/such/file"),
+    ] {
+        let fault = open(&url, &[("table", "t")]).await.err().unwrap_or_else(|| panic!("{url} was trusted"));
+        assert_eq!(fault.class(), FaultClass::Fatal, "{fault}");
+        assert!(fault.message().contains("cert"), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_deadlock_is_transient() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0)");
+    let address = crate::connection::Address::parse(&db.url()).unwrap();
+    let other = address.connect().await.unwrap();
+    // The other side is to win: the one that has waited for the time that it takes to look for deadlocks loses.
+    other.batch_execute("SET deadlock_timeout = '1h'; BEGIN; UPDATE t SET n = 9 WHERE id = 2").await.unwrap();
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    let rows = [create(r#"{"id":1}"#, r#"{"n":1}"#), create(r#"{"id":2}"#, r#"{"n":1}"#)];
+    let (fault, other) = tokio::join!(writer.write(&rows, &[]), async {
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        loop {
+            let watch = address.connect().await.unwrap();
+            if watch.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+                break;
+            }
+        }
+        other.batch_execute("UPDATE t SET n = 9 WHERE id = 1; COMMIT").await
+    });
+    let fault = fault.unwrap_err();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "transaction_conflict"), "{fault}");
+    assert!(fault.message().contains("40P01"), "{fault}");
+    other.unwrap();
+    all_good(&write(&mut writer, &rows).await);
+    assert_eq!(db.query("SELECT id, n FROM t ORDER BY id"), ["1|1", "2|1"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_leaves_nothing_behind() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    let rows = |n: i32| -> Vec<Record> {
+        (0..100).map(|id| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#))).collect()
+    };
+    for polls in [1usize, 2, 3, 5, 8, 13, 21] {
+        let batch = rows(1);
+        let mut call = writer.write(&batch, &[]);
+        let mut left = polls;
+        let given_up = std::future::poll_fn(|context| {
+            let polled = call.as_mut().poll(context);
+            left -= 1;
+            match (polled.is_ready(), left) {
+                (true, _) => std::task::Poll::Ready(false),
+                (false, 0) => std::task::Poll::Ready(true),
+                _ => std::task::Poll::Pending,
+            }
+        })
+        .await;
+        drop(call);
+        let n = polls as i32 + 10;
+        all_good(&write(&mut writer, &rows(n)).await);
+        assert_eq!(db.query("SELECT count(*), min(n), max(n) FROM t"), [format!("100|{n}|{n}")], "{given_up}");
+    }
+}

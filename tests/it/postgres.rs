@@ -1,0 +1,86 @@
+//! The `postgres` destination in the service, on a real server.
+
+use std::fmt::Write;
+
+use crate::process::Workspace;
+use crate::servers::postgres::Database;
+
+/// Lines of JSON from `in.txt` to PostgreSQL; `settings` of the destination, and YAML that follows the processors.
+fn pipeline(settings: &str, rest: &str) -> String {
+    format!(
+        r#"
+version: "2.2"
+pipelines:
+  - id: rows
+    connectors:
+      - {{ id: in, type: source, plugin: file, settings: {{ path: in.txt }} }}
+      - {{ id: out, type: destination, plugin: postgres, settings: {{ url: "${{DATABASE}}", {settings} }} }}
+    processors:
+      - {{ id: decode, plugin: json.decode, settings: {{ field: .Payload.After }} }}
+      - {{ id: key, plugin: field.set, settings: {{ field: .Key, value: '{{"id": {{{{ .Payload.After.id }}}}}}' }} }}
+{rest}"#
+    )
+}
+
+fn lines(n: usize) -> String {
+    (0..n).fold(String::new(), |mut text, i| {
+        writeln!(text, r#"{{"id":{i},"name":"n{i}","tags":["a","b"],"score":{i}.5}}"#).unwrap();
+        text
+    })
+}
+
+#[test]
+fn records_become_rows_and_refused_ones_letters() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, name text, tags text[], score float8 CHECK (score <> 700.5))");
+    let mut workspace = Workspace::new();
+    workspace.env("DATABASE", &db.url());
+    workspace.write("in.txt", lines(1000) + "{\"id\":5,\"name\":\"again\"}\n{\"id\":6,\"nmae\":\"x\"}\n");
+    let queue = "    dead-letter-queue: { plugin: file, settings: { path: dlq.ndjson }, window-size: 0 }";
+    workspace.write("pipelines/p.yaml", pipeline("table: t", queue));
+    workspace.once();
+    assert_eq!(db.query("SELECT count(*), count(*) FILTER (WHERE tags = '{a,b}') FROM t"), ["999|999"]);
+    assert_eq!(db.query("SELECT name, score FROM t WHERE id IN (5, 699) ORDER BY id"), ["again|5.5", "n699|699.5"]);
+    let mut reasons: Vec<String> = workspace
+        .lines("dlq.ndjson")
+        .iter()
+        .map(|line| {
+            let letter: serde_json::Value = serde_json::from_str(line).unwrap();
+            letter["metadata"]["svc.dlq.nack.error"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    reasons.sort();
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("SQLSTATE 23514") && reason.contains("t_score_check")));
+    assert!(reasons.iter().any(|reason| reason.contains("did you mean \"name\"?")), "{reasons:?}");
+}
+
+#[test]
+fn raw_payloads_are_refused_before_the_start() {
+    let workspace = Workspace::new();
+    let text = pipeline("table: t", "").replace("${DATABASE}", "postgresql://u@127.0.0.1:1/d");
+    let raw: Vec<&str> = text.lines().filter(|line| !line.contains("json.decode")).collect();
+    workspace.write("in.txt", "");
+    workspace.write("pipelines/p.yaml", raw.join("\n").replace("{{ .Payload.After.id }}", "1"));
+    let output = workspace.run(&["pipelines", "validate"]).expect_code(2);
+    assert!(output.both().contains("every record fails here: .Payload.After is raw data"), "{}", output.both());
+}
+
+#[test]
+fn a_kill_loses_nothing() {
+    const ROWS: usize = 30_000;
+    let Some(db) = Database::create() else { return };
+    let mut workspace = Workspace::new();
+    workspace.env("DATABASE", &db.url());
+    workspace.write("in.txt", lines(ROWS));
+    workspace.write("pipelines/p.yaml", pipeline("table: t, createTables: true", ""));
+    db.query("CREATE TABLE t (id int PRIMARY KEY, name text, tags text[], score float8)");
+    for kill in 1..=3usize {
+        let mut process = workspace.start(&["run"]);
+        let enough = |rows: &[String]| rows[0].parse::<usize>().unwrap() >= kill * ROWS / 5;
+        process.wait_until("rows", || enough(&db.query("SELECT count(*) FROM t")));
+        drop(process);
+    }
+    workspace.once();
+    assert_eq!(db.query("SELECT count(*), max(id) FROM t"), [format!("{ROWS}|{}", ROWS - 1)]);
+}
