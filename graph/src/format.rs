@@ -6,7 +6,7 @@ use crate::arguments::Arguments;
 use crate::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use crate::fault::Fault;
 use crate::flow::Flow;
-use crate::json;
+use crate::json::{self, RecordWriter};
 use crate::record::Record;
 use crate::specification::{Parameter, ParameterKind};
 use crate::template::{MissingKey, Template};
@@ -95,7 +95,12 @@ impl RecordFormat {
         }
     }
 
-    /// Appends the record in this format, without a line end.
+    /// For the records of a batch.
+    pub fn encoder(&self) -> Encoder<'_> {
+        Encoder { format: self, json: RecordWriter::default() }
+    }
+
+    /// Appends the record in this format, without a line end. Many are cheaper with [`RecordFormat::encoder`].
     ///
     /// # Errors
     /// The record cannot be written: a fault of the record, never another format. The buffer is then as long
@@ -110,6 +115,27 @@ impl RecordFormat {
                 out.extend_from_slice(text.as_bytes());
                 Ok(())
             }
+        }
+    }
+}
+
+/// Encodes the records of a batch. What they share is written once and copied from then on.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    format: &'a RecordFormat,
+    json: RecordWriter<'a>,
+}
+
+impl<'a> Encoder<'a> {
+    /// As [`RecordFormat::encode`].
+    ///
+    /// # Errors
+    /// As [`RecordFormat::encode`].
+    #[inline]
+    pub fn encode(&mut self, record: &'a Record, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self.format {
+            RecordFormat::Json => self.json.write(record, out),
+            other => other.encode(record, out),
         }
     }
 }

@@ -11,7 +11,7 @@ use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retr
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
-use anabranch_graph::format::{self, RecordFormat};
+use anabranch_graph::format::{self, Encoder, RecordFormat};
 use anabranch_graph::operator::{Host, LogLevel, LogLine, LogSink};
 use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
@@ -135,9 +135,9 @@ impl Writer for Logging {
         }
         output.bytes.clear();
         output.ends.clear();
-        let mut failures = Vec::new();
+        let (mut failures, mut encoder) = (Vec::new(), self.format.encoder());
         for (row, record) in rows.iter().enumerate() {
-            match encode(&self.format, record, &mut output.bytes) {
+            match encode(&self.format, &mut encoder, record, &mut output.bytes) {
                 Ok(()) => output.ends.push(output.bytes.len()),
                 Err(fault) => failures.push((row, fault)),
             }
@@ -169,9 +169,14 @@ impl Writer for Logging {
 }
 
 /// The record as one line of JSON: a line of the log stays one, and stays readable for programs.
-fn encode(format: &RecordFormat, record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn encode<'a>(
+    format: &RecordFormat,
+    encoder: &mut Encoder<'a>,
+    record: &'a Record,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
     let start = out.len();
-    format.encode(record, out)?;
+    encoder.encode(record, out)?;
     if matches!(format, RecordFormat::Template(_)) {
         let text = &out[start..];
         let one_line = memchr::memchr2(b'\n', b'\r', text).is_none();

@@ -207,3 +207,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_writer_of_many_records_writes_each_as_it_is_alone() {
+    let shared: crate::metadata::Metadata = [("recfmt.readAt", "1"), ("file.path", "a\"b")].into_iter().collect();
+    let number = |number: f64| Data::from([("n", Value::from(number))].into_iter().collect::<Object>());
+    let record = |metadata: &crate::metadata::Metadata, n: f64| {
+        let mut record = Record::create(Position::copy_from(b"1"), Data::Absent, number(n));
+        record.metadata = metadata.clone();
+        record
+    };
+    let mut changed = record(&shared, 3.0);
+    changed.metadata.insert("recfmt.readAt", "2");
+    let none = crate::metadata::Metadata::new();
+    let records = [
+        record(&none, 0.0),
+        record(&shared, 1.0),
+        record(&shared, f64::NAN),
+        record(&shared, 2.0),
+        changed,
+        record(&shared, 4.0),
+        record(&none, 5.0),
+    ];
+    let mut writer = RecordWriter::default();
+    for record in &records {
+        let (mut alone, mut after_others) = (b"before".to_vec(), b"before".to_vec());
+        let expected = write_record(record, &mut alone).map_err(|fault| fault.to_string());
+        let written = writer.write(record, &mut after_others).map_err(|fault| fault.to_string());
+        assert_eq!((written, after_others), (expected, alone));
+    }
+}

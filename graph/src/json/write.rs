@@ -20,8 +20,45 @@ pub const MAX_DEPTH: usize = 256;
 /// # Errors
 /// `json_not_finite`, `json_too_deep`; the buffer is then as long as it was before.
 pub fn write_record(record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
+    whole(out, |out| {
+        record_start(record, out);
+        write_metadata(&record.metadata, out);
+        record_end(record, out)
+    })
+}
+
+/// Writes records one after the other as [`write_record`] does: metadata that a record shares with the one before it,
+/// as those of one read do, is copied from there.
+#[derive(Debug, Default)]
+pub struct RecordWriter<'a> {
+    metadata: Option<&'a Metadata>,
+    /// The same as JSON.
+    text: Vec<u8>,
+}
+
+impl<'a> RecordWriter<'a> {
+    /// Appends a record as one line of JSON, without a line end.
+    ///
+    /// # Errors
+    /// As [`write_record`].
+    pub fn write(&mut self, record: &'a Record, out: &mut Vec<u8>) -> Result<(), Fault> {
+        if !self.metadata.is_some_and(|metadata| metadata.shares(&record.metadata)) {
+            self.text.clear();
+            write_metadata(&record.metadata, &mut self.text);
+            self.metadata = Some(&record.metadata);
+        }
+        whole(out, |out| {
+            record_start(record, out);
+            out.extend_from_slice(&self.text);
+            record_end(record, out)
+        })
+    }
+}
+
+/// Appends all of it or nothing.
+fn whole(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Written) -> Result<(), Fault> {
     let before = out.len();
-    record_fields(record, out).map_err(|problem| {
+    write(out).map_err(|problem| {
         out.truncate(before);
         problem.into_fault()
     })
@@ -32,11 +69,7 @@ pub fn write_record(record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
 /// # Errors
 /// As [`write_record`].
 pub fn write_data(data: &Data, out: &mut Vec<u8>) -> Result<(), Fault> {
-    let before = out.len();
-    write_side(data, out).map_err(|problem| {
-        out.truncate(before);
-        problem.into_fault()
-    })
+    whole(out, |out| write_side(data, out))
 }
 
 /// Appends a value as JSON.
@@ -44,20 +77,20 @@ pub fn write_data(data: &Data, out: &mut Vec<u8>) -> Result<(), Fault> {
 /// # Errors
 /// As [`write_record`].
 pub fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
-    let before = out.len();
-    write_nested(value, 0, out).map_err(|problem| {
-        out.truncate(before);
-        problem.into_fault()
-    })
+    whole(out, |out| write_nested(value, 0, out))
 }
 
-fn record_fields(record: &Record, out: &mut Vec<u8>) -> Written {
+/// What comes before the metadata.
+fn record_start(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"position\":");
     write_base64(&record.position().0, out);
     out.extend_from_slice(b",\"operation\":\"");
     out.extend_from_slice(record.operation.as_str().as_bytes());
     out.extend_from_slice(b"\",\"metadata\":");
-    write_metadata(&record.metadata, out);
+}
+
+/// What comes after the metadata.
+fn record_end(record: &Record, out: &mut Vec<u8>) -> Written {
     out.extend_from_slice(b",\"key\":");
     write_side(&record.key, out).map_err(|p| p.on(Side::Key))?;
     out.extend_from_slice(b",\"payload\":{\"before\":");

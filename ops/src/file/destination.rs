@@ -124,9 +124,9 @@ impl Writer for Lines {
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };
         output.frame.clear();
-        let mut failures = Vec::new();
+        let (mut failures, mut encoder) = (Vec::new(), self.format.encoder());
         for (row, record) in rows.iter().enumerate() {
-            if let Err(fault) = output.frame.line(|bytes| self.format.encode(record, bytes)) {
+            if let Err(fault) = output.frame.line(|bytes| encoder.encode(record, bytes)) {
                 failures.push((row, fault));
             }
         }
