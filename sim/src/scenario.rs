@@ -294,7 +294,7 @@ impl Scenario {
 impl Upstream {
     fn generate(rng: &mut Rng, calm: bool) -> Upstream {
         let trouble = if calm { 30 } else { 5 };
-        let rows = if rng.u32(..40) == 0 { 400 } else { [6, 20, 40][rng.usize(..3)] };
+        let rows = if rng.u32(..40) == 0 { 280 } else { [6, 20, 40][rng.usize(..3)] };
         let revokes = seldom(rng, 2 * trouble, 2..12);
         Upstream {
             partitions: (0..[1, 1, 2, 3][rng.usize(..4)]).map(|_| rng.u32(..rows)).collect(),
@@ -327,7 +327,7 @@ impl Step {
             12..15 => Action::Fail,
             15 => Action::Panic,
             16..19 => {
-                let most = if rng.u32(..40) == 0 { 300 } else { rng.u32(1..5) };
+                let most = if rng.u32(..40) == 0 { 200 } else { rng.u32(1..5) };
                 Action::Split { most, astray: rng.bool(), numbered: rng.bool() }
             }
             _ => Action::Clone(rng.u32(1..4)),

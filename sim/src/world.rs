@@ -1,7 +1,8 @@
 //! The world around the graph: what was read, is durable, stored and acknowledged, and the promises about it. It
 //! outlives crashes.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,27 @@ const MOST_SILENCES: u32 = 5000;
 /// So long after a partition was revoked at the latest nothing more of it is acknowledged: five seconds, and the time
 /// of a commit and of the attempts to acknowledge it.
 const REVOKED: Duration = Duration::from_secs(15);
+
+/// Record numbers are random already: their maps need no hashing.
+#[derive(Default)]
+struct Random(u64);
+
+impl Hasher for Random {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| mix(hash, u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Random>>;
+type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<Random>>;
 
 /// What the driver is told to do with the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +121,8 @@ pub struct Shelf {
     /// How often each copy was put down in this run, and how often that was uncertain.
     put: HashMap<u64, (u32, u32)>,
     /// Latest place in the order of each lane that was given in this run, and that was put down.
-    latest: HashMap<usize, usize>,
-    latest_put: HashMap<usize, usize>,
+    latest: BTreeMap<usize, usize>,
+    latest_put: BTreeMap<usize, usize>,
     /// Calls so far, in all runs.
     pub calls: u64,
 }
@@ -204,8 +226,8 @@ impl World {
             dead: false,
             lanes,
             shelves,
-            letters: HashMap::new(),
-            names: HashMap::new(),
+            letters: HashMap::default(),
+            names: HashMap::default(),
             letters_in_run: Vec::new(),
             marks: BTreeMap::new(),
             epoch: 0,
@@ -217,7 +239,7 @@ impl World {
             miscounted: false,
             silences: 0,
             progress: None,
-            panicked: HashSet::new(),
+            panicked: HashSet::default(),
             repaired: false,
             broken: None,
             order: None,
