@@ -1,224 +1,142 @@
-//! Runs workloads with the release binary and prints what a record costs.
+//! Measures what a record costs: workloads, and what happens when there is more of something.
 //!
-//! CPU time of the whole process (user and system) divided by the records counted at the destination is the
-//! figure: it holds on a busy machine. Repetitions are interleaved, and the best and the median are shown.
+//! CPU time of the whole process (user and system) divided by the records counted at the destination is the figure,
+//! since it holds on a busy machine. Everything is run interleaved with itself under a second name: what the two differ
+//! by is the noise floor, and no smaller difference is called a change.
 
-use std::collections::BTreeMap;
+mod bench;
+mod comparison;
+mod grown;
+mod growth;
+mod instructions;
+mod job;
+mod plot;
+mod postgres;
+mod samples;
+mod webhook;
+mod workload;
+
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
-use nix::sys::resource::{UsageWho, getrusage};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context as _, ensure};
+use clap::Parser;
 
-/// One measured pipeline.
-struct Workload {
-    name: &'static str,
-    what: &'static str,
-    pipeline: &'static str,
-    /// Lines of the input file, where it has one.
-    input: Option<fn(u64) -> String>,
-    /// Records at the destination for each record or line read.
-    out_per_in: u64,
-    /// The destination is the service log.
-    to_log: bool,
+use workload::WORKLOADS;
+
+/// Measure what a record costs.
+#[derive(Parser)]
+struct Arguments {
+    /// Workloads (w1, w2, …) and growth series (chain, pipelines, record-size, destinations, workers); all of them
+    /// where none is named
+    #[arg(value_name = "NAME", value_parser = known)]
+    names: Vec<String>,
+    /// Records of a run; of workloads with dear records a fixed part of it
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    records: u64,
+    /// Repetitions; the best counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: u64,
+    /// Binary to measure, instead of building this workspace's
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Binary to compare with
+    #[arg(long)]
+    against: Option<PathBuf>,
+    /// Directory for results.json and the plots
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/bench"))]
+    out: PathBuf,
+    /// Do not count instructions, which takes longer than all the rest
+    #[arg(long)]
+    no_instructions: bool,
 }
 
-const WORKLOADS: &[Workload] = &[
-    Workload {
-        name: "w1",
-        what: "generator to file",
-        pipeline: include_str!("../workloads/w1.yaml"),
-        input: None,
-        out_per_in: 1,
-        to_log: false,
-    },
-    Workload {
-        name: "w2",
-        what: "generator to log",
-        pipeline: include_str!("../workloads/w2.yaml"),
-        input: None,
-        out_per_in: 1,
-        to_log: true,
-    },
-    Workload {
-        name: "w3",
-        what: "field.set, field.rename, base64.encode",
-        pipeline: include_str!("../workloads/w3.yaml"),
-        input: None,
-        out_per_in: 1,
-        to_log: false,
-    },
-    Workload {
-        name: "w3json",
-        what: "json.encode, json.decode, field.set",
-        pipeline: include_str!("../workloads/w3json.yaml"),
-        input: None,
-        out_per_in: 1,
-        to_log: false,
-    },
-    Workload {
-        name: "w4half",
-        what: "a condition true for half",
-        pipeline: include_str!("../workloads/w4half.yaml"),
-        input: None,
-        out_per_in: 1,
-        to_log: false,
-    },
-    Workload {
-        name: "w4none",
-        what: "a condition true for none",
-        pipeline: include_str!("../workloads/w4none.yaml"),
-        input: None,
-        out_per_in: 1,
-        to_log: false,
-    },
-    Workload {
-        name: "w6",
-        what: "json.decode, split, clone; per record out",
-        pipeline: include_str!("../workloads/w6.yaml"),
-        input: Some(list_line),
-        out_per_in: 6,
-        to_log: false,
-    },
-    Workload {
-        name: "w9",
-        what: "file to file, lines",
-        pipeline: include_str!("../workloads/w9.yaml"),
-        input: Some(plain_line),
-        out_per_in: 1,
-        to_log: false,
-    },
-];
-
-fn list_line(i: u64) -> String {
-    format!(
-        "{{\"id\":{i},\"name\":\"name-{i}\",\"list\":[{{\"n\":1,\"v\":\"a\"}},{{\"n\":2,\"v\":\"b\"}},{{\"n\":3,\"v\":\"c\"}}]}}"
-    )
-}
-
-fn plain_line(i: u64) -> String {
-    format!("line {i:012} of a file whose lines are about eighty-five bytes long, as logs often are")
-}
-
-/// What one run cost.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Cost {
-    cpu_seconds: f64,
-    wall_seconds: f64,
-    peak_kib: i64,
-    code: i32,
+fn known(name: &str) -> Result<String, String> {
+    let series = growth::series();
+    let known: Vec<&str> = WORKLOADS.iter().map(|w| w.name).chain(series.iter().map(|s| s.name)).collect();
+    if known.contains(&name) { Ok(name.to_owned()) } else { Err(format!("known are {}", known.join(", "))) }
 }
 
 fn main() -> anyhow::Result<()> {
-    let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|a| a == "--measure") {
-        return measure(&args.split_off(1));
+    let raw: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let [first, rest @ ..] = &raw[..]
+        && first == "--measure"
+    {
+        return job::measure(rest);
     }
-    let mut records = 1_000_000u64;
-    let mut repeat = 3usize;
-    let mut names: Vec<String> = Vec::new();
-    let mut args = args.into_iter().map(|a| a.to_string_lossy().into_owned());
-    while let Some(arg) = args.next() {
-        let mut number = || args.next().context("a number is missing")?.parse::<u64>().context("not a number");
-        match arg.as_str() {
-            "--records" => records = number()?,
-            "--repeat" => repeat = number()? as usize,
-            name if WORKLOADS.iter().any(|w| w.name == name) => names.push(arg),
-            _ => bail!(
-                "usage: anabranch-bench [--records N] [--repeat N] [{}]",
-                WORKLOADS.iter().map(|w| w.name).collect::<Vec<_>>().join("|")
-            ),
-        }
-    }
-    let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/anabranch");
-    ensure!(binary.is_file(), "{} is missing: run `cargo build --release` first", binary.display());
-    let chosen: Vec<&Workload> =
-        WORKLOADS.iter().filter(|w| names.is_empty() || names.iter().any(|n| n == w.name)).collect();
-    let mut costs: BTreeMap<&str, Vec<Cost>> = BTreeMap::new();
-    for _ in 0..repeat {
-        for workload in &chosen {
-            costs.entry(workload.name).or_default().push(run(&binary, workload, records)?);
-        }
-    }
-    println!("{:8} {:42} {:>10} {:>10} {:>12} {:>9}", "", "", "µs CPU", "median", "records/s", "peak MB");
-    for workload in &chosen {
-        let mut runs = costs.remove(workload.name).unwrap_or_default();
-        runs.sort_by(|a, b| a.cpu_seconds.total_cmp(&b.cpu_seconds));
-        let (Some(best), Some(median)) = (runs.first(), runs.get(runs.len() / 2)) else { continue };
-        let micros = |c: &Cost| c.cpu_seconds * 1e6 / records as f64;
-        let wall = runs.iter().map(|c| c.wall_seconds).fold(f64::MAX, f64::min);
-        let peak = runs.iter().map(|c| c.peak_kib).max().unwrap_or_default() as f64 / 1024.0;
-        println!(
-            "{:8} {:42} {:10.3} {:10.3} {:12.0} {peak:9.1}",
-            workload.name,
-            workload.what,
-            micros(best),
-            micros(median),
-            records as f64 / wall
-        );
-    }
-    Ok(())
-}
-
-/// Runs one workload in a fresh directory and counts what arrived.
-fn run(binary: &Path, workload: &Workload, records: u64) -> anyhow::Result<Cost> {
-    let base = Path::new("/dev/shm");
-    let directory = if base.is_dir() { tempfile::tempdir_in(base)? } else { tempfile::tempdir()? };
-    let path = |name: &str| -> PathBuf { directory.path().join(name) };
-    fs::create_dir(path("pipelines"))?;
-    fs::write(path("pipelines/p.yaml"), workload.pipeline)?;
-    let read = records / workload.out_per_in;
-    if let Some(line) = workload.input {
-        let mut input = BufWriter::new(File::create(path("in.txt"))?);
-        for i in 0..read {
-            writeln!(input, "{}", line(i))?;
-        }
-        input.flush()?;
-    }
-    let out = if workload.to_log { path("log.txt") } else { path("out.ndjson") };
-    let report = Command::new(std::env::current_exe()?)
-        .arg("--measure")
-        .arg(if workload.to_log { out.as_os_str() } else { "/dev/null".as_ref() })
-        .arg(binary)
-        .args(["run", "--once", "--preview.pipeline-arch-v2", "--log.level=warn"])
-        .current_dir(directory.path())
-        .env("N", read.to_string())
-        .env("IN", path("in.txt"))
-        .env("OUT", path("out.ndjson"))
-        .stdin(Stdio::null())
-        .output()?;
-    let cost: Cost =
-        serde_json::from_slice(&report.stdout).with_context(|| String::from_utf8_lossy(&report.stderr).into_owned())?;
-    ensure!(cost.code == 0, "{} ended with {}: {}", workload.name, cost.code, String::from_utf8_lossy(&report.stderr));
-    let arrived = BufReader::new(File::open(&out)?).split(b'\n').count() as u64;
-    ensure!(
-        arrived == read * workload.out_per_in,
-        "{}: {arrived} of {} records arrived",
-        workload.name,
-        read * workload.out_per_in
-    );
-    Ok(cost)
-}
-
-/// In a process of its own, so that the usage of its children is that of one run: `--measure STDOUT PROGRAM ARGS..`
-fn measure(args: &[OsString]) -> anyhow::Result<()> {
-    let [stdout, program, args @ ..] = args else { bail!("--measure STDOUT PROGRAM ARGS..") };
-    let start = Instant::now();
-    let status = Command::new(program).args(args).stdout(File::create(stdout)?).status()?;
-    let wall_seconds = start.elapsed().as_secs_f64();
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
-    let cost = Cost {
-        cpu_seconds: seconds(usage.user_time()) + seconds(usage.system_time()),
-        wall_seconds,
-        peak_kib: usage.max_rss(),
-        code: status.code().unwrap_or(-1),
+    let arguments = Arguments::parse();
+    let binary = match &arguments.binary {
+        Some(binary) => binary.canonicalize().with_context(|| format!("{} is missing", binary.display()))?,
+        None => build()?,
     };
-    println!("{}", serde_json::to_string(&cost)?);
+    let against = arguments.against.as_ref().map(|path| path.canonicalize().context("--against")).transpose()?;
+    let plugins = plugins(&binary)?;
+    let counting = !arguments.no_instructions && instructions::available();
+    if !counting && !arguments.no_instructions {
+        eprintln!("valgrind is missing: instructions are not counted");
+    }
+    let wanted = |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|n| n == name);
+    let bench = bench::Bench { binary, against, records: arguments.records, repeat: arguments.repeat, counting };
+
+    let mut chosen = Vec::new();
+    for workload in WORKLOADS.iter().filter(|w| wanted(w.name)) {
+        match workload.needs.filter(|plugin| !plugins.iter().any(|p| p == plugin)) {
+            Some(plugin) => eprintln!("{} is left out: this build has no {plugin}", workload.name),
+            None => chosen.push(workload),
+        }
+    }
+    let compared = comparison::run(&bench, &chosen)?;
+    compared.print();
+    let chosen: Vec<_> = growth::series().into_iter().filter(|series| wanted(series.name)).collect();
+    let mut grown = Vec::new();
+    for series in &chosen {
+        let result = grown::grow(&bench, series)?;
+        result.print();
+        grown.push(result);
+    }
+
+    fs::create_dir_all(&arguments.out)?;
+    let results = serde_json::json!({
+        "records": bench.records,
+        "repeat": bench.repeat,
+        "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+        "comparison": compared,
+        "series": grown,
+    });
+    fs::write(arguments.out.join("results.json"), serde_json::to_string_pretty(&results)? + "\n")?;
+    if let Some(svg) = compared.plot() {
+        fs::write(arguments.out.join("workloads.svg"), svg)?;
+    }
+    for series in &grown {
+        fs::write(arguments.out.join(format!("{}.svg", series.name)), series.plot())?;
+    }
+    println!("\nresults.json and plots are in {}", arguments.out.display());
     Ok(())
+}
+
+/// Builds the binary of this workspace as it is released.
+fn build() -> anyhow::Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(["build", "--release", "-p", "anabranch"]).current_dir(&root).status()?;
+    ensure!(status.success(), "the binary does not build");
+    // Where this program was built to, so that a target directory of one's own is respected.
+    let here = std::env::current_exe()?.with_file_name("anabranch");
+    let there = root.join("target/release/anabranch");
+    Ok(if here.is_file() { here } else { there }.canonicalize()?)
+}
+
+/// Names of the processors and connectors that a binary has.
+fn plugins(binary: &Path) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for list in ["processors", "connectors"] {
+        let output = Command::new(binary).args([list, "list", "--json"]).output()?;
+        ensure!(output.status.success(), "{} {list} list: {}", binary.display(), output.status);
+        let listed: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let listed = listed["result"][list].as_array().with_context(|| format!("{list} list prints no list"))?;
+        names.extend(listed.iter().filter_map(|plugin| Some(plugin["name"].as_str()?.to_owned())));
+    }
+    Ok(names)
 }

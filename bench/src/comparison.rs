@@ -1,0 +1,221 @@
+//! The workloads, each run interleaved with itself and, where asked, with another binary.
+
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use serde::Serialize;
+
+use crate::bench::Bench;
+use crate::instructions;
+use crate::job::{Cost, Job, Line};
+use crate::plot;
+use crate::postgres::Server;
+use crate::samples::{Samples, difference, verdict};
+use crate::webhook;
+use crate::workload::{Destination, Workload};
+
+/// What all workloads cost.
+#[derive(Serialize)]
+pub(crate) struct Comparison {
+    /// The largest difference of a binary from itself, as a share.
+    noise_floor: f64,
+    /// The same of instructions per record, where they were counted.
+    instruction_noise_floor: Option<f64>,
+    workloads: Vec<Measured>,
+}
+
+#[derive(Serialize)]
+struct Measured {
+    name: &'static str,
+    what: &'static str,
+    measured: Samples,
+    /// The same once more.
+    control: Samples,
+    against: Option<Samples>,
+    instructions_per_record: Option<f64>,
+    instructions_control: Option<f64>,
+    instructions_against: Option<f64>,
+    /// Microseconds of CPU per row that the database server spent, and that it spends on plain upserts.
+    server: Option<[f64; 2]>,
+}
+
+/// Servers that workloads need, started when one does.
+#[derive(Default)]
+struct Ends {
+    http: Option<u16>,
+    postgres: Option<Server>,
+}
+
+/// Runs the workloads.
+pub(crate) fn run(bench: &Bench, workloads: &[&Workload]) -> anyhow::Result<Comparison> {
+    let mut ends = Ends::default();
+    if workloads.iter().any(|w| w.needs_http()) {
+        ends.http = Some(webhook::serve()?);
+    }
+    let mut workloads = workloads.to_vec();
+    if workloads.iter().any(|w| w.destination == Destination::Table) {
+        ends.postgres = Server::start()?;
+        if ends.postgres.is_none() {
+            eprintln!("PostgreSQL is not installed: what writes to it is left out");
+            workloads.retain(|w| w.destination != Destination::Table);
+        }
+    }
+    let mut measured: Vec<Measured> = workloads.iter().map(|w| Measured::new(w)).collect();
+    for turn in 0..bench.repeat {
+        for (workload, result) in workloads.iter().zip(&mut measured) {
+            let records = bench.records / workload.fewer / workload.copies * workload.copies;
+            let once = |binary: &Path, samples: &mut Samples, server: &mut Option<[f64; 2]>| {
+                samples.records = records;
+                samples.runs.push(run_once(workload, binary, records, &ends, server)?);
+                anyhow::Ok(())
+            };
+            let Measured { measured, control, against, server, .. } = result;
+            // Who goes first changes from turn to turn.
+            let mut names = [measured, control];
+            if turn % 2 == 1 {
+                names.reverse();
+            }
+            for samples in names {
+                once(&bench.binary, samples, server)?;
+            }
+            if let Some(other) = &bench.against {
+                once(other, against.get_or_insert_default(), &mut None)?;
+            }
+        }
+    }
+    for (workload, result) in workloads.iter().zip(&mut measured) {
+        if let (Some(postgres), Some(server)) = (&ends.postgres, &mut result.server) {
+            server[1] = postgres.plain_upserts(result.measured.records)? * 1e6 / result.measured.records as f64;
+        }
+        // What waits for another process is no steady count, and its table would have to be cleared between.
+        if bench.counting && workload.destination != Destination::Table && !workload.needs_http() {
+            let count = |binary: &Path| {
+                let lengths = [2000, 12_000].map(|n| n / workload.copies * workload.copies);
+                instructions::per_record(binary, lengths, |records| job(workload, records, &ends))
+            };
+            result.instructions_per_record = Some(count(&bench.binary)?);
+            result.instructions_control = Some(count(&bench.binary)?);
+            result.instructions_against = bench.against.as_deref().map(count).transpose()?;
+        }
+    }
+    let noise_floor = measured.iter().map(|m| difference(&m.measured, &m.control).abs()).fold(0.0, f64::max);
+    let counts = measured.iter().filter_map(|m| Some((m.instructions_per_record?, m.instructions_control?)));
+    let instruction_noise_floor = counts.map(|(a, b)| (b / a - 1.0).abs()).max_by(f64::total_cmp);
+    Ok(Comparison { noise_floor, instruction_noise_floor, workloads: measured })
+}
+
+fn job(workload: &Workload, records: u64, ends: &Ends) -> Job {
+    let read = records / workload.copies;
+    let outputs = match workload.destination {
+        Destination::File => vec![("out.ndjson".to_owned(), records)],
+        Destination::Log => vec![("log.txt".to_owned(), records)],
+        Destination::Table => Vec::new(),
+    };
+    let mut variables = Vec::new();
+    variables.extend(ends.http.map(|port| ("STUB_PORT", port.to_string())));
+    variables.extend(ends.postgres.as_ref().map(|server| ("PG_URL", server.url())));
+    Job {
+        name: workload.name.to_owned(),
+        pipelines: vec![workload.pipeline.to_owned()],
+        input: workload.input.map(|line| (Box::new(line) as Line, read)),
+        records: read,
+        outputs,
+        to_log: workload.destination == Destination::Log,
+        variables,
+    }
+}
+
+fn run_once(
+    workload: &Workload,
+    binary: &Path,
+    records: u64,
+    ends: &Ends,
+    spent: &mut Option<[f64; 2]>,
+) -> anyhow::Result<Cost> {
+    let job = job(workload, records, ends);
+    if workload.destination != Destination::Table {
+        return job.run(binary);
+    }
+    let server = ends.postgres.as_ref().context("no PostgreSQL server")?;
+    server.clear()?;
+    let before = server.cpu_seconds()?;
+    let cost = job.run(binary)?;
+    let micros = (server.cpu_seconds()? - before) * 1e6 / records as f64;
+    ensure!(server.rows()? == records, "{}: {} of {records} rows arrived", workload.name, server.rows()?);
+    let least = spent.map_or(micros, |[least, _]| least.min(micros));
+    *spent = Some([least, f64::NAN]);
+    Ok(cost)
+}
+
+impl Measured {
+    fn new(workload: &Workload) -> Self {
+        Measured {
+            name: workload.name,
+            what: workload.what,
+            measured: Samples::default(),
+            control: Samples::default(),
+            against: None,
+            instructions_per_record: None,
+            instructions_control: None,
+            instructions_against: None,
+            server: None,
+        }
+    }
+}
+
+impl Comparison {
+    /// As a table for people.
+    pub(crate) fn print(&self) {
+        if self.workloads.is_empty() {
+            return;
+        }
+        println!(
+            "{:7} {:41} {:>8} {:>8} {:>7} {:>11} {:>12} {:>8} {:>9}",
+            "", "", "µs CPU", "median", "A/A", "records/s", "instructions", "peak MB", "first ms"
+        );
+        for m in &self.workloads {
+            let some = |value: Option<f64>, digits: usize| value.map_or("–".into(), |v| format!("{v:.digits$}"));
+            println!(
+                "{:7} {:41} {:8.3} {:8.3} {:>6.1}% {:11.0} {:>12} {:8.1} {:>9}",
+                m.name,
+                m.what,
+                m.measured.best(),
+                m.measured.median(),
+                difference(&m.measured, &m.control) * 100.0,
+                m.measured.rate(),
+                some(m.instructions_per_record, 0),
+                m.measured.peak(),
+                some(m.measured.first_record(), 1),
+            );
+            if let Some([server, plain]) = m.server {
+                println!(
+                    "{:7} PostgreSQL itself {server:.2} µs CPU per row, of plain multi-row upserts {plain:.2}",
+                    ""
+                );
+            }
+        }
+        print!("\nNoise floor (the same binary measured as two): {:.1} % of CPU time", self.noise_floor * 100.0);
+        if let Some(floor) = self.instruction_noise_floor {
+            print!(", {:.2} % of instructions", floor * 100.0);
+        }
+        println!();
+        for m in &self.workloads {
+            let Some(against) = &m.against else { continue };
+            let cpu = difference(against, &m.measured);
+            print!("{:7} {:+.1} % CPU: {}", m.name, cpu * 100.0, verdict(cpu, self.noise_floor));
+            let counts = (m.instructions_against, m.instructions_per_record, self.instruction_noise_floor);
+            if let (Some(a), Some(b), Some(floor)) = counts {
+                let more = b / a - 1.0;
+                print!("; {:+.2} % instructions: {}", more * 100.0, verdict(more, floor));
+            }
+            println!();
+        }
+    }
+
+    /// As bars, if anything was measured.
+    pub(crate) fn plot(&self) -> Option<String> {
+        let row = |m: &Measured| (m.name.to_owned(), m.measured.best(), m.what.to_owned());
+        let rows: Vec<_> = self.workloads.iter().map(row).collect();
+        (!rows.is_empty()).then(|| plot::bars("CPU time per record, µs", &rows))
+    }
+}

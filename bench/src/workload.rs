@@ -1,0 +1,110 @@
+//! The measured workloads.
+
+/// One measured pipeline.
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) pipeline: &'static str,
+    /// Lines of the input file, where it has one.
+    pub(crate) input: Option<fn(u64) -> String>,
+    /// Records at the destination for each record or line read.
+    pub(crate) copies: u64,
+    pub(crate) destination: Destination,
+    /// A plugin that not every build has.
+    pub(crate) needs: Option<&'static str>,
+    /// How many times fewer records than of the others are enough, since one costs so much more.
+    pub(crate) fewer: u64,
+}
+
+/// Where records are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Destination {
+    File,
+    /// The service log.
+    Log,
+    /// Table `bench` of the benchmark's own PostgreSQL server.
+    Table,
+}
+
+impl Workload {
+    const fn new(name: &'static str, what: &'static str, pipeline: &'static str) -> Self {
+        Workload { name, what, pipeline, input: None, copies: 1, destination: Destination::File, needs: None, fewer: 1 }
+    }
+
+    /// Whether it sends requests to the benchmark's own HTTP server.
+    pub(crate) fn needs_http(&self) -> bool {
+        self.pipeline.contains("${STUB_PORT}")
+    }
+}
+
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload::new("w1", "generator to file", include_str!("../workloads/w1.yaml")),
+    Workload {
+        destination: Destination::Log,
+        ..Workload::new("w2", "generator to log", include_str!("../workloads/w2.yaml"))
+    },
+    Workload::new("w3", "field.set, field.rename, base64.encode", include_str!("../workloads/w3.yaml")),
+    Workload::new("w3json", "json.encode, json.decode, field.set", include_str!("../workloads/w3json.yaml")),
+    Workload::new("w4half", "a condition true for half", include_str!("../workloads/w4half.yaml")),
+    Workload::new("w4none", "a condition true for none", include_str!("../workloads/w4none.yaml")),
+    Workload {
+        needs: Some("custom.javascript"),
+        fewer: 4,
+        ..Workload::new("w5", "custom.javascript", include_str!("../workloads/w5.yaml"))
+    },
+    Workload {
+        input: Some(list_line),
+        copies: 6,
+        ..Workload::new("w6", "json.decode, split, clone; per record out", include_str!("../workloads/w6.yaml"))
+    },
+    Workload {
+        input: Some(list_line),
+        copies: 6,
+        needs: Some("custom.javascript"),
+        fewer: 4,
+        ..Workload::new("w6js", "w6 and a script; per record out", include_str!("../workloads/w6js.yaml"))
+    },
+    Workload {
+        needs: Some("webhook.http"),
+        fewer: 20,
+        ..Workload::new("w7", "a webhook per record", include_str!("../workloads/w7.yaml"))
+    },
+    Workload {
+        destination: Destination::Table,
+        needs: Some("postgres"),
+        fewer: 4,
+        ..Workload::new("w8", "generator to PostgreSQL upserts", include_str!("../workloads/w8.yaml"))
+    },
+    Workload {
+        input: Some(plain_line),
+        ..Workload::new("w9", "file to file, lines", include_str!("../workloads/w9.yaml"))
+    },
+];
+
+fn list_line(i: u64) -> String {
+    format!(
+        "{{\"id\":{i},\"name\":\"name-{i}\",\"list\":[{{\"n\":1,\"v\":\"a\"}},{{\"n\":2,\"v\":\"b\"}},{{\"n\":3,\"v\":\"c\"}}]}}"
+    )
+}
+
+fn plain_line(i: u64) -> String {
+    format!("line {i:012} of a file whose lines are about eighty-five bytes long, as logs often are")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_counts_records_somewhere() {
+        for workload in WORKLOADS {
+            let variable = match workload.destination {
+                Destination::File => "${OUT}",
+                Destination::Log => "plugin: log",
+                Destination::Table => "${PG_URL}",
+            };
+            assert!(workload.pipeline.contains(variable), "{}", workload.name);
+            assert_eq!(workload.input.is_some(), workload.pipeline.contains("${IN}"), "{}", workload.name);
+        }
+    }
+}
