@@ -1,0 +1,239 @@
+//! The gate on the cost of a record: instructions per record must not grow.
+//!
+//! Instructions are counted by callgrind, in a process of its own that runs the compiler, the executor and the
+//! operators on one thread and with a paused clock, so that a count does not depend on the machine's load. Each workload
+//! is run at two lengths; the difference of the counts, divided by the difference of the lengths, is free of start-up.
+//!
+//! The code is that of the tests, not optimised: a count is some ten times that of a release build, and says nothing
+//! about what the optimiser makes of a change, but work that is added or left out shows. The counts expected stand in
+//! `instructions.json`, per compiler, since another one makes other code. To record them anew, with the reason in the
+//! commit:
+//!
+//! ```sh
+//! ANABRANCH_BENCH_RECORD=1 cargo test -p anabranch-bench --test instructions
+//! ```
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use anabranch_graph::config::{self, Variables};
+use anabranch_graph::diagnostic::Files;
+use anabranch_graph::exec::{self, Ending, RunOptions};
+use anabranch_graph::plan::{self, CompileOptions};
+use anabranch_graph::registry::Registry;
+use anabranch_graph::testing::{Journal, MemoryStore, services};
+
+/// A count may be so much above the expected one, in percent: some six times what repeated runs differ by, since other
+/// machines have other versions of the C library, which chooses by the processor besides.
+const ABOVE: f64 = 2.0;
+/// From here on a lower count must be recorded, in percent: else it could be lost again unseen.
+const BELOW: f64 = 5.0;
+/// Lengths in records read, multiples of a strip.
+const SHORT: u64 = 128;
+const LONG: u64 = 640;
+
+/// Pipeline and the line of its input file.
+const WORKLOADS: &[(&str, &str, &str)] = &[
+    ("w1", include_str!("../workloads/w1.yaml"), ""),
+    ("w3", include_str!("../workloads/w3.yaml"), ""),
+    ("w3json", include_str!("../workloads/w3json.yaml"), ""),
+    ("w4half", include_str!("../workloads/w4half.yaml"), ""),
+    ("w4none", include_str!("../workloads/w4none.yaml"), ""),
+    (
+        "w6",
+        include_str!("../workloads/w6.yaml"),
+        r#"{"id":1,"name":"name","list":[{"n":1,"v":"a"},{"n":2,"v":"b"},{"n":3,"v":"c"}]}"#,
+    ),
+    (
+        "w9",
+        include_str!("../workloads/w9.yaml"),
+        "line 000000000001 of a file whose lines are about eighty-five bytes long, as logs often are",
+    ),
+];
+
+/// Expected counts: compiler → workload → instructions per record read.
+type Expected = BTreeMap<String, BTreeMap<String, f64>>;
+
+fn main() -> ExitCode {
+    if let Some(directory) = std::env::var_os("ANABRANCH_BENCH_COUNTED") {
+        work(Path::new(&directory));
+        return ExitCode::SUCCESS;
+    }
+    // The arguments of the usual test harness: a name that does not match leaves the gate out.
+    let mut arguments = std::env::args().skip(1);
+    if arguments
+        .any(|argument| argument == "--list" || !argument.starts_with('-') && !"instructions".contains(&argument))
+    {
+        println!("\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out");
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning 1 test");
+    match gate() {
+        Ok(()) => {
+            println!(
+                "test instructions ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out"
+            );
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            println!(
+                "test instructions ... FAILED\n\n{why}\n\ntest result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out"
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn gate() -> Result<(), String> {
+    if !Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        if std::env::var_os("ANABRANCH_TEST_REQUIRE").is_some() {
+            return Err("valgrind is missing".into());
+        }
+        eprintln!("skipped: valgrind is missing, so instructions are not counted");
+        return Ok(());
+    }
+    let compiler = compiler();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/instructions.json");
+    let mut expected: Expected = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    if std::env::var_os("ANABRANCH_BENCH_RECORD").is_some() {
+        let rounded = count().into_iter().map(|(name, count)| (name, count.round())).collect();
+        expected.insert(compiler, rounded);
+        fs::write(&file, serde_json::to_string_pretty(&expected).unwrap() + "\n").unwrap();
+        println!("recorded in {}", file.display());
+        return Ok(());
+    }
+    let Some(expected) = expected.get(&compiler) else {
+        // Nothing was compared: the check counts it as skipped, so that nobody takes it for a pass.
+        eprintln!(
+            "skipped: no instructions per record are recorded for {compiler}; ANABRANCH_BENCH_RECORD=1 records them"
+        );
+        return Ok(());
+    };
+    let mut wrong = Vec::new();
+    for (name, count) in &count() {
+        let Some(expected) = expected.get(name) else {
+            wrong.push(format!("{name}: {count:.0} instructions per record, none recorded"));
+            continue;
+        };
+        let change = (count / expected - 1.0) * 100.0;
+        println!("{name:8} {count:9.0} instructions per record, {expected:9.0} expected, {change:+.2} %");
+        if change > ABOVE {
+            wrong.push(format!("{name}: a record costs {change:.1} % more instructions than recorded"));
+        } else if change < -BELOW {
+            wrong.push(format!(
+                "{name}: a record costs {:.1} % less than recorded: record it, so that it stays so",
+                -change
+            ));
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "{}\n\nWhere it went: valgrind's callgrind_annotate on two builds. Where it is meant, record it and say why in \
+         the commit:\n  ANABRANCH_BENCH_RECORD=1 cargo test -p anabranch-bench --test instructions",
+        wrong.join("\n")
+    ))
+}
+
+/// Version and target of the compiler.
+fn compiler() -> String {
+    let output = Command::new("rustc").arg("-vV").current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("unknown").to_owned();
+    format!("rustc {} {}", line("release: "), line("host: "))
+}
+
+/// Instructions per record of every workload.
+fn count() -> BTreeMap<String, f64> {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--dump-before=*section_boundary*", "--compress-strings=no"])
+        .arg(format!("--callgrind-out-file={}", directory.path().join("counts").display()))
+        .arg(std::env::current_exe().unwrap())
+        .env("ANABRANCH_BENCH_COUNTED", directory.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // A dump per boundary, numbered from 1, holds what was executed since the one before.
+    let dump = |number: usize| -> f64 {
+        let path = directory.path().join(format!("counts.{number}"));
+        let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let count = text.lines().find_map(|line| line.strip_prefix("summary: ")).unwrap();
+        count.trim().parse().unwrap()
+    };
+    let per_record = |i: usize| (dump(3 * i + 3) - dump(3 * i + 2)) / (LONG - SHORT) as f64;
+    WORKLOADS.iter().enumerate().map(|(i, (name, ..))| ((*name).to_owned(), per_record(i))).collect()
+}
+
+/// What is counted: every workload short and long, with a boundary before, between and after.
+fn work(directory: &Path) {
+    for (name, pipeline, line) in WORKLOADS {
+        // What is done once in a process is done here.
+        run(name, pipeline, line, SHORT, directory);
+        section_boundary();
+        run(name, pipeline, line, SHORT, directory);
+        section_boundary();
+        run(name, pipeline, line, LONG, directory);
+        section_boundary();
+    }
+}
+
+/// Where callgrind writes down and starts anew.
+#[inline(never)]
+fn section_boundary() {
+    std::hint::black_box(());
+}
+
+struct Paths {
+    records: u64,
+    input: PathBuf,
+    output: PathBuf,
+}
+
+impl Variables for Paths {
+    fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            "N" => Some(self.records.to_string()),
+            "IN" => Some(self.input.display().to_string()),
+            "OUT" => Some(self.output.display().to_string()),
+            _ => None,
+        }
+    }
+
+    fn file(&self, _: &str) -> Result<String, String> {
+        Err("there are no files here".to_owned())
+    }
+}
+
+fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
+    let paths = Paths { records, input: directory.join("in.txt"), output: directory.join("out.ndjson") };
+    fs::write(&paths.input, format!("{line}\n").repeat(records as usize)).unwrap();
+    let _ = fs::remove_file(&paths.output);
+    let mut files = Files::new();
+    files.add(name, pipeline);
+    let mut registry = Registry::new();
+    anabranch_ops::register(&mut registry);
+    let loaded = config::load(&files, &paths);
+    let options = CompileOptions { split: true, once: true, ..CompileOptions::default() };
+    let compiled = plan::compile(&loaded.pipelines[0], &registry, &options).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    let ending = runtime.block_on(async {
+        let services = services(&Arc::new(MemoryStore::new(&Journal::default())));
+        exec::start(compiled.stages, services, RunOptions { once: true, ..RunOptions::default() }).join().await
+    });
+    assert!(matches!(ending, Ending::Finished), "{name}: {ending:?}");
+    let arrived = fs::read(&paths.output).unwrap().iter().filter(|byte| **byte == b'\n').count() as u64;
+    let copies = if name == "w6" { 6 } else { 1 };
+    assert_eq!(arrived, records * copies, "{name}");
+}
