@@ -19,8 +19,8 @@ use crate::workload::{Destination, Workload};
 pub(crate) struct Comparison {
     /// The largest difference of a binary from itself, as a share.
     noise_floor: f64,
-    /// The same of instructions per record.
-    instruction_noise_floor: f64,
+    /// The same of instructions per record, where they were counted.
+    instruction_noise_floor: Option<f64>,
     workloads: Vec<Measured>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn run(bench: &Bench, workloads: &[&Workload]) -> anyhow::Result<Comp
     }
     let noise_floor = measured.iter().map(|m| difference(&m.measured, &m.control).abs()).fold(0.0, f64::max);
     let counts = measured.iter().filter_map(|m| Some((m.instructions_per_record?, m.instructions_control?)));
-    let instruction_noise_floor = counts.map(|(a, b)| (b / a - 1.0).abs()).fold(0.0, f64::max);
+    let instruction_noise_floor = counts.map(|(a, b)| (b / a - 1.0).abs()).max_by(f64::total_cmp);
     Ok(Comparison { noise_floor, instruction_noise_floor, workloads: measured })
 }
 
@@ -194,18 +194,19 @@ impl Comparison {
                 );
             }
         }
-        println!(
-            "\nNoise floor: {:.1} % of CPU time, {:.2} % of instructions (the same binary measured as two).",
-            self.noise_floor * 100.0,
-            self.instruction_noise_floor * 100.0
-        );
+        print!("\nNoise floor (the same binary measured as two): {:.1} % of CPU time", self.noise_floor * 100.0);
+        if let Some(floor) = self.instruction_noise_floor {
+            print!(", {:.2} % of instructions", floor * 100.0);
+        }
+        println!();
         for m in &self.workloads {
             let Some(against) = &m.against else { continue };
             let cpu = difference(against, &m.measured);
             print!("{:7} {:+.1} % CPU: {}", m.name, cpu * 100.0, verdict(cpu, self.noise_floor));
-            if let (Some(a), Some(b)) = (m.instructions_against, m.instructions_per_record) {
+            let counts = (m.instructions_against, m.instructions_per_record, self.instruction_noise_floor);
+            if let (Some(a), Some(b), Some(floor)) = counts {
                 let more = b / a - 1.0;
-                print!("; {:+.2} % instructions: {}", more * 100.0, verdict(more, self.instruction_noise_floor));
+                print!("; {:+.2} % instructions: {}", more * 100.0, verdict(more, floor));
             }
             println!();
         }

@@ -31,7 +31,7 @@ struct Point {
 }
 
 /// Relative error of a count of instructions: see the spread in docs/performance.md.
-const COUNT_NOISE: f64 = 0.003;
+const COUNT_NOISE: f64 = 0.012;
 /// Relative error of a peak of memory.
 const MEMORY_NOISE: f64 = 0.05;
 

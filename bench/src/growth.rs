@@ -83,6 +83,7 @@ const GENERATOR: &str = "      - id: src
           format.options.score: int
           format.options.city: string
           operations: create
+          seed: 1
           recordCount: \"${N}\"
 ";
 

@@ -102,7 +102,7 @@ fn main() -> anyhow::Result<()> {
         "records": bench.records,
         "repeat": bench.repeat,
         "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
-        "workloads": compared,
+        "comparison": compared,
         "series": grown,
     });
     fs::write(arguments.out.join("results.json"), serde_json::to_string_pretty(&results)? + "\n")?;

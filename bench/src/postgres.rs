@@ -177,3 +177,25 @@ fn ids_of(user: &str) -> Option<(u32, u32)> {
     };
     Some((id("-u")?, id("-g")?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_what_they_cost_are_counted() {
+        let Some(server) = Server::start().unwrap() else {
+            assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "PostgreSQL is missing");
+            eprintln!("skipped: PostgreSQL is missing");
+            return;
+        };
+        let process = server.process.id();
+        let spent = server.plain_upserts(20_500).unwrap();
+        assert!(spent > 0.0);
+        assert_eq!(server.rows().unwrap(), 20_500);
+        server.clear().unwrap();
+        assert_eq!(server.rows().unwrap(), 0);
+        drop(server);
+        assert!(ticks_of(process, 2).is_err(), "the server has ended");
+    }
+}

@@ -6,12 +6,11 @@
 //!
 //! The code is that of the tests, not optimised: a count is some ten times that of a release build, and says nothing
 //! about what the optimiser makes of a change, but work that is added or left out shows. The counts expected stand in
-//! `instructions.json`, per compiler, since another one makes other code, and per kind of build, since the whole
-//! workspace's looks for planted faults. To record them anew, with the reason in the commit:
+//! `instructions.json`, per compiler, since another one makes other code. To record them anew, with the reason in the
+//! commit:
 //!
 //! ```sh
-//! export ANABRANCH_BENCH_RECORD=1
-//! cargo test --workspace --test instructions && cargo test -p anabranch-bench --test instructions
+//! ANABRANCH_BENCH_RECORD=1 cargo test -p anabranch-bench --test instructions
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
@@ -25,15 +24,15 @@ use std::sync::Arc;
 use anabranch_graph::config::{self, Variables};
 use anabranch_graph::diagnostic::Files;
 use anabranch_graph::exec::{self, Ending, RunOptions};
-use anabranch_graph::mutant;
 use anabranch_graph::plan::{self, CompileOptions};
 use anabranch_graph::registry::Registry;
 use anabranch_graph::testing::{Journal, MemoryStore, services};
 
-/// A count may be so much above the expected one, in percent: some ten times the spread of repeated runs.
-const ABOVE: f64 = 3.0;
+/// A count may be so much above the expected one, in percent: some six times what repeated runs differ by, since other
+/// machines have other versions of the C library, which chooses by the processor besides.
+const ABOVE: f64 = 2.0;
 /// From here on a lower count must be recorded, in percent: else it could be lost again unseen.
-const BELOW: f64 = 6.0;
+const BELOW: f64 = 5.0;
 /// Lengths in records read, multiples of a strip.
 const SHORT: u64 = 128;
 const LONG: u64 = 640;
@@ -57,7 +56,7 @@ const WORKLOADS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Expected counts: build → workload → instructions per record read.
+/// Expected counts: compiler → workload → instructions per record read.
 type Expected = BTreeMap<String, BTreeMap<String, f64>>;
 
 fn main() -> ExitCode {
@@ -98,20 +97,20 @@ fn gate() -> Result<(), String> {
         eprintln!("skipped: valgrind is missing, so instructions are not counted");
         return Ok(());
     }
-    let build = build();
+    let compiler = compiler();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/instructions.json");
     let mut expected: Expected = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     if std::env::var_os("ANABRANCH_BENCH_RECORD").is_some() {
         let rounded = count().into_iter().map(|(name, count)| (name, count.round())).collect();
-        expected.insert(build, rounded);
+        expected.insert(compiler, rounded);
         fs::write(&file, serde_json::to_string_pretty(&expected).unwrap() + "\n").unwrap();
         println!("recorded in {}", file.display());
         return Ok(());
     }
-    let Some(expected) = expected.get(&build) else {
+    let Some(expected) = expected.get(&compiler) else {
         // Nothing was compared: the check counts it as skipped, so that nobody takes it for a pass.
         eprintln!(
-            "skipped: no instructions per record are recorded for {build}; ANABRANCH_BENCH_RECORD=1 records them"
+            "skipped: no instructions per record are recorded for {compiler}; ANABRANCH_BENCH_RECORD=1 records them"
         );
         return Ok(());
     };
@@ -137,18 +136,17 @@ fn gate() -> Result<(), String> {
     }
     Err(format!(
         "{}\n\nWhere it went: valgrind's callgrind_annotate on two builds. Where it is meant, record it and say why in \
-         the commit:\n  export ANABRANCH_BENCH_RECORD=1\n  cargo test --workspace --test instructions && cargo test -p anabranch-bench --test instructions",
+         the commit:\n  ANABRANCH_BENCH_RECORD=1 cargo test -p anabranch-bench --test instructions",
         wrong.join("\n")
     ))
 }
 
-/// Version and target of the compiler, and the kind of build.
-fn build() -> String {
+/// Version and target of the compiler.
+fn compiler() -> String {
     let output = Command::new("rustc").arg("-vV").current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("unknown").to_owned();
-    let kind = if mutant::COMPILED { ", with planted faults" } else { "" };
-    format!("rustc {} {}{kind}", line("release: "), line("host: "))
+    format!("rustc {} {}", line("release: "), line("host: "))
 }
 
 /// Instructions per record of every workload.
@@ -218,8 +216,7 @@ fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
     fs::write(&paths.input, format!("{line}\n").repeat(records as usize)).unwrap();
     let _ = fs::remove_file(&paths.output);
     let mut files = Files::new();
-    // The same records in every run.
-    files.add(name, pipeline.replace("recordCount:", "seed: 1\n          recordCount:"));
+    files.add(name, pipeline);
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     let loaded = config::load(&files, &paths);

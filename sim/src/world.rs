@@ -32,7 +32,7 @@ const REVOKED: Duration = Duration::from_secs(15);
 
 /// Record numbers are random already: their maps need no hashing.
 #[derive(Default)]
-struct Random(u64);
+pub struct Random(u64);
 
 impl Hasher for Random {
     fn finish(&self) -> u64 {
@@ -48,8 +48,8 @@ impl Hasher for Random {
     }
 }
 
-type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Random>>;
-type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<Random>>;
+pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Random>>;
+pub(crate) type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<Random>>;
 
 /// What the driver is told to do with the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
