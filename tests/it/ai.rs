@@ -26,7 +26,7 @@ fn embed(request: &Received) -> Reply {
     if texts.iter().any(|text| text == "bad") {
         return Reply::status(400, "hunter22hunter22 may not ask this");
     }
-    let vector = |text: &Value| json!([text.as_str().unwrap().len(), 0.25]);
+    let vector = |text: &Value| json!([text.as_str().unwrap().len() as f64, 0.25]);
     Reply::ok(json!({ "embeddings": texts.iter().map(vector).collect::<Vec<_>>() }).to_string())
 }
 
@@ -49,7 +49,7 @@ fn documents_are_chunked_and_embedded_under_ids_that_come_again() {
         let records = index(&workspace);
         for record in &records {
             let after = &record["payload"]["after"];
-            assert_eq!(after["vector"], json!([after["text"].as_str().unwrap().len(), 0.25]));
+            assert_eq!(after["vector"], json!([after["text"].as_str().unwrap().len() as f64, 0.25]));
         }
         let letters = workspace.lines("dlq.ndjson");
         assert!(letters.iter().all(|letter| !letter.contains("hunter22")), "{letters:?}");
