@@ -1,4 +1,6 @@
 //! Against moto, which others wrote: the protocol as AWS's own clients know it.
+//!
+//! Whether a bucket keeps versions is set here: moto's answer to that question has another shape than Amazon's.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -81,7 +83,7 @@ fn a_versioned_bucket_of_moto_is_read_version_by_version() {
     );
     moto.request("PUT", "/shelf/a%20b%2Bc", "x-amz-meta-title: On rivers\r\n", "one");
     moto.request("PUT", "/shelf/empty", "", "");
-    let workspace = workspace(&moto.endpoint(), &bucket_to_file("shelf", ""));
+    let workspace = workspace(&moto.endpoint(), &bucket_to_file("shelf", "          versions: \"on\""));
     let mut process = workspace.start(RUN);
     process.wait_until("the snapshot", || workspace.lines("out.ndjson").len() == 2);
     assert_eq!(changes(&workspace), ["snapshot a b+c=one", "snapshot empty="]);
@@ -108,7 +110,7 @@ fn a_plain_bucket_of_moto_is_read_and_written() {
     for n in 0..5 {
         moto.request("PUT", &format!("/shelf/in/{n}"), "", &format!("text {n}"));
     }
-    let pipeline = bucket_to_file("shelf", "          prefix: in/")
+    let pipeline = bucket_to_file("shelf", "          prefix: in/\n          versions: \"off\"")
         + r#"      - id: back
         type: destination
         plugin: s3
@@ -125,8 +127,10 @@ fn a_plain_bucket_of_moto_is_read_and_written() {
     workspace.once();
     assert_eq!(changes(&workspace), (0..5).map(|n| format!("snapshot in/{n}=text {n}")).collect::<Vec<_>>());
     // What was written is there for who reads.
-    workspace
-        .write("pipelines/s3.yaml", bucket_to_file("shelf", "          prefix: out/").replace("id: read", "id: again"));
+    workspace.write(
+        "pipelines/s3.yaml",
+        bucket_to_file("shelf", "          prefix: out/\n          versions: \"off\"").replace("id: read", "id: again"),
+    );
     workspace.write("out.ndjson", "");
     workspace.once();
     let written = changes_keys(&workspace.lines("out.ndjson"));
