@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use super::{RUN, bucket_to_file, changes, workspace};
 use crate::process::{PATIENCE, skip};
 
+const USER: &str = "Authorization: AWS4-HMAC-SHA256 \
+    Credential=AKIAEXAMPLE/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n";
+
 struct Moto {
     child: Child,
     port: u16,
@@ -43,13 +46,13 @@ impl Moto {
         Some(moto)
     }
 
-    /// A request without signature, which moto does not check.
+    /// A request of a user whose signature moto does not check.
     fn request(&self, method: &str, path: &str, headers: &str, body: &str) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let length = body.len();
         write!(
             stream,
-            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\nContent-Length: {length}\r\n{headers}\r\n{body}",
+            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n{USER}Content-Length: {length}\r\n{headers}\r\n{body}",
             self.port
         )
         .unwrap();
