@@ -1,4 +1,5 @@
 //! The source and the destination against a server on this machine that fails on demand.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "one crate, shared by its modules")]
 
 #[path = "s3/destination.rs"]

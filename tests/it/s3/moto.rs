@@ -1,4 +1,6 @@
 //! Against moto, which others wrote: the protocol as AWS's own clients know it.
+//!
+//! Whether a bucket keeps versions is set here: moto's answer to that question has another shape than Amazon's.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::{RUN, bucket_to_file, changes, workspace};
 use crate::process::{PATIENCE, skip};
+
+const USER: &str = "Authorization: AWS4-HMAC-SHA256 \
+    Credential=AKIAEXAMPLE/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n";
 
 struct Moto {
     child: Child,
@@ -41,13 +46,13 @@ impl Moto {
         Some(moto)
     }
 
-    /// A request without signature, which moto does not check.
+    /// A request of a user whose signature moto does not check.
     fn request(&self, method: &str, path: &str, headers: &str, body: &str) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let length = body.len();
         write!(
             stream,
-            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\nContent-Length: {length}\r\n{headers}\r\n{body}",
+            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n{USER}Content-Length: {length}\r\n{headers}\r\n{body}",
             self.port
         )
         .unwrap();
@@ -81,7 +86,7 @@ fn a_versioned_bucket_of_moto_is_read_version_by_version() {
     );
     moto.request("PUT", "/shelf/a%20b%2Bc", "x-amz-meta-title: On rivers\r\n", "one");
     moto.request("PUT", "/shelf/empty", "", "");
-    let workspace = workspace(&moto.endpoint(), &bucket_to_file("shelf", ""));
+    let workspace = workspace(&moto.endpoint(), &bucket_to_file("shelf", "          versions: \"on\""));
     let mut process = workspace.start(RUN);
     process.wait_until("the snapshot", || workspace.lines("out.ndjson").len() == 2);
     assert_eq!(changes(&workspace), ["snapshot a b+c=one", "snapshot empty="]);
@@ -108,7 +113,7 @@ fn a_plain_bucket_of_moto_is_read_and_written() {
     for n in 0..5 {
         moto.request("PUT", &format!("/shelf/in/{n}"), "", &format!("text {n}"));
     }
-    let pipeline = bucket_to_file("shelf", "          prefix: in/")
+    let pipeline = bucket_to_file("shelf", "          prefix: in/\n          versions: \"off\"")
         + r#"      - id: back
         type: destination
         plugin: s3
@@ -125,8 +130,10 @@ fn a_plain_bucket_of_moto_is_read_and_written() {
     workspace.once();
     assert_eq!(changes(&workspace), (0..5).map(|n| format!("snapshot in/{n}=text {n}")).collect::<Vec<_>>());
     // What was written is there for who reads.
-    workspace
-        .write("pipelines/s3.yaml", bucket_to_file("shelf", "          prefix: out/").replace("id: read", "id: again"));
+    workspace.write(
+        "pipelines/s3.yaml",
+        bucket_to_file("shelf", "          prefix: out/\n          versions: \"off\"").replace("id: read", "id: again"),
+    );
     workspace.write("out.ndjson", "");
     workspace.once();
     let written = changes_keys(&workspace.lines("out.ndjson"));

@@ -23,6 +23,8 @@ pub enum Fault {
     Refuse(u16, &'static str),
     /// Ends the connection without an answer.
     Close,
+    /// Does as it is told, and ends the connection without an answer.
+    Mute,
     /// Sends half of the body and ends the connection.
     Cut,
     /// Answers late.
@@ -288,7 +290,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>, ended: &AtomicBool) {
             (answer, state.now(), fault)
         };
         match fault {
-            Some(Fault::Close) => return,
+            Some(Fault::Close | Fault::Mute) => return,
             Some(Fault::Refuse(status, code)) => answer = Answer::refusal(status, code),
             Some(Fault::Slow(time)) => std::thread::sleep(time),
             Some(Fault::NoMarker) => {

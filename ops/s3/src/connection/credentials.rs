@@ -18,9 +18,11 @@ use aws_credential_types::provider::{ProvideCredentials, future};
 use metadata_service::Temporary;
 use profile::Profile;
 
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// Variables of the environment.
 #[derive(Clone)]
-pub(super) struct Environment(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+pub(super) struct Environment(Arc<Lookup>);
 
 impl Environment {
     /// Those of this process.
@@ -83,10 +85,10 @@ impl Chain {
             .into_iter()
             .find(|setting| profile.get(setting).is_some())
         {
-            return Err(unsupported(format!("profile {} uses {setting}", profile.name)));
+            return Err(unsupported(&format!("profile {} uses {setting}", profile.name)));
         }
         if self.environment.get("AWS_WEB_IDENTITY_TOKEN_FILE").is_some() {
-            return Err(unsupported("AWS_WEB_IDENTITY_TOKEN_FILE is set".to_owned()));
+            return Err(unsupported("AWS_WEB_IDENTITY_TOKEN_FILE is set"));
         }
         match metadata_service::of_container(&self.environment).await {
             Some(found) => return found.map(|keys| of_service(keys, "container")).map_err(provider_error),
@@ -106,7 +108,7 @@ impl Chain {
     }
 }
 
-fn unsupported(what: String) -> CredentialsError {
+fn unsupported(what: &str) -> CredentialsError {
     CredentialsError::invalid_configuration(format!(
         "{what}, which is not supported: set objstore.access_key_id and objstore.secret_access_key, or export \
          temporary keys"

@@ -22,6 +22,9 @@ where
     match (service_code, message, status) {
         (Some(code), Some(message), _) => text.push_str(&format!("{message} ({code})")),
         (Some(code), None, _) => text.push_str(code),
+        (None, _, Some(status @ 200..=299)) => {
+            text.push_str(&format!("the answer ({status}) was cut or cannot be understood: {}", causes(error)));
+        }
         (None, _, Some(status)) => text.push_str(&format!("the server answered {status}")),
         (None, _, None) => text.push_str(&causes(error)),
     }

@@ -127,7 +127,10 @@ impl Bucket {
             }
             Err(fault) if ["access_denied", "request_refused"].contains(&fault.code()) => Ok(None),
             Err(fault) if fault.message().contains("NotImplemented") => Ok(None),
-            Err(fault) => Err(fault),
+            Err(fault) => {
+                let class = fault.class();
+                Err(Fault::new(class, fault.code(), format!("{fault}; versions: on or off needs no answer to that")))
+            }
         }
     }
 
