@@ -286,7 +286,7 @@ impl Table {
     }
 
     /// Forgets the oldest results, so that those that stay have at most `bound` bytes. O(all).
-    async fn forget(&self, transaction: &Transaction<'_>, bound: i64) -> Result<(), Error> {
+    pub(super) async fn forget(&self, transaction: &Transaction<'_>, bound: i64) -> Result<(), Error> {
         let sql = format!(
             "DELETE FROM {0} USING (SELECT space, key, sum(octet_length(value) + octet_length(key) + \
              octet_length(space)) OVER (ORDER BY kept DESC, space, key) AS bytes FROM {0}) AS aged \
