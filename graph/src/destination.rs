@@ -100,7 +100,8 @@ pub trait Writer: Send {
     /// nothing. Asked again after every transient failure of a write, whose outcome is unknown: if the marks of that
     /// write are there, it is not repeated. So the answer must be final. A transaction that an earlier connection, or
     /// an earlier run, may still commit is waited for or ended first (its lock on the marks is the natural way), and a
-    /// connection that was lost is opened anew.
+    /// connection that was lost is opened anew. With the answer the doubt is over for the destination too: other rows
+    /// than those of the doubtful write may come next.
     ///
     /// # Errors
     /// They cannot be read. Transient: asked again.
@@ -113,9 +114,9 @@ pub trait Writer: Send {
     /// even if the rows are more than the policy asks for.
     ///
     /// A transactional destination stores the marks as they are given, also where they are lower than those it has,
-    /// with the rows in one transaction; it answers [`Delivered::Durable`] for all or [`Verdicts::Refused`]. Within the
-    /// transaction it compares what it has of these lanes with what it last answered from [`Writer::marks`] or stored:
-    /// if that differs, another run writes here, and the answer is a transient fault with nothing written.
+    /// with the rows in one transaction; it answers [`Delivered::Durable`] for all or [`Verdicts::Refused`]. It is
+    /// fenced: once a later run of the pipeline has opened it, a transaction of an earlier one fails with nothing
+    /// written (an epoch that each run raises, or a comparison of the marks within the transaction).
     ///
     /// # Errors
     /// Transient: the outcome is unknown, the same rows come again in the same order if the policy allows it.

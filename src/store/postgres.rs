@@ -263,3 +263,9 @@ impl Tries {
         true
     }
 }
+
+#[cfg(test)]
+#[path = "../../tests/it/servers/postgres.rs"]
+pub(super) mod server;
+#[cfg(test)]
+mod tests;

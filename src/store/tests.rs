@@ -10,8 +10,47 @@ fn embedded(path: &Path) -> settings::Database {
     settings::Database::Embedded(path.to_path_buf())
 }
 
-fn memory() -> Store {
-    Store::open(&settings::Database::InMemory).unwrap()
+/// Where stores can be: in a file, in memory, and in PostgreSQL where that is installed.
+struct Places {
+    directory: tempfile::TempDir,
+    #[cfg(feature = "postgres")]
+    server: Option<super::postgres::server::Database>,
+    made: std::cell::Cell<u32>,
+}
+
+impl Places {
+    fn new() -> Self {
+        Places {
+            directory: tempfile::tempdir().unwrap(),
+            #[cfg(feature = "postgres")]
+            server: super::postgres::server::Database::create(),
+            made: std::cell::Cell::default(),
+        }
+    }
+
+    /// One of each whose content outlives the handle, empty.
+    fn durable(&self) -> Vec<settings::Database> {
+        let number = self.made.replace(self.made.get() + 1);
+        self.with(embedded(&self.directory.path().join(format!("{number}.db"))), number)
+    }
+
+    /// The same, but in memory what would be in a file: for what does not touch the disk in another way.
+    fn stores(&self) -> impl Iterator<Item = Store> {
+        let number = self.made.replace(self.made.get() + 1);
+        let all = self.with(settings::Database::InMemory, number);
+        all.into_iter().map(|database| Store::open(&database).unwrap())
+    }
+
+    #[cfg_attr(not(feature = "postgres"), expect(unused_mut, unused_variables, reason = "only one is left"))]
+    fn with(&self, first: settings::Database, number: u32) -> Vec<settings::Database> {
+        let mut all = vec![first];
+        #[cfg(feature = "postgres")]
+        all.extend(self.server.as_ref().map(|server| {
+            let table = format!("Store \"{number}");
+            settings::Database::Postgres(settings::PostgresDatabase { connection: server.url(), table })
+        }));
+        all
+    }
 }
 
 fn lane(connector: &str) -> LaneId {
@@ -65,8 +104,7 @@ fn good(pipelines: &[StoredPipeline]) -> Provision {
     Provision { good: pipelines.to_vec(), invalid: vec![], complete: true }
 }
 
-async fn with_position() -> Store {
-    let store = memory();
+async fn with_position(store: Store) -> Store {
     store.provision(good(&[pipeline()])).await.unwrap();
     let epoch = store.claim(&"p1".into()).await.unwrap();
     store.commit(&epoch, &[(lane("in"), mark(7))]).await.unwrap();
@@ -84,46 +122,86 @@ fn shown(changes: &[Change]) -> Vec<String> {
 
 #[tokio::test]
 async fn marks_survive_a_restart_and_old_epochs_are_fenced() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.db");
-    {
-        let store = Store::open(&embedded(&path)).unwrap();
-        let first = store.claim(&"p1".into()).await.unwrap();
-        store.commit(&first, &[(lane("in"), mark(1)), (lane("in2"), mark(9))]).await.unwrap();
-        let second = store.claim(&"p1".into()).await.unwrap();
-        let fenced = store.commit(&first, &[(lane("in"), mark(2))]).await.unwrap_err();
-        assert!(matches!(fenced, StoreError::Fenced { ours: 1, theirs: 2, .. }), "{fenced}");
-        assert!(matches!(store.load(&first).await, Err(StoreError::Fenced { .. })));
-        assert_eq!(store.load(&second).await.unwrap()[&lane("in")], mark(1));
+    for database in Places::new().durable() {
+        {
+            let store = Store::open(&database).unwrap();
+            let first = store.claim(&"p1".into()).await.unwrap();
+            store.commit(&first, &[(lane("in"), mark(1)), (lane("in2"), mark(9))]).await.unwrap();
+            let second = store.claim(&"p1".into()).await.unwrap();
+            let fenced = store.commit(&first, &[(lane("in"), mark(2))]).await.unwrap_err();
+            assert!(matches!(fenced, StoreError::Fenced { ours: 1, theirs: 2, .. }), "{fenced}");
+            assert!(matches!(store.load(&first).await, Err(StoreError::Fenced { .. })));
+            assert_eq!(store.load(&second).await.unwrap()[&lane("in")], mark(1));
+        }
+        let store = Store::open(&database).unwrap();
+        let third = store.claim(&"p1".into()).await.unwrap();
+        assert_eq!(third.number, 3);
+        let marks = store.load(&third).await.unwrap();
+        assert_eq!((&marks[&lane("in")], &marks[&lane("in2")]), (&mark(1), &mark(9)));
+        let other = store.claim(&"p10".into()).await.unwrap();
+        assert!(store.load(&other).await.unwrap().is_empty());
     }
-    let store = Store::open(&embedded(&path)).unwrap();
-    let third = store.claim(&"p1".into()).await.unwrap();
-    assert_eq!(third.number, 3);
-    let marks = store.load(&third).await.unwrap();
-    assert_eq!((&marks[&lane("in")], &marks[&lane("in2")]), (&mark(1), &mark(9)));
-    let other = store.claim(&"p10".into()).await.unwrap();
-    assert!(store.load(&other).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn of_two_marks_of_a_lane_the_later_counts() {
+    for store in Places::new().stores() {
+        let epoch = store.claim(&"p1".into()).await.unwrap();
+        let moves = [(lane("in"), mark(1)), (lane("in"), mark(2))];
+        let commits = (3..9).map(|seq| {
+            let (store, epoch) = (&store, &epoch);
+            async move { store.commit(epoch, &[(lane("in"), mark(seq))]).await }
+        });
+        store.commit(&epoch, &moves).await.unwrap();
+        assert!(futures::future::join_all(commits).await.into_iter().all(|outcome| outcome.is_ok()));
+        assert_eq!(store.load(&epoch).await.unwrap()[&lane("in")], mark(8));
+        store.commit(&epoch, &[]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_found_by_space_and_key() {
+    for database in Places::new().durable() {
+        let key = |n: u8| [n; 32];
+        let value = |text: &'static str| Bytes::from_static(text.as_bytes());
+        {
+            let store = Store::open(&database).unwrap();
+            assert_eq!(store.recall("a", &[key(1)]).await.unwrap(), [None]);
+            store.keep("a", vec![(key(1), value("one")), (key(2), value("two")), (key(1), value("1"))]).await.unwrap();
+            store.keep("b", vec![(key(1), Bytes::new())]).await.unwrap();
+            store.keep("b", vec![]).await.unwrap();
+            let found = store.recall("a", &[key(2), key(3), key(1), key(2)]).await.unwrap();
+            assert_eq!(found, [Some(value("two")), None, Some(value("1")), Some(value("two"))]);
+            assert_eq!(store.recall("b", &[key(1), key(2)]).await.unwrap(), [Some(Bytes::new()), None]);
+            assert_eq!(store.recall("b", &[]).await.unwrap(), Vec::<Option<Bytes>>::new());
+            // Makes it durable.
+            store.claim(&"p1".into()).await.unwrap();
+        }
+        let store = Store::open(&database).unwrap();
+        assert_eq!(store.recall("a", &[key(1)]).await.unwrap(), [Some(value("1"))]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fenced_commit_does_not_disturb_those_it_is_grouped_with() {
-    let store = memory();
-    let mut old = Vec::new();
-    for i in 0..20 {
-        let id = Str::from(format!("p{i}"));
-        let epoch = store.claim(&id).await.unwrap();
-        if i % 4 == 0 {
-            store.claim(&id).await.unwrap();
+    for store in Places::new().stores() {
+        let mut old = Vec::new();
+        for i in 0..20 {
+            let id = Str::from(format!("p{i}"));
+            let epoch = store.claim(&id).await.unwrap();
+            if i % 4 == 0 {
+                store.claim(&id).await.unwrap();
+            }
+            old.push(epoch);
         }
-        old.push(epoch);
-    }
-    let moves = [(lane("in"), mark(5))];
-    let outcomes = futures::future::join_all(old.iter().map(|epoch| store.commit(epoch, &moves))).await;
-    for (i, outcome) in outcomes.iter().enumerate() {
-        assert_eq!(outcome.is_err(), i % 4 == 0, "{i}");
-    }
-    for (i, epoch) in old.iter().enumerate().filter(|(i, _)| i % 4 != 0) {
-        assert_eq!(store.load(epoch).await.unwrap()[&lane("in")], mark(5), "{i}");
+        let moves = [(lane("in"), mark(5))];
+        let outcomes = futures::future::join_all(old.iter().map(|epoch| store.commit(epoch, &moves))).await;
+        for (i, outcome) in outcomes.iter().enumerate() {
+            assert_eq!(outcome.is_err(), i % 4 == 0, "{i}");
+        }
+        for (i, epoch) in old.iter().enumerate().filter(|(i, _)| i % 4 != 0) {
+            assert_eq!(store.load(epoch).await.unwrap()[&lane("in")], mark(5), "{i}");
+        }
     }
 }
 
@@ -252,94 +330,104 @@ async fn edited_fields_keep_the_position() {
         ("connector third is new", |p| p.connectors.push(connector("third", "destination"))),
         ("connector out is no longer in the files; its state is kept", |p| drop(p.connectors.remove(1))),
     ];
+    let places = Places::new();
     for (expected, edit) in edits {
-        let store = with_position().await;
-        let mut edited = pipeline();
-        edit(&mut edited);
-        let changes = store.provision(good(&[edited.clone()])).await.unwrap();
-        assert_eq!(shown(&changes), [*expected]);
-        assert_eq!(position(&store).await, Some(7), "{expected}");
-        assert_eq!(store.provision(good(&[edited])).await.unwrap(), [], "{expected}: not reported again");
+        for store in places.stores() {
+            let store = with_position(store).await;
+            let mut edited = pipeline();
+            edit(&mut edited);
+            let changes = store.provision(good(&[edited.clone()])).await.unwrap();
+            assert_eq!(shown(&changes), [*expected]);
+            assert_eq!(position(&store).await, Some(7), "{expected}");
+            assert_eq!(store.provision(good(&[edited])).await.unwrap(), [], "{expected}: not reported again");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
-    let store = with_position().await;
-    let mut renamed = pipeline();
-    renamed.connectors[0].id = "input".into();
-    let changes = store.provision(good(&[renamed])).await.unwrap();
-    assert_eq!(
-        shown(&changes),
-        ["connector in is no longer in the files; its state is kept", "connector input is new"]
-    );
-    assert_eq!(position(&store).await, None);
-    assert_eq!(store.detached_marks(&"p1".into()).await.unwrap()[&lane("in")], mark(7));
-    assert_eq!(store.pipelines().await.unwrap()[0].detached_connectors[0].id, "in");
+    for store in Places::new().stores() {
+        let store = with_position(store).await;
+        let mut renamed = pipeline();
+        renamed.connectors[0].id = "input".into();
+        let changes = store.provision(good(&[renamed])).await.unwrap();
+        assert_eq!(
+            shown(&changes),
+            ["connector in is no longer in the files; its state is kept", "connector input is new"]
+        );
+        assert_eq!(position(&store).await, None);
+        assert_eq!(store.detached_marks(&"p1".into()).await.unwrap()[&lane("in")], mark(7));
+        assert_eq!(store.pipelines().await.unwrap()[0].detached_connectors[0].id, "in");
 
-    let changes = store.provision(good(&[pipeline()])).await.unwrap();
-    assert_eq!(
-        shown(&changes),
-        [
-            "connector input is no longer in the files; its state is kept",
-            "connector in is back and goes on where it stopped"
-        ]
-    );
-    assert_eq!(position(&store).await, Some(7));
+        let changes = store.provision(good(&[pipeline()])).await.unwrap();
+        assert_eq!(
+            shown(&changes),
+            [
+                "connector input is no longer in the files; its state is kept",
+                "connector in is back and goes on where it stopped"
+            ]
+        );
+        assert_eq!(position(&store).await, Some(7));
 
-    let mut turned = pipeline();
-    turned.connectors[0].role = "destination".into();
-    store.provision(good(&[turned])).await.unwrap();
-    assert_eq!(position(&store).await, None);
-    assert_eq!(store.detached_marks(&"p1".into()).await.unwrap().len(), 1);
+        let mut turned = pipeline();
+        turned.connectors[0].role = "destination".into();
+        store.provision(good(&[turned])).await.unwrap();
+        assert_eq!(position(&store).await, None);
+        assert_eq!(store.detached_marks(&"p1".into()).await.unwrap().len(), 1);
+    }
 }
 
 #[tokio::test]
 async fn a_vanished_pipeline_is_detached_unless_a_file_was_not_understood() {
-    let store = with_position().await;
-    let unread = Provision { complete: false, ..Provision::default() };
-    assert_eq!(store.provision(unread).await.unwrap(), []);
-    assert!(!store.pipelines().await.unwrap()[0].detached);
+    for store in Places::new().stores() {
+        let store = with_position(store).await;
+        let unread = Provision { complete: false, ..Provision::default() };
+        assert_eq!(store.provision(unread).await.unwrap(), []);
+        assert!(!store.pipelines().await.unwrap()[0].detached);
 
-    let invalid = Provision { invalid: vec!["p1".into()], complete: true, ..Provision::default() };
-    assert_eq!(store.provision(invalid).await.unwrap(), []);
-    assert_eq!(store.pipelines().await.unwrap()[0].status, Status::Invalid);
-    assert_eq!(store.pipelines().await.unwrap()[0].connectors, pipeline().connectors);
+        let invalid = Provision { invalid: vec!["p1".into()], complete: true, ..Provision::default() };
+        assert_eq!(store.provision(invalid).await.unwrap(), []);
+        assert_eq!(store.pipelines().await.unwrap()[0].status, Status::Invalid);
+        assert_eq!(store.pipelines().await.unwrap()[0].connectors, pipeline().connectors);
 
-    let changes = store.provision(good(&[])).await.unwrap();
-    assert_eq!(shown(&changes), ["the pipeline is no longer in the files; its state is kept"]);
-    assert!(store.pipelines().await.unwrap()[0].detached);
-    assert_eq!(store.provision(good(&[])).await.unwrap(), []);
+        let changes = store.provision(good(&[])).await.unwrap();
+        assert_eq!(shown(&changes), ["the pipeline is no longer in the files; its state is kept"]);
+        assert!(store.pipelines().await.unwrap()[0].detached);
+        assert_eq!(store.provision(good(&[])).await.unwrap(), []);
 
-    let changes = store.provision(good(&[pipeline()])).await.unwrap();
-    assert_eq!(shown(&changes), ["the pipeline is back and goes on where it stopped"]);
-    assert_eq!(position(&store).await, Some(7));
+        let changes = store.provision(good(&[pipeline()])).await.unwrap();
+        assert_eq!(shown(&changes), ["the pipeline is back and goes on where it stopped"]);
+        assert_eq!(position(&store).await, Some(7));
+    }
 }
 
 #[tokio::test]
 async fn what_was_running_was_stopped_by_the_system() {
-    let store = with_position().await;
-    for crashed in [Status::Running, Status::Recovering { error: "x".into() }] {
-        store.set_status(&"p1".into(), crashed).await.unwrap();
-        store.provision(good(&[pipeline()])).await.unwrap();
-        let status = store.pipelines().await.unwrap().remove(0).status;
-        assert_eq!(status, Status::Stopped { reason: StopReason::System });
+    for store in Places::new().stores() {
+        let store = with_position(store).await;
+        for crashed in [Status::Running, Status::Recovering { error: "x".into() }] {
+            store.set_status(&"p1".into(), crashed).await.unwrap();
+            store.provision(good(&[pipeline()])).await.unwrap();
+            let status = store.pipelines().await.unwrap().remove(0).status;
+            assert_eq!(status, Status::Stopped { reason: StopReason::System });
+        }
+        let stopped = StoredPipeline { autostart: false, ..pipeline() };
+        store.provision(good(&[stopped])).await.unwrap();
+        assert_eq!(store.pipelines().await.unwrap()[0].status, Status::Stopped { reason: StopReason::User });
     }
-    let stopped = StoredPipeline { autostart: false, ..pipeline() };
-    store.provision(good(&[stopped])).await.unwrap();
-    assert_eq!(store.pipelines().await.unwrap()[0].status, Status::Stopped { reason: StopReason::User });
 }
 
 #[tokio::test]
 async fn the_store_holds_what_was_written() {
-    use anabranch_graph::config::Written;
-    use anabranch_graph::diagnostic::Span;
-    let secret = Written::new("hunter2hunter2", "${TOKEN}", Span::default());
-    let stored = setting("token", secret.written());
-    let store = memory();
-    let mut with_secret = pipeline();
-    with_secret.connectors[0].settings = vec![stored];
-    store.provision(good(&[with_secret])).await.unwrap();
-    let text = format!("{:?}", store.pipelines().await.unwrap());
-    assert!(text.contains("${TOKEN}") && !text.contains("hunter2"));
+    for store in Places::new().stores() {
+        use anabranch_graph::config::Written;
+        use anabranch_graph::diagnostic::Span;
+        let secret = Written::new("hunter2hunter2", "${TOKEN}", Span::default());
+        let stored = setting("token", secret.written());
+        let mut with_secret = pipeline();
+        with_secret.connectors[0].settings = vec![stored];
+        store.provision(good(&[with_secret])).await.unwrap();
+        let text = format!("{:?}", store.pipelines().await.unwrap());
+        assert!(text.contains("${TOKEN}") && !text.contains("hunter2"));
+    }
 }

@@ -70,3 +70,38 @@ fn other_kinds_of_store_are_refused_with_a_replacement() {
     let text = workspace.run(&["run", "--once", "--db.type=oracle"]).expect_code(2).both();
     assert!(text.contains("db.type") && text.contains("embedded"), "{text}");
 }
+
+#[test]
+#[cfg(feature = "postgres")]
+fn a_store_in_postgresql_goes_on_where_it_stopped() {
+    let Some(database) = crate::servers::postgres::Database::create() else { return };
+    let workspace = workspace();
+    let url = format!("--db.postgres.connection-string={}", database.url());
+    let once = ["run", "--once", "--db.type=postgres", &url];
+    for _ in 0..2 {
+        workspace.run(&once).expect_code(0);
+        assert_eq!(workspace.lines("out.ndjson").len(), 100, "nothing comes twice");
+    }
+    assert!(!workspace.path("anabranch.db").exists());
+    let marks = database.query("SELECT pipeline, connector, number FROM anabranch_kv_store WHERE kind = 'mark'");
+    assert_eq!(marks, ["stored|in|0"]);
+    let listed = workspace.run(&["pipelines", "list", "--db.type=postgres", &url]).expect_code(0).both();
+    assert!(listed.contains("stored") && listed.contains("finished"), "{listed}");
+
+    database.query("UPDATE anabranch_kv_store SET number = 9 WHERE kind = 'schema'");
+    let text = workspace.run(&once).expect_code(3).both();
+    assert!(text.contains("anabranch_kv_store has version 9"), "{text}");
+    assert_eq!(workspace.lines("out.ndjson").len(), 100, "not restarted from nothing");
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn a_server_that_is_away_ends_the_start_with_a_message() {
+    let workspace = workspace();
+    let text = workspace.run(&["run", "--once", "--db.type=postgres"]).expect_code(2).both();
+    assert!(text.contains("db.postgres.connection-string config value is required"), "{text}");
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let url = format!("--db.postgres.connection-string=postgresql://u:hunter2@127.0.0.1:{free}/d");
+    let text = workspace.run(&["run", "--once", "--db.type=postgres", &url]).expect_code(3).both();
+    assert!(text.contains(&format!("127.0.0.1:{free}")) && !text.contains("hunter2"), "{text}");
+}

@@ -49,8 +49,8 @@ pub(super) fn keep(
     let mut age = transaction.open_table(MEMO_AGE)?;
     let mut size = transaction.open_table(MEMO_SIZE)?;
     let mut bytes = size.get("bytes")?.map_or(0, |bytes| bytes.value());
-    let mut next = age.last()?.map_or(0, |(number, _)| number.value() + 1);
-    for (key, value) in entries {
+    let first = age.last()?.map_or(0, |(number, _)| number.value() + 1);
+    for (next, (key, value)) in (first..).zip(entries) {
         let mut numbered = next.to_be_bytes().to_vec();
         numbered.extend_from_slice(value);
         let before = memo.insert((space, &key[..]), numbered.as_slice())?.map(|before| before.value().to_vec());
@@ -60,7 +60,6 @@ pub(super) fn keep(
         }
         age.insert(next, (space, &key[..]))?;
         bytes += weight(space, value.len());
-        next += 1;
     }
     while bytes > bound {
         let Some(oldest) = age.pop_first()?.map(|(_, key)| (key.value().0.to_owned(), key.value().1.to_vec())) else {

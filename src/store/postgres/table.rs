@@ -1,5 +1,6 @@
 //! The tables: one row for each mark, pipeline and claim, and beside it one for each remembered result.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_graph::source::{Mark, Partition};
@@ -40,7 +41,7 @@ pub(super) struct Table {
     state: String,
     memo: String,
     /// Bytes that were remembered since the oldest were last forgotten.
-    remembered: std::sync::atomic::AtomicI64,
+    remembered: Cell<i64>,
 }
 
 impl Table {
@@ -62,7 +63,7 @@ impl Table {
             }
             parts.iter().map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect::<Vec<_>>().join(".")
         };
-        Ok(Table { name: name.to_owned(), state: quoted(""), memo: quoted("_memo"), remembered: MEMO_BOUND.into() })
+        Ok(Table { name: name.to_owned(), state: quoted(""), memo: quoted("_memo"), remembered: Cell::new(MEMO_BOUND) })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -184,16 +185,12 @@ impl Table {
         transaction: &Transaction<'_>,
         writes: &[Write],
     ) -> Result<Vec<Result<Written, StoreError>>, Error> {
-        let marks = |write| match write {
-            &Write::Marks { ref epoch, ref moves } => Some((epoch, moves)),
-            _ => None,
-        };
-        let pipelines = writes.iter().filter_map(marks).map(|(epoch, _)| &*epoch.pipeline).collect();
+        let pipelines = writes.iter().filter_map(marks_of).map(|(epoch, _)| &*epoch.pipeline).collect();
         let epochs = self.epochs(transaction, &pipelines).await?;
         let mut outcomes = Vec::with_capacity(writes.len());
         // Of several marks of a lane the last.
         let mut latest: BTreeMap<[&str; 3], &Mark> = BTreeMap::new();
-        for (epoch, moves) in writes.iter().filter_map(marks) {
+        for (epoch, moves) in writes.iter().filter_map(marks_of) {
             let outcome = fence(epoch, epochs.get(&*epoch.pipeline).copied().unwrap_or(0));
             if outcome.is_ok() {
                 let pipeline = epoch.pipeline.as_str();
@@ -223,7 +220,7 @@ impl Table {
         transaction: &Transaction<'_>,
         provision: &Provision,
     ) -> Result<Result<Written, StoreError>, Error> {
-        let stored = match self.pipelines(transaction).await? {
+        let stored = match self.pipelines(transaction, "FOR UPDATE").await? {
             Ok(stored) => stored.into_iter().map(|pipeline| (pipeline.id.clone(), pipeline)).collect(),
             Err(error) => return Ok(Err(error)),
         };
@@ -267,7 +264,6 @@ impl Table {
         space: &Str,
         entries: &[(MemoKey, Bytes)],
     ) -> Result<(), Error> {
-        use std::sync::atomic::Ordering::Relaxed;
         let Table { memo, .. } = self;
         // Of two results of a key the last.
         let latest: BTreeMap<&[u8], &[u8]> = entries.iter().map(|(key, value)| (&key[..], &value[..])).collect();
@@ -278,15 +274,17 @@ impl Table {
         );
         transaction.execute(&sql, &[&&**space, &keys, &values]).await?;
         let bytes: usize = values.iter().map(|value| value.len() + size_of::<MemoKey>()).sum();
-        if self.remembered.fetch_add(bytes as i64, Relaxed) + bytes as i64 >= MEMO_BOUND / 8 {
+        self.remembered.set(self.remembered.get() + bytes as i64);
+        // Looking at all of them is dear, so it is seldom done; a new process does it at once.
+        if self.remembered.get() >= MEMO_BOUND / 8 {
             self.forget(transaction, MEMO_BOUND).await?;
-            self.remembered.store(0, Relaxed);
+            self.remembered.set(0);
         }
         Ok(())
     }
 
     /// Forgets the oldest results, so that those that stay have at most `bound` bytes. O(all).
-    async fn forget(&self, transaction: &Transaction<'_>, bound: i64) -> Result<(), Error> {
+    pub(super) async fn forget(&self, transaction: &Transaction<'_>, bound: i64) -> Result<(), Error> {
         let sql = format!(
             "DELETE FROM {0} USING (SELECT space, key, sum(octet_length(value) + octet_length(key) + \
              octet_length(space)) OVER (ORDER BY kept DESC, space, key) AS bytes FROM {0}) AS aged \
@@ -301,7 +299,7 @@ impl Table {
     pub(super) async fn find(&self, client: &Client, read: &Read) -> Result<Result<Found, StoreError>, Error> {
         let Table { state, memo, .. } = self;
         match read {
-            Read::Pipelines => Ok(self.pipelines(client).await?.map(Found::Pipelines)),
+            Read::Pipelines => Ok(self.pipelines(client, "").await?.map(Found::Pipelines)),
             Read::Marks(epoch) => {
                 // One statement sees one moment.
                 let sql = format!(
@@ -333,13 +331,24 @@ impl Table {
         }
     }
 
-    async fn pipelines(&self, client: &impl GenericClient) -> Result<Result<Vec<StoredPipeline>, StoreError>, Error> {
+    async fn pipelines(
+        &self,
+        client: &impl GenericClient,
+        lock: &str,
+    ) -> Result<Result<Vec<StoredPipeline>, StoreError>, Error> {
         let sql = format!(
-            "SELECT pipeline, value FROM {} WHERE kind = '{PIPELINE}' ORDER BY pipeline COLLATE \"C\" FOR UPDATE",
+            "SELECT pipeline, value FROM {} WHERE kind = '{PIPELINE}' ORDER BY pipeline COLLATE \"C\" {lock}",
             self.state
         );
         let rows = client.query(&sql, &[]).await?;
         Ok(rows.iter().map(|row| understand(row.get(0), row.get(1))).collect())
+    }
+}
+
+fn marks_of(write: &Write) -> Option<(&Epoch, &[(LaneId, Mark)])> {
+    match write {
+        Write::Marks { epoch, moves } => Some((epoch, moves)),
+        _ => None,
     }
 }
 
