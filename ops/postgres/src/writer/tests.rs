@@ -1,4 +1,3 @@
-mod cost;
 mod exactly_once;
 mod faults;
 mod oracle;

@@ -257,7 +257,7 @@ async fn tls_checks_as_much_as_it_is_told() {
         assert_eq!(server.query(encrypted), [tls], "{url}");
         writer.close().await.unwrap();
         while server.query("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'anabranch'") != ["0"] {
-            std::thread::sleep(Duration::from_millis(2));
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
     for url in [
