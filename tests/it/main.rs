@@ -18,6 +18,8 @@ mod plan;
 mod process;
 mod processors;
 mod readme;
+#[cfg(target_os = "linux")]
+mod rest;
 mod schema;
 mod stop;
 mod store;
