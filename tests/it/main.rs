@@ -23,6 +23,8 @@ mod postgres;
 mod process;
 mod processors;
 mod readme;
+#[cfg(target_os = "linux")]
+mod rest;
 mod s3;
 mod schema;
 mod servers;

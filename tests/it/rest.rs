@@ -1,0 +1,112 @@
+//! What a service takes that has nothing to do, and the memory of one that is busy. From `/proc`: Linux only.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread::{available_parallelism, sleep};
+use std::time::{Duration, Instant};
+
+use crate::process::{PATIENCE, Process, Workspace, file_to_file};
+
+/// A field of a `status` file of `/proc`, or of `smaps_rollup`; sizes are in KiB.
+fn field(text: &str, name: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    value.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn proc_file(process: &Process, name: &str) -> String {
+    fs::read_to_string(format!("/proc/{}/{name}", process.id())).unwrap()
+}
+
+/// How often each thread was given a processor.
+fn wakes(process: &Process) -> BTreeMap<String, u64> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
+    // A thread may end meanwhile.
+    let texts = tasks.filter_map(|task| {
+        let task = task.ok()?.path();
+        Some((task.display().to_string(), fs::read_to_string(task.join("status")).ok()?))
+    });
+    texts
+        .map(|(task, text)| {
+            (task, field(&text, "voluntary_ctxt_switches") + field(&text, "nonvoluntary_ctxt_switches"))
+        })
+        .collect()
+}
+
+/// Waits for a second in which nothing happens; says how many threads there are then.
+#[track_caller]
+fn rest(process: &Process) -> usize {
+    let started = Instant::now();
+    loop {
+        let before = wakes(process);
+        sleep(Duration::from_secs(1));
+        let after = wakes(process);
+        if before == after {
+            return after.len();
+        }
+        assert!(started.elapsed() < PATIENCE, "no rest: {before:?}, a second later {after:?}");
+    }
+}
+
+/// Followed files, and generators that are hardly ever due.
+fn at_rest(files: usize, generators: usize) -> (Workspace, Process) {
+    let workspace = Workspace::new();
+    for i in 0..files {
+        workspace.write(&format!("in{i}.txt"), "first\n");
+        let text = file_to_file(&format!("f{i}"), "").replace("in.txt", &format!("in{i}.txt"));
+        workspace.write(&format!("pipelines/f{i}.yaml"), text.replace("out.ndjson", &format!("f{i}.out")));
+    }
+    for i in 0..generators {
+        let source = "plugin: generator\n        settings:\n          format.type: structured\n          \
+                      format.options.id: int\n          operations: create\n          rate: 0.0001";
+        let text = file_to_file(&format!("g{i}"), "");
+        let text = text.replace("plugin: file\n        settings:\n          path: in.txt", source);
+        workspace.write(&format!("pipelines/g{i}.yaml"), text.replace("out.ndjson", &format!("g{i}.out")));
+    }
+    let mut process = workspace.start(&["run", "--log.level=warn"]);
+    let outs = (0..files).map(|i| format!("f{i}.out")).chain((0..generators).map(|i| format!("g{i}.out")));
+    for out in outs {
+        process.wait_until(&out, || !workspace.read(&out).is_empty());
+    }
+    (workspace, process)
+}
+
+#[test]
+fn pipelines_without_work_wake_no_thread_and_keep_few() {
+    let (workspace, mut process) = at_rest(20, 5);
+    // Workers, the control thread, the one that is told of changed files; one more per blocking call under way.
+    let most = available_parallelism().unwrap().get() + 2;
+    let started = Instant::now();
+    while rest(&process) > most {
+        assert!(started.elapsed() < PATIENCE, "threads without work do not end");
+    }
+    fs::write(workspace.path("in7.txt"), "first\nsecond\n").unwrap();
+    process.wait_until("the second line", || workspace.lines("f7.out").len() == 2);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+}
+
+#[test]
+fn a_hundred_pipelines_without_work_take_ten_megabytes() {
+    let memory = |pipelines: usize| {
+        let (_workspace, process) = at_rest(pipelines, 0);
+        rest(&process);
+        field(&proc_file(&process, "status"), "RssAnon")
+    };
+    let (one, many) = (memory(1), memory(101));
+    assert!(many < one + 10_240, "{one} KiB with one pipeline, {many} KiB with 101");
+}
+
+#[test]
+fn a_busy_pipeline_is_small() {
+    let workspace = Workspace::new();
+    let text = fs::read_to_string(format!("{}/bench/workloads/w1.yaml", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    // A count of nothing is no limit.
+    workspace.write("pipelines/p.yaml", text.replace("${N}", "0").replace("${OUT}", "out.ndjson"));
+    let mut process = workspace.start(&["run", "--log.level=warn"]);
+    let out = workspace.path("out.ndjson");
+    process.wait_until("30 MB", || fs::metadata(&out).is_ok_and(|metadata| metadata.len() > 30 << 20));
+    let memory = proc_file(&process, "smaps_rollup");
+    assert_eq!(field(&memory, "AnonHugePages"), 0);
+    let anonymous = field(&memory, "Anonymous");
+    assert!(anonymous < 20_480, "{anonymous} KiB");
+}
