@@ -6,6 +6,10 @@ mod follower;
 mod intent;
 mod position;
 mod source;
+#[cfg(target_os = "linux")]
+mod watch;
+#[cfg(not(target_os = "linux"))]
+#[path = "file/unwatched.rs"]
 mod watch;
 
 pub use destination::kind as destination;

@@ -39,7 +39,7 @@ const AT_REST: Duration = Duration::from_millis(40);
 
 /// Longest pause between two looks at a file whose changes the system tells: it does not tell those that another
 /// machine makes. Pauses double, so that even such a change waits no longer than the file was at rest before.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Most records of one read, whatever the room.
 const LONGEST_READ: usize = 4096;
@@ -55,7 +55,9 @@ pub fn kind() -> Arc<dyn SourceKind> {
              still in the same directory. A truncated or rewritten file is read again from its start.\n\n\
              A last line without line feed is delivered when the end of the file is reached for the first time \
              and when the file is replaced; if it grows later, the whole line is delivered again under the same \
-             number. While the file is followed, an unterminated line waits for its line feed.",
+             number. While the file is followed, an unterminated line waits for its line feed.\n\n\
+             New lines are seen as they are written. On a network file system whose other machines' changes the \
+             system does not tell, the first may be seen ten seconds late, those after it 160 milliseconds.",
         )
         .with(Parameter::new("path", ParameterKind::File, "The file.").required())
         .with(
@@ -260,7 +262,8 @@ impl Lines {
         if !matches!(step, Step::AtEnd | Step::Missing)
             && let Some(watch) = self.input.here().and_then(|input| input.watch.take())
         {
-            self.changes_untold = self.idle.untold && watch.changed().now_or_never().is_none();
+            let untold = std::mem::take(&mut self.idle.untold);
+            self.changes_untold = untold && watch.changed().now_or_never().is_none();
         }
         match &step {
             Step::Opened(opened) => {

@@ -119,6 +119,27 @@ async fn what_comes_later_is_read() {
 }
 
 #[tokio::test]
+async fn a_change_that_the_system_does_not_tell_is_found() {
+    use std::os::unix::fs::symlink;
+    let (directory, path) = directory();
+    let real = directory.path().join("real");
+    fs::create_dir(&real).unwrap();
+    append(&real.join("1"), "a\n");
+    append(&real.join("2"), "b\n");
+    symlink("1", real.join("current")).unwrap();
+    symlink(real.join("current"), &path).unwrap();
+    let mut reading = open(&path, None).await;
+    assert_eq!(reading.lines().await, ["1:a"]);
+    // Long enough to be watched: the entry of the path, and the file behind it. Neither changes.
+    assert!(tokio::time::timeout(Duration::from_millis(300), reading.reader.read(ROOM)).await.is_err());
+    symlink("2", real.join("next")).unwrap();
+    fs::rename(real.join("next"), real.join("current")).unwrap();
+    assert_eq!(reading.lines().await, ["1:b"]);
+    append(&real.join("2"), "c\n");
+    assert_eq!(reading.lines().await, ["2:c"]);
+}
+
+#[tokio::test]
 async fn an_unterminated_last_line_is_not_lost() {
     let (_directory, path) = directory();
     append(&path, "a\nb");
