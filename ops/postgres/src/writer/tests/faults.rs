@@ -222,7 +222,16 @@ async fn tls_checks_as_much_as_it_is_told() {
     let Some(server) = Server::start(&[]) else { return };
     let made = std::process::Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=test", "-addext", "subjectAltName=DNS:localhost", "-keyout", "server.key"])
+        .args([
+            "-subj",
+            "/CN=test",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+            "-keyout",
+            "server.key",
+        ])
         .args(["-out", "server.crt"])
         .current_dir(server.data())
         .output();
