@@ -164,7 +164,7 @@ async fn a_server_that_restarts_loses_nothing() {
     db.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
     let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
     let rows = |n: i32| -> Vec<Record> {
-        (0..200).map(|id| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#))).collect()
+        (0..600).map(|id| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#))).collect()
     };
     all_good(&write(&mut writer, &rows(1)).await);
     // In the middle of a batch: it waits for a lock when the server goes away.
@@ -189,9 +189,9 @@ async fn a_server_that_restarts_loses_nothing() {
     let fault = writer.write(&batch, &[]).await.unwrap_err();
     assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "connect_failed"), "{fault}");
     server.resume();
-    assert_eq!(db.query("SELECT count(*), max(n) FROM t"), ["200|1"]);
+    assert_eq!(db.query("SELECT count(*), max(n) FROM t"), ["600|1"]);
     all_good(&write(&mut writer, &batch).await);
-    assert_eq!(db.query("SELECT count(*), min(n) FROM t"), ["200|2"]);
+    assert_eq!(db.query("SELECT count(*), min(n) FROM t"), ["600|2"]);
     // An idle connection that the server closed is made again without a word.
     db.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'anabranch'");
     let mut attempts = 0;
@@ -200,7 +200,7 @@ async fn a_server_that_restarts_loses_nothing() {
         attempts += 1;
         assert!(attempts < 3, "{fault}");
     }
-    assert_eq!(db.query("SELECT count(*), min(n) FROM t"), ["200|3"]);
+    assert_eq!(db.query("SELECT count(*), min(n) FROM t"), ["600|3"]);
 }
 
 /// What PostgreSQL takes for one key and we for two: written one after the other.
@@ -315,7 +315,7 @@ async fn a_call_that_is_given_up_leaves_nothing_behind() {
     db.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
     let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
     let rows = |n: i32| -> Vec<Record> {
-        (0..100).map(|id| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#))).collect()
+        (0..600).map(|id| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#))).collect()
     };
     for polls in [1usize, 2, 3, 5, 8, 13, 21] {
         let batch = rows(1);
@@ -334,6 +334,6 @@ async fn a_call_that_is_given_up_leaves_nothing_behind() {
         drop(call);
         let n = polls as i32 + 10;
         all_good(&write(&mut writer, &rows(n)).await);
-        assert_eq!(db.query("SELECT count(*), min(n), max(n) FROM t"), [format!("100|{n}|{n}")], "{given_up}");
+        assert_eq!(db.query("SELECT count(*), min(n), max(n) FROM t"), [format!("600|{n}|{n}")], "{given_up}");
     }
 }
