@@ -20,7 +20,7 @@ use crate::table::{Action, Shape, Table};
 
 /// From so many rows on a staging table and one statement cost PostgreSQL and this process less than rows of
 /// parameters; see the crate's documentation for the figures.
-pub(crate) const COPY_FROM: usize = 48;
+pub(crate) const COPY_FROM: usize = 512;
 /// Sizes of multi-row statements: few, since each is prepared once per shape.
 const CHUNKS: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
 /// Most parameters of a statement, by the protocol.
