@@ -51,7 +51,7 @@ pub const KILLERS: &[(Mutant, u64)] = &[
     (Mutant::LentForNothing, 500),
     (Mutant::RemainderLost, 1),
     (Mutant::MarksTooFar, 6),
-    (Mutant::PanicForgotten, 25),
+    (Mutant::PanicForgotten, 84),
     (Mutant::StripsForgotten, 366),
     (Mutant::StopWithoutEnd, 22),
     (Mutant::IdleNotStored, 15),
