@@ -170,3 +170,16 @@ fn settings_that_cannot_work_are_shown_where_they_are() {
     let text = workspace.run(&["pipelines", "validate", "pipelines/p.yaml"]).expect_code(2).both();
     assert!(text.contains(".Payload.After is raw data"), "{text}");
 }
+
+/// A container without certificates, say.
+#[test]
+fn plain_text_needs_no_certificates() {
+    let server = Server::start(|_| Reply::ok("good"));
+    let mut workspace = Workspace::new();
+    workspace.env("SSL_CERT_FILE", "/nonexistent");
+    workspace.env("SSL_CERT_DIR", "/nonexistent");
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", posting(&server.url(), ""));
+    workspace.once();
+    assert_eq!(workspace.lines("out.ndjson").len(), 3);
+}

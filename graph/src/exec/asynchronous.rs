@@ -12,7 +12,7 @@ use super::fan_out::{Output, overdrawn};
 use super::meter::timed;
 use super::parallel::receive;
 use super::queue::Receiver;
-use crate::batch::{Batch, Mask};
+use crate::batch::{Batch, Mask, STRIP_BYTES, STRIP_ROWS};
 use crate::condition::Condition;
 use crate::fault::Fault;
 use crate::operator::{AsyncOperator, Decision, Verdict};
@@ -26,6 +26,7 @@ pub(super) struct Asynchronous {
     pub(super) node: Str,
     pub(super) condition: Option<Box<dyn Condition>>,
     pub(super) operator: Arc<dyn AsyncOperator>,
+    /// Most strips in flight; more, if it is not 1, as long as all of them together are less than one full strip.
     pub(super) in_flight: usize,
 }
 
@@ -60,7 +61,7 @@ impl Asynchronous {
         let mut flying: VecDeque<InFlight> = VecDeque::new();
         let mut open = true;
         loop {
-            let (room, idle) = (flying.len() < self.in_flight.max(1), flying.is_empty());
+            let (room, idle) = (self.has_room(&flying), flying.is_empty());
             tokio::select! {
                 biased;
                 Some(verdicts) = front(&mut flying) => {
@@ -83,6 +84,13 @@ impl Asynchronous {
             output.context.warn(&self.node, "could not close the processor", &fault);
         }
         Ok(())
+    }
+
+    /// A source that trickles makes strips of a row: a few of those must not keep all others waiting.
+    fn has_room(&self, flying: &VecDeque<InFlight>) -> bool {
+        let total = |of: fn(&Batch) -> usize| flying.iter().map(|flown| of(&flown.batch)).sum::<usize>();
+        flying.len() < self.in_flight.max(1)
+            || self.in_flight > 1 && total(Batch::rows) < STRIP_ROWS && total(Batch::bytes) < STRIP_BYTES
     }
 
     fn start(&mut self, batch: Batch, output: &Output) -> InFlight {

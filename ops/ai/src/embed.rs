@@ -57,10 +57,18 @@ pub fn kind() -> Arc<dyn OperatorKind> {
                 .validate(Validation::LessThan(2049.0)),
         )
         .with(Parameter::new("cache", Bool, "Whether embeddings are remembered.").default_value("true"))
-        .with_all(backoff_parameters("3"))
-        .with_all(request_parameters())
+        .with_all(backoff_parameters("3").into_iter().chain(request_parameters()).map(aliased).collect())
         .with_all(shared::processor());
     crate::kind::kind(specification, configure)
+}
+
+/// Names under which this processor's users know two of the parameters.
+fn aliased(parameter: Parameter) -> Parameter {
+    match parameter.name.as_str() {
+        "backoffRetry.count" => parameter.alias("maxRetries"),
+        "request.timeout" => parameter.alias("requestTimeout"),
+        _ => parameter,
+    }
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

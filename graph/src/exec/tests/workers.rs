@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::FutureExt;
 
 use super::*;
+use crate::batch::STRIP_ROWS;
 use crate::fault::{Fault, FaultClass};
 use crate::operator::{Decision, Verdict};
 use crate::plan::stage::StageKind;
@@ -89,6 +90,35 @@ async fn calls_in_flight_keep_the_order() {
     assert_eq!(rows.len(), 2000 - 40 + 40 - 40);
     assert!(a.durable().iter().all(|record| record.payload.after == Data::text("done")));
     assert!(bench.letters.rows().len() == 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_trickle_are_in_flight_together() {
+    for (in_flight, expected) in [(1, 1), (2, STRIP_ROWS)] {
+        let bench = Bench::new();
+        let upstream = Arc::new(Upstream::new(&bench.journal, 300, crate::testing::AtEnd::End).per_read(1));
+        let a = shelf(&bench, "a");
+        let (flying, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = most.clone();
+        let operator = asynchronous(move |rows| {
+            let (flying, most) = (flying.clone(), most.clone());
+            async move {
+                most.fetch_max(flying.fetch_add(rows.len(), Ordering::SeqCst) + rows.len(), Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                flying.fetch_sub(rows.len(), Ordering::SeqCst);
+                rows.into_iter().map(Verdict::Keep).collect()
+            }
+            .boxed()
+        });
+        let mut pipeline = bench.tolerant();
+        let read = pipeline.read("in", &upstream);
+        let step = Pipeline::step("s", &operator);
+        let waiting = pipeline.stage("s", &[read], StageKind::Async { step, in_flight });
+        pipeline.write(&[waiting], "a", &a);
+        finished(&bench.run(&pipeline.plan()).await);
+        assert_eq!(seen.load(Ordering::SeqCst), expected, "{in_flight}");
+        assert_eq!(a.rows(), (0..300).collect::<Vec<_>>());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,7 +70,6 @@ impl Level {
 /// Adds the pieces of a range, each as large as fits.
 fn fit(text: &str, range: Range<usize>, level: Level, size: usize, atoms: &mut Vec<Atom>) {
     let part = &text[range.clone()];
-    // Bytes are at least as many as characters: most parts need not be counted to be known to fit.
     let count = part.chars().count();
     if count <= size {
         atoms.push(Atom { range, size: count, opens: false });
