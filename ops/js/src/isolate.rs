@@ -35,7 +35,7 @@ pub(crate) struct Limits {
 }
 
 /// Calls in calls; the engine's own frames take memory of the thread's stack only where native functions call back.
-const RECURSION: usize = 1000;
+const RECURSION: usize = 512;
 /// Values on the engine's stack: `apply` with an array puts all its items there.
 const STACK: usize = 8 << 20;
 

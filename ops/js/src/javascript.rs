@@ -20,6 +20,9 @@ const SCRIPT: &str = "script";
 const PATH: &str = "script.path";
 const TIMEOUT: &str = "timeout";
 
+/// A script that overstays its time by this much does not come to where it can be stopped.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The kind, for the registry.
 pub(crate) fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("custom.javascript", "Processes each record with a script.")
@@ -122,6 +125,11 @@ struct Configured {
 impl ConfiguredOperator for Configured {
     fn signature(&self) -> Signature {
         Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
+    }
+
+    /// Time in native functions, as that of a regular expression, is not the script's to be stopped in.
+    fn patience(&self) -> Option<Duration> {
+        Some(self.limits.time + GRACE)
     }
 
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
