@@ -14,6 +14,7 @@ mod dependencies;
 mod drawing;
 mod edits;
 mod generated;
+mod javascript;
 mod plan;
 mod process;
 mod processors;

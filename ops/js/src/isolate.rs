@@ -97,6 +97,7 @@ impl Isolate {
 
     /// Has the script process a record.
     pub(crate) fn process(&mut self, record: &Record) -> Result<Outcome, Failure> {
+        view::begin(&self.context);
         if let Some(at_hand) = self.context.get_data::<AtHand>() {
             at_hand.0.replace(Some(record.clone()));
         }

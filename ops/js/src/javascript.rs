@@ -105,6 +105,8 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
         Some(position) => format!("{}:{position}: {}", program.name, flaw.message),
         None => flaw.message,
     };
+    // What a variable holds is not shown, not even where it breaks the script.
+    let message = arguments.secrets().fold(message, |message, secret| message.replace(&**secret, "***"));
     let span = match flaw.position {
         Some(position) if inline => arguments.place(SCRIPT, position.offset(&program.text), 1),
         _ => arguments.span(name),

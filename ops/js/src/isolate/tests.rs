@@ -120,11 +120,5 @@ fn a_record_cannot_change_the_prototypes() {
     );
     let evil = SAMPLE.replace(r#""do":"KEEP""#, r#""__proto__":{"spoilt":1},"constructor":{"prototype":{"spoilt":1}}"#);
     let made = worker.json(&evil).unwrap();
-    assert_eq!(
-        made,
-        evil.replace(r#""a":"1""#, r#""a":"1","spoilt":"undefined""#).replace(
-            r#""__proto__":{"spoilt":1},"constructor":{"prototype":{"spoilt":1}}"#,
-            r#""__proto__":{"spoilt":1},"constructor":{"prototype":{"spoilt":1}}"#,
-        )
-    );
+    assert_eq!(made, evil.replace(r#""a":"1""#, r#""a":"1","spoilt":"undefined""#));
 }
