@@ -3,6 +3,8 @@
 //! An operator sees rows and gives verdicts. It never sees credit, channels or the runtime.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -36,6 +38,13 @@ pub trait ConfiguredOperator: Send + Sync {
     /// What it makes of records that are as `flow` says, and what is wrong with it there. As it is: anything.
     fn flow(&self, flow: &mut Flow) {
         flow.forget();
+    }
+
+    /// For [`Class::Isolate`]: how long one row may take before the executor gives up the thread. `None` = it
+    /// always returns. An operator with patience visits its rows by [`Rows::for_each`]; it may see a row again, on a
+    /// fresh thread, after it did not get past another one of the same strip.
+    fn patience(&self) -> Option<Duration> {
+        None
     }
 
     /// Opens one worker's operator. Called once per worker and run, on the worker's own thread for
@@ -120,7 +129,8 @@ pub struct Signature {
     pub reads: Access,
     /// What it writes.
     pub writes: Access,
-    /// Whether it may be used only with `--preview.pipeline-arch-v2`.
+    /// Whether it may be used only with `--preview.pipeline-arch-v2`. One of [`Fan::Many`] that may be used without
+    /// it is kept from making several records of one.
     pub needs_arch_v2: bool,
 }
 
@@ -220,6 +230,7 @@ pub struct Rows<'a> {
     selected: Option<&'a Mask>,
     decisions: &'a mut Vec<(usize, Decision)>,
     current: Option<usize>,
+    watched: Option<&'a AtomicUsize>,
 }
 
 impl<'a> Rows<'a> {
@@ -229,7 +240,7 @@ impl<'a> Rows<'a> {
         selected: Option<&'a Mask>,
         decisions: &'a mut Vec<(usize, Decision)>,
     ) -> Self {
-        Rows { records, selected, decisions, current: None }
+        Rows { records, selected, decisions, current: None, watched: None }
     }
 
     /// Number of selected rows.
@@ -247,8 +258,12 @@ impl<'a> Rows<'a> {
     pub fn for_each(&mut self, mut f: impl FnMut(&mut Record) -> Result<Decision, Fault>) {
         let decisions = &mut *self.decisions;
         let current = &mut self.current;
+        let watched = self.watched;
         let mut visit = |row: usize, record: &mut Record| {
             *current = Some(row);
+            if let Some(watched) = watched {
+                watched.store(row, Ordering::Relaxed);
+            }
             match f(record) {
                 Ok(Decision::Keep) => {}
                 Ok(decision) => decisions.push((row, decision)),
@@ -260,6 +275,21 @@ impl<'a> Rows<'a> {
             Some(mask) => mask.rows().for_each(|row| visit(row, &mut self.records[row])),
         }
         self.current = None;
+    }
+
+    /// Lets another thread see the row that [`Rows::for_each`] is at.
+    pub(crate) fn watched(self, row: &'a AtomicUsize) -> Self {
+        Rows { watched: Some(row), ..self }
+    }
+
+    /// Says where a panic happened, when that was elsewhere.
+    pub(crate) fn reach(&mut self, row: Option<usize>) {
+        self.current = row;
+    }
+
+    /// Takes decisions that were made elsewhere, on rows of which nothing is decided yet.
+    pub(crate) fn append(&mut self, decisions: impl Iterator<Item = (usize, Decision)>) {
+        self.decisions.extend(decisions);
     }
 
     /// The row that [`Rows::for_each`] is at: where a panic happened.

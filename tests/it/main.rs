@@ -16,6 +16,7 @@ mod dependencies;
 mod drawing;
 mod edits;
 mod generated;
+mod javascript;
 mod kills;
 mod plan;
 #[cfg(feature = "postgres")]

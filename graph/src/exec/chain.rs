@@ -15,7 +15,7 @@ use crate::batch::{Batch, Leftover, Lend, Mask};
 use crate::condition::Condition;
 use crate::fault::Fault;
 use crate::operator::{Decision, Operator, Rows};
-use crate::plan::stage::StepCondition;
+use crate::plan::stage::{StepCondition, StepSpec};
 use crate::text::Str;
 
 /// A chain gives other tasks a turn after so much work.
@@ -33,6 +33,7 @@ enum Selection {
 struct Step<O: ?Sized> {
     node: Str,
     selection: Selection,
+    multiplies: bool,
     operator: Box<O>,
     panicked: bool,
 }
@@ -55,18 +56,19 @@ pub(super) struct Steps<O: ?Sized> {
 }
 
 impl<O: Operator + ?Sized> Steps<O> {
-    pub(super) fn new(
-        steps: impl IntoIterator<Item = (Str, StepCondition, Box<O>)>,
+    pub(super) fn new<'a>(
+        steps: impl IntoIterator<Item = (&'a StepSpec, Box<O>)>,
         repairable: bool,
         meters: Option<StageMeters>,
     ) -> Self {
-        let step = |(node, condition, operator)| Step {
-            node,
-            selection: match condition {
+        let step = |(spec, operator): (&StepSpec, _)| Step {
+            node: spec.node.clone(),
+            selection: match &spec.condition {
                 StepCondition::Always => Selection::All,
                 StepCondition::If(condition) => Selection::If(condition.instantiate()),
                 StepCondition::AsBefore => Selection::AsBefore,
             },
+            multiplies: spec.multiplies,
             operator,
             panicked: false,
         };
@@ -140,6 +142,12 @@ impl<O: Operator + ?Sized> Steps<O> {
         }
         decisions.extend(condition_failed.drain(..).map(|(row, fault)| (row, Decision::Fail(fault))));
         for (_, decision) in decisions.iter_mut() {
+            if let Decision::Split(records) = decision
+                && records.len() > 1
+                && !step.multiplies
+            {
+                *decision = Decision::Fail(multiplied(records.len()));
+            }
             if let Decision::Fail(fault) = decision {
                 *fault = fault.clone().at(&step.node);
             }
@@ -223,6 +231,15 @@ fn call<O: Operator + ?Sized>(
         tracing::debug!(node = %step.node, rows, ?took, "a call held its thread for long");
     }
     Ok(())
+}
+
+#[cold]
+fn multiplied(records: usize) -> Fault {
+    let text = format!(
+        "the processor made {records} records of one, which is only in the newer pipeline architecture: allow it with \
+         --preview.pipeline-arch-v2"
+    );
+    Fault::record("needs_arch_v2", text)
 }
 
 /// Number of rows that fail.

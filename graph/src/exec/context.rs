@@ -75,6 +75,8 @@ pub(super) struct Context {
     fault: Mutex<Option<Fault>>,
     left: Mutex<Vec<Str>>,
     live: Arc<Live>,
+    /// Threads that were left behind because a processor did not return.
+    pub(super) given_up: AtomicUsize,
 }
 
 /// Number of tasks and threads that have not ended.
@@ -129,6 +131,7 @@ impl Context {
             fault: Mutex::default(),
             left: Mutex::default(),
             live: Arc::default(),
+            given_up: AtomicUsize::new(0),
         }
     }
 

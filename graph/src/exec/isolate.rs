@@ -1,5 +1,7 @@
 //! Chains with a thread of their own, for operators that are bound to one.
 
+mod confinement;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -7,6 +9,7 @@ use std::thread;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use self::confinement::Confinement;
 use super::chain::{Steps, text};
 use super::context::Context;
 use super::fan_out::Output;
@@ -16,8 +19,8 @@ use crate::fault::Fault;
 use crate::operator::{BuiltOperator, Operator};
 use crate::plan::stage::StepSpec;
 
-/// Interpreters recurse.
-const STACK: usize = 8 << 20;
+/// Interpreters recurse. Of a stack only what was used takes memory.
+const STACK: usize = 64 << 20;
 
 type Said = oneshot::Sender<Result<(), Fault>>;
 
@@ -61,14 +64,22 @@ impl Isolate {
 
     fn build(&self) -> Result<Steps<dyn Operator>, Fault> {
         check_conditions(&self.steps)?;
+        let confined = self.steps.iter().any(|step| step.operator.patience().is_some());
+        let confinement = match confined {
+            true => Some(Confinement::open(&self.context, &self.steps, self.number, &self.runtime)?),
+            false => None,
+        };
         let mut built = Vec::with_capacity(self.steps.len());
-        for step in &self.steps[..] {
-            let operator: Box<dyn Operator> = match build(&self.context, step, self.number)? {
-                BuiltOperator::Inline(operator) => operator,
-                BuiltOperator::Isolate(operator) => operator,
-                BuiltOperator::Async(_) => return Err(wrong_class(step)),
+        for (at, step) in self.steps.iter().enumerate() {
+            let operator: Box<dyn Operator> = match (&confinement, step.operator.patience()) {
+                (Some(confinement), Some(patience)) => confinement.operator(at, patience),
+                _ => match build(&self.context, step, self.number)? {
+                    BuiltOperator::Inline(operator) => operator,
+                    BuiltOperator::Isolate(operator) => operator,
+                    BuiltOperator::Async(_) => return Err(wrong_class(step)),
+                },
             };
-            built.push((step.node.clone(), step.condition.clone(), operator));
+            built.push((step, operator));
         }
         Ok(Steps::new(built, true, self.output.meters()))
     }

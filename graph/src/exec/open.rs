@@ -232,7 +232,7 @@ pub(super) fn build_inline(
     check_conditions(steps)?;
     for step in steps {
         match build(context, step, worker)? {
-            BuiltOperator::Inline(operator) => built.push((step.node.clone(), step.condition.clone(), operator)),
+            BuiltOperator::Inline(operator) => built.push((step, operator)),
             BuiltOperator::Isolate(_) | BuiltOperator::Async(_) => return Err(wrong_class(step)),
         }
     }

@@ -188,6 +188,7 @@ impl Fusion<'_> {
                     Some(guard) if guard.as_before && i > 0 => StepCondition::AsBefore,
                     Some(guard) => StepCondition::If(guard.condition.clone()),
                 },
+                multiplies: step.operator.signature.fan.multiplies(),
             })
             .collect();
         let (place, workers) = (placed[0].place, placed[0].operator.workers);

@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::destination::Destination;
 use crate::diagnostic::{Diagnostic, Diagnostics, Spanned};
-use crate::operator::Access;
+use crate::operator::{Access, Fan};
 use crate::plan::CompileOptions;
 use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
@@ -221,7 +221,11 @@ impl Resolver<'_> {
             self.configured(path, &config.settings, kind.configure(&arguments)).map(|operator| (operator, shown))
         });
         let (operator, shown) = configured?;
-        let signature = operator.signature();
+        let mut signature = operator.signature();
+        if signature.fan == Fan::Many && !signature.needs_arch_v2 && !self.options.split {
+            // It may be used, but the executor does not let it make several records of one.
+            signature.fan = Fan::AtMostOne;
+        }
         let mut sound = true;
         if signature.needs_arch_v2 && !self.options.split {
             sound = false;

@@ -112,6 +112,8 @@ pub struct StepSpec {
     pub operator: Arc<dyn ConfiguredOperator>,
     /// For which rows.
     pub condition: StepCondition,
+    /// Whether it may make several records of one.
+    pub multiplies: bool,
 }
 
 /// For which rows a step is applied.

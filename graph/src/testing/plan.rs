@@ -108,6 +108,7 @@ impl Pipeline {
             plugin: "closure".into(),
             operator: operator.clone(),
             condition: StepCondition::Always,
+            multiplies: true,
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct Limits {
 }
 
 /// Calls in calls; the engine's own frames take memory of the thread's stack only where native functions call back.
-const RECURSION: usize = 1000;
+const RECURSION: usize = 512;
 /// Values on the engine's stack: `apply` with an array puts all its items there.
 const STACK: usize = 8 << 20;
 
@@ -97,6 +97,7 @@ impl Isolate {
 
     /// Has the script process a record.
     pub(crate) fn process(&mut self, record: &Record) -> Result<Outcome, Failure> {
+        view::begin(&self.context);
         if let Some(at_hand) = self.context.get_data::<AtHand>() {
             at_hand.0.replace(Some(record.clone()));
         }

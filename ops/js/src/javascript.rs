@@ -20,6 +20,9 @@ const SCRIPT: &str = "script";
 const PATH: &str = "script.path";
 const TIMEOUT: &str = "timeout";
 
+/// A script that overstays its time by this much does not come to where it can be stopped.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The kind, for the registry.
 pub(crate) fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("custom.javascript", "Processes each record with a script.")
@@ -102,6 +105,8 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
         Some(position) => format!("{}:{position}: {}", program.name, flaw.message),
         None => flaw.message,
     };
+    // What a variable holds is not shown, not even where it breaks the script.
+    let message = arguments.secrets().fold(message, |message, secret| message.replace(&**secret, "***"));
     let span = match flaw.position {
         Some(position) if inline => arguments.place(SCRIPT, position.offset(&program.text), 1),
         _ => arguments.span(name),
@@ -122,6 +127,11 @@ struct Configured {
 impl ConfiguredOperator for Configured {
     fn signature(&self) -> Signature {
         Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
+    }
+
+    /// Time in native functions, as that of a regular expression, is not the script's to be stopped in.
+    fn patience(&self) -> Option<Duration> {
+        Some(self.limits.time + GRACE)
     }
 
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {

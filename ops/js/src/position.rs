@@ -21,7 +21,7 @@ impl Position {
         // The engine shows backtraces only as text: `    at process (script:3:9)`.
         let text = error.to_string();
         let lines = text.lines().rev().take_while(|line| line.starts_with("    at "));
-        lines.filter_map(|line| Position::parse(line)).last()
+        lines.filter_map(Position::parse).last()
     }
 
     fn parse(line: &str) -> Option<Position> {

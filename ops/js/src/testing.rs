@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::config::Settings;
 use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
 use anabranch_graph::json::write_record;
 use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Operator, Rows,
@@ -31,16 +32,20 @@ pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredO
         .and_then(|arguments| kind.configure(&arguments))
 }
 
+pub(crate) fn build(configured: &dyn ConfiguredOperator) -> Result<Box<dyn Operator>, Fault> {
+    let host = Host { pipeline: "p".into(), node: "js".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) };
+    match configured.build(0, &host)? {
+        BuiltOperator::Isolate(operator) => Ok(operator),
+        BuiltOperator::Inline(_) | BuiltOperator::Async(_) => panic!("not an isolate"),
+    }
+}
+
 /// A worker with a script.
 pub(crate) struct Worker(Box<dyn Operator>);
 
 impl Worker {
     pub(crate) fn with(settings: &[(&str, &str)]) -> Self {
-        let host = Host { pipeline: "p".into(), node: "js".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) };
-        match configure(settings).unwrap().build(0, &host).unwrap() {
-            BuiltOperator::Isolate(operator) => Worker(operator),
-            _ => panic!("not an isolate"),
-        }
+        Worker(build(&*configure(settings).unwrap()).unwrap())
     }
 
     pub(crate) fn new(script: &str) -> Self {
@@ -48,8 +53,8 @@ impl Worker {
     }
 
     /// The records that are made of these; a row that fails gives its code and message, and must stay as it was.
-    pub(crate) fn run(&mut self, records: Vec<Record>) -> Vec<Result<Vec<Record>, String>> {
-        let mut after = records.clone();
+    pub(crate) fn run(&mut self, records: &[Record]) -> Vec<Result<Vec<Record>, String>> {
+        let mut after = records.to_vec();
         let mut decisions = Vec::new();
         self.0.process(&mut Rows::new(&mut after, None, &mut decisions));
         let mut results: Vec<_> = after.iter().map(|record| Ok(vec![record.clone()])).collect();
@@ -69,7 +74,7 @@ impl Worker {
 
     /// What is made of one record that stays one.
     pub(crate) fn one(&mut self, record: Record) -> Result<Record, String> {
-        let mut made = self.run(vec![record]).remove(0)?;
+        let mut made = self.run(&[record]).remove(0)?;
         assert_eq!(made.len(), 1);
         Ok(made.remove(0))
     }

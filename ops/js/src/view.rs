@@ -135,6 +135,18 @@ struct Optics {
     traps: JsObject,
     /// A proxy's property of this name is its target: no script knows the symbol.
     target: JsSymbol,
+    /// The first views of the record at hand with their targets: asking a proxy costs a call.
+    near: RefCell<Vec<(JsObject, JsObject)>>,
+}
+
+/// Views of one record whose targets are remembered.
+const NEAR: usize = 16;
+
+/// Forgets the views of the last record.
+pub(crate) fn begin(context: &Context) {
+    if let Ok(optics) = optics(context) {
+        optics.near.borrow_mut().clear();
+    }
 }
 
 /// Prepares a context whose globals no script has seen yet.
@@ -155,7 +167,7 @@ pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     trap(define, "defineProperty", 3);
     trap(seal, "preventExtensions", 1);
     let traps = traps.build();
-    context.insert_data(Optics { proxy, traps, target });
+    context.insert_data(Optics { proxy, traps, target, near: RefCell::default() });
     Ok(())
 }
 
@@ -172,7 +184,12 @@ pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     let target = JsObject::new(context.root_shape(), prototype, view).upcast();
     let Optics { proxy, traps, .. } = optics(context)?;
     let (proxy, traps) = (proxy.clone(), traps.clone());
-    proxy.construct(&[target.into(), traps.into()], None, context).map(JsValue::from)
+    let shown = proxy.construct(&[target.clone().into(), traps.into()], None, context)?;
+    let mut near = optics(context)?.near.borrow_mut();
+    if near.len() < NEAR {
+        near.push((shown.clone(), target));
+    }
+    Ok(shown.into())
 }
 
 /// The target behind an object that [`show`] made; `None` for all others.
@@ -180,7 +197,11 @@ pub(crate) fn target(object: &JsObject, context: &mut Context) -> Option<JsObjec
     if !object.is::<Proxy>() {
         return None;
     }
-    let symbol = optics(context).ok()?.target.clone();
+    let optics = optics(context).ok()?;
+    if let Some((_, target)) = optics.near.borrow().iter().find(|(shown, _)| JsObject::equals(shown, object)) {
+        return Some(target.clone());
+    }
+    let symbol = optics.target.clone();
     // A proxy of the script may throw here, or answer with something else.
     let target = object.get(symbol, context).ok()?.as_object()?;
     target.is::<View>().then_some(target)
@@ -261,12 +282,26 @@ fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
         let view = target.downcast_ref::<View>().ok_or_else(misused)?;
         name(&key).is_some_and(|field| view.part(&field).is_some())
     };
-    if field {
+    let plain = match &own {
+        Some(own) => {
+            own.is_data_descriptor()
+                && own.writable().zip(own.enumerable()).zip(own.configurable()) == Some(((true, true), true))
+        }
         // Written before it was read: what it was does not matter.
+        None if field => true,
+        None => target.is_extensible(context)? && !inherits(&target, &key),
+    };
+    if plain {
         insert(&target, key, value);
         return Ok(true.into());
     }
     target.set(key, value, false, context).map(JsValue::from)
+}
+
+/// Whether a prototype has a say in what is written.
+fn inherits(target: &JsObject, key: &PropertyKey) -> bool {
+    let prototypes = std::iter::successors(target.prototype(), JsObject::prototype);
+    prototypes.take(8).any(|prototype| !prototype.is_ordinary() || property(&prototype, key).is_some())
 }
 
 /// A misspelt field of a record would be lost without a word.

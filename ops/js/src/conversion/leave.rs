@@ -335,15 +335,6 @@ impl<'c> Leave<'c> {
         })
     }
 
-    /// A value that stands alone.
-    #[cfg(test)]
-    pub(crate) fn value(&mut self, value: &JsValue, before: Option<&Value>) -> Result<Value> {
-        match (self.any(value, before, Path::new("value"))?, before) {
-            (Left::New(value), _) => Ok(value),
-            (Left::Same, before) => Ok(before.cloned().unwrap_or_default()),
-        }
-    }
-
     fn any(&mut self, value: &JsValue, before: Option<&Value>, path: Path<'_>) -> Result<Left> {
         let new = match value.variant() {
             JsVariant::Undefined | JsVariant::Null => Value::Null,
@@ -461,7 +452,7 @@ impl<'c> Leave<'c> {
         self.enter(object, path)?;
         let map = match target(object, self.context) {
             Some(target) => match whole(&target) {
-                Whole::Map(origin) => self.shown_map(&target, origin, path)?,
+                Whole::Map(origin) => self.shown_map(&target, &origin, path)?,
                 Whole::Record(_) | Whole::Payload(_) | Whole::Metadata(_) => {
                     view::touch_all(&target, self.context)?;
                     self.plain_map(&target, path)?
@@ -475,7 +466,8 @@ impl<'c> Leave<'c> {
         Ok((!same).then_some(map))
     }
 
-    fn shown_map(&mut self, target: &JsObject, origin: Arc<Object>, path: Path<'_>) -> Result<Arc<Object>> {
+    /// The fields of a map that was shown: only those that were touched are read.
+    fn shown_map(&mut self, target: &JsObject, origin: &Arc<Object>, path: Path<'_>) -> Result<Arc<Object>> {
         let mut map = origin.clone();
         let lost = target.downcast_ref::<View>().map(|view| view.lost());
         for gone in lost.unwrap_or_default() {
@@ -483,29 +475,21 @@ impl<'c> Leave<'c> {
         }
         for key in target.own_property_keys(self.context)? {
             let Some(field) = self.field_name(&key, path)? else { continue };
-            match self.enumerable(target, &key)? {
-                Some(value) if value.is_undefined() => {
-                    if map.get(&field).is_some() {
-                        Arc::make_mut(&mut map).remove(&field);
-                    }
-                }
-                Some(value) => {
-                    let was = origin.get(&field);
-                    match self.any(&value, was, path.field(&field))? {
-                        Left::New(value) => {
-                            Arc::make_mut(&mut map).insert(field.as_str(), value);
-                        }
-                        Left::Same if map.get(&field).is_some() => {}
-                        Left::Same => {
-                            Arc::make_mut(&mut map).insert(field.as_str(), was.cloned().unwrap_or_default());
-                        }
-                    }
-                }
-                None if map.get(&field).is_some() => {
+            let there = map.get(&field).is_some();
+            let was = origin.get(&field);
+            let new = match self.enumerable(target, &key)? {
+                Some(value) if !value.is_undefined() => match self.any(&value, was, path.field(&field))? {
+                    Left::New(value) => value,
+                    Left::Same if there => continue,
+                    Left::Same => was.cloned().unwrap_or_default(),
+                },
+                _ if there => {
                     Arc::make_mut(&mut map).remove(&field);
+                    continue;
                 }
-                None => {}
-            }
+                _ => continue,
+            };
+            Arc::make_mut(&mut map).insert(field, new);
         }
         Ok(map)
     }

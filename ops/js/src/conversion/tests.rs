@@ -1,1 +1,258 @@
+use std::sync::Arc;
 
+use anabranch_graph::metadata::Metadata;
+use anabranch_graph::record::{Data, Operation, Position, Record};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+use bytes::Bytes;
+use chrono::DateTime;
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::testing::Worker;
+
+fn with(value: Value) -> Record {
+    let fields: Object = [("v", value)].into_iter().collect();
+    Record::create(Position(Bytes::from_static(b"p")), Data::Absent, Data::from(fields))
+}
+
+fn v(record: &Record) -> &Value {
+    record.payload.after.fields().and_then(|fields| fields.get("v")).unwrap()
+}
+
+fn time(text: &str) -> Value {
+    Value::Time(DateTime::parse_from_rfc3339(text).unwrap().to_utc())
+}
+
+fn list(items: &[Value]) -> Value {
+    Value::from(items.to_vec())
+}
+
+#[test]
+fn every_kind_of_value_enters_as_what_it_is() {
+    let mut worker = Worker::new(
+        "const kind = (v) => v === null ? 'null'
+           : typeof v !== 'object' ? `${typeof v} ${v}`
+           : Array.isArray(v) ? `[${v.map(kind)}]`
+           : v instanceof Date ? `date ${v.toISOString()}`
+           : v instanceof Uint8Array ? `bytes ${Array.from(v)}`
+           : `{${Object.entries(v).map(([k, v]) => k + ': ' + kind(v))}}`;
+         function process(rec) {
+           rec.Payload.After.v = kind(rec.Payload.After.v);
+           return rec;
+         }",
+    );
+    let cases = [
+        (Value::Null, "null"),
+        (Value::Bool(true), "boolean true"),
+        (Value::Int(-7), "number -7"),
+        (Value::Int(1 << 40), "number 1099511627776"),
+        (Value::Int((1 << 53) - 1), "number 9007199254740991"),
+        (Value::Int(1 << 53), "bigint 9007199254740992"),
+        (Value::Int(i64::MIN), "bigint -9223372036854775808"),
+        (Value::UInt(u64::MAX), "bigint 18446744073709551615"),
+        (Value::Float(0.5), "number 0.5"),
+        (Value::Float(3.0), "number 3"),
+        (Value::Float(f64::NAN), "number NaN"),
+        (Value::Float(f64::NEG_INFINITY), "number -Infinity"),
+        (Value::from(""), "string "),
+        (Value::from("aé😀"), "string aé😀"),
+        (Value::Bytes(Arc::from([0, 255].as_slice())), "bytes 0,255"),
+        (time("2024-02-29T12:00:00.123456789Z"), "date 2024-02-29T12:00:00.123Z"),
+        (time("1969-12-31T23:59:59.9999Z"), "date 1969-12-31T23:59:59.999Z"),
+        (list(&[]), "[]"),
+        (list(&[Value::Int(1), list(&[Value::Null])]), "[number 1,[null]]"),
+        (Value::from([("b", 1i64), ("a", 2)].into_iter().collect::<Object>()), "{a: number 2,b: number 1}"),
+    ];
+    for (value, expected) in cases {
+        let found = worker.one(with(value.clone())).unwrap();
+        assert_eq!(v(&found), &Value::from(expected), "{value:?}");
+    }
+}
+
+#[test]
+fn every_kind_of_value_leaves_as_what_it_is() {
+    let cases = [
+        ("null", Value::Null),
+        ("false", Value::Bool(false)),
+        ("1", Value::Int(1)),
+        ("1.0", Value::Int(1)),
+        ("2 ** 31", Value::Int(1 << 31)),
+        ("2 ** 53 - 1", Value::Int((1 << 53) - 1)),
+        ("2 ** 53", Value::Float(9_007_199_254_740_992.0)),
+        ("-0", Value::Float(-0.0)),
+        ("0.1", Value::Float(0.1)),
+        ("1e300", Value::Float(1e300)),
+        ("5n", Value::Int(5)),
+        ("-(2n ** 63n)", Value::Int(i64::MIN)),
+        ("2n ** 64n - 1n", Value::UInt(u64::MAX)),
+        ("'aé😀'", Value::from("aé😀")),
+        ("'é'", Value::from("é")),
+        ("new Uint8Array([1, 2]).subarray(1)", Value::Bytes(Arc::from([2].as_slice()))),
+        ("new Uint8Array([1, 2]).buffer", Value::Bytes(Arc::from([1, 2].as_slice()))),
+        ("new Float64Array([1, 2.5])", list(&[Value::Int(1), Value::Float(2.5)])),
+        ("new Date(1)", time("1970-01-01T00:00:00.001Z")),
+        ("[1, , undefined]", list(&[Value::Int(1), Value::Null, Value::Null])),
+        ("({b: [], a: {}, u: undefined, [Symbol('s')]: 1})", {
+            Value::from([("a", Value::from(Object::new())), ("b", list(&[]))].into_iter().collect::<Object>())
+        }),
+        ("({1: 'x', __proto__: {inherited: 1}})", Value::from([("1", "x")].into_iter().collect::<Object>())),
+        ("Object.assign(Object.create(null), {a: 1})", Value::from([("a", 1i64)].into_iter().collect::<Object>())),
+        ("new (class A { x = 1; get y() { return 2 } })()", {
+            Value::from([("x", 1i64)].into_iter().collect::<Object>())
+        }),
+        ("(function () { return {...arguments} })('x')", Value::from([("0", "x")].into_iter().collect::<Object>())),
+    ];
+    for (script, expected) in cases {
+        let script = format!("function process(rec) {{ rec.Payload.After.v = {script}; return rec }}");
+        let found = Worker::new(&script).one(with(Value::Null)).unwrap();
+        assert_eq!(format!("{:?}", v(&found)), format!("{expected:?}"), "{script}");
+    }
+}
+
+#[test]
+fn bytes_of_a_large_payload_can_be_made_text() {
+    let mut worker = Worker::new(
+        "function process(rec) {
+           rec.Payload.After = { n: String.fromCharCode.apply(null, rec.Key).length };
+           return rec;
+         }",
+    );
+    let key = Data::Raw(Bytes::from(vec![b'x'; 1 << 20]));
+    let made = worker.one(Record::create(Position::default(), key, Data::Absent)).unwrap();
+    assert_eq!(made.payload.after.fields().unwrap().get("n"), Some(&Value::Int(1 << 20)));
+}
+
+fn key() -> impl Strategy<Value = Str> {
+    prop_oneof![4 => "[abc]", 2 => "[0-9]{1,3}|__proto__|constructor|length|toString", 1 => any::<String>()]
+        .prop_map(Str::from)
+}
+
+fn values(json: bool) -> BoxedStrategy<Value> {
+    let float = any::<f64>().prop_filter("JSON has finite numbers", move |v| !json || v.is_finite());
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-(1i64 << 53) + 1..1 << 53).prop_map(Value::from),
+        float.prop_map(Value::from),
+        (-9i32..9).prop_map(|v| Value::Float(f64::from(v))),
+        any::<String>().prop_map(Value::from),
+    ];
+    let leaf = match json {
+        true => leaf.boxed(),
+        false => prop_oneof![
+            4 => leaf,
+            1 => any::<i64>().prop_map(Value::from),
+            1 => any::<u64>().prop_map(Value::from),
+            1 => vec(any::<u8>(), 0..20).prop_map(|b| Value::Bytes(Arc::from(b))),
+            1 => (any::<i32>(), 0..1_999_999_999u32)
+                .prop_filter_map("a time", |(s, n)| DateTime::from_timestamp(i64::from(s) * 3000, n))
+                .prop_map(Value::Time),
+        ]
+        .boxed(),
+    };
+    let nested = leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![vec(inner.clone(), 0..4).prop_map(Value::from), object(inner).prop_map(Value::from)]
+    });
+    nested.boxed()
+}
+
+fn object(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Object> {
+    btree_map(key(), value, 0..5).prop_map(|entries| entries.into_iter().collect())
+}
+
+fn records(json: bool) -> impl Strategy<Value = Record> {
+    let data = move || {
+        prop_oneof![
+            1 => Just(Data::Absent),
+            1 => vec(any::<u8>(), 0..40).prop_map(|b| Data::Raw(Bytes::from(b))),
+            3 => object(values(json)).prop_map(Data::from),
+        ]
+    };
+    let metadata = btree_map(key(), any::<String>(), 0..4);
+    (vec(any::<u8>(), 0..12), 0..4usize, metadata, data(), data(), data()).prop_map(
+        |(position, operation, metadata, key, before, after)| {
+            let mut record = Record::create(Position(position.into()), key, after);
+            record.operation = Operation::ALL[operation];
+            record.metadata = metadata.into_iter().collect::<Metadata>();
+            record.payload.before = before;
+            record
+        },
+    )
+}
+
+/// Runs a script on random records.
+fn each(script: &str, json: bool, check: impl Fn(&Record, &Record)) {
+    let worker = std::cell::RefCell::new(Worker::new(script));
+    TestRunner::new(Config::with_cases(200))
+        .run(&records(json), |record| {
+            let made = worker.borrow_mut().one(record.clone()).map_err(TestCaseError::fail)?;
+            check(&record, &made);
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn same(before: &Record, after: &Record) {
+    assert_eq!(format!("{before:?}"), format!("{after:?}"));
+}
+
+#[test]
+fn a_script_that_touches_nothing_changes_nothing() {
+    each("function process(rec) { return rec }", false, same);
+}
+
+#[test]
+fn a_script_that_reads_everything_changes_nothing() {
+    let script = "const walk = (v) => {
+           if (typeof v !== 'object' || v === null) return;
+           if (Array.isArray(v)) v.forEach(walk);
+           else for (const k of Object.keys(v)) walk(v[k]);
+         };
+         function process(rec) { walk(rec); return rec }";
+    each(script, false, same);
+}
+
+#[test]
+fn a_script_that_writes_back_what_it_read_changes_nothing() {
+    let script = "const again = (v) => {
+           if (typeof v !== 'object' || v === null || v instanceof Date || v instanceof Uint8Array) return;
+           for (const k of Object.keys(v)) { again(v[k]); v[k] = v[k]; }
+         };
+         function process(rec) { again(rec); return {...rec} }";
+    each(script, false, same);
+}
+
+#[test]
+fn a_copy_by_way_of_json_is_equal() {
+    // A number of JavaScript knows not whether it was a float.
+    fn plain(value: &Value) -> Value {
+        match value {
+            Value::Float(v) if v.fract() == 0.0 && v.abs() < 9e15 => Value::Int(*v as i64),
+            Value::List(items) => Value::from(items.iter().map(plain).collect::<Vec<_>>()),
+            Value::Map(map) => Value::from(map.iter().map(|(k, v)| (k.clone(), plain(v))).collect::<Object>()),
+            other => other.clone(),
+        }
+    }
+    let plain_data = |data: &Data| match data {
+        Data::Structured(map) => match plain(&Value::Map(map.clone())) {
+            Value::Map(map) => Data::Structured(map),
+            other => panic!("{other:?}"),
+        },
+        other => other.clone(),
+    };
+    let script = "const copy = (v) => v === null || v instanceof Uint8Array ? v : JSON.parse(JSON.stringify(v));
+         function process(rec) {
+           rec.Metadata = copy(rec.Metadata);
+           rec.Key = copy(rec.Key);
+           rec.Payload = { Before: copy(rec.Payload.Before), After: copy(rec.Payload.After) };
+           return rec;
+         }";
+    each(script, true, |before, after| {
+        assert_eq!(after.metadata, before.metadata);
+        assert_eq!(plain_data(&after.key), plain_data(&before.key));
+        assert_eq!(plain_data(&after.payload.before), plain_data(&before.payload.before));
+        assert_eq!(plain_data(&after.payload.after), plain_data(&before.payload.after));
+    });
+}

@@ -1,7 +1,6 @@
 use anabranch_graph::record::{Data, Operation, Record};
 use anabranch_graph::value::Value;
 
-use super::*;
 use crate::testing::{Worker, configure, record, text};
 
 /// The scripts of the pipeline that turns documents into rows of a vector database.
@@ -93,7 +92,7 @@ fn the_scripts_of_the_documents_pipeline_run() {
     let row = Worker::new(documents::ROW).one(piece).unwrap();
     let metadata = |collection: &str| {
         format!(
-            r#""metadata":{{"title":"A report","file_id":"{id}","recfmt.collection":"{collection}","file_name":"docs/a/report.pdf"}}"#
+            r#""metadata":{{"file_id":"{id}","file_name":"docs/a/report.pdf","recfmt.collection":"{collection}","title":"A report"}}"#
         )
     };
     let user = r#""user_id":"7f9c24e5-2b31-4d7e-9d0a-8f1f4a1d0e01""#;
@@ -309,7 +308,7 @@ fn a_script_drops_splits_and_awaits() {
         record.payload.after = Data::from([("name", name)].into_iter().collect::<anabranch_graph::value::Object>());
         record
     };
-    let made = worker.run(["keep", "drop", "nothing", "split", "keep"].map(named).to_vec());
+    let made = worker.run(&["keep", "drop", "nothing", "split", "keep"].map(named));
     let shown = |records: &Vec<Record>| records.iter().map(text).collect::<Vec<_>>();
     let shown: Vec<_> = made.iter().map(|made| made.as_ref().map(shown)).collect();
     assert!(shown[0].as_ref().unwrap()[0].contains(r#""n":"1""#), "{shown:?}");

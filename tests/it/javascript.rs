@@ -1,0 +1,193 @@
+//! Pipelines with scripts.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::process::{Workspace, file_to_file, numbered_lines};
+
+fn parsed(workspace: &Workspace, name: &str) -> Vec<Value> {
+    workspace.lines(name).iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn scripts_keep_the_order_whatever_the_number_of_workers() {
+    const LINES: usize = 5_000;
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(LINES));
+    workspace.write(
+        "pipelines/p.yaml",
+        r#"
+version: "2.2"
+pipelines:
+  - id: scripts
+    connectors:
+      - { id: in, type: source, plugin: file, settings: { path: in.txt } }
+      - { id: out, type: destination, plugin: file, settings: { path: out.ndjson } }
+    processors:
+      - id: parse
+        plugin: custom.javascript
+        workers: 2
+        settings:
+          script: |
+            let n = 0;
+            function process(rec) {
+              n++;
+              const text = new TextDecoder().decode(rec.Payload.After);
+              if (n % 10 === 0) return null;
+              rec.Payload.After = { text, n };
+              return rec;
+            }
+      - id: copy
+        plugin: custom.javascript
+        condition: '{{ eq .Payload.After.n 1 }}'
+        settings:
+          script: |
+            const process = (rec) => [rec, { ...rec, Metadata: { copy: "1" } }];
+"#,
+    );
+    workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(0);
+    let lines = numbered_lines(LINES);
+    let mut lines = lines.lines();
+    let out = parsed(&workspace, "out.ndjson");
+    let mut last = "";
+    let mut copies = 0;
+    for record in &out {
+        let text = record["payload"]["after"]["text"].as_str().unwrap();
+        if record["metadata"]["copy"] == json!("1") {
+            assert_eq!(text, last);
+            copies += 1;
+        } else {
+            assert!(lines.any(|line| line == text), "{text} is out of order");
+        }
+        last = text;
+    }
+    assert_eq!(out.len() - copies, LINES - 2 * (LINES / 20));
+    assert_eq!(copies, 2, "each worker has globals of its own");
+}
+
+#[test]
+fn a_failing_script_dead_letters_its_records_as_they_were() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(20));
+    let script = r#"      - id: picky
+        plugin: custom.javascript
+        settings:
+          timeout: 300ms
+          script: |
+            let n = 0;
+            function process(rec) {
+              rec.Metadata.touched = "yes";
+              switch (++n) {
+                case 3: throw new Error("three");
+                case 5: for (;;);
+                case 7: /^(a+)+$/.test("a".repeat(50) + "!"); break;
+              }
+              return rec;
+            }
+    dead-letter-queue: { plugin: file, settings: { path: dlq.ndjson }, window-size: 0 }
+"#;
+    workspace.write("pipelines/p.yaml", file_to_file("picky", script));
+    let output = workspace.once();
+    let letters = parsed(&workspace, "dlq.ndjson");
+    let shown: Vec<String> = letters
+        .iter()
+        .map(|letter| {
+            assert!(!letter.to_string().contains("touched"), "{letter}");
+            letter["metadata"]["svc.dlq.nack.error"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    // After the fifth record a fresh isolate counts anew.
+    assert_eq!(
+        shown[..2],
+        ["picky:picky: Error: three (at script:5:17)", "picky:picky: script was stopped after 300ms (setting timeout)"],
+        "{}",
+        output.both()
+    );
+    assert_eq!(workspace.lines("out.ndjson").len() + letters.len(), 20);
+}
+
+#[test]
+fn a_list_needs_the_newer_architecture() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(2));
+    let script = r#"      - { id: two, plugin: custom.javascript, settings: { script: 'const process = (rec) => [rec, rec];' } }
+    dead-letter-queue: { plugin: file, settings: { path: dlq.ndjson }, window-size: 0 }
+"#;
+    workspace.write("pipelines/p.yaml", file_to_file("two", script));
+    workspace.run(&["run", "--once"]);
+    let letters = parsed(&workspace, "dlq.ndjson");
+    assert_eq!(letters.len(), 2);
+    assert_eq!(letters[0]["metadata"]["svc.dlq.nack.code"], "needs_arch_v2");
+    workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(0);
+}
+
+#[test]
+fn a_flaw_of_a_script_is_shown_in_the_pipeline_file() {
+    let workspace = Workspace::new();
+    let script = r#"      - id: broken
+        plugin: custom.javascript
+        settings:
+          script: |
+            function process(rec) {
+              retrun rec;
+            }
+      - id: importing
+        plugin: custom.javascript
+        settings:
+          script: |
+            const fs = require("fs");
+            function process(rec) { return rec; }
+      - { id: nothing, plugin: custom.javascript }
+      - { id: lost, plugin: custom.javascript, settings: { script.path: no/such.js } }
+"#;
+    workspace.write("pipelines/p.yaml", file_to_file("flaws", script));
+    let output = workspace.run(&["pipelines", "validate"]);
+    assert_ne!(output.code(), Some(0));
+    insta::assert_snapshot!(output.both());
+}
+
+#[test]
+fn memory_stays_flat() {
+    let resident = |records: usize| {
+        let workspace = Workspace::new();
+        workspace.write(
+            "pipelines/p.yaml",
+            format!(
+                r#"
+version: "2.2"
+pipelines:
+  - id: flat
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings: {{ format.type: structured, format.options.id: int, format.options.name: string, recordCount: "{records}" }}
+      - {{ id: out, type: destination, plugin: drop }}
+    processors:
+      - id: js
+        plugin: custom.javascript
+        settings:
+          script: |
+            function process(rec) {{
+              rec.Payload.After = {{ ...rec.Payload.After, copy: [rec.Payload.After.name, rec.Key], at: new Date() }};
+              return rec;
+            }}
+"#
+            ),
+        );
+        let mut child = workspace.command(["run", "--once"]).stdout(Stdio::null()).spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak: u64 = 0;
+        while child.try_wait().unwrap().is_none() {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let highest = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+            peak = highest.map_or(peak, |highest| highest.parse().unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(child.wait().unwrap().success());
+        peak
+    };
+    let (few, many) = (resident(20_000), resident(100_000));
+    assert!(many < few + few / 4 + 8192, "{few} kB for 20,000 records, {many} kB for 100,000");
+}
