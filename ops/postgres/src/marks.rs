@@ -100,13 +100,25 @@ impl Fence {
         Ok(Fence { tables, pipeline, destination, epoch, pending: None, current: 0 })
     }
 
-    /// The marks that earlier transactions stored.
-    pub(crate) async fn marks(&self, client: &Client) -> Result<Vec<(LaneId, Mark)>, Failure> {
+    /// The marks that earlier transactions stored. A transaction of a lost connection that may still be committed holds
+    /// the row of the fence: it is waited for, and with the answer the doubt about it is over.
+    pub(crate) async fn marks(&mut self, client: &Client) -> Result<Vec<(LaneId, Mark)>, Failure> {
+        // Two statements under one lock: each sees what was committed before it began.
+        client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        let sql = format!(
+            "SELECT FROM {} WHERE pipeline = $1 AND destination = $2 AND epoch = $3 FOR UPDATE",
+            self.tables.writers
+        );
+        if client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await?.is_none() {
+            return Err(self.fenced());
+        }
         let sql = format!(
             "SELECT connector, partition, generation, seq, position FROM {} WHERE pipeline = $1 AND destination = $2",
             self.tables.marks
         );
         let rows = client.query(&sql, &[&self.pipeline, &self.destination]).await?;
+        client.batch_execute("COMMIT").await?;
+        self.pending = None;
         rows.iter()
             .map(|row| {
                 let (connector, partition): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
@@ -124,6 +136,11 @@ impl Fence {
             .collect()
     }
 
+    fn fenced(&self) -> Failure {
+        let text = format!("another run of pipeline {} has taken over this destination: this one stops", self.pipeline);
+        Failure::Fatal(Fault::fatal("fenced", text))
+    }
+
     /// Begins the work of a transaction that is open: passes the fence and stores the marks.
     pub(crate) async fn enter(
         &mut self,
@@ -137,10 +154,7 @@ impl Fence {
             self.tables.writers
         );
         let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await? else {
-            return Err(Failure::Fatal(Fault::fatal(
-                "fenced",
-                format!("another run of pipeline {} has taken over this destination: this one stops", self.pipeline),
-            )));
+            return Err(self.fenced());
         };
         self.current = row.try_get(0)?;
         // Had the pending transaction not been committed, this one would have its number.

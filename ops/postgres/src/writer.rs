@@ -431,7 +431,7 @@ impl TableWriter {
 impl Writer for TableWriter {
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         let session = self.connected().await?;
-        let marks = match &self.fence {
+        let marks = match &mut self.fence {
             Some(fence) => fence.marks(session.client()).await.map_err(Failure::into_fault)?,
             None => Vec::new(),
         };

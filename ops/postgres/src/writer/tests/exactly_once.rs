@@ -115,6 +115,39 @@ async fn a_commit_without_an_answer_is_not_repeated() {
     panic!("the call never ended");
 }
 
+/// Whatever became of a call that was given up, the marks tell, and other rows may come after them.
+#[tokio::test]
+async fn marks_end_the_doubt_about_a_commit() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (n int)");
+    let mut writer = open(&db.url(), SETTINGS).await.unwrap();
+    let mut written = 0;
+    for polls in 1..200usize {
+        let (batch, marks) = (rows(written, written + 10), [mark(written + 10)]);
+        let mut call = writer.write(&batch, &marks);
+        let mut left = polls;
+        let given_up = std::future::poll_fn(|context| {
+            left -= 1;
+            match (call.as_mut().poll(context), left) {
+                (Poll::Ready(verdict), _) => Poll::Ready(verdict.is_err()),
+                (Poll::Pending, 0) => Poll::Ready(true),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+        drop(call);
+        let stored = writer.marks().await.unwrap().first().map_or(0, |(_, mark)| mark.seq);
+        assert!(stored == written || stored == written + 10, "{stored} after {written}");
+        assert_eq!(db.query("SELECT count(*) FROM t"), [stored.to_string()], "given up after {polls} polls");
+        written = stored;
+        if !given_up {
+            assert!(polls > 5);
+            return;
+        }
+    }
+    panic!("the call never ended");
+}
+
 trait Outcome {
     fn unwrap_err_or_all(self) -> String;
 }
