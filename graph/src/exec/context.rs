@@ -18,6 +18,7 @@ use crate::batch::Alarm;
 use crate::fault::{Fault, FaultClass};
 use crate::operator::Host;
 use crate::plan::stage::{Limits, StagePlan, StageSpec};
+use crate::secret::mask;
 use crate::text::Str;
 
 /// Why a stage ended before its input did.
@@ -224,8 +225,7 @@ impl Context {
 
     /// The text with every secret replaced.
     pub(super) fn mask(&self, text: &str) -> String {
-        let secrets = self.options.mask.iter().filter(|secret| !secret.is_empty());
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+        mask(text, &self.options.mask)
     }
 
     /// Drops everything where it stands.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anabranch_graph::arguments::parse_duration;
 use anabranch_graph::exec::{Ending, RunOptions, start};
+use anabranch_graph::secret::mask;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};
@@ -172,11 +173,7 @@ async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
     let fault = match ending {
         Ending::Faulted(fault) => {
             let node = fault.node().map_or_else(String::new, |node| format!(" at {node}"));
-            let message = pipeline
-                .compiled
-                .secrets
-                .iter()
-                .fold(fault.message(), |text, secret| text.replace(secret.as_str(), "***"));
+            let message = mask(&fault.message(), &pipeline.compiled.secrets);
             Some(format!("pipeline {}{node}: {message}", pipeline.config.id.value))
         }
         _ => None,
