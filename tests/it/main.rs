@@ -13,8 +13,11 @@ mod crash;
 mod dead_letter;
 mod demo;
 mod dependencies;
+#[cfg(all(feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
+mod documents;
 mod drawing;
 mod edits;
+mod examples;
 mod generated;
 mod javascript;
 mod kills;
