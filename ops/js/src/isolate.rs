@@ -16,7 +16,7 @@ use boa_engine::job::{Job, JobExecutor, SimpleJobExecutor};
 use boa_engine::object::builtins::JsPromise;
 use boa_engine::property::Attribute;
 use boa_engine::{
-    Context, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, Trace, js_string,
+    Context, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, js_string,
 };
 
 use crate::conversion::leave::{Leave, Path, Unfit, described};
