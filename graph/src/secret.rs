@@ -9,15 +9,39 @@ use crate::text::Str;
 /// Bytes from which on a piece of base64 is masked: shorter ones could be a piece of anything.
 const ENCODED_FROM: usize = 8;
 
+/// Bytes from which on the beginning of a secret is masked where a text was cut.
+const CUT_FROM: usize = 3;
+
 /// The text with every secret replaced by `***`, in the order given: a secret that holds another one comes first, as
-/// [`forms`] has it.
+/// [`forms`] has it. So is what an ellipsis has left of a secret.
 pub fn mask(text: &str, secrets: &[Str]) -> String {
-    secrets.iter().filter(|secret| !secret.is_empty()).fold(text.to_owned(), |text, secret| {
+    let whole = secrets.iter().filter(|secret| !secret.is_empty()).fold(text.to_owned(), |text, secret| {
         match text.contains(secret.as_str()) {
             true => text.replace(secret.as_str(), "***"),
             false => text,
         }
-    })
+    });
+    if whole.contains('…') { without_beginnings(&whole, secrets) } else { whole }
+}
+
+fn without_beginnings(text: &str, secrets: &[Str]) -> String {
+    let mut pieces = text.split('…').peekable();
+    let mut out = String::with_capacity(text.len());
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            out.push_str(piece);
+            break;
+        }
+        let longest = |secret: &Str| {
+            let most = piece.len().min(secret.len());
+            (CUT_FROM..=most).rev().find(|len| piece.as_bytes().ends_with(&secret.as_bytes()[..*len]))
+        };
+        match secrets.iter().filter_map(longest).max().and_then(|len| piece.get(..piece.len() - len)) {
+            Some(rest) => out.extend([rest, "***…"]),
+            None => out.extend([piece, "…"]),
+        }
+    }
+    out
 }
 
 /// The secrets and the forms in which drivers and servers quote them: the password of a URL, with and without
@@ -151,6 +175,13 @@ mod tests {
         assert_eq!(masked(url, "wrong password \"p@ss:word\""), "wrong password \"***\"");
         assert_eq!(masked(url, url), "***");
         assert_eq!(password("http://host/a:b@c"), None);
+    }
+
+    #[test]
+    fn what_is_left_of_a_cut_secret_is_masked() {
+        assert_eq!(masked("hunter22", "{\"model\": \"hunt… and more… hu…"), "{\"model\": \"***… and more… hu…");
+        assert_eq!(masked("größe-1", "grö…"), "***…");
+        assert_eq!(masked("größe-1", "…"), "…");
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) fn analyze(
         log.mask(compiled.secrets.iter().cloned());
         let mask = compiled.secrets.clone().into();
         let measured = runtime.block_on(try_out(&compiled.stages, trial, Arc::<Log>::clone(&log), mask));
-        let masked = |text: String| log.masked(text);
+        let masked = |text: String| log.masked(&text);
         let refused = |fault: Fault| AnalyzeError::NotOpened {
             pipeline: pipeline.config.id.value.clone(),
             error: masked(fault.to_string()),

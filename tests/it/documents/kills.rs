@@ -1,18 +1,24 @@
 //! SIGKILL at random moments; `ANABRANCH_SEED` repeats those of another time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{Library, RUN, assert_exact, database, embed, keys, partition, pipeline, rows, wait};
-use crate::process::PATIENCE;
 
 const KILLS: usize = 22;
-const DOCUMENTS: usize = 480;
+const DOCUMENTS: usize = 720;
 const CHUNKS: usize = 3;
 /// `engine.replay-rows`: few, so that the bound says something.
-const REPLAY: usize = 24;
+const REPLAY: usize = 8;
+
+/// Commits are slow: many a kill comes when rows are on their way and nobody knows whether they will be there.
+const SLOW: &str = "
+    CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.004); RETURN NULL; END';
+    CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON file_workspaces DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION slow();";
 
 /// Runs the service, kills it so many times, and lets it come to its end. Gives how often it was killed at work.
 fn survive(library: &mut Library) -> usize {
@@ -35,9 +41,9 @@ fn survive(library: &mut Library) -> usize {
         if random.u32(..5) == 0 {
             std::thread::sleep(Duration::from_millis(random.u64(..300)));
         } else {
-            let asked = before + random.usize(1..25);
-            let seen = wait(PATIENCE, || library.asked() >= asked || !process.is_running());
-            assert!(seen, "no progress");
+            // All the more when the last documents are done before: then there is nothing to wait for.
+            let asked = before + random.usize(1..40);
+            wait(Duration::from_secs(1), || library.asked() >= asked || !process.is_running());
             std::thread::sleep(Duration::from_millis(random.u64(..40)));
         }
         for n in added {
@@ -75,6 +81,7 @@ fn slow<A>(
 #[test]
 fn nothing_is_lost_or_doubled_with_exactly_once() {
     let Some(db) = database() else { return };
+    db.query(SLOW);
     let mut library = Library::new(&pipeline(), &db.url(), slow(partition), slow(embed));
     survive(&mut library);
     assert_eq!(promised(&library), (0, "effectively-once".into()));
@@ -87,6 +94,7 @@ fn nothing_is_lost_or_doubled_with_exactly_once() {
 #[test]
 fn nothing_is_lost_and_little_comes_again_without() {
     let Some(db) = database() else { return };
+    db.query(SLOW);
     let pipeline = pipeline().replace("exactlyOnce: \"true\"", "exactlyOnce: \"false\"");
     let mut library = Library::new(&pipeline, &db.url(), slow(partition), slow(embed));
     let killed = survive(&mut library);
@@ -115,6 +123,8 @@ fn nothing_is_lost_and_little_comes_again_without() {
     }
     // An id is drawn each time a document is read: those too many came again.
     let again = found.len() - DOCUMENTS;
-    println!("{again} documents came again after {killed} kills, {bound} may at each");
+    // Not to be captured: whoever reads the output of a check wants to know what was checked.
+    let said = format!("killed {killed} times: no document lost, {again} came again, {bound} may at each kill");
+    let _ = writeln!(std::io::stderr(), "{said}");
     assert!(bound > 0 && again as u64 <= killed as u64 * bound, "{again} after {killed} kills, {bound} may at each");
 }

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use anabranch_ops_http::testing::{Received, Reply};
 use serde_json::Value;
 
-use super::{Library, ONCE, embed, partition, pipeline};
+use super::{Library, ONCE, database, embed, partition, pipeline};
 use crate::process::Workspace;
 use crate::servers::s3;
 
@@ -210,10 +210,12 @@ fn show(workspace: &Workspace) {
 
 #[test]
 fn canaries_are_nowhere() {
-    let address = refusing_database();
-    let url = format!("postgresql://postgres@{address}/-");
+    let Some(db) = database() else { return };
+    db.query("CREATE ROLE canary_user SUPERUSER LOGIN");
+    let name = db.query("SELECT current_database()").remove(0);
+    db.server.query(&format!("CREATE DATABASE canary_database TEMPLATE {name}"));
     let start = |partition: fn(&Received) -> Reply, embed: fn(&Received) -> Reply| {
-        let mut library = Library::new(&planted(), &url, partition, embed);
+        let mut library = Library::new(&planted(), &db.url(), partition, embed);
         plant(&mut library);
         for n in 0..3 {
             library.add(&format!("papers/{n}.pdf"), 2, false);
@@ -235,7 +237,8 @@ fn canaries_are_nowhere() {
     };
 
     // The database refuses.
-    let library = start(partition, embed_canary);
+    let mut library = start(partition, embed_canary);
+    library.workspace.env("DB_ADDRESS", &refusing_database().to_string());
     said(&library, 1, "no entry for");
     show(&library.workspace);
     // A service refuses, once for each of the two.
@@ -244,7 +247,7 @@ fn canaries_are_nowhere() {
     // The object store refuses, and says to whom.
     let library = start(partition, embed_canary);
     library.objects.fail(|_| Some(s3::Fault::Refuse(403, ACCESS)));
-    said(&library, 1, "403");
+    said(&library, 1, "cannot list bucket");
     // A script fails with what a variable put into it, and does not even compile with it.
     let library = start(partition, embed_canary);
     let failing =
