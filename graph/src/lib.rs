@@ -81,6 +81,7 @@ pub mod registry;
 pub mod source;
 pub mod specification;
 pub mod state;
+mod sync;
 pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
