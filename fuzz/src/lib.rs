@@ -1,7 +1,6 @@
 //! What the fuzz targets and the test that replays their seeds check: one function per target, over any bytes.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::expect_used, reason = "a check fails by panicking")]
 
 use anabranch_graph::config::Variables;
 
