@@ -82,6 +82,7 @@ pub mod secret;
 pub mod source;
 pub mod specification;
 pub mod state;
+mod sync;
 pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

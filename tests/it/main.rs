@@ -10,6 +10,8 @@ mod bad_input;
 mod branching;
 mod copy;
 mod crash;
+#[cfg(unix)]
+mod damage;
 mod dead_letter;
 mod demo;
 mod dependencies;

@@ -43,7 +43,7 @@ pub(super) fn analyze(
     trial: Trial,
     settings: &Settings,
 ) -> Result<Vec<Measured>, AnalyzeError> {
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(AnalyzeError::System)?;
+    let runtime = crate::runtime::start(&mut Builder::new_multi_thread()).map_err(AnalyzeError::System)?;
     let log = Log::new(settings.log, Output::standard_error().map_err(AnalyzeError::System)?);
     log.install();
     let measure = |pipeline: &&Pipeline| {

@@ -70,7 +70,7 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         Err(report) => return *report,
     };
     let pipelines = &chosen.pipelines;
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let runtime = match crate::runtime::start(tokio::runtime::Builder::new_multi_thread().worker_threads(2)) {
         Ok(runtime) => runtime,
         Err(error) => {
             let message = format!("cannot start: {}", system(&error));
