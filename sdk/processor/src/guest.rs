@@ -210,3 +210,6 @@ impl<'s> Guest<'s> {
         results
     }
 }
+
+#[cfg(test)]
+mod tests;

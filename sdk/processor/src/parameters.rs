@@ -202,8 +202,12 @@ pub struct Settings {
 
 impl Settings {
     pub(crate) fn new(settings: BTreeMap<String, String>) -> Self {
-        let trimmed = settings.into_iter().map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
-        Settings { left: trimmed.collect(), problems: Vec::new() }
+        let mut left = BTreeMap::new();
+        // Collecting would sort them, by code that is large.
+        for (key, value) in settings {
+            left.insert(key.trim().to_owned(), value.trim().to_owned());
+        }
+        Settings { left, problems: Vec::new() }
     }
 
     /// Reads the parameter of a field of type `T`.

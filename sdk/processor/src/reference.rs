@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::Error;
+use crate::metadata::Metadata;
 use crate::record::{Change, Data, Operation, Record};
 use crate::value::{Map, Value};
 
@@ -86,12 +87,17 @@ impl Reference {
             Target::Position => owned(record.position.clone().into()),
             Target::Operation => owned(record.operation.as_str().into()),
             Target::Metadata => {
-                owned(Value::Map(record.metadata.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect()))
+                let mut map = Map::new();
+                for (key, text) in &record.metadata {
+                    map.insert(key.clone(), text.clone().into());
+                }
+                owned(map.into())
             }
             Target::Entry(key) => Ok(record.metadata.get(key).map(|text| Cow::Owned(text.clone().into()))),
             Target::Payload => {
-                let sides = [("before", &record.payload.before), ("after", &record.payload.after)];
-                let map: Map = sides.into_iter().map(|(k, v)| (k.to_owned(), data_value(v))).collect();
+                let mut map = Map::new();
+                map.insert("before".to_owned(), data_value(&record.payload.before));
+                map.insert("after".to_owned(), data_value(&record.payload.after));
                 owned(map.into())
             }
             Target::Data(side) => match side.of(record) {
@@ -141,11 +147,14 @@ impl Reference {
                     Value::Map(map) => map,
                     other => return Err(self.untaken(&other)),
                 };
-                let entries = entries.into_iter().map(|(key, value)| match value {
-                    Value::Text(text) => Ok((crate::metadata::ours(&key).into_owned(), text)),
-                    other => Err(self.untaken(&other)),
-                });
-                record.metadata = entries.collect::<Result<_, _>>()?;
+                let mut metadata = Metadata::new();
+                for (key, value) in entries {
+                    match value {
+                        Value::Text(text) => metadata.insert(crate::metadata::ours(&key).into_owned(), text),
+                        other => return Err(self.untaken(&other)),
+                    };
+                }
+                record.metadata = metadata;
             }
             Target::Entry(key) => match value {
                 Value::Null => drop(record.metadata.remove(key)),
