@@ -112,11 +112,20 @@ fn malformed_fields_are_named() {
 
 #[test]
 fn data_that_are_nested_too_deep_are_refused_not_a_fallen_stack() {
-    let mut value = Value::Null;
-    for _ in 0..5_000 {
-        value = Value::List(vec![value]);
+    // Lists in lists, from the inside out; then the entry, the fields, the data, the payload, the record, the batch.
+    let tags = std::iter::repeat_n([0x0A, 0x32], 5_000).flatten().chain([0x12, 0x0A, 0x12, 0x12, 0x2A, 0x0A, 0x22]);
+    let mut bytes = vec![0x08, 0x00];
+    for tag in tags {
+        let mut length = bytes.len();
+        let mut outer = vec![tag];
+        while length >= 0x80 {
+            outer.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        outer.push(length as u8);
+        outer.append(&mut bytes);
+        bytes = outer;
     }
-    let bytes = Command::Process(vec![Record::create([("deep", value)])]).write();
     assert_eq!(Command::read(&bytes), Err(Malformed::Depth));
 }
 
