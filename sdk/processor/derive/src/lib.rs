@@ -189,7 +189,7 @@ fn documentation(attributes: &[Attribute]) -> String {
             && let Expr::Lit(literal) = &meta.value
             && let Lit::Str(text) = &literal.lit
         {
-            lines.extend(text.value().lines().map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned()));
+            lines.extend(text.value().split('\n').map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned()));
         }
     }
     lines.join("\n").trim().to_owned()

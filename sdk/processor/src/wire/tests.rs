@@ -157,8 +157,8 @@ fn transcripts_of_other_guests_are_understood() {
         for (sent, output) in sent.iter().zip(outputs) {
             for got in output.unwrap().into_records() {
                 assert_eq!((&got.position, &got.key), (&sent.position, &sent.key));
-                assert!(got.metadata.contains_key(metadata::READ_AT));
-                records += 1;
+                assert_eq!(got.metadata, sent.metadata);
+                records += usize::from(got.metadata.contains_key(metadata::READ_AT));
             }
         }
         assert_eq!(Command::read(&Command::Process(sent.clone()).write()), Ok(Command::Process(sent)));
