@@ -139,14 +139,15 @@ impl Validation {
 
     /// What is wrong with a value that is not empty.
     fn problem(&self, value: &str) -> Option<String> {
-        let number = || value.parse::<f64>().unwrap_or(f64::NAN);
+        // What is no number is on no side of a bound.
+        let is_number = |fits: &dyn Fn(f64) -> bool| value.parse().is_ok_and(fits);
         match self {
             Validation::Required => None,
             Validation::GreaterThan(bound) => {
-                (!(number() > *bound)).then(|| format!("{value:?} is not greater than {bound}"))
+                (!is_number(&|number| number > *bound)).then(|| format!("{value:?} is not greater than {bound}"))
             }
             Validation::LessThan(bound) => {
-                (!(number() < *bound)).then(|| format!("{value:?} is not less than {bound}"))
+                (!is_number(&|number| number < *bound)).then(|| format!("{value:?} is not less than {bound}"))
             }
             Validation::OneOf(values) => {
                 (!values.contains(&value)).then(|| format!("{value:?} is none of {}", values.join(", ")))

@@ -63,10 +63,9 @@ fn metadata_have_other_prefixes_on_the_wire() {
 
 #[test]
 fn of_two_keys_with_one_meaning_ours_wins() {
-    let mut both = Record::default();
-    both.metadata = [("opencdc.x", "theirs"), ("recfmt.x", "ours"), ("conduit.y", "theirs")]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into();
+    let metadata = [("opencdc.x", "theirs"), ("recfmt.x", "ours"), ("conduit.y", "theirs")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let both = Record { metadata: metadata.into(), ..Record::default() };
     let expected = [("recfmt.x", "ours"), ("svc.y", "theirs")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(sent(&both).metadata, BTreeMap::from(expected));
 }
