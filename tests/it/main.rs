@@ -33,6 +33,7 @@ mod readme;
 mod rest;
 mod s3;
 mod schema;
+mod sdk;
 mod servers;
 mod stop;
 mod store;
