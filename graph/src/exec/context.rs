@@ -1,6 +1,7 @@
 //! What all tasks of a run share: lanes, signals, the first fault, and the one place where tasks are spawned.
 
 use std::future::Future;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
