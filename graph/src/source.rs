@@ -30,7 +30,7 @@ pub struct Mark {
     pub generation: u64,
     /// Number of rows of this generation that are settled: the engine's own count.
     pub seq: u64,
-    /// Position of the last of them.
+    /// Position of the last of them; empty where the lane is to be read from its beginning.
     pub position: Position,
 }
 

@@ -217,7 +217,10 @@ async fn open_source(
     let ours = marks.iter().filter(|(lane, _)| lane.connector == spec.connector);
     let resume: BTreeMap<Partition, Mark> = ours.map(|(lane, mark)| (lane.partition.clone(), mark.clone())).collect();
     let host = context.host(&spec.connector);
-    let (reader, acker) = spec.source.open(&resume, &host).await.map_err(|fault| fault.at(&spec.connector))?;
+    // A lane that was told to start anew has a generation and nothing that was read of it.
+    let begun = resume.iter().filter(|(_, mark)| !mark.position.0.is_empty());
+    let begun = begun.map(|(partition, mark)| (partition.clone(), mark.clone())).collect();
+    let (reader, acker) = spec.source.open(&begun, &host).await.map_err(|fault| fault.at(&spec.connector))?;
     let reading = Reading::new(source, spec, reader, resume, output);
     Ok((name, reading, Acknowledging { connector: spec.connector.clone(), acker }))
 }
