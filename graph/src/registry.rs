@@ -87,6 +87,11 @@ impl Registry {
         self.operators.insert(kind.specification().name.clone(), kind);
     }
 
+    /// Puts something around every processor that is there so far.
+    pub fn wrap_operators(&mut self, wrap: impl Fn(Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind>) {
+        self.operators.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
     /// Adds a destination.
     pub fn add_destination(&mut self, kind: Arc<dyn DestinationKind>) {
         self.destinations.insert(kind.specification().name.clone(), kind);
