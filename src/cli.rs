@@ -201,6 +201,9 @@ fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry);
+    // Before processors are added that see to their schemas themselves.
+    #[cfg(feature = "avro")]
+    registry.wrap_operators(anabranch_ops_avro::around::around);
     registry
 }
 
@@ -209,6 +212,8 @@ fn registry() -> Registry {
 fn families(registry: &mut Registry) {
     #[cfg(feature = "ai")]
     anabranch_ops_ai::register(registry);
+    #[cfg(feature = "avro")]
+    anabranch_ops_avro::register(registry);
     #[cfg(feature = "http")]
     anabranch_ops_http::register(registry);
     #[cfg(feature = "js")]
@@ -233,6 +238,7 @@ fn families(registry: &mut Registry) {
                 "openai.textgen",
             ],
         ),
+        (cfg!(feature = "avro"), "avro", &["avro.decode", "avro.encode"]),
         (cfg!(feature = "http"), "http", &["webhook.http"]),
         (cfg!(feature = "js"), "js", &["custom.javascript"]),
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),

@@ -1,11 +1,8 @@
 //! A client of Confluent's schema registry, and of all that speak its REST protocol.
 //!
-//! Requests run on a thread of their own: who asks may stand on any runtime, or on none that goes on meanwhile. What is
-//! answered once is kept for ever, since versions and ids never change their meaning.
+//! Requests run on a thread of their own: who asks may stand on any runtime, or on none that goes on meanwhile.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
@@ -52,18 +49,8 @@ pub struct ConfluentRegistry {
     base: Url,
     login: Option<header::HeaderValue>,
     requests: mpsc::UnboundedSender<(Request, Answered)>,
-    known: Mutex<Known>,
 }
 
-#[derive(Default)]
-struct Known {
-    versions: HashMap<(Str, SchemaVersion), Arc<Schema>>,
-    texts: HashMap<(Str, Str), Arc<Schema>>,
-    ids: HashMap<SchemaId, Arc<Definition>>,
-}
-
-/// Most answers kept of each kind.
-const KEPT: usize = 10_000;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY: Retry = Retry { count: 4, min: Duration::from_millis(100), max: Duration::from_secs(2), factor: 2.0 };
 /// Statuses that say something about schemas, with a body.
@@ -111,7 +98,7 @@ impl ConfluentRegistry {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         let live = move || runtime.block_on(live(client, waiting));
         std::thread::Builder::new().name("schema-registry".to_owned()).spawn(live).map_err(system)?;
-        Ok(ConfluentRegistry { base, login, requests, known: Mutex::default() })
+        Ok(ConfluentRegistry { base, login, requests })
     }
 
     fn request(&self, method: Method, path: &[&str], body: Option<&Json>) -> Result<Request, SchemaError> {
@@ -169,20 +156,10 @@ impl ConfluentRegistry {
         })
     }
 
-    fn known<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {
-        f(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn keep(&self, schema: Schema) -> Arc<Schema> {
-        let schema = Arc::new(schema);
-        self.known(|known| put(&mut known.versions, (schema.subject.clone(), schema.version), schema.clone()));
-        schema
-    }
-
     /// The version of a subject that has this text.
     async fn look_up(&self, subject: &Str, body: &Json) -> Result<Arc<Schema>, Refusal> {
         let found = self.ask(Method::POST, &["subjects", subject], Some(body)).await?;
-        schema(subject, &found).map(|schema| self.keep(schema)).map_err(Refusal::Other)
+        schema(subject, &found).map(Arc::new).map_err(Refusal::Other)
     }
 }
 
@@ -220,13 +197,6 @@ fn failed(error: HttpError) -> SchemaError {
         Problem::Invalid(_) | Problem::TooLarge { .. } => SchemaError::Denied(error.to_string().into()),
         _ => SchemaError::Unavailable(Arc::new(error)),
     }
-}
-
-fn put<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V) {
-    if map.len() >= KEPT {
-        map.clear();
-    }
-    map.insert(key, value);
 }
 
 /// Makes requests until nobody can ask any more.
@@ -277,10 +247,6 @@ impl SchemaRegistry for ConfluentRegistry {
     /// Looks the schema up first: registering needs rights that reading does not. A subject that was not there gets
     /// the compatibility level NONE, because a schema that is inferred from data changes as they do.
     async fn create(&self, subject: &Str, _kind: SchemaKind, text: &Str) -> Result<Arc<Schema>, SchemaError> {
-        let key = (subject.clone(), text.clone());
-        if let Some(known) = self.known(|known| known.texts.get(&key).cloned()) {
-            return Ok(known);
-        }
         let body = json!({ "schema": text.as_str() });
         let found = match self.look_up(subject, &body).await {
             Ok(found) => found,
@@ -298,33 +264,23 @@ impl SchemaRegistry for ConfluentRegistry {
             }
             Err(refusal) => return Err(refusal.of_subject(subject, None)),
         };
-        self.known(|known| put(&mut known.texts, key, found.clone()));
         Ok(found)
     }
 
     async fn get(&self, subject: &Str, version: SchemaVersion) -> Result<Arc<Schema>, SchemaError> {
-        let key = (subject.clone(), version);
-        if let Some(known) = self.known(|known| known.versions.get(&key).cloned()) {
-            return Ok(known);
-        }
         let path = ["subjects", subject, "versions", &version.to_string()];
         let answer = self.ask(Method::GET, &path, None).await;
         let answer = answer.map_err(|refusal| refusal.of_subject(subject, Some(version)))?;
-        Ok(self.keep(schema(subject, &answer)?))
+        schema(subject, &answer).map(Arc::new)
     }
 
     async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
-        if let Some(known) = self.known(|known| known.ids.get(&id).cloned()) {
-            return Ok(known);
-        }
         let answer = match self.ask(Method::GET, &["schemas", "ids", &id.to_string()], None).await {
             Ok(answer) => answer,
             Err(Refusal::Code(40401..=40403, _)) => return Err(SchemaError::SchemaNotFound(format!("id {id}").into())),
             Err(refusal) => return Err(refusal.of_subject(&Str::default(), None)),
         };
-        let definition = Arc::new(Definition { id, kind: SchemaKind::Avro, text: text_of(&answer)? });
-        self.known(|known| put(&mut known.ids, id, definition.clone()));
-        Ok(definition)
+        Ok(Arc::new(Definition { id, kind: SchemaKind::Avro, text: text_of(&answer)? }))
     }
 
     async fn versions(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {

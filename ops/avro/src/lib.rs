@@ -1,6 +1,7 @@
 //! Avro: the codec, schemas inferred from data, the processors `avro.encode` and `avro.decode`, a client of Confluent's
 //! schema registry, and what native plugins need to see decoded data.
 
+pub mod around;
 pub mod codec;
 pub mod confluent;
 pub mod decode;
@@ -8,6 +9,7 @@ pub mod desk;
 pub mod encode;
 mod field;
 pub mod infer;
+pub mod record;
 #[cfg(test)]
 mod testing;
 mod wire;

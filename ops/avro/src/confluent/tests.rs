@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use anabranch_graph::schema::Cached;
 use anabranch_ops_http::testing::{Reply, Server};
 
 use super::*;
@@ -7,8 +8,8 @@ use crate::testing::confluent;
 
 const LONG: &str = "\"long\"";
 
-fn registry(url: &str) -> ConfluentRegistry {
-    ConfluentRegistry::new(url, &Login::None).unwrap()
+fn registry(url: &str) -> Cached<ConfluentRegistry> {
+    Cached::new(ConfluentRegistry::new(url, &Login::None).unwrap())
 }
 
 fn text(text: &str) -> Str {
