@@ -69,21 +69,25 @@ impl OperatorKind for Kind {
                 .with_span(arguments.span(STRATEGY))
                 .with_path(format!("/{name}"))
         };
-        let subject = |name: &str| arguments.text(name).filter(|s| !s.is_empty()).cloned().ok_or_else(|| missing(name));
+        let subject = |name: &str| {
+            let given = arguments.text(name).filter(|subject| !subject.is_empty()).cloned();
+            given.ok_or_else(|| Diagnostics::from(missing(name)))
+        };
         let strategy = if strategy == "preRegistered" {
             let version = match arguments.int(VERSION) {
-                None => Err(missing(VERSION)),
+                None => Err(Diagnostics::from(missing(VERSION))),
                 Some(number) => u32::try_from(number).ok().and_then(SchemaVersion::new).ok_or_else(|| {
                     Diagnostic::error("settings.invalid", format!("{VERSION}: {number} is larger than 2147483647"))
                         .with_span(arguments.span(VERSION))
                         .with_path(format!("/{VERSION}"))
+                        .into()
                 }),
             };
             match (subject(SUBJECT), version) {
                 (Ok(subject), Ok(version)) => Strategy::Registered(subject, version),
                 (subject, version) => {
                     let mut findings = Diagnostics::default();
-                    subject.err().into_iter().chain(version.err()).for_each(|finding| findings.push(finding));
+                    subject.err().into_iter().chain(version.err()).for_each(|more| findings.extend(more));
                     return Err(findings);
                 }
             }
