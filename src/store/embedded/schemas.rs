@@ -69,7 +69,9 @@ pub(super) fn answer(transaction: &ReadTransaction, question: &Question) -> Resu
     })
 }
 
-fn versions(transaction: &ReadTransaction) -> Result<Option<ReadOnlyTable<(&'static str, u32), u32>>, StoreError> {
+type Versions = ReadOnlyTable<(&'static str, u32), u32>;
+
+fn versions(transaction: &ReadTransaction) -> Result<Option<Versions>, StoreError> {
     match transaction.open_table(VERSIONS) {
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
         other => other.map(Some).map_err(unavailable),
