@@ -24,6 +24,9 @@ mod drain;
 mod fan_out;
 mod isolate;
 mod lanes;
+mod live;
+#[cfg(all(test, feature = "loom"))]
+mod loom;
 mod meter;
 mod open;
 mod parallel;

@@ -79,9 +79,11 @@ pub mod record;
 pub mod reference;
 pub mod registry;
 pub mod schema;
+pub mod secret;
 pub mod source;
 pub mod specification;
 pub mod state;
+mod sync;
 pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 
 use super::Ending;
@@ -18,6 +19,14 @@ use crate::plan::stage::StagePlan;
 
 /// How long a failed run waits for a commit under way, so that what it stores is acknowledged.
 const LAST_COMMIT: Duration = Duration::from_secs(5);
+
+/// What a task said when it panicked, without the number of the task, which differs from run to run.
+fn said(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(panic) => text(&*panic).to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
 
 /// Runs a plan to its end.
 pub(super) async fn run(
@@ -73,7 +82,7 @@ pub(super) async fn run(
                 Some(Ok(())) => {}
                 Some(Err(_)) if mutant!(StagePanicUnseen) => {}
                 Some(Err(error)) => {
-                    context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {error}")));
+                    context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {}", said(error))));
                 }
                 None => {
                     stages_ended = true;
@@ -84,7 +93,7 @@ pub(super) async fn run(
             ended = &mut commits, if !committed && (stages_ended || !mutant!(CommitPanicUnseen)) => {
                 committed = true;
                 if let Err(error) = ended {
-                    context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {error}")));
+                    context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {}", said(error))));
                 }
             }
             () = due(at(60)), if !context.retries_over.is_set() => context.give_up(&context.retries_over),

@@ -10,6 +10,7 @@ use anabranch_graph::operator::{
     BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Rows, Signature,
 };
 use anabranch_graph::record::Record;
+use anabranch_graph::secret::{forms, mask};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
@@ -106,7 +107,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
         None => flaw.message,
     };
     // What a variable holds is not shown, not even where it breaks the script.
-    let message = arguments.secrets().fold(message, |message, secret| message.replace(&**secret, "***"));
+    let message = mask(&message, &forms(arguments.secrets().cloned()));
     let span = match flaw.position {
         Some(position) if inline => arguments.place(SCRIPT, position.offset(&program.text), 1),
         _ => arguments.span(name),
