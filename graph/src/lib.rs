@@ -72,6 +72,7 @@ pub mod fault;
 pub mod flow;
 pub mod format;
 pub mod json;
+pub mod kind;
 pub mod metadata;
 pub mod operator;
 pub mod plan;

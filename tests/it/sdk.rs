@@ -62,7 +62,7 @@ fn a_processor_made_by_the_command_runs_as_web_assembly() {
     let size = std::fs::metadata(&module).unwrap().len();
     assert!(size < 256 * 1024, "{size} bytes");
 
-    let setting = field(1, &[&field(1, &[b"prefix"]), &field(2, &[b"hello "])]);
+    let setting = field(1, &[&field(1, &[b"prefix"]), &field(2, &[b"hello-"])]);
     let commands = [
         field(1, &[]),
         field(2, &[]),
@@ -92,6 +92,6 @@ fn a_processor_made_by_the_command_runs_as_web_assembly() {
     assert!(says(1, "prefix: a value is required"), "{stdout}");
     assert_eq!(responses[2], field(3, &[]));
     assert_eq!(responses[3], field(4, &[]));
-    assert_eq!(responses[4], field(5, &[&field(1, &[&field(1, &[&record("hello world")])])]));
+    assert_eq!(responses[4], field(5, &[&field(1, &[&field(1, &[&record("hello-world")])])]));
     assert_eq!(responses[5], field(6, &[]));
 }

@@ -7,11 +7,10 @@ use std::time::Duration;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
-use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 
 use super::Ending;
-use super::chain::text;
+use super::chain::{said, text};
 use super::context::{Context, StopOrder, is_left_over};
 use super::open::{Opened, open};
 use crate::fault::Fault;
@@ -19,14 +18,6 @@ use crate::plan::stage::StagePlan;
 
 /// How long a failed run waits for a commit under way, so that what it stores is acknowledged.
 const LAST_COMMIT: Duration = Duration::from_secs(5);
-
-/// What a task said when it panicked, without the number of the task, which differs from run to run.
-fn said(error: JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(panic) => text(&*panic).to_owned(),
-        Err(error) => error.to_string(),
-    }
-}
 
 /// Runs a plan to its end.
 pub(super) async fn run(

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::kind;
 use anabranch_graph::operator::{
     BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Rows, Signature,
 };
@@ -54,24 +55,14 @@ pub(crate) fn kind() -> Arc<dyn OperatorKind> {
                 .validate(Validation::GreaterThan(0.0)),
         )
         .with_all(shared::processor());
-    Arc::new(Kind { specification })
+    kind::operator(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl OperatorKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let program = program(arguments)?;
-        program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
-        let time = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(5));
-        Ok(Arc::new(Configured { program, limits: Limits { time } }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let program = program(arguments)?;
+    program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
+    let time = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(5));
+    Ok(Arc::new(Configured { program, limits: Limits { time } }))
 }
 
 /// The script, from wherever it is.
