@@ -201,9 +201,13 @@ fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry);
-    // Before processors are added that see to their schemas themselves.
+    // Before plugins are added that see to their schemas themselves.
     #[cfg(feature = "avro")]
-    registry.wrap_operators(anabranch_ops_avro::around::around);
+    {
+        registry.wrap_operators(anabranch_ops_avro::around::around);
+        registry.wrap_sources(anabranch_ops_avro::source::around);
+        registry.wrap_destinations(anabranch_ops_avro::destination::around);
+    }
     registry
 }
 

@@ -6,10 +6,12 @@ pub mod codec;
 pub mod confluent;
 pub mod decode;
 pub mod desk;
+pub mod destination;
 pub mod encode;
 mod field;
 pub mod infer;
 pub mod record;
+pub mod source;
 #[cfg(test)]
 mod testing;
 mod wire;

@@ -24,6 +24,14 @@ impl Part {
     /// Both parts.
     pub const ALL: [Part; 2] = [Part::Key, Part::Payload];
 
+    /// Its name in settings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Part::Key => "key",
+            Part::Payload => "payload",
+        }
+    }
+
     /// The metadata keys of its subject and version.
     pub const fn names(self) -> (Str, Str) {
         match self {
@@ -32,14 +40,14 @@ impl Part {
         }
     }
 
-    const fn sides(self) -> &'static [Side] {
+    pub(crate) const fn sides(self) -> &'static [Side] {
         match self {
             Part::Key => &[Side::Key],
             Part::Payload => &[Side::After, Side::Before],
         }
     }
 
-    fn any(self, record: &Record, is: impl Fn(&Data) -> bool) -> bool {
+    pub(crate) fn any(self, record: &Record, is: impl Fn(&Data) -> bool) -> bool {
         self.sides().iter().any(|side| is(side.of(record)))
     }
 }

@@ -27,6 +27,11 @@ impl LogSink for Silence {
     }
 }
 
+/// Runs a future to its end.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
 pub(crate) fn host(schemas: Arc<dyn SchemaRegistry>) -> Host {
     Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion), schemas }
 }
