@@ -206,6 +206,13 @@ fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry);
+    // Before plugins are added that see to their schemas themselves.
+    #[cfg(feature = "avro")]
+    {
+        registry.wrap_operators(anabranch_ops_avro::around::around);
+        registry.wrap_sources(anabranch_ops_avro::source::around);
+        registry.wrap_destinations(anabranch_ops_avro::destination::around);
+    }
     registry
 }
 
@@ -214,6 +221,8 @@ fn registry() -> Registry {
 fn families(registry: &mut Registry) {
     #[cfg(feature = "ai")]
     anabranch_ops_ai::register(registry);
+    #[cfg(feature = "avro")]
+    anabranch_ops_avro::register(registry);
     #[cfg(feature = "http")]
     anabranch_ops_http::register(registry);
     #[cfg(feature = "js")]
@@ -238,6 +247,7 @@ fn families(registry: &mut Registry) {
                 "openai.textgen",
             ],
         ),
+        (cfg!(feature = "avro"), "avro", &["avro.decode", "avro.encode"]),
         (cfg!(feature = "http"), "http", &["webhook.http"]),
         (cfg!(feature = "js"), "js", &["custom.javascript"]),
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),

@@ -34,6 +34,8 @@ mod readme;
 mod rest;
 mod s3;
 mod schema;
+#[cfg(feature = "avro")]
+mod schema_registry;
 mod sdk;
 mod servers;
 mod stop;
