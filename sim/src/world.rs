@@ -79,10 +79,8 @@ pub struct Lane {
     pub fates: Vec<Fate>,
     /// The next row to read in this run.
     pub next: u32,
-    /// Rows that were stored as settled at some time.
+    /// Rows that are stored as settled.
     pub stored: u32,
-    /// Rows that are stored as settled: less than before where a partition came back that was somebody else's.
-    marked: u32,
     /// Rows that the source was told of.
     pub acked: u32,
     /// Rows read in this run, with those that were read again.
@@ -91,17 +89,17 @@ pub struct Lane {
     unacked: VecDeque<Position>,
     /// Since when the partition is somebody else's.
     revoked: Option<Instant>,
-    /// It was somebody else's and came back in this run: rows of both times may be on their way.
+    /// It is ours again, and waits to be told where it goes on.
+    returning: bool,
+    /// It came back in this run, and rows are read again: those of both times may be on their way.
     again: bool,
-    /// It came back in some run: the engine's count of its rows, which goes on, is not the number of the row.
-    recounted: bool,
 }
 
 impl Lane {
     /// How many rows a mark stands for; `None` where count and position do not agree.
     pub fn rows_upto(&self, mark: &Mark) -> Option<u32> {
         let row = row_of(&mark.position)?;
-        let rows = if self.recounted { row + 1 } else { mark.seq as u32 };
+        let rows = mark.seq as u32;
         // Two rows may have the same position.
         (rows > 0 && (row + 1 == rows || row + 2 == rows && row.is_multiple_of(2))).then_some(rows)
     }
@@ -209,13 +207,12 @@ impl World {
                     fates,
                     next: 0,
                     stored: 0,
-                    marked: 0,
                     acked: 0,
                     read: 0,
                     unacked: VecDeque::new(),
                     revoked: None,
+                    returning: false,
                     again: false,
-                    recounted: false,
                 });
             }
         }
@@ -386,11 +383,10 @@ impl World {
     }
 
     /// A partition is somebody else's.
-    pub fn revoked(&self, lane: usize, comes_back: bool) -> Partition {
+    pub fn revoked(&self, lane: usize) -> Partition {
         let mut state = self.lock();
         state.note(|| format!("lane {lane} is somebody else's"));
         let lane = &mut state.lanes[lane];
-        lane.again |= comes_back;
         lane.revoked = Some(Instant::now());
         let partition = lane.id.partition.clone();
         if state.nothing_to_do() {
@@ -512,7 +508,7 @@ impl World {
             state.shelves[letters].unsynced.push(id_of_letter);
         }
         state.letters_in_run.push((lane, row));
-        let panics = state.scenario.panics() || state.lanes[lane].recounted;
+        let panics = state.scenario.panics();
         let other = state.names.insert(key.to_vec(), id_of_letter);
         if other.is_some_and(|other| other != id_of_letter) && !panics {
             let key = String::from_utf8_lossy(key).to_string();
@@ -539,18 +535,15 @@ impl World {
             let Some(lane) = state.lanes.iter().position(|lane| lane.id == *id) else {
                 return self.broken(state, || format!("a mark of lane {id:?}, which there is not"));
             };
-            let (before, marked) = (state.lanes[lane].stored, state.lanes[lane].marked);
-            let Some(upto) =
-                state.lanes[lane].rows_upto(mark).filter(|upto| *upto >= marked || state.lanes[lane].again)
-            else {
-                return self.broken(state, || format!("lane {lane}: stored {mark:?} after {marked} rows"));
+            let before = state.lanes[lane].stored;
+            let Some(upto) = state.lanes[lane].rows_upto(mark).filter(|upto| *upto >= before) else {
+                return self.broken(state, || format!("lane {lane}: stored {mark:?} after {before} rows"));
             };
             let missing = (before..upto).find(|row| !state.is_durable(&state.lanes[lane].fates[*row as usize], &[]));
             if let Some(row) = missing {
                 return self.broken(state, || format!("row {row} of lane {lane} is stored as settled and is not safe"));
             }
-            state.lanes[lane].stored = upto.max(before);
-            state.lanes[lane].marked = upto;
+            state.lanes[lane].stored = upto;
             state.marks.insert(id.clone(), mark.clone());
         }
     }
@@ -575,6 +568,24 @@ impl World {
         self.lock().lanes[lane].unacked.extend(positions);
     }
 
+    /// A partition that came back goes on after a mark.
+    pub fn goes_on(&self, lane: usize, mark: Option<&Mark>) {
+        let mut state = self.lock();
+        state.note(|| format!("lane {lane} goes on after {mark:?}"));
+        let stored = state.marks.get(&state.lanes[lane].id).cloned();
+        let at = &mut state.lanes[lane];
+        let from = mark.map_or(Some(0), |mark| at.rows_upto(mark));
+        if !at.returning || mark != stored.as_ref() || from != Some(at.acked) {
+            let acked = at.acked;
+            return self.broken(&mut state, || {
+                format!("lane {lane} goes on after {mark:?}, {stored:?} is stored, {acked} rows are acknowledged")
+            });
+        }
+        at.again |= at.next > at.acked;
+        (at.next, at.revoked, at.returning) = (at.acked, None, false);
+        at.unacked.clear();
+    }
+
     /// A source is told that positions are safe.
     pub fn acked(&self, source: usize, partition: &Partition, positions: &[Position]) {
         let mut state = self.lock();
@@ -585,13 +596,11 @@ impl World {
         let Some(lane) = lanes.iter_mut().find(|lane| lane.source == source && lane.id.partition == *partition) else {
             return self.broken(&mut state, || format!("an acknowledgement for partition {partition:?}"));
         };
-        if lane.revoked.is_some_and(|since| since.elapsed() > REVOKED) {
+        if lane.revoked.is_some_and(|since| since.elapsed() > REVOKED) && !lane.returning {
             return self.broken(&mut state, || format!("{positions:?} are somebody else's for long"));
         }
         for position in positions {
-            // What was read before the partition came back may still be acknowledged.
-            let late = lane.again && lane.unacked.front() != Some(position);
-            let expected = if late { Some(position.clone()) } else { lane.unacked.pop_front() };
+            let expected = lane.unacked.pop_front();
             let stored = lane.stored;
             lane.acked = lane.acked.max(row_of(position).map_or(0, |row| row + 1));
             if expected.as_ref() != Some(position) {
@@ -698,12 +707,12 @@ impl State {
         self.lanes.iter().any(|lane| lane.again)
     }
 
-    /// A partition that was somebody else's is read again, from where it was acknowledged.
-    pub fn returned(&mut self, lane: usize) {
+    /// A partition that was somebody else's is ours again.
+    pub fn returns(&mut self, lane: usize) -> Partition {
         self.note(|| format!("lane {lane} comes back"));
         let lane = &mut self.lanes[lane];
-        (lane.next, lane.revoked, lane.recounted) = (lane.acked, None, true);
-        lane.unacked.clear();
+        lane.returning = true;
+        lane.id.partition.clone()
     }
 
     /// Whether a processor that would panic does so: the first time only.
@@ -738,7 +747,7 @@ impl State {
         }
         for lane in &mut self.lanes {
             lane.unacked.clear();
-            (lane.revoked, lane.again, lane.read) = (None, false, 0);
+            (lane.revoked, lane.returning, lane.again, lane.read) = (None, false, false, 0);
         }
     }
 
