@@ -79,6 +79,7 @@ pub(super) struct Settled {
 
 /// What names a copy that failed.
 pub(super) struct Origin {
+    pub(super) lane: LaneIndex,
     pub(super) id: LaneId,
     pub(super) generation: u64,
     /// Number of the row in its lane.
@@ -282,6 +283,7 @@ impl Lanes {
         for run in lineage.runs() {
             let lane = &state.lanes[usize::from(run.lane().0)];
             origins.extend((0..run.rows()).map(|row| Origin {
+                lane: run.lane(),
                 id: lane.id.clone(),
                 generation: lane.ledger.generation(),
                 seq: lane.ledger.seq_of_row(run, row),

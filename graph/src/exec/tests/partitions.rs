@@ -1,6 +1,6 @@
 //! Positions without rows, and partitions that come and go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
@@ -242,6 +242,12 @@ async fn rows_that_wait_for_a_letter_are_not_written_once_their_partition_is_gon
     let at = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(wanted).unwrap();
     let letter = at(&|event| matches!(event, Event::Durable { shelf, .. } if shelf == "letters"));
     let mark = at(&|event| matches!(event, Event::Transacted { marks, .. } if !marks.is_empty()));
+    let keys: BTreeSet<String> = bench.letters.durable().iter().map(|letter| format!("{:?}", letter.key)).collect();
+    assert_eq!(
+        (bench.letters.rows(), keys.len()),
+        (vec![1, 1], 1),
+        "the letter of a row that is read again overwrites"
+    );
     assert!(letter < mark, "no mark covers a row whose letter is not durable: {events:?}");
 }
 
