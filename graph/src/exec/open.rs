@@ -18,8 +18,8 @@ use super::parallel;
 use super::queue::{Idle, Receiver, Sender, queue};
 use super::read::Reading;
 use super::resume::{Foreign, resume};
+use super::write::Writing;
 use super::write::gate::FlushGate;
-use super::write::{Replayed, Writing};
 use crate::batch::Failed;
 use crate::destination::Writer;
 use crate::fault::Fault;
@@ -123,11 +123,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 let gate = Arc::new(FlushGate::default());
                 gates.push(gate.clone());
                 let at = StageId(index);
-                let replayed = Replayed {
-                    known: known.remove(&at).unwrap_or_default(),
-                    had: resume.had.remove(&at).unwrap_or_default(),
-                };
-                Box::pin(Writing::new(spec, writer, replayed, gate, output).run(input))
+                let known = known.remove(&at).unwrap_or_default();
+                Box::pin(Writing::new(spec, writer, known, gate, output).run(input))
             }
             (StageKind::Chain(steps), _, Some(input)) => {
                 Box::pin(chain::run(build_inline(context, steps, 0, &output)?, input, output))
