@@ -78,6 +78,7 @@ pub mod plan;
 pub mod record;
 pub mod reference;
 pub mod registry;
+pub mod schema;
 pub mod source;
 pub mod specification;
 pub mod state;

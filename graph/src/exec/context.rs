@@ -142,6 +142,7 @@ impl Context {
             node: node.clone(),
             log: self.services.log.clone(),
             memo: self.services.memo.clone(),
+            schemas: self.services.schemas.clone(),
         }
     }
 
