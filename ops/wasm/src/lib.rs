@@ -1,1 +1,16 @@
-//! x
+//! Processors in WebAssembly, on wasmtime.
+//!
+//! A guest is a WASI command: its `_start` asks for commands and answers each one before it asks for the next. It
+//! runs on a thread of its own (`guest`), sees five calls of ours (`calls`) and as much of WASI as a program without
+//! files needs (`wasi`). `directory` finds guests and learns what they are, `module` compiles them once, `operator`
+//! is the processor in a pipeline.
+
+mod calls;
+mod directory;
+mod guest;
+mod module;
+mod operator;
+mod output;
+mod wasi;
+
+pub use self::directory::{Found, load};

@@ -1,6 +1,6 @@
 use anabranch_graph::value::Timestamp;
-use prost::Message as _;
 use proptest::prelude::*;
+use prost::Message as _;
 
 use super::*;
 use crate::keep_types;
@@ -15,7 +15,8 @@ fn encoded(record: &Record) -> Bytes {
 #[test]
 fn names_change_both_ways_and_ours_wins() {
     let mut record = Record::at(Position::copy_from(b"p"));
-    for (key, value) in [("recfmt.readAt", "1"), ("svc.x", "2"), ("opencdc.readAt", "no"), ("opencdc.only", "3"), ("a", "b")]
+    for (key, value) in
+        [("recfmt.readAt", "1"), ("svc.x", "2"), ("opencdc.readAt", "no"), ("opencdc.only", "3"), ("a", "b")]
     {
         record.metadata.insert(key, value);
     }
