@@ -27,6 +27,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Pipeline files and what happens when a pipeline fails.
     pub pipelines: PipelineSettings,
+    /// Directory of standalone processors.
+    pub processors_path: PathBuf,
     /// Bounds of a running pipeline.
     pub limits: Limits,
     /// How long a stop waits for records in flight; `None` = for ever.

@@ -244,8 +244,7 @@ pub const KEYS: &[Key] = &[
         "Largest record that a standalone connector may send.",
     )
     .awaits(STANDALONE),
-    Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors.")
-        .awaits(STANDALONE),
+    Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors."),
     Key::new(
         "processors.egress.enabled",
         Kind::Bool,

@@ -288,6 +288,7 @@ impl<'a> Checking<'a> {
                     max_retries_window: self.duration("pipelines.error-recovery.max-retries-window"),
                 },
             },
+            processors_path: self.path("processors.path"),
             limits: Limits {
                 replay_rows: usize::try_from(self.int("engine.replay-rows")).unwrap_or_default(),
                 held_bytes: self.bytes("engine.held-bytes"),

@@ -17,9 +17,8 @@ pub fn keep_types(before: &Record, after: &mut Record) {
 
 fn data(before: &Data, after: &mut Data) {
     if let (Data::Structured(old), Data::Structured(new)) = (before, &mut *after) {
-        match object(old, Arc::make_mut(new)) {
-            true => *after = before.clone(),
-            false => {}
+        if object(old, Arc::make_mut(new)) {
+            *after = before.clone();
         }
     }
 }
@@ -28,10 +27,7 @@ fn data(before: &Data, after: &mut Data) {
 fn object(before: &Object, after: &mut Object) -> bool {
     let mut same = before.len() == after.len();
     for (key, old) in before.iter() {
-        match after.get_mut(key) {
-            Some(new) if value(old, new) => {}
-            _ => same = false,
-        }
+        same &= after.get_mut(key).is_some_and(|new| value(old, new));
     }
     same
 }

@@ -97,23 +97,20 @@ fn records_go_through_a_guest_that_begins_with_four_bytes() {
 fn fewer_results_than_records_leave_the_rest_for_the_next_call() {
     assert_eq!(run("call $keep", &["a", "b", "c"]), ["=", "=", "="]);
     assert_eq!(run("", &["a", "b"]), ["fatal wasm_no_progress"; 2]);
-    let undone = "call $byte (i32.const 0x0a) call $byte (i32.const 0)";
+    let undone = "(call $byte (i32.const 0x0a)) (call $byte (i32.const 0))";
     assert_eq!(run(undone, &["a", "b"]), ["fatal wasm_no_progress"; 2]);
-    let more = "call $all_kept call $byte (i32.const 0x0a) call $byte (i32.const 0)";
+    let more = "call $all_kept (call $byte (i32.const 0x0a)) (call $byte (i32.const 0))";
     assert_eq!(run(more, &["a", "b"]), ["fatal wasm_bad_response"; 2]);
 }
 
 #[test]
 fn records_are_filtered_split_and_failed() {
-    let filter =
-        "call $byte (i32.const 0x0a) call $byte (i32.const 2) call $byte (i32.const 0x12) call $byte (i32.const 0)";
+    let filter = "(call $byte (i32.const 0x0a)) (call $byte (i32.const 2)) (call $byte (i32.const 0x12)) (call $byte (i32.const 0))";
     assert_eq!(run(&format!("call $keep {filter}"), &["a", "b"]), ["=", "-"]);
     assert_eq!(run("call $double call $keep", &["a", "b"]), ["2", "="]);
-    let none =
-        "call $byte (i32.const 0x0a) call $byte (i32.const 2) call $byte (i32.const 0x22) call $byte (i32.const 0)";
+    let none = "(call $byte (i32.const 0x0a)) (call $byte (i32.const 2)) (call $byte (i32.const 0x22)) (call $byte (i32.const 0))";
     assert_eq!(run(none, &["a"]), ["-"]);
-    let error =
-        "call $byte (i32.const 0x0a) call $byte (i32.const 2) call $byte (i32.const 0x1a) call $byte (i32.const 0)";
+    let error = "(call $byte (i32.const 0x0a)) (call $byte (i32.const 2)) (call $byte (i32.const 0x1a)) (call $byte (i32.const 0))";
     assert_eq!(run(error, &["a", "b"]), ["wasm_error"; 2]);
     let whole = "(call $answer (i32.const 1072) (i32.const 12)) return";
     assert_eq!(run(whole, &["a", "b"]), ["wasm_error"; 2]);
