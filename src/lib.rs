@@ -7,6 +7,7 @@ pub mod files;
 pub mod log;
 pub mod panics;
 pub mod pipelines;
+pub mod runtime;
 pub mod service;
 pub mod settings;
 pub mod store;

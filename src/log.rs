@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
+use anabranch_graph::secret::mask;
 use anabranch_graph::text::Str;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
@@ -56,11 +57,9 @@ impl Log {
     }
 
     /// The text without the values that were given to [`Log::mask`].
-    pub fn masked(&self, text: String) -> String {
+    pub fn masked(&self, text: &str) -> String {
         let masks = self.masks.read().unwrap_or_else(PoisonError::into_inner);
-        masks.iter().fold(text, |text, secret| {
-            if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***") } else { text }
-        })
+        mask(text, &masks)
     }
 }
 
@@ -107,7 +106,7 @@ impl<S: Subscriber> Layer<S> for Receiver {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        fields.each(|text| self.0.masked(text));
+        fields.each(|text| self.0.masked(&text));
         let mut text = Some(line::event(level(event.metadata()), &fields, self.0.style));
         // There is nobody left to tell that the log itself cannot be written.
         let _ = self.0.output.write_lines(&mut |buffer| {

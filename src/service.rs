@@ -22,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::log::Log;
 use crate::pipelines::Pipelines;
+use crate::runtime;
 use crate::settings::Settings;
 use crate::store::{OpenError, Provision, Status, StopReason, Store, StoredPipeline};
 use crate::terminal::StatusLine;
@@ -86,10 +87,7 @@ impl Service {
     /// The store or the system refuses; nothing was started.
     pub fn run(self, pipelines: Pipelines) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
-        let control = Builder::new_current_thread()
-            .enable_all()
-            .thread_keep_alive(IDLE_THREAD)
-            .build()
+        let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
         let executor = executor().map_err(system("start the executor"))?;
         let ended = control.block_on(async {
@@ -225,5 +223,5 @@ async fn until(deadline: Option<Instant>) {
 }
 
 fn executor() -> std::io::Result<Runtime> {
-    Builder::new_multi_thread().enable_all().thread_name("anabranch-exec").thread_keep_alive(IDLE_THREAD).build()
+    runtime::start(Builder::new_multi_thread().thread_name("anabranch-exec").thread_keep_alive(IDLE_THREAD))
 }

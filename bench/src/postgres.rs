@@ -1,9 +1,11 @@
 //! A PostgreSQL server of the benchmark's own, and what it spends.
 
+#[path = "../../tests/it/servers/installed.rs"]
+mod installed;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,18 +29,10 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one; `None` where PostgreSQL is not installed.
     pub(crate) fn start() -> anyhow::Result<Option<Server>> {
-        let Some(programs) = programs() else { return Ok(None) };
+        let Some(programs) = installed::programs() else { return Ok(None) };
         let base = Path::new("/dev/shm");
         let directory = if base.is_dir() { tempfile::tempdir_in(base)? } else { tempfile::tempdir()? };
-        let user = if fs::metadata(directory.path())?.uid() == 0 {
-            let user = ["postgres", "nobody"].into_iter().find_map(ids_of);
-            Some(user.context("PostgreSQL does not run as root, and there is no other user")?)
-        } else {
-            None
-        };
-        if let Some((uid, gid)) = user {
-            chown(directory.path(), Some(uid), Some(gid))?;
-        }
+        let user = installed::user_for(directory.path())?;
         let data = directory.path().join("data");
         let made = as_user(programs.join("initdb"), user, directory.path())
             .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "-D"])
@@ -156,26 +150,6 @@ fn ticks_of(process: u32, fields: usize) -> anyhow::Result<u64> {
     let after_name = stat.rsplit_once(')').context("no process name")?.1;
     let times = after_name.split_whitespace().skip(11).take(fields);
     Ok(times.map(str::parse::<u64>).sum::<Result<_, _>>()?)
-}
-
-/// Directory of the server programs: on the path, or where Debian puts them (the newest version).
-fn programs() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
-        .map(|versions| versions.flatten().map(|version| version.path().join("bin")).collect())
-        .unwrap_or_default();
-    found.sort();
-    found.extend(std::env::split_paths(&path));
-    found.into_iter().rev().find(|dir| ["initdb", "postgres", "psql"].iter().all(|name| dir.join(name).exists()))
-}
-
-/// User and group id.
-fn ids_of(user: &str) -> Option<(u32, u32)> {
-    let id = |option: &str| -> Option<u32> {
-        let output = Command::new("id").args([option, user]).output().ok()?;
-        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-    };
-    Some((id("-u")?, id("-g")?))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ Reads the tables as JSON from standard input: {"files": [row, ...], "file_items"
 "file_workspaces": ...}. Usage: check.py DOCUMENTS_DIRECTORY < tables.json
 """
 
+import collections
 import json
 import os
 import pathlib
@@ -16,17 +17,14 @@ USER, COLLECTION, WORKSPACE = (os.environ[name] for name in ("USER_ID", "COLLECT
 
 
 def multiset(rows):
-    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+    return collections.Counter(json.dumps(row, sort_keys=True) for row in rows)
 
 
 def differences(table, found, expected):
     found, expected = multiset(found), multiset(expected)
-    for row in expected:
-        if row in found:
-            found.remove(row)
-        else:
-            yield f"{table}: missing {row}"
-    for row in found:
+    for row in (expected - found).elements():
+        yield f"{table}: missing {row}"
+    for row in (found - expected).elements():
         yield f"{table}: not expected {row}"
 
 

@@ -2,37 +2,70 @@
 # Starts everything on this machine - PostgreSQL, an S3 server, the two services -, uploads the documents, runs the
 # pipeline until there is nothing more to read and shows the rows.
 # run.sh --check: exits 0 only if the tables hold exactly what the documents call for.
-# ANABRANCH names the binary; without it, cargo builds one.
+# ANABRANCH names the binary (without it, cargo builds one), PYTHON a Python that has moto, DOCUMENTS a directory of
+# other *.txt files.
 set -euo pipefail
+invoked=$PWD
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
+root=$(cd ../.. && pwd)
 
-need() { command -v "$1" >/dev/null || { echo "run.sh: $1 is missing: $2" >&2; exit 2; }; }
-need python3 "install Python 3"
-need psql "install PostgreSQL's client"
-bin=$(dirname "$(command -v postgres || ls /usr/lib/postgresql/*/bin/postgres 2>/dev/null | tail -1 || true)")
-[ -x "$bin/initdb" ] || bin=$(dirname "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | tail -1 || true)")
-[ -x "$bin/initdb" ] || { echo "run.sh: PostgreSQL is missing: install the server" >&2; exit 2; }
-python3 -c 'import moto.server' 2>/dev/null \
-  || { echo "run.sh: the S3 server is missing: pip install 'moto[s3,server]'" >&2; exit 2; }
+fail() { echo "run.sh: $*" >&2; exit 2; }
+case "${1:-}" in
+  '' | --check) ;;
+  *) fail "usage: run.sh [--check]" ;;
+esac
+command -v python3 >/dev/null || fail "python3 is missing: install Python 3.9 or newer"
+command -v psql >/dev/null || fail "psql is missing: install PostgreSQL's client (Debian: apt install postgresql)"
+initdb=$(command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -V | tail -1 || true)
+[ -n "$initdb" ] || fail "PostgreSQL is missing: install the server (Debian: apt install postgresql)"
+bin=$(dirname "$initdb")
+
+# A path that was given is relative to where the reader stands.
+absolute() { case "$1" in /*) echo "$1" ;; *) echo "$invoked/$1" ;; esac; }
+documents=$(absolute "${DOCUMENTS:-$here/documents}")
+if [ -n "${ANABRANCH:-}" ]; then
+  anabranch=$(absolute "$ANABRANCH")
+  [ -x "$anabranch" ] || fail "ANABRANCH=$ANABRANCH is no program"
+else
+  echo "building anabranch; ANABRANCH=path/to/anabranch takes one that is there"
+  cargo build --release --manifest-path "$root/Cargo.toml" --bin anabranch
+  anabranch=${CARGO_TARGET_DIR:-$root/target}/release/anabranch
+fi
+
+# The S3 server is moto: of PYTHON, where .ci/setup puts it, of the system, or installed here.
+has_moto() { "$1" -c 'import moto.server' 2>/dev/null; }
+python=
+for candidate in "${PYTHON:-}" "$root/target/moto/bin/python" python3; do
+  if [ -n "$candidate" ] && has_moto "$candidate"; then python=$candidate; break; fi
+done
+if [ -z "$python" ]; then
+  echo "installing the S3 server moto into $root/target/moto"
+  { python3 -m venv "$root/target/moto" \
+    && "$root/target/moto/bin/pip" install --quiet --disable-pip-version-check 'moto[server]>=5.2,<6'; } \
+    || fail "cannot install moto: install it (pip install 'moto[server]') and name its Python in PYTHON"
+  python=$root/target/moto/bin/python
+fi
 
 work=$(mktemp -d)
 # PostgreSQL refuses to run as root.
 as=
 if [ "$(id -u)" -eq 0 ]; then
-  as="setpriv --reuid=nobody --regid=nogroup --clear-groups"
+  as="setpriv --reuid=65534 --regid=65534 --clear-groups"
   chmod 711 "$work"
 fi
+own() { if [ -n "$as" ]; then chown 65534:65534 "$@"; fi; }
 started=()
 finish() {
-  status=$?
   for pid in ${started[@]+"${started[@]}"}; do kill "$pid" 2>/dev/null || true; done
-  [ ! -d "$work/postgres" ] || $as "$bin/pg_ctl" -D "$work/postgres" -m immediate stop >/dev/null 2>&1 || true
+  [ ! -f "$work/postgres/postmaster.pid" ] \
+    || (cd / && $as "$bin/pg_ctl" -D "$work/postgres" -m immediate stop >/dev/null 2>&1) || true
   wait 2>/dev/null || true
   rm -rf "$work"
-  exit $status
 }
-trap finish EXIT INT TERM
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # Free ports, so that nothing that runs here already is in the way.
 read -r s3_port partition_port embed_port pg_port < <(python3 - <<'PY'
@@ -45,56 +78,57 @@ export OBJSTORE_ENDPOINT="http://127.0.0.1:$s3_port" DB_ADDRESS="127.0.0.1:$pg_p
 export UNSTRUCTURED_ADDRESS="127.0.0.1:$partition_port" OLLAMA_ADDRESS="127.0.0.1:$embed_port"
 . ./env.sh
 
-reachable() {
-  for _ in $(seq 300); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null && return
+# What was started, its log, and how to see that it is there.
+await() {
+  local what=$1 log=$2
+  shift 2
+  for _ in $(seq 600); do
+    if "$@" >/dev/null 2>&1; then return; fi
     sleep 0.1
   done
-  echo "run.sh: $1 did not start; see $work" >&2
-  exit 2
+  tail -n 20 "$log" >&2
+  fail "$what did not start"
 }
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-python3 -m moto.server -H 127.0.0.1 -p "$s3_port" >"$work/s3.log" 2>&1 & started+=($!)
-python3 services.py "$UNSTRUCTURED_ADDRESS" "$OLLAMA_ADDRESS" & started+=($!)
+"$python" -m moto.server -H 127.0.0.1 -p "$s3_port" >"$work/s3.log" 2>&1 & started+=($!)
+python3 services.py "$UNSTRUCTURED_ADDRESS" "$OLLAMA_ADDRESS" >"$work/services.log" 2>&1 & started+=($!)
 mkdir "$work/postgres"
-[ -z "$as" ] || chown nobody:nogroup "$work/postgres"
 printf '%s' "$DB_PASSWORD" >"$work/password"
-[ -z "$as" ] || chown nobody:nogroup "$work/password"
-(cd / && $as "$bin/initdb" -D "$work/postgres" -U "$DB_USER" -A scram-sha-256 --pwfile="$work/password" -E UTF8 --locale=C >/dev/null)
-(cd / && $as "$bin/postgres" -D "$work/postgres" -c "port=$pg_port" -c listen_addresses=127.0.0.1 \
+own "$work/postgres" "$work/password"
+(cd / && $as "$bin/initdb" -D "$work/postgres" -U "$DB_USER" -A scram-sha-256 --pwfile="$work/password" -E UTF8 \
+  --locale=C --no-sync >/dev/null)
+(cd / && exec $as "$bin/postgres" -D "$work/postgres" -c "port=$pg_port" -c listen_addresses=127.0.0.1 \
   -c unix_socket_directories= >"$work/postgres.log" 2>&1) & started+=($!)
-reachable "the S3 server" "$s3_port"
-reachable "the partition service" "$partition_port"
-reachable "the embedding service" "$embed_port"
-reachable "PostgreSQL" "$pg_port"
-
 export PGHOST=127.0.0.1 PGPORT=$pg_port PGUSER=$DB_USER PGPASSWORD=$DB_PASSWORD PGDATABASE=postgres
-until psql -qAt -c 'select 1' >/dev/null 2>&1; do sleep 0.1; done
+await "the S3 server" "$work/s3.log" listens "$s3_port"
+await "the partition service" "$work/services.log" listens "$partition_port"
+await "the embedding service" "$work/services.log" listens "$embed_port"
+await PostgreSQL "$work/postgres.log" psql -qAt -c 'select 1'
+
 psql -q -c "create database \"$DB_NAME\""
 export PGDATABASE=$DB_NAME
 embedding=jsonb
 if psql -q -c 'create extension vector' 2>/dev/null; then embedding=vector; fi
 psql -q -v ON_ERROR_STOP=1 --set=embedding=$embedding -f schema.sql
 
-curl_put() { python3 - "$@" <<'PY'
-import sys, urllib.request
-url, path, title = sys.argv[1:]
-data = open(path, "rb").read() if path else b""
-request = urllib.request.Request(url, data=data, method="PUT", headers={"x-amz-meta-title": title} if title else {})
-urllib.request.urlopen(request).read()
-PY
-}
-curl_put "$OBJSTORE_ENDPOINT/$OBJSTORE_BUCKET" "" ""
-for document in documents/*.txt; do
-  name=$(basename "$document" .txt)
-  curl_put "$OBJSTORE_ENDPOINT/$OBJSTORE_BUCKET/papers/$name.pdf" "$document" "About $name"
-done
+python3 - "$OBJSTORE_ENDPOINT/$OBJSTORE_BUCKET" "$documents" <<'PY'
+import pathlib, sys, urllib.request
 
-if [ -z "${ANABRANCH:-}" ]; then
-  cargo build --release --quiet --manifest-path ../../Cargo.toml
-  ANABRANCH=$(cd ../.. && pwd)/target/release/anabranch
-fi
-(cd "$work" && "$ANABRANCH" run --once --preview.pipeline-arch-v2 --pipelines "$here/pipeline.yaml")
+def put(url, data, headers):
+    # Whose request this is; moto checks no signatures.
+    headers["authorization"] = "AWS4-HMAC-SHA256 Credential=example/20260101/us-east-1/s3/aws4_request, " \
+        "SignedHeaders=host, Signature=0"
+    urllib.request.urlopen(urllib.request.Request(url, data=data, method="PUT", headers=headers)).read()
+
+bucket, documents = sys.argv[1:]
+put(bucket, b"", {})
+for document in sorted(pathlib.Path(documents).glob("*.txt")):
+    put(f"{bucket}/papers/{document.stem}.pdf", document.read_bytes(),
+        {"x-amz-meta-title": f"About {document.stem}", "content-type": "application/pdf"})
+PY
+
+(cd "$work" && "$anabranch" run --once --preview.pipeline-arch-v2 --pipelines "$here/pipeline.yaml")
 
 if [ "${1:-}" = --check ]; then
   psql -qAt -c "select json_build_object(
@@ -103,11 +137,11 @@ if [ "${1:-}" = --check ]; then
       'content', content, 'local_embedding', local_embedding::text::json, 'tokens', tokens)), '[]') from file_items),
     'collection_files', (select coalesce(json_agg(t), '[]') from collection_files t),
     'file_workspaces', (select coalesce(json_agg(t), '[]') from file_workspaces t))" \
-    | python3 check.py documents
+    | python3 check.py "$documents"
 else
-  psql -c 'select id, name, description, type from files order by name'
-  psql -c 'select name, left(content, 40) as content, left(local_embedding::text, 30) as embedding, i.tokens
-    from file_items i join files f on f.id = i.file_id order by name, content'
-  psql -c 'select name, collection_id, workspace_id from files f join collection_files c on c.file_id = f.id
-    join file_workspaces w on w.file_id = f.id order by name'
+  psql -P pager=off -c 'select id, name, description, type from files order by name'
+  psql -P pager=off -c 'select name, left(content, 40) as content, left(local_embedding::text, 30) as embedding,
+    i.tokens from file_items i join files f on f.id = i.file_id order by name, content'
+  psql -P pager=off -c 'select name, collection_id, workspace_id from files f
+    join collection_files c on c.file_id = f.id join file_workspaces w on w.file_id = f.id order by name'
 fi

@@ -1,37 +1,3 @@
 #![no_main]
-//! What is read compiles or is refused; compiling twice gives the same plan.
 
-use anabranch_graph::config::{Variables, load};
-use anabranch_graph::diagnostic::Files;
-use anabranch_graph::plan::{CompileOptions, Format, Pass, TextStyle, compile};
-use anabranch_graph::registry::Registry;
-use libfuzzer_sys::fuzz_target;
-
-struct Unset;
-impl Variables for Unset {
-    fn variable(&self, _name: &str) -> Option<String> {
-        None
-    }
-    fn file(&self, _path: &str) -> Result<String, String> {
-        Err("no files here".to_owned())
-    }
-}
-
-fuzz_target!(|text: &str| {
-    let mut files = Files::new();
-    files.add("fuzz.yaml", text);
-    let mut registry = Registry::new();
-    anabranch_ops::register(&mut registry);
-    let options = CompileOptions { split: true, ..CompileOptions::default() };
-    for pipeline in load(&files, &Unset).pipelines {
-        let texts = || {
-            compile(&pipeline, &registry, &options).map(|compiled| {
-                [Pass::Lowered, Pass::Rewritten, Pass::Fused].map(|pass| {
-                    [Format::Text, Format::Dot, Format::Mermaid, Format::Json]
-                        .map(|format| compiled.explain(pass, format, TextStyle::default()))
-                })
-            })
-        };
-        assert_eq!(texts().ok(), texts().ok());
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| anabranch_fuzz::check("plan", input));

@@ -1,13 +1,3 @@
 #![no_main]
-//! What is read as a record is written, and read back the same.
 
-use anabranch_graph::json::write_record;
-use anabranch_graph::record::Record;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|text: &[u8]| {
-    let Ok(record) = Record::from_json(text) else { return };
-    let mut written = Vec::new();
-    write_record(&record, &mut written).expect("what JSON holds can be written as JSON");
-    assert_eq!(Record::from_json(&written).expect("what was written can be read"), record);
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| anabranch_fuzz::check("record_json", input));

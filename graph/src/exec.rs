@@ -24,6 +24,9 @@ mod drain;
 mod fan_out;
 mod isolate;
 mod lanes;
+mod live;
+#[cfg(all(test, feature = "loom"))]
+mod loom;
 mod meter;
 mod open;
 mod parallel;
@@ -141,7 +144,10 @@ impl Running {
     pub async fn wait(&mut self) -> Ending {
         if let Some(task) = &mut self.task {
             let ending = task.await.unwrap_or_else(|error| {
-                Ending::Faulted(Fault::fatal("engine_panicked", format!("the executor panicked: {error}")))
+                Ending::Faulted(Fault::fatal(
+                    "engine_panicked",
+                    format!("the executor panicked: {}", chain::said(error)),
+                ))
             });
             self.task = None;
             self.ending = Some(ending);

@@ -28,6 +28,7 @@ use petgraph::stable_graph::NodeIndex;
 use crate::config::PipelineConfig;
 use crate::diagnostic::Diagnostics;
 use crate::registry::Registry;
+use crate::secret::mask;
 use crate::text::Str;
 
 pub use explain::{Format, Pass, TextStyle};
@@ -100,12 +101,4 @@ fn masked(mut findings: Diagnostics, secrets: &[Str]) -> Diagnostics {
         }
     }
     findings
-}
-
-/// A text without secrets.
-fn mask(text: &str, secrets: &[Str]) -> String {
-    secrets.iter().fold(text.to_owned(), |text, secret| match text.contains(secret.as_str()) {
-        true => text.replace(secret.as_str(), "***"),
-        false => text,
-    })
 }

@@ -11,6 +11,7 @@ use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
+use anabranch_graph::kind;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
@@ -30,23 +31,13 @@ pub fn kind() -> Arc<dyn DestinationKind> {
         )
         .with_all(format::parameters())
         .with_all(shared::destination());
-    Arc::new(Kind { specification })
+    kind::destination(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl DestinationKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        let format = RecordFormat::from_arguments(arguments)?;
-        let encode = arguments.bool("encode").unwrap_or_default();
-        Ok(Arc::new(ConfiguredDrop { format: encode.then(|| Arc::new(format)) }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let format = RecordFormat::from_arguments(arguments)?;
+    let encode = arguments.bool("encode").unwrap_or_default();
+    Ok(Arc::new(ConfiguredDrop { format: encode.then(|| Arc::new(format)) }))
 }
 
 struct ConfiguredDrop {

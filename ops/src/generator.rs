@@ -20,11 +20,11 @@ use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Fields, Keys, Operations, RecordShape, Shape};
 use anabranch_graph::json::write_data;
+use anabranch_graph::kind;
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Change, Data, Operation, Position, Record};
 use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
-use anabranch_graph::specification::Specification;
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Timestamp, Value};
 
@@ -38,21 +38,11 @@ const LONGEST_READ: usize = 1024;
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn SourceKind> {
-    Arc::new(Kind { specification: settings::specification() })
+    kind::source(settings::specification(), configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl SourceKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-        Ok(Arc::new(ConfiguredGenerator { settings: Settings::new(arguments)? }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+    Ok(Arc::new(ConfiguredGenerator { settings: Settings::new(arguments)? }))
 }
 
 struct ConfiguredGenerator {

@@ -12,6 +12,7 @@ use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, Encoder, RecordFormat};
+use anabranch_graph::kind;
 use anabranch_graph::operator::{Host, LogLevel, LogLine, LogSink};
 use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
@@ -45,27 +46,17 @@ pub fn kind() -> Arc<dyn DestinationKind> {
         .with(Parameter::new("message", ParameterKind::Text, "Text before each record."))
         .with_all(format::parameters())
         .with_all(shared::destination());
-    Arc::new(Kind { specification })
+    kind::destination(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl DestinationKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        let wanted = arguments.text("level").map(|text| text.trim()).unwrap_or_default();
-        let level = LEVELS.iter().find(|(name, _)| *name == wanted).map_or(LogLevel::Info, |(_, level)| *level);
-        Ok(Arc::new(ConfiguredLog {
-            level,
-            message: arguments.text("message").cloned().unwrap_or_default(),
-            format: Arc::new(RecordFormat::from_arguments(arguments)?),
-        }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let wanted = arguments.text("level").map(|text| text.trim()).unwrap_or_default();
+    let level = LEVELS.iter().find(|(name, _)| *name == wanted).map_or(LogLevel::Info, |(_, level)| *level);
+    Ok(Arc::new(ConfiguredLog {
+        level,
+        message: arguments.text("message").cloned().unwrap_or_default(),
+        format: Arc::new(RecordFormat::from_arguments(arguments)?),
+    }))
 }
 
 struct ConfiguredLog {

@@ -64,7 +64,6 @@ pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::EmptiedForgotten, &[1, 2, 3]),
     (Mutant::AskedForEver, &[25, 181, 254]),
     (Mutant::FencedGoesOn, &[2, 28, 42]),
-    (Mutant::RevokedLingers, &[1314, 4216]),
     (Mutant::CommitPanicUnseen, &[26, 223, 672]),
     (Mutant::StagePanicUnseen, &[13, 48, 53]),
     (Mutant::BytesUnbounded, &[3, 4, 5]),
@@ -112,6 +111,10 @@ pub fn killer(mutant: Mutant) -> Option<(u64, Failure)> {
     let recorded = KILLERS.iter().filter(|(killed, _)| *killed == mutant).flat_map(|(_, seeds)| seeds.iter().copied());
     recorded.chain(1..FIRST).find_map(|seed| Some((seed, simulate_with(mutant, seed).err()?)))
 }
+
+/// Faults that no seed is known to show: what showed them was partitions that come back, which are no longer simulated
+/// together with transactional destinations.
+pub const UNSHOWN: &[Mutant] = &[Mutant::RevokedLingers];
 
 /// Seeds that are tried where no recorded one shows a fault any more.
 const FIRST: u64 = 300;

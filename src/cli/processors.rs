@@ -1,5 +1,6 @@
 //! `anabranch processors …`: processor plugins, without a running service.
 
+mod new;
 mod run;
 
 use clap::Subcommand;
@@ -15,6 +16,7 @@ pub(super) enum Command {
     /// Show what a processor does and which settings it takes.
     #[command(visible_alias = "desc")]
     Describe(DescribeArguments),
+    New(new::Arguments),
     Run(run::Arguments),
 }
 
@@ -22,6 +24,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     match command {
         Command::List(arguments) => plugins::list_processors(&arguments, context),
         Command::Describe(arguments) => plugins::describe_processor(&arguments, context),
+        Command::New(arguments) => new::new(&arguments),
         Command::Run(arguments) => run::run(&arguments, context),
     }
 }

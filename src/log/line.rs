@@ -126,10 +126,11 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Replaces every text.
+    /// Replaces every text but the names that the pipeline file gives: a database of the same name is no reason to
+    /// leave the reader without them.
     pub(super) fn each(&mut self, change: impl Fn(String) -> String) {
         self.message = change(std::mem::take(&mut self.message));
-        for (_, value) in &mut self.others {
+        for (_, value) in self.others.iter_mut().filter(|(name, _)| !matches!(*name, "pipeline" | "node")) {
             *value = change(std::mem::take(value));
         }
     }

@@ -100,7 +100,7 @@ impl Life {
                 Ending::NotDrained { left } => return self.stopped(Outcome::NotDrained { left }).await,
                 Ending::Killed => return self.degraded("it was killed".to_owned()).await,
                 Ending::Faulted(fault) => {
-                    let error = self.log.masked(fault.to_string());
+                    let error = self.log.masked(&fault.to_string());
                     if fault.class() == FaultClass::Transient { error } else { return self.degraded(error).await }
                 }
             };

@@ -87,7 +87,8 @@ impl Postgres {
         let table = Table::parse(&database.table)?;
         let (requests, waiting) = mpsc::unbounded_channel();
         let (opened, is_open) = sync_channel(1);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Refused::System)?;
+        let runtime =
+            crate::runtime::start(&mut tokio::runtime::Builder::new_current_thread()).map_err(Refused::System)?;
         let keep = Keeper { address, table, client: None };
         let live = move || runtime.block_on(keep.live(waiting, |result| drop(opened.send(result))));
         std::thread::Builder::new().name("state-store".to_owned()).spawn(live).map_err(Refused::System)?;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::process::{Output, Workspace, file_to_file, numbered_lines, raw_after};
+use crate::process::{Output, Process, Workspace, file_to_file, numbered_lines, raw_after};
 
 #[track_caller]
 fn no_panic(output: &Output) {
@@ -95,9 +95,10 @@ fn a_limit_on_the_size_of_files_leaves_whole_lines() {
         "ulimit -f 2000; exec {} run --once --db.type=embedded --pipelines.error-recovery.max-retries=0",
         env!("CARGO_BIN_EXE_anabranch")
     );
-    let output = command.arg("-c").arg(run).current_dir(workspace.root()).stdin(Stdio::null()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    command.arg("-c").arg(run).current_dir(workspace.root()).stdin(Stdio::null());
+    let output = Process::spawn(&mut command).finish();
+    let text = output.both();
+    assert_eq!(output.code(), Some(1), "{text}");
     assert!(!text.contains("panicked"), "{text}");
     let written = workspace.read("out.ndjson");
     assert!(written.is_empty() || written.ends_with('\n'), "a torn line");

@@ -75,10 +75,10 @@ fn a_failing_script_dead_letters_its_records_as_they_were() {
         settings:
           timeout: 300ms
           script: |
-            let n = 0;
             function process(rec) {
+              const n = Number(new TextDecoder().decode(rec.Payload.After).match(/\d+/)[0]);
               rec.Metadata.touched = "yes";
-              switch (++n) {
+              switch (n) {
                 case 3: throw new Error("three");
                 case 5: for (;;);
                 case 7: /^(a+)+$/.test("a".repeat(50) + "!"); break;
@@ -97,14 +97,13 @@ fn a_failing_script_dead_letters_its_records_as_they_were() {
             letter["metadata"]["svc.dlq.nack.error"].as_str().unwrap().to_owned()
         })
         .collect();
-    // After the fifth record a fresh isolate counts anew.
-    assert_eq!(
-        shown[..2],
-        ["picky:picky: Error: three (at script:5:17)", "picky:picky: script was stopped after 300ms (setting timeout)"],
-        "{}",
-        output.both()
-    );
-    assert_eq!(workspace.lines("out.ndjson").len() + letters.len(), 20);
+    let expected = [
+        "Error: three (at script:5:19)",
+        "script was stopped after 300ms (setting timeout)",
+        "the processor did not get past this record in 1.3s and was left behind",
+    ];
+    assert_eq!(shown, expected, "{}", output.both());
+    assert_eq!(workspace.lines("out.ndjson").len(), 17);
 }
 
 #[test]
@@ -144,7 +143,16 @@ fn a_flaw_of_a_script_is_shown_in_the_pipeline_file() {
     workspace.write("pipelines/p.yaml", file_to_file("flaws", script));
     let output = workspace.run(&["pipelines", "validate"]);
     assert_ne!(output.code(), Some(0));
-    insta::assert_snapshot!(output.both());
+    let shown = output.both();
+    for expected in [
+        "error[script.syntax]: script:2:10: expected `;`, found `rec`",
+        "retrun rec;",
+        "error[script.module]: script:1:19: require is not available to scripts",
+        "error[script.missing]: custom.javascript needs a script",
+        "error[script.unreadable]: cannot read the script \"no/such.js\"",
+    ] {
+        assert!(shown.contains(expected), "{expected} is not in {shown}");
+    }
 }
 
 #[test]

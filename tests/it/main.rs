@@ -10,11 +10,16 @@ mod bad_input;
 mod branching;
 mod copy;
 mod crash;
+#[cfg(unix)]
+mod damage;
 mod dead_letter;
 mod demo;
 mod dependencies;
+#[cfg(all(feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
+mod documents;
 mod drawing;
 mod edits;
+mod examples;
 mod generated;
 mod javascript;
 mod kills;
@@ -28,6 +33,7 @@ mod readme;
 mod rest;
 mod s3;
 mod schema;
+mod sdk;
 mod servers;
 mod stop;
 mod store;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,23 @@ impl Workspace {
     /// Starts and goes on.
     #[track_caller]
     pub fn start(&self, args: &[&str]) -> Process {
-        let mut child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Process::spawn(&mut self.command(args))
+    }
+}
+
+/// A running process; killed on drop.
+pub struct Process {
+    child: Child,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+    started: Instant,
+}
+
+impl Process {
+    /// Starts a program and gathers what it prints.
+    #[track_caller]
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let drain = |mut from: Box<dyn Read + Send>| {
             std::thread::spawn(move || {
@@ -121,17 +137,12 @@ impl Workspace {
             started: Instant::now(),
         }
     }
-}
 
-/// A running process; killed on drop.
-pub struct Process {
-    child: Child,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
-    started: Instant,
-}
+    /// Its standard input, once and if it was piped.
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
 
-impl Process {
     pub fn id(&self) -> u32 {
         self.child.id()
     }

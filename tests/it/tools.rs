@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::process::{Output, Workspace, file_to_file, raw_after};
+use crate::process::{Output, Process, Workspace, file_to_file, raw_after};
 
 const RECORD: &str = r#"{"position":"AAA=","operation":"create","metadata":{"k":"v"},"key":null,"payload":{"before":null,"after":{"a":1,"l":[1,2,3]}}}"#;
 const RAW: &str =
@@ -13,16 +13,14 @@ const RAW: &str =
 
 /// Runs a command with `input` on standard input.
 fn filter(workspace: &Workspace, args: &[&str], input: &str) -> Output {
-    let mut child =
-        workspace.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
+    let mut process = Process::spawn(workspace.command(args).stdin(Stdio::piped()));
+    let mut stdin = process.stdin();
     let input = input.to_owned();
     // A process that refuses its arguments does not read.
     let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
-    let output = child.wait_with_output().unwrap();
+    let output = process.finish();
     writer.join().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Output { status: output.status, stdout: text(output.stdout), stderr: text(output.stderr) }
+    output
 }
 
 fn lines(text: &str) -> Vec<Value> {

@@ -1,13 +1,13 @@
 //! Where the rows of a batch came from, and the alarm that rings when that is lost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use tokio::sync::Notify;
 
 use super::Lend;
 use crate::ack::{Overdrawn, Run};
+use crate::sync::{AtomicBool, AtomicU64, Notify};
 
 /// Rings when a lineage is dropped before it was settled: its rows would never be acknowledged.
 #[derive(Debug, Default)]
@@ -90,6 +90,12 @@ impl Lineage {
     /// No rows, under the same alarm.
     pub fn sibling(&self) -> Lineage {
         Lineage::none(&self.alarm)
+    }
+
+    /// What rings when it is dropped.
+    #[cfg(all(test, feature = "loom"))]
+    pub(crate) fn alarm(&self) -> Arc<Alarm> {
+        self.alarm.clone()
     }
 
     /// Moves everything out.

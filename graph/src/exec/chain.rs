@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::Interrupt;
@@ -276,6 +277,14 @@ pub(super) fn select(condition: &mut dyn Condition, batch: &Batch, mask: &mut Ma
         failed.clear();
         let fault = Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic)));
         failed.extend((0..batch.rows()).map(|row| (row, fault.clone())));
+    }
+}
+
+/// What a task said when it panicked, without the number of the task, which differs from run to run.
+pub(super) fn said(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(panic) => text(&*panic).to_owned(),
+        Err(error) => error.to_string(),
     }
 }
 

@@ -1,15 +1,16 @@
 //! What all tasks of a run share: lanes, signals, the first fault, and the one place where tasks are spawned.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::lanes::Lanes;
+use super::live::{Alive, Live};
 use super::open::Stage;
 use super::progress::Progress;
 use super::signal::Signal;
@@ -18,6 +19,7 @@ use crate::batch::Alarm;
 use crate::fault::{Fault, FaultClass};
 use crate::operator::Host;
 use crate::plan::stage::{Limits, StagePlan, StageSpec};
+use crate::secret::mask;
 use crate::text::Str;
 
 /// Why a stage ended before its input did.
@@ -79,23 +81,6 @@ pub(super) struct Context {
     pub(super) given_up: AtomicUsize,
 }
 
-/// Number of tasks and threads that have not ended.
-#[derive(Default)]
-struct Live {
-    count: AtomicUsize,
-    changed: Notify,
-}
-
-/// Held by a task or thread as long as it lives.
-pub(super) struct Alive(Arc<Live>);
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::AcqRel);
-        self.0.changed.notify_one();
-    }
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -148,8 +133,7 @@ impl Context {
 
     /// Counts a thread among the tasks that `join` waits for.
     pub(super) fn alive(&self) -> Alive {
-        self.live.count.fetch_add(1, Ordering::AcqRel);
-        Alive(self.live.clone())
+        Live::enter(&self.live)
     }
 
     /// Spawns a task of this run.
@@ -167,9 +151,7 @@ impl Context {
 
     /// Waits until no task and no thread is left.
     pub(super) async fn all_ended(&self) {
-        while self.live.count.load(Ordering::Acquire) > 0 {
-            self.live.changed.notified().await;
-        }
+        self.live.all_ended().await;
     }
 
     /// Spawns a stage. When it ends other than by the end of its input, the run is told.
@@ -225,8 +207,7 @@ impl Context {
 
     /// The text with every secret replaced.
     pub(super) fn mask(&self, text: &str) -> String {
-        let secrets = self.options.mask.iter().filter(|secret| !secret.is_empty());
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+        mask(text, &self.options.mask)
     }
 
     /// Drops everything where it stands.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::context::Context;
 use super::lanes::{Due, Settled};
-use super::write::FlushGate;
+use super::write::gate::FlushGate;
 use crate::fault::{Fault, FaultClass};
 use crate::record::Position;
 use crate::source::{Acker, Partition};

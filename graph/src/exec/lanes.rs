@@ -4,9 +4,7 @@ mod landing;
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
+use std::sync::{Arc, PoisonError};
 
 use super::progress::{LaneProgress, Progress};
 use crate::ack::{Advance, LaneIndex, Ledger, Overdrawn, Run, Settlement};
@@ -15,6 +13,7 @@ use crate::fault::Fault;
 use crate::record::Position;
 use crate::source::{Mark, Partition, Room};
 use crate::state::LaneId;
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 pub(super) use landing::Place;
 

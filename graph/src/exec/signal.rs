@@ -1,9 +1,9 @@
 //! Something that happens once, and that many may wait for.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use tokio::sync::Notify;
+use crate::sync::{AtomicBool, Notify};
 
 #[derive(Debug, Default)]
 pub(super) struct Signal {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::Ending;
-use super::chain::text;
+use super::chain::{said, text};
 use super::context::{Context, StopOrder, is_left_over};
 use super::open::{Opened, open};
 use crate::fault::Fault;
@@ -73,7 +73,7 @@ pub(super) async fn run(
                 Some(Ok(())) => {}
                 Some(Err(_)) if mutant!(StagePanicUnseen) => {}
                 Some(Err(error)) => {
-                    context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {error}")));
+                    context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {}", said(error))));
                 }
                 None => {
                     stages_ended = true;
@@ -84,7 +84,7 @@ pub(super) async fn run(
             ended = &mut commits, if !committed && (stages_ended || !mutant!(CommitPanicUnseen)) => {
                 committed = true;
                 if let Err(error) = ended {
-                    context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {error}")));
+                    context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {}", said(error))));
                 }
             }
             () = due(at(60)), if !context.retries_over.is_set() => context.give_up(&context.retries_over),

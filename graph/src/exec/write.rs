@@ -1,12 +1,11 @@
 //! Writing a destination: coalescing, linger, rate limit, and what becomes of every row.
 
+pub(super) mod gate;
 mod transaction;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Interrupt;
@@ -22,54 +21,7 @@ use crate::operator::Decision;
 use crate::plan::stage::WriteSpec;
 use crate::text::Str;
 
-/// How the commit loop asks a writer to flush.
-#[derive(Default)]
-pub(super) struct FlushGate {
-    /// Whether rows were accepted that are not durable yet.
-    dirty: AtomicBool,
-    wanted: AtomicU64,
-    done: AtomicU64,
-    wake: Notify,
-    finished: Notify,
-}
-
-impl FlushGate {
-    /// Asks for a flush, where there is something to flush; says whether there is.
-    pub(super) fn request(&self) -> bool {
-        if !self.dirty.load(Ordering::Acquire) {
-            return false;
-        }
-        self.wanted.fetch_add(1, Ordering::AcqRel);
-        self.wake.notify_one();
-        true
-    }
-
-    /// Waits until every flush that was asked for is done.
-    pub(super) async fn finished(&self) {
-        while self.is_wanted() {
-            self.finished.notified().await;
-        }
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.done.load(Ordering::Acquire) < self.wanted.load(Ordering::Acquire)
-    }
-
-    fn done(&self, request: u64) {
-        self.done.store(request, Ordering::Release);
-        self.finished.notify_one();
-    }
-}
-
-/// A writer that ended will not flush again: nobody waits for it.
-struct Open(Arc<FlushGate>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dirty.store(false, Ordering::Release);
-        self.0.done(u64::MAX);
-    }
-}
+use gate::{FlushGate, Open};
 
 /// A token bucket over rows.
 struct Bucket {
@@ -150,7 +102,7 @@ impl Writing {
         let Replayed { known, had } = replayed;
         let delivery = Delivery { context: output.context.clone(), writer, retry: policy.retry, known };
         let connector = spec.connector.clone();
-        Writing { connector, delivery, policy, bucket, gate: Open(gate), accepted, output, had }
+        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, output, had }
     }
 
     /// Writes until the input ends, then flushes and closes.
@@ -171,7 +123,7 @@ impl Writing {
         loop {
             let next = tokio::select! {
                 biased;
-                () = self.gate.0.wake.notified() => {
+                () = self.gate.asked() => {
                     input.idle().busy();
                     self.flush().await?;
                     continue;
@@ -246,7 +198,7 @@ impl Writing {
             let outcome = timed(self.delivery.write(chunk.records()), meters.as_ref()).await?;
             self.settle(chunk, outcome).await?;
             // A commit does not wait for the end of a batch that a rate limit draws out.
-            if self.gate.0.is_wanted() {
+            if self.gate.is_wanted() {
                 self.flush().await?;
             }
         }
@@ -308,7 +260,7 @@ impl Writing {
 
     fn accept(&mut self, lineage: Lineage) {
         if !lineage.is_empty() {
-            self.gate.0.dirty.store(true, Ordering::Release);
+            self.gate.accepted();
             self.output.context.lanes.accepted(&lineage);
             self.accepted.append(lineage);
         }
@@ -316,18 +268,18 @@ impl Writing {
 
     /// Makes everything accepted durable, and settles it.
     async fn flush(&mut self) -> Result<(), Interrupt> {
-        let request = self.gate.0.wanted.load(Ordering::Acquire);
+        let request = self.gate.begin();
         if !self.accepted.is_empty() {
             let meters = self.output.meters();
             let flushed = timed(self.delivery.writer.flush(), meters.as_ref()).await;
             if !mutant!(FlushFailureIgnored) {
                 flushed?;
             }
-            self.gate.0.dirty.store(false, Ordering::Release);
+            self.gate.flushed();
             let accepted = self.accepted.take();
             self.delivered(accepted)?;
         }
-        self.gate.0.done(request);
+        self.gate.done(request);
         Ok(())
     }
 }

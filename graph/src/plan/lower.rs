@@ -19,6 +19,7 @@ use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
 use crate::record::Record;
 use crate::registry::{Registry, ResolveError};
+use crate::secret;
 use crate::specification::Specification;
 use crate::template::TemplateError;
 use crate::text::Str;
@@ -55,9 +56,7 @@ pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOpti
             );
         }
     }
-    let mut secrets = resolver.secrets;
-    secrets.sort_unstable();
-    secrets.dedup();
+    let secrets = secret::forms(resolver.secrets);
     Lowered { graph: topology::connect(connectors, processors, dead_letter), findings: resolver.findings, secrets }
 }
 

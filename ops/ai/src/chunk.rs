@@ -19,7 +19,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 use sha2::{Digest, Sha256};
 
-use crate::kind::finding;
+use crate::finding::finding;
 use crate::question::{input, output};
 use crate::text::text_at;
 use cut::Cut;
@@ -81,7 +81,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
                 .one_of(&["records", "list"]),
         )
         .with_all(shared::processor());
-    crate::kind::kind(specification, configure)
+    anabranch_graph::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

@@ -11,7 +11,7 @@ use anabranch_graph::text::Str;
 use serde_json::{Map, json};
 
 use crate::embedding::{Form, Model, Protocol, Rows};
-use crate::kind::finding;
+use crate::finding::finding;
 use crate::service::{Address, backoff, backoff_parameters, request_parameters};
 
 /// The kind, for the registry.
@@ -59,7 +59,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         .with(Parameter::new("cache", Bool, "Whether embeddings are remembered.").default_value("true"))
         .with_all(backoff_parameters("3").into_iter().chain(request_parameters()).map(aliased).collect())
         .with_all(shared::processor());
-    crate::kind::kind(specification, configure)
+    anabranch_graph::kind::operator(specification, configure)
 }
 
 /// Names under which this processor's users know two of the parameters.

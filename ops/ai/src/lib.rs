@@ -7,7 +7,7 @@ pub mod chunk;
 pub mod cohere;
 pub mod embed;
 mod embedding;
-mod kind;
+mod finding;
 pub mod ollama;
 pub mod openai;
 mod question;

@@ -52,7 +52,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         .with_all(backoff_parameters("0"))
         .with_all(request_parameters())
         .with_all(shared::processor());
-    crate::kind::kind(specification, configure)
+    anabranch_graph::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

@@ -14,7 +14,7 @@ use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
 use serde_json::Value as Json;
 
-use crate::kind::finding;
+use crate::finding::finding;
 use crate::service::{Address, Service};
 
 /// What is asked of a record, and what is made of the answer.

@@ -12,7 +12,7 @@ use anabranch_ops_http::client::{Accept, Client, HttpError, Method, Policy, Prob
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::kind::finding;
+use crate::finding::finding;
 
 /// Where requests go, and how. Nothing is opened.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsString, JsValue, Na
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
 
-use crate::view::{Whole, show};
+use crate::envelope::{Whole, show};
 
 /// Globals that are easier said in the language itself.
 const PRELUDE: &str = include_str!("globals/prelude.js");

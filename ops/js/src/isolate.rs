@@ -1,25 +1,30 @@
 //! A script in a world of its own: one per processor and worker. What it keeps in globals stays from record to record.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::path::Path as FilePath;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
-use boa_engine::builtins::promise::PromiseState;
+use boa_engine::builtins::promise::{Promise, PromiseState};
+use boa_engine::job::{Job, JobExecutor, SimpleJobExecutor};
 use boa_engine::object::builtins::JsPromise;
 use boa_engine::property::Attribute;
-use boa_engine::{Context, JsError, JsNativeError, JsResult, JsValue, NativeFunction, Script, Source, js_string};
+use boa_engine::{
+    Context, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, js_string,
+};
 
 use crate::conversion::leave::{Leave, Path, Unfit, described};
+use crate::envelope::{self, Whole};
 use crate::globals;
 use crate::position::{PATH, Position};
 use crate::program::Program;
-use crate::view::{self, Whole, show};
+use crate::view;
 
 /// Calls `process` with the record at hand: the engine bounds the time of scripts, not of functions.
 const CALL: &str = "process(__anabranch_record())";
@@ -59,9 +64,28 @@ pub(crate) enum Failure {
 /// A script that is ready for records.
 pub(crate) struct Isolate {
     context: Context,
+    jobs: Rc<Jobs>,
     call: Script,
     program: Program,
     limits: Limits,
+}
+
+/// What promises wait for. The engine's own executor is slow to find that nothing does.
+#[derive(Default)]
+struct Jobs {
+    waiting: Cell<bool>,
+    queue: Rc<SimpleJobExecutor>,
+}
+
+impl JobExecutor for Jobs {
+    fn enqueue_job(self: Rc<Self>, job: Job, context: &mut Context) {
+        self.waiting.set(true);
+        self.queue.clone().enqueue_job(job, context);
+    }
+
+    fn run_jobs(self: Rc<Self>, context: &mut Context) -> JsResult<()> {
+        self.queue.clone().run_jobs(context)
+    }
 }
 
 /// The record that `process` is called with.
@@ -71,7 +95,11 @@ struct AtHand(RefCell<Option<Record>>);
 impl Isolate {
     /// Runs the script up to its end: from then on it has a function `process`.
     pub(crate) fn open(program: &Program, limits: Limits, node: &Str) -> Result<Self, Failure> {
-        let mut context = Context::default();
+        let jobs = Rc::new(Jobs::default());
+        let mut context = match Context::builder().job_executor(jobs.clone()).build() {
+            Ok(context) => context,
+            Err(error) => return Err(Failure::Stopped(Fault::fatal("script_failed", first_line(&error)))),
+        };
         let prepared = prepare(&mut context, node).and_then(|()| {
             let call = Script::parse(Source::from_bytes(CALL), None, &mut context)?;
             let source = Source::from_bytes(program.text.as_bytes()).with_path(FilePath::new(PATH));
@@ -81,7 +109,7 @@ impl Isolate {
             Ok(scripts) => scripts,
             Err(error) => return Err(Failure::Stopped(threw(&error, program, &mut context))),
         };
-        let mut isolate = Isolate { context, call: script, program: program.clone(), limits };
+        let mut isolate = Isolate { context, jobs, call: script, program: program.clone(), limits };
         isolate.evaluate().map_err(|failure| match failure {
             Failure::Record(fault) | Failure::Stopped(fault) => Failure::Stopped(fault),
         })?;
@@ -136,10 +164,13 @@ impl Isolate {
 
     /// The value of a promise; any other value as it is.
     fn settled(&mut self, value: JsValue) -> Result<JsValue, Failure> {
-        if let Err(error) = self.context.run_jobs() {
+        if self.jobs.waiting.take()
+            && let Err(error) = self.context.run_jobs()
+        {
             return Err(self.failed(&error));
         }
-        let Some(promise) = value.as_object().and_then(|object| JsPromise::from_object(object).ok()) else {
+        let promise = value.as_object().filter(|object| object.is::<Promise>());
+        let Some(promise) = promise.and_then(|object| JsPromise::from_object(object).ok()) else {
             return Ok(value);
         };
         match promise.state() {
@@ -168,7 +199,7 @@ impl Isolate {
         })
     }
 
-    fn list(&mut self, list: &boa_engine::JsObject, input: &Record) -> Result<Vec<Record>, Unfit> {
+    fn list(&mut self, list: &JsObject, input: &Record) -> Result<Vec<Record>, Unfit> {
         let length = list.get(js_string!("length"), &mut self.context)?.to_length(&mut self.context)?;
         let root = Path::new("result");
         let mut records = Vec::new();
@@ -204,6 +235,7 @@ fn prepare(context: &mut Context, node: &Str) -> JsResult<()> {
     limits.set_stack_size_limit(STACK);
     context.insert_data(AtHand::default());
     view::prepare(context)?;
+    envelope::prepare(context)?;
     globals::define(context, node)?;
     let at_hand = NativeFunction::from_fn_ptr(at_hand).to_js_function(context.realm());
     context.register_global_property(js_string!("__anabranch_record"), at_hand, Attribute::empty())
@@ -212,7 +244,7 @@ fn prepare(context: &mut Context, node: &Str) -> JsResult<()> {
 fn at_hand(_: &JsValue, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let record = context.get_data::<AtHand>().and_then(|at_hand| at_hand.0.take());
     let record = record.ok_or_else(|| JsNativeError::typ().with_message("there is no record at hand"))?;
-    show(Whole::Record(record), context)
+    envelope::show(Whole::Record(record), context)
 }
 
 /// What was thrown, and where.

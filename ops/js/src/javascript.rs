@@ -6,10 +6,12 @@ use std::time::Duration;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::kind;
 use anabranch_graph::operator::{
     BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Rows, Signature,
 };
 use anabranch_graph::record::Record;
+use anabranch_graph::secret::{forms, mask};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
@@ -53,24 +55,14 @@ pub(crate) fn kind() -> Arc<dyn OperatorKind> {
                 .validate(Validation::GreaterThan(0.0)),
         )
         .with_all(shared::processor());
-    Arc::new(Kind { specification })
+    kind::operator(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl OperatorKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let program = program(arguments)?;
-        program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
-        let time = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(5));
-        Ok(Arc::new(Configured { program, limits: Limits { time } }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let program = program(arguments)?;
+    program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
+    let time = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(5));
+    Ok(Arc::new(Configured { program, limits: Limits { time } }))
 }
 
 /// The script, from wherever it is.
@@ -106,7 +98,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
         None => flaw.message,
     };
     // What a variable holds is not shown, not even where it breaks the script.
-    let message = arguments.secrets().fold(message, |message, secret| message.replace(&**secret, "***"));
+    let message = mask(&message, &forms(arguments.secrets().cloned()));
     let span = match flaw.position {
         Some(position) if inline => arguments.place(SCRIPT, position.offset(&program.text), 1),
         _ => arguments.span(name),

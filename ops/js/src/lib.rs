@@ -1,9 +1,10 @@
 //! The processor `custom.javascript`, on the Boa engine.
 //!
-//! `program` checks a script when the pipeline is compiled, `isolate` runs it, `view` shows records to it and
-//! `conversion` carries values across; `globals` is what scripts find beside the language.
+//! `program` checks a script when the pipeline is compiled, `isolate` runs it, `envelope` and
+//! `view` show records to it and `conversion` carries values across; `globals` is what scripts find beside the language.
 
 mod conversion;
+mod envelope;
 mod globals;
 mod isolate;
 mod javascript;

@@ -1,7 +1,7 @@
 //! What a script sees of a record: objects whose fields are converted when they are touched.
 //!
-//! A record, its payload, its metadata and every map in it are each shown as a `Proxy` whose target is an ordinary
-//! object that holds the Rust value, too. A field that is read is converted once and becomes a property of the target;
+//! Metadata, and every map in a record, is shown as a `Proxy` whose target is an ordinary object that
+//! holds the Rust value, too. A field that is read is converted once and becomes a property of the target;
 //! from then on the property is the field. What was never touched is never converted, in neither direction, so it
 //! cannot lose anything either.
 
@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Change, Data, Operation, Position, Record};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 use boa_engine::builtins::proxy::Proxy;
@@ -24,16 +23,9 @@ use boa_engine::{
 use crate::conversion::enter;
 use crate::text::{key, name};
 
-/// Fields of a record, as scripts name them.
-pub(crate) const RECORD: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
-/// Fields of a payload.
-pub(crate) const PAYLOAD: [&str; 2] = ["Before", "After"];
-
 /// The Rust value behind an object.
 #[derive(Clone)]
 pub(crate) enum Whole {
-    Record(Record),
-    Payload(Change),
     Metadata(Metadata),
     Map(Arc<Object>),
 }
@@ -67,19 +59,6 @@ impl View {
     /// A field that was not deleted, as it was when it was shown.
     fn part(&self, field: &str) -> Option<Part> {
         let part = match &self.whole {
-            Whole::Record(record) => match field {
-                "Position" => Part::Position(record.position().clone()),
-                "Operation" => Part::Operation(record.operation),
-                "Metadata" => Part::Metadata(record.metadata.clone()),
-                "Key" => Part::Data(record.key.clone()),
-                "Payload" => Part::Payload(record.payload.clone()),
-                _ => return None,
-            },
-            Whole::Payload(change) => match field {
-                "Before" => Part::Data(change.before.clone()),
-                "After" => Part::Data(change.after.clone()),
-                _ => return None,
-            },
             Whole::Metadata(metadata) => Part::Text(metadata.get(field)?.clone()),
             Whole::Map(map) => Part::Value(map.get(field)?.clone()),
         };
@@ -88,29 +67,13 @@ impl View {
 
     fn fields(&self) -> Vec<Str> {
         match &self.whole {
-            Whole::Record(_) => RECORD.iter().map(|name| Str::from_static(name)).collect(),
-            Whole::Payload(_) => PAYLOAD.iter().map(|name| Str::from_static(name)).collect(),
             Whole::Metadata(metadata) => metadata.iter().map(|(name, _)| name.clone()).collect(),
             Whole::Map(map) => map.iter().map(|(name, _)| name.clone()).collect(),
-        }
-    }
-
-    /// The fields it must not have beside these.
-    fn closed(&self) -> Option<(&'static str, &'static [&'static str])> {
-        match &self.whole {
-            Whole::Record(_) => Some(("a record", &RECORD)),
-            Whole::Payload(_) => Some(("a payload", &PAYLOAD)),
-            Whole::Metadata(_) | Whole::Map(_) => None,
         }
     }
 }
 
 enum Part {
-    Position(Position),
-    Operation(Operation),
-    Metadata(Metadata),
-    Payload(Change),
-    Data(Data),
     Text(Str),
     Value(Value),
 }
@@ -118,11 +81,6 @@ enum Part {
 impl Part {
     fn enter(&self, context: &mut Context) -> JsResult<JsValue> {
         match self {
-            Part::Position(position) => enter::bytes(&position.0, context),
-            Part::Operation(operation) => Ok(JsString::from(operation.as_str()).into()),
-            Part::Metadata(metadata) => show(Whole::Metadata(metadata.clone()), context),
-            Part::Payload(change) => show(Whole::Payload(change.clone()), context),
-            Part::Data(data) => enter::data(data, context),
             Part::Text(text) => Ok(JsString::from(text.as_str()).into()),
             Part::Value(value) => enter::value(value, context),
         }
@@ -241,7 +199,7 @@ fn convert(target: &JsObject, key: &PropertyKey, context: &mut Context) -> JsRes
     Ok(Some(value))
 }
 
-fn insert(target: &JsObject, key: PropertyKey, value: JsValue) {
+pub(crate) fn insert(target: &JsObject, key: PropertyKey, value: JsValue) {
     let property = PropertyDescriptor::builder().value(value).writable(true).enumerable(true).configurable(true);
     target.insert_property(key, property);
 }
@@ -276,7 +234,6 @@ fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
         // An object that inherits from this one.
         return heir.create_data_property(key, value, context).map(JsValue::from);
     }
-    permitted(&target, &key)?;
     let own = property(&target, &key);
     let field = own.is_none() && {
         let view = target.downcast_ref::<View>().ok_or_else(misused)?;
@@ -302,18 +259,6 @@ fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
 fn inherits(target: &JsObject, key: &PropertyKey) -> bool {
     let prototypes = std::iter::successors(target.prototype(), JsObject::prototype);
     prototypes.take(8).any(|prototype| !prototype.is_ordinary() || property(&prototype, key).is_some())
-}
-
-/// A misspelt field of a record would be lost without a word.
-fn permitted(target: &JsObject, key: &PropertyKey) -> JsResult<()> {
-    let view = target.downcast_ref::<View>().ok_or_else(misused)?;
-    let Some((what, fields)) = view.closed() else { return Ok(()) };
-    let field = name(key);
-    if field.as_deref().is_some_and(|field| fields.contains(&field)) {
-        return Ok(());
-    }
-    let message = format!("{what} has no field {key}, only {}", fields.join(", "));
-    Err(JsNativeError::typ().with_message(message).into())
 }
 
 fn has(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
@@ -360,8 +305,6 @@ fn keys(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValu
 
 fn holds(whole: &Whole, field: &str) -> bool {
     match whole {
-        Whole::Record(_) => RECORD.contains(&field),
-        Whole::Payload(_) => PAYLOAD.contains(&field),
         Whole::Metadata(metadata) => metadata.get(field).is_some(),
         Whole::Map(map) => map.get(field).is_some(),
     }
@@ -390,7 +333,6 @@ fn descriptor(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<
 
 fn define(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = arguments(args, context)?;
-    permitted(&target, &key)?;
     touch(&target, &key, context)?;
     let property = args.get_or_undefined(2).to_property_descriptor(context)?;
     target.define_property_or_throw(key, property, context).map(JsValue::from)

@@ -1,7 +1,5 @@
 //! Where the server is, and how it is reached.
 
-mod tls;
-
 use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
@@ -11,7 +9,7 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::fault;
-use tls::Trust;
+use crate::tls::Trust;
 
 /// Longest time for a connection, where the URL does not say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);

@@ -8,6 +8,7 @@ use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePol
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Place};
+use anabranch_graph::kind;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::Side;
@@ -87,50 +88,40 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
                 .default_value("false"),
         )
         .with_all(shared::destination());
-    Arc::new(Kind { specification })
+    kind::destination(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl DestinationKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
+fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let mut findings = Diagnostics::new();
+    let mut invalid = |name: &str, message: String| {
+        let finding = Diagnostic::error("settings.invalid", message);
+        findings.push(finding.with_span(arguments.span(name)).with_path(format!("/{name}")));
+    };
+    let url = arguments.text("url").map_or("", Str::as_str);
+    let address = Address::parse(url).map_err(|why| {
+        invalid("url", format!("url: {why}; expected postgresql://<user>:<password>@<host>:<port>/<database>"));
+    });
+    let table = TableOf::new(arguments.template("table"));
+    if let TableOf::Fixed(text) = &table
+        && let Err(why) = TableName::parse(text)
+    {
+        invalid("table", format!("table: this is no name of a table: {why}"));
     }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        let mut findings = Diagnostics::new();
-        let mut invalid = |name: &str, message: String| {
-            let finding = Diagnostic::error("settings.invalid", message);
-            findings.push(finding.with_span(arguments.span(name)).with_path(format!("/{name}")));
-        };
-        let url = arguments.text("url").map_or("", Str::as_str);
-        let address = Address::parse(url).map_err(|why| {
-            invalid("url", format!("url: {why}; expected postgresql://<user>:<password>@<host>:<port>/<database>"));
-        });
-        let table = TableOf::new(arguments.template("table"));
-        if let TableOf::Fixed(text) = &table
-            && let Err(why) = TableName::parse(text)
-        {
-            invalid("table", format!("table: this is no name of a table: {why}"));
-        }
-        let marks_schema = arguments.text("marks.schema").map(|text| text.trim().to_owned());
-        if let Some(Err(why)) = marks_schema.as_deref().map(check) {
-            invalid("marks.schema", format!("marks.schema: this is no name of a schema: {why}"));
-        }
-        let flag = |name| arguments.bool(name).unwrap_or_default();
-        match address {
-            Ok(address) if !findings.has_errors() => Ok(Arc::new(Configured(Arc::new(Settings {
-                address,
-                table,
-                exactly_once: flag("exactlyOnce"),
-                marks_schema,
-                create_tables: flag("createTables"),
-                add_columns: flag("addColumns"),
-            })))),
-            _ => Err(findings),
-        }
+    let marks_schema = arguments.text("marks.schema").map(|text| text.trim().to_owned());
+    if let Some(Err(why)) = marks_schema.as_deref().map(check) {
+        invalid("marks.schema", format!("marks.schema: this is no name of a schema: {why}"));
+    }
+    let flag = |name| arguments.bool(name).unwrap_or_default();
+    match address {
+        Ok(address) if !findings.has_errors() => Ok(Arc::new(Configured(Arc::new(Settings {
+            address,
+            table,
+            exactly_once: flag("exactlyOnce"),
+            marks_schema,
+            create_tables: flag("createTables"),
+            add_columns: flag("addColumns"),
+        })))),
+        _ => Err(findings),
     }
 }
 

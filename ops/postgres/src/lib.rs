@@ -28,6 +28,7 @@ mod name;
 mod session;
 mod statement;
 mod table;
+pub mod tls;
 mod writer;
 
 use anabranch_graph::registry::Registry;

@@ -13,6 +13,7 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
+use anabranch_graph::kind;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
@@ -76,52 +77,40 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
         )
         .with_all(format::parameters())
         .with_all(shared::destination());
-    Arc::new(Kind { specification })
+    kind::destination(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl DestinationKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
+fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let mut findings = Diagnostics::new();
+    if arguments.text("format").is_some_and(|format| format.trim() == "parquet") {
+        findings.push(
+            Diagnostic::error("settings.invalid", "format: parquet is not supported")
+                .with_span(arguments.span("format"))
+                .with_path("/format")
+                .with_hint("write json, compressed if it should be small (compression: zstd), and convert it later"),
+        );
     }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        let mut findings = Diagnostics::new();
-        if arguments.text("format").is_some_and(|format| format.trim() == "parquet") {
-            findings.push(
-                Diagnostic::error("settings.invalid", "format: parquet is not supported")
-                    .with_span(arguments.span("format"))
-                    .with_path("/format")
-                    .with_hint(
-                        "write json, compressed if it should be small (compression: zstd), and convert it later",
-                    ),
-            );
-        }
-        let connection = Connection::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
-        let format = RecordFormat::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
-        let (Some(connection), Some(format), false) = (connection, format, findings.has_errors()) else {
-            return Err(findings);
-        };
-        let text = |name| arguments.text(name).map(|text| Str::from(text.trim())).unwrap_or_default();
-        Ok(Arc::new(Configured {
-            connection,
-            bytes: arguments.bytes("maxObjectBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(8 << 20),
-            layout: Arc::new(Layout {
-                prefix: text("prefix"),
-                folder: arguments.template("folder").cloned(),
-                format,
-                compression: match text("compression").as_str() {
-                    "gzip" => Compression::Gzip,
-                    "zstd" => Compression::Zstd,
-                    _ => Compression::None,
-                },
-                content_type: text("contentType"),
-            }),
-        }))
-    }
+    let connection = Connection::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
+    let format = RecordFormat::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
+    let (Some(connection), Some(format), false) = (connection, format, findings.has_errors()) else {
+        return Err(findings);
+    };
+    let text = |name| arguments.text(name).map(|text| Str::from(text.trim())).unwrap_or_default();
+    Ok(Arc::new(Configured {
+        connection,
+        bytes: arguments.bytes("maxObjectBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(8 << 20),
+        layout: Arc::new(Layout {
+            prefix: text("prefix"),
+            folder: arguments.template("folder").cloned(),
+            format,
+            compression: match text("compression").as_str() {
+                "gzip" => Compression::Gzip,
+                "zstd" => Compression::Zstd,
+                _ => Compression::None,
+            },
+            content_type: text("contentType"),
+        }),
+    }))
 }
 
 /// How objects look.

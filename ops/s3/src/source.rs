@@ -15,6 +15,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Operations, RecordShape, Shape};
+use anabranch_graph::kind;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Position;
 use anabranch_graph::source::{Acker, Mark, Partition, Reader, Source, SourceKind};
@@ -82,37 +83,27 @@ pub(crate) fn kind() -> Arc<dyn SourceKind> {
             .validate(Validation::GreaterThan(0.0)),
         )
         .with_all(shared::source());
-    Arc::new(Kind { specification })
+    kind::source(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl SourceKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-        let size = |name| arguments.bytes(name).and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
-        Ok(Arc::new(Configured {
-            connection: Connection::from_arguments(arguments)?,
-            prefix: arguments.text("prefix").cloned().unwrap_or_default(),
-            versions: match arguments.text("versions").map(|text| text.trim()) {
-                Some("on") => Some(true),
-                Some("off") => Some(false),
-                _ => None,
-            },
-            limit: arguments.bytes("maxObjectBytes").unwrap_or(u64::MAX),
-            pace: Pace {
-                polling: arguments.duration("pollingPeriod").unwrap_or(Duration::from_secs(1)),
-                settling: arguments.duration("settlingPeriod").unwrap_or_default(),
-                fetches: arguments.int("fetch.concurrency").and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
-                bytes: size("fetch.bytes"),
-            },
-        }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+    let size = |name| arguments.bytes(name).and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+    Ok(Arc::new(Configured {
+        connection: Connection::from_arguments(arguments)?,
+        prefix: arguments.text("prefix").cloned().unwrap_or_default(),
+        versions: match arguments.text("versions").map(|text| text.trim()) {
+            Some("on") => Some(true),
+            Some("off") => Some(false),
+            _ => None,
+        },
+        limit: arguments.bytes("maxObjectBytes").unwrap_or(u64::MAX),
+        pace: Pace {
+            polling: arguments.duration("pollingPeriod").unwrap_or(Duration::from_secs(1)),
+            settling: arguments.duration("settlingPeriod").unwrap_or_default(),
+            fetches: arguments.int("fetch.concurrency").and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
+            bytes: size("fetch.bytes"),
+        },
+    }))
 }
 
 struct Configured {

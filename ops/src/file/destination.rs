@@ -13,6 +13,7 @@ use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
+use anabranch_graph::kind;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
@@ -48,25 +49,15 @@ pub fn kind() -> Arc<dyn DestinationKind> {
         )
         .with_all(format::parameters())
         .with_all(shared::destination());
-    Arc::new(Kind { specification })
+    kind::destination(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl DestinationKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        Ok(Arc::new(ConfiguredFile {
-            path: PathBuf::from(arguments.text("path").map(Str::as_str).unwrap_or_default()),
-            sync: arguments.text("durability").is_some_and(|text| text.trim() == "disk"),
-            format: Arc::new(RecordFormat::from_arguments(arguments)?),
-        }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+    Ok(Arc::new(ConfiguredFile {
+        path: PathBuf::from(arguments.text("path").map(Str::as_str).unwrap_or_default()),
+        sync: arguments.text("durability").is_some_and(|text| text.trim() == "disk"),
+        format: Arc::new(RecordFormat::from_arguments(arguments)?),
+    }))
 }
 
 struct ConfiguredFile {

@@ -15,6 +15,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Keys, RecordShape, Shape};
+use anabranch_graph::kind;
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Data, Position, Record};
@@ -70,24 +71,14 @@ pub fn kind() -> Arc<dyn SourceKind> {
             .validate(Validation::GreaterThan(0.0)),
         )
         .with_all(shared::source());
-    Arc::new(Kind { specification })
+    kind::source(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl SourceKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-        Ok(Arc::new(ConfiguredFile {
-            path: arguments.text("path").cloned().unwrap_or_default(),
-            limit: arguments.bytes("maxLineBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX),
-        }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+    Ok(Arc::new(ConfiguredFile {
+        path: arguments.text("path").cloned().unwrap_or_default(),
+        limit: arguments.bytes("maxLineBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX),
+    }))
 }
 
 struct ConfiguredFile {

@@ -43,7 +43,7 @@ pub(super) fn analyze(
     trial: Trial,
     settings: &Settings,
 ) -> Result<Vec<Measured>, AnalyzeError> {
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(AnalyzeError::System)?;
+    let runtime = crate::runtime::start(&mut Builder::new_multi_thread()).map_err(AnalyzeError::System)?;
     let log = Log::new(settings.log, Output::standard_error().map_err(AnalyzeError::System)?);
     log.install();
     let measure = |pipeline: &&Pipeline| {
@@ -51,7 +51,7 @@ pub(super) fn analyze(
         log.mask(compiled.secrets.iter().cloned());
         let mask = compiled.secrets.clone().into();
         let measured = runtime.block_on(try_out(&compiled.stages, trial, Arc::<Log>::clone(&log), mask));
-        let masked = |text: String| log.masked(text);
+        let masked = |text: String| log.masked(&text);
         let refused = |fault: Fault| AnalyzeError::NotOpened {
             pipeline: pipeline.config.id.value.clone(),
             error: masked(fault.to_string()),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anabranch_graph::arguments::parse_duration;
 use anabranch_graph::exec::{Ending, RunOptions, start};
+use anabranch_graph::secret::mask;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};
@@ -69,7 +70,7 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         Err(report) => return *report,
     };
     let pipelines = &chosen.pipelines;
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let runtime = match crate::runtime::start(tokio::runtime::Builder::new_multi_thread().worker_threads(2)) {
         Ok(runtime) => runtime,
         Err(error) => {
             let message = format!("cannot start: {}", system(&error));
@@ -172,11 +173,7 @@ async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
     let fault = match ending {
         Ending::Faulted(fault) => {
             let node = fault.node().map_or_else(String::new, |node| format!(" at {node}"));
-            let message = pipeline
-                .compiled
-                .secrets
-                .iter()
-                .fold(fault.message(), |text, secret| text.replace(secret.as_str(), "***"));
+            let message = mask(&fault.message(), &pipeline.compiled.secrets);
             Some(format!("pipeline {}{node}: {message}", pipeline.config.id.value))
         }
         _ => None,

@@ -314,7 +314,7 @@ mod tests {
         struct Nothing;
         impl Variables for Nothing {
             fn variable(&self, _: &str) -> Option<String> {
-                Some("set".into())
+                Some("postgresql://user@localhost/database".into())
             }
             fn file(&self, _: &str) -> Result<String, String> {
                 Err("no files".into())

@@ -121,7 +121,7 @@ fn execute(compiled: &Compiled, workers: u32) -> std::io::Result<Ending> {
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    let runtime = runtime.worker_threads(threads).enable_all().build()?;
+    let runtime = crate::runtime::start(runtime.worker_threads(threads))?;
     let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), meters: None };
     let ending = runtime.block_on(async { start(compiled.stages.clone(), services(), options).join().await });
     runtime.shutdown_background();

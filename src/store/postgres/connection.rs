@@ -1,14 +1,9 @@
 //! The connection: its address, whom it trusts, and which of its failures pass.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use anabranch_ops_postgres::tls::Trust;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error};
@@ -28,29 +23,29 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads a connection string. `sslmode` means what it means to libpq, `verify-ca` excepted, and `sslrootcert` names
-    /// a file of trusted certificates instead of the system's.
+    /// Reads a connection string. `sslmode` means what it means to libpq, and `sslrootcert` names a file of trusted
+    /// certificates instead of the system's.
     pub(super) fn parse(text: &str) -> Result<Address, Refused> {
         let refuse = |what: String| Refused::Setting { key: "db.postgres.connection-string", what };
         let (text, roots) = without(text, "sslrootcert");
         let (text, mode) = without(&text, "sslmode");
-        let verified = match mode.as_deref() {
-            Some("verify-full") => true,
-            Some("verify-ca") => return Err(refuse("sslmode verify-ca is not known, use verify-full".to_owned())),
-            _ => false,
-        };
         // The text holds a password: of the parser's message only what does not quote it.
         let mut config: Config = text
             .parse()
             .map_err(|_| refuse("it is not understood; write postgresql://user@host/database".to_owned()))?;
-        match mode.as_deref() {
-            None | Some("prefer") => config.ssl_mode(SslMode::Prefer),
-            Some("disable") => config.ssl_mode(SslMode::Disable),
-            Some("require" | "verify-full") => config.ssl_mode(SslMode::Require),
+        let (mode, trust) = match mode.as_deref() {
+            None | Some("prefer") => (SslMode::Prefer, Trust::Anything),
+            Some("disable") => (SslMode::Disable, Trust::Anything),
+            Some("require") => (SslMode::Require, Trust::Anything),
+            Some("verify-ca") => (SslMode::Require, Trust::Chain),
+            Some("verify-full") => (SslMode::Require, Trust::ChainAndName),
             Some(other) => {
-                return Err(refuse(format!("sslmode {other:?} is not one of disable, prefer, require, verify-full")));
+                return Err(refuse(format!(
+                    "sslmode {other:?} is not one of disable, prefer, require, verify-ca, verify-full"
+                )));
             }
         };
+        config.ssl_mode(mode);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
@@ -58,16 +53,11 @@ impl Address {
             config.application_name("anabranch");
         }
         config.tcp_user_timeout(SILENCE);
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| refuse(error.to_string()))?;
-        let client = if verified {
-            builder.with_root_certificates(trusted(roots.as_deref()).map_err(refuse)?).with_no_client_auth()
-        } else {
-            let anything = Arc::new(Anything(provider));
-            builder.dangerous().with_custom_certificate_verifier(anything).with_no_client_auth()
+        let trust = match roots {
+            Some(file) => trust.with_roots(file),
+            None => trust,
         };
+        let client = trust.client().map_err(|error| refuse(error.to_string()))?;
         Ok(Address { config, tls: MakeRustlsConnect::new(client) })
     }
 
@@ -117,64 +107,6 @@ fn without(text: &str, name: &str) -> (String, Option<String>) {
     match value {
         Some(value) => (text.replace(&format!("{prefix}{value}"), ""), Some(value)),
         None => (text.to_owned(), None),
-    }
-}
-
-fn trusted(file: Option<&str>) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    match file {
-        Some(file) => {
-            let broken = |error: &dyn std::fmt::Display| format!("sslrootcert {file}: {error}");
-            for certificate in CertificateDer::pem_file_iter(file).map_err(|e| broken(&e))? {
-                roots.add(certificate.map_err(|e| broken(&e))?).map_err(|e| broken(&e))?;
-            }
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        return Err("there are no trusted certificates; name a file of them with sslrootcert".to_owned());
-    }
-    Ok(roots)
-}
-
-/// `sslmode` up to `require`: the connection is encrypted, and that is all.
-#[derive(Debug)]
-struct Anything(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anything {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

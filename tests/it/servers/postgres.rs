@@ -4,10 +4,12 @@
 
 #![allow(dead_code, unreachable_pub, reason = "several test binaries share it, none uses all of it")]
 
+#[path = "installed.rs"]
+mod installed;
+
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -67,20 +69,14 @@ impl Server {
     /// Starts one with further settings (`wal_level=logical`). `None`, and a word about it, where PostgreSQL is not
     /// installed.
     pub fn start(settings: &[&str]) -> Option<Server> {
-        let Some(programs) = programs() else {
+        let Some(programs) = installed::programs() else {
             let reason = "PostgreSQL is not installed";
             assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "{reason}");
             let _ = writeln!(std::io::stderr(), "skipped: {reason}");
             return None;
         };
         let dir = tempfile::Builder::new().prefix("anabranch-pg-").tempdir().unwrap();
-        // The server refuses to run as root.
-        let user = (fs::metadata(dir.path()).unwrap().uid() == 0).then(|| {
-            ["postgres", "nobody"].into_iter().find_map(ids_of).expect("a user postgres or nobody to run the server as")
-        });
-        if let Some((uid, gid)) = user {
-            chown(dir.path(), Some(uid), Some(gid)).unwrap();
-        }
+        let user = installed::user_for(dir.path()).unwrap();
         let running = Mutex::new(None);
         let mut server = Server { programs, dir, port: 0, user, running, databases: AtomicU32::new(0) };
         let made = server
@@ -271,26 +267,6 @@ fn children(pid: u32) -> Vec<u32> {
 fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
-}
-
-/// Directory of the server programs: on the path, or where Debian puts them (the newest version).
-fn programs() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
-        .map(|versions| versions.flatten().map(|version| version.path().join("bin")).collect())
-        .unwrap_or_default();
-    found.sort();
-    found.extend(std::env::split_paths(&path));
-    found.into_iter().rev().find(|dir| ["initdb", "postgres", "psql"].iter().all(|name| dir.join(name).exists()))
-}
-
-/// User and group id.
-fn ids_of(user: &str) -> Option<(u32, u32)> {
-    let id = |option: &str| -> Option<u32> {
-        let output = Command::new("id").args([option, user]).output().ok()?;
-        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-    };
-    Some((id("-u")?, id("-g")?))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //! No destination waits for another one to write, only for what was read to arrive: they cannot wait for each other.
 
 use smallvec::SmallVec;
-use tokio::sync::futures::Notified;
 
 use super::{Lanes, overdrawn};
 use crate::ack::{LaneIndex, Ledger, Run};
@@ -15,6 +14,7 @@ use crate::batch::Lineage;
 use crate::fault::Fault;
 use crate::source::Mark;
 use crate::state::LaneId;
+use crate::sync::Notified;
 
 /// A row of some lanes each, by number.
 pub(in crate::exec) type LastRows = SmallVec<[(LaneIndex, u64); 2]>;

@@ -196,7 +196,7 @@ async fn a_row_that_hangs_fails_alone_and_its_thread_is_left_behind() {
 async fn a_run_leaves_four_threads_behind_and_no_fifth() {
     let (_, failed, ending, _) = hang(&[1, 2, 3, 4, 6], 128).await;
     let Ending::Faulted(fault) = ending else { panic!("{ending:?}") };
-    assert_eq!((fault.code(), fault.node().map(|node| node.as_str())), ("isolate_stuck", Some("js")));
+    assert_eq!((fault.code(), fault.node().map(crate::text::Str::as_str)), ("isolate_stuck", Some("js")));
     assert!(!failed.contains(&6));
 }
 

@@ -58,7 +58,7 @@ impl Writing {
             }
             tokio::select! {
                 biased;
-                () = self.gate.0.wake.notified() => {
+                () = self.gate.asked() => {
                     input.idle().busy();
                     self.flush().await?;
                 }
@@ -159,7 +159,7 @@ impl Writing {
                     more.await;
                 }
             }
-            if self.gate.0.is_wanted() {
+            if self.gate.is_wanted() {
                 self.flush().await?;
             }
         }

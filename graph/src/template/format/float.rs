@@ -19,6 +19,10 @@ pub(crate) enum Notation {
     Binary,
 }
 
+/// So many decimal places has the smallest float, and no float has more: what is asked for beyond them is zeros.
+/// `format!` takes no more than 65,535.
+const PLACES: usize = 1074;
+
 /// A float in the given form; without a precision with as many digits as are needed to read it back.
 pub(crate) fn format_float(f: f64, notation: Notation, precision: Option<usize>) -> String {
     if f.is_nan() {
@@ -29,9 +33,17 @@ pub(crate) fn format_float(f: f64, notation: Notation, precision: Option<usize>)
     }
     match (notation, precision) {
         (Notation::Exponent, None) => go_exponent(&format!("{f:e}")),
-        (Notation::Exponent, Some(precision)) => go_exponent(&format!("{f:.precision$e}")),
+        (Notation::Exponent, Some(precision)) => {
+            let text = go_exponent(&format!("{f:.0$e}", precision.min(PLACES)));
+            match text.split_once('e') {
+                Some((digits, exponent)) => format!("{digits}{}e{exponent}", zeros_beyond(precision)),
+                None => text,
+            }
+        }
         (Notation::Plain, None) => format!("{f}"),
-        (Notation::Plain, Some(precision)) => format!("{f:.precision$}"),
+        (Notation::Plain, Some(precision)) => {
+            format!("{f:.0$}{1}", precision.min(PLACES), zeros_beyond(precision))
+        }
         (Notation::General, precision) => general(f, precision),
         (Notation::Hex, precision) => hex(f, precision),
         (Notation::Binary, _) => {
@@ -40,6 +52,10 @@ pub(crate) fn format_float(f: f64, notation: Notation, precision: Option<usize>)
             format!("{sign}{mantissa}p{exponent:+}")
         }
     }
+}
+
+fn zeros_beyond(precision: usize) -> String {
+    "0".repeat(precision.saturating_sub(PLACES))
 }
 
 /// Rust writes `1.5e3`, Go `1.5e+03`.
@@ -57,7 +73,7 @@ fn general(f: f64, precision: Option<usize>) -> String {
     let wanted = precision.map(|p| p.max(1));
     let scientific = match wanted {
         None => format!("{f:e}"),
-        Some(p) => format!("{f:.0$e}", p - 1),
+        Some(p) => format!("{f:.0$e}", (p - 1).min(PLACES)),
     };
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -187,4 +203,22 @@ fn with_point(number: &str, verb: char, precision: Option<usize>) -> String {
     text.push_str(&"0".repeat(missing));
     text.push_str(tail);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_that_no_float_has_are_zeros() {
+        let plain = format_float(5e-324, Notation::Plain, Some(70_000));
+        assert_eq!(plain.len(), 70_002);
+        assert!(plain.trim_end_matches('0').ends_with("533447265625"), "the last digits of 2^-1074");
+        let exponent = format_float(-1.5, Notation::Exponent, Some(70_000));
+        assert_eq!((exponent.len(), &exponent[..5], &exponent[70_000..]), (70_007, "-1.50", "000e+00"));
+        assert_eq!(format_float(1.5e9, Notation::General, Some(70_000)), "1500000000");
+        assert_eq!(format_float(0.1, Notation::General, Some(70_000)).len(), 57);
+        assert_eq!(format_float(2.5, Notation::Plain, Some(0)), "2");
+        assert_eq!(format_float(2.5, Notation::Exponent, Some(0)), "2e+00");
+    }
 }

@@ -14,7 +14,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
 use serde_json::{Value as Json, json};
 
-use crate::kind::finding;
+use crate::finding::finding;
 use crate::question::{Asking, Question, output, text_in};
 use crate::service::{Address, backoff};
 use crate::text::text_at;
@@ -39,7 +39,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         .with(super::place("response.body", "Where the answer is stored."))
         .with_all(super::parameters())
         .with_all(shared::processor());
-    crate::kind::kind(specification, configure)
+    anabranch_graph::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

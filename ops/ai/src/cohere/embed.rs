@@ -10,7 +10,7 @@ use anabranch_graph::text::Str;
 use serde_json::{Map, json};
 
 use crate::embedding::{Form, Model, Protocol, Rows};
-use crate::kind::finding;
+use crate::finding::finding;
 use crate::service::{Address, backoff};
 
 const TYPES: [&str; 5] = ["search_document", "search_query", "classification", "clustering", "image"];
@@ -39,7 +39,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         )
         .with_all(super::parameters())
         .with_all(shared::processor());
-    crate::kind::kind(specification, configure)
+    anabranch_graph::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

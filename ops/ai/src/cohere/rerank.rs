@@ -37,7 +37,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         .with(super::place("response.body", "Where the result is stored."))
         .with_all(super::parameters())
         .with_all(shared::processor());
-    crate::kind::kind(specification, configure)
+    anabranch_graph::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

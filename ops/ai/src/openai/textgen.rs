@@ -14,7 +14,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
 use serde_json::{Map, Value as Json, json};
 
-use crate::kind::finding;
+use crate::finding::finding;
 use crate::question::{Asking, Question, text_in};
 use crate::service::{Address, request_parameters};
 use crate::text::text_at;
@@ -33,7 +33,7 @@ const TEXTS: [&str; 2] = ["user", "reasoning_effort"];
 
 /// The kind, for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    crate::kind::kind(specification(), configure)
+    anabranch_graph::kind::operator(specification(), configure)
 }
 
 fn specification() -> Specification {

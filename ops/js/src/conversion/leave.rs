@@ -3,6 +3,7 @@
 //! Everything is read beside what it was before: what is still the same is kept as it was, with all digits of a time
 //! and the type of a number, and without a copy.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,15 +22,16 @@ use boa_engine::builtins::regexp::RegExp;
 use boa_engine::builtins::set::ordered_set::OrderedSet;
 use boa_engine::builtins::typed_array::TypedArray;
 use boa_engine::object::builtins::{JsArrayBuffer, JsDate, JsUint8Array};
-use boa_engine::property::PropertyKey;
+use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::value::JsVariant;
 use boa_engine::{Context, JsError, JsObject, JsString, JsValue};
 use bytes::Bytes;
 use chrono::DateTime;
 
 use super::enter::SAFE;
+use crate::envelope::{self, Envelope, Field, Opened, PAYLOAD, RECORD, Whole};
 use crate::text::{key, name, utf8};
-use crate::view::{self, PAYLOAD, RECORD, View, Whole, property, target};
+use crate::view::{self, View, property, target};
 
 /// The most elements a list may have: `length` can be set to anything.
 const MOST_ITEMS: u64 = 1 << 24;
@@ -140,28 +142,33 @@ impl<'c> Leave<'c> {
 
     /// The record that an object is, in place of `input`.
     pub(crate) fn record(&mut self, object: &JsObject, input: &Record, path: Path<'_>) -> Result<Record> {
-        let Some(target) = target(object, self.context) else { return self.plain_record(object, input, path) };
-        let whole = whole(&target);
-        let Whole::Record(before) = whole else { return self.plain_record(object, input, path) };
+        let Some(Opened { whole, fields, stranger }) = envelope::open(object, self.context)? else {
+            return self.plain_record(object, input, path);
+        };
+        let Whole::Record(before) = &*whole else { return self.plain_record(object, input, path) };
+        if let Some(stranger) = stranger {
+            return path.unfit(format!("has a field {stranger}, a record has only {}", RECORD.join(", ")));
+        }
+        let [position, operation, metadata, key, payload] = fields;
         let mut record = input.clone();
-        self.position(&target, &before, input, path)?;
-        record.operation = match self.read(&target, "Operation")? {
+        self.position(position, before, input, path)?;
+        record.operation = match operation {
             Field::Untouched => before.operation,
             Field::Set(value) => self.operation(&value, path)?,
             Field::Gone => return path.field("Operation").unfit("is missing: a record has an operation"),
         };
-        record.metadata = match self.read(&target, "Metadata")? {
-            Field::Untouched => before.metadata,
-            Field::Set(value) => self.metadata(&value, path.field("Metadata"))?,
+        record.metadata = match metadata {
+            Field::Untouched => before.metadata.clone(),
+            Field::Set(value) => self.metadata(&value, &before.metadata, path.field("Metadata"))?,
             Field::Gone => Metadata::new(),
         };
-        record.key = match self.read(&target, "Key")? {
-            Field::Untouched => before.key,
+        record.key = match key {
+            Field::Untouched => before.key.clone(),
             Field::Set(value) => self.data(&value, &before.key, path.field("Key"))?,
             Field::Gone => Data::Absent,
         };
-        record.payload = match self.read(&target, "Payload")? {
-            Field::Untouched => before.payload,
+        record.payload = match payload {
+            Field::Untouched => before.payload.clone(),
             Field::Set(value) => self.payload(&value, &before.payload, path.field("Payload"))?,
             Field::Gone => Change::default(),
         };
@@ -186,7 +193,7 @@ impl<'c> Leave<'c> {
             record.operation = self.operation(&operation, path)?;
         }
         let metadata = object.get(key("Metadata"), self.context)?;
-        record.metadata = self.metadata(&metadata, path.field("Metadata"))?;
+        record.metadata = self.metadata(&metadata, &input.metadata, path.field("Metadata"))?;
         let of_key = object.get(key("Key"), self.context)?;
         record.key = self.data(&of_key, &input.key, path.field("Key"))?;
         let payload = object.get(key("Payload"), self.context)?;
@@ -194,8 +201,8 @@ impl<'c> Leave<'c> {
         Ok(record)
     }
 
-    fn position(&mut self, target: &JsObject, before: &Record, input: &Record, path: Path<'_>) -> Result<()> {
-        match self.read(target, "Position")? {
+    fn position(&mut self, field: Field, before: &Record, input: &Record, path: Path<'_>) -> Result<()> {
+        match field {
             Field::Set(value) => self.same_position(&value, input, path),
             // That of `Record()` is not known yet.
             _ if before.position().0.is_empty() || before.position() == input.position() => Ok(()),
@@ -224,7 +231,7 @@ impl<'c> Leave<'c> {
         text.parse().or_else(|error: anabranch_graph::record::UnknownOperation| path.unfit(format!("is {error}")))
     }
 
-    fn metadata(&mut self, value: &JsValue, path: Path<'_>) -> Result<Metadata> {
+    fn metadata(&mut self, value: &JsValue, before: &Metadata, path: Path<'_>) -> Result<Metadata> {
         if value.is_null_or_undefined() {
             return Ok(Metadata::new());
         }
@@ -232,9 +239,9 @@ impl<'c> Leave<'c> {
             return path.unfit(format!("is {}, not an object of texts", described(value)));
         };
         if let Some(target) = target(&object, self.context)
-            && let Whole::Metadata(before) = whole(&target)
+            && let view::Whole::Metadata(shown) = whole(&target)
         {
-            let mut metadata = before;
+            let mut metadata = shown;
             let lost = target.downcast_ref::<View>().map(|view| view.lost());
             for gone in lost.unwrap_or_default() {
                 metadata.remove(&gone);
@@ -244,20 +251,37 @@ impl<'c> Leave<'c> {
                 let Some(field) = self.field_name(&key, path)? else { continue };
                 let text = self.metadata_text(&value, path.field(&field))?;
                 if metadata.get(&field).is_none_or(|before| before.as_str() != text) {
-                    metadata.insert(field.as_str(), text.as_ref());
+                    metadata.insert(&*field, text);
                 }
             }
             return Ok(metadata);
         }
-        let mut metadata = Metadata::new();
         // The fields of any other view are no properties yet: they are read as a script reads them.
+        let mut origin = before.iter();
+        let mut entries = Vec::new();
+        let mut same = true;
         for key in object.own_property_keys(self.context)? {
             let Some(field) = self.field_name(&key, path)? else { continue };
-            let value = object.get(key, self.context)?;
+            let value = match property(&object, &key).as_ref().and_then(PropertyDescriptor::value) {
+                Some(value) => value.clone(),
+                None => object.get(key.clone(), self.context)?,
+            };
+            let was = origin.next().filter(|(name, _)| **name == *field);
+            if let JsVariant::String(text) = value.variant()
+                && let Some((name, was)) = was
+                && utf8(text.as_str()).is_some_and(|text| **was == *text)
+            {
+                entries.push((name.clone(), was.clone()));
+                continue;
+            }
+            same = false;
             let text = self.metadata_text(&value, path.field(&field))?;
-            metadata.insert(field.as_str(), text);
+            entries.push((was.map_or_else(|| Str::from(&*field), |(name, _)| name.clone()), Str::from(text)));
         }
-        Ok(metadata)
+        match same && entries.len() == before.len() {
+            true => Ok(before.clone()),
+            false => Ok(Metadata::from_entries(entries)),
+        }
     }
 
     /// Metadata is text; numbers and booleans are written as JavaScript writes them.
@@ -283,18 +307,20 @@ impl<'c> Leave<'c> {
         let Some(object) = value.as_object() else {
             return path.unfit(format!("is {}, not an object with Before and After", described(value)));
         };
-        if let Some(target) = target(&object, self.context)
-            && let Whole::Payload(before) = whole(&target)
+        if let Some(Opened { whole, fields: [of_before, of_after, ..], stranger }) =
+            envelope::open(&object, self.context)?
+            && let Whole::Payload(shown) = &*whole
         {
-            let mut sides = [before.before, before.after];
-            for (side, name) in sides.iter_mut().zip(PAYLOAD) {
-                match self.read(&target, name)? {
-                    Field::Untouched => {}
-                    Field::Set(value) => *side = self.data(&value, side, path.field(name))?,
-                    Field::Gone => *side = Data::Absent,
-                }
+            if let Some(stranger) = stranger {
+                return path.unfit(format!("has a field {stranger}, a payload has only {}", PAYLOAD.join(", ")));
             }
-            let [before, after] = sides;
+            let mut side = |field: Field, was: &Data, name| match field {
+                Field::Untouched => Ok(was.clone()),
+                Field::Set(value) => self.data(&value, was, path.field(name)),
+                Field::Gone => Ok(Data::Absent),
+            };
+            let before = side(of_before, &shown.before, PAYLOAD[0])?;
+            let after = side(of_after, &shown.after, PAYLOAD[1])?;
             return Ok(Change { before, after });
         }
         for key in object.own_property_keys(self.context)? {
@@ -350,11 +376,11 @@ impl<'c> Leave<'c> {
                 _ => number(v, path)?,
             },
             JsVariant::BigInt(v) => {
-                let (v, digits) = (v.to_i128(), v.to_string());
-                match (i64::try_from(v), u64::try_from(v)) {
+                let number = v.to_i128();
+                match (i64::try_from(number), u64::try_from(number)) {
                     (Ok(v), _) => Value::Int(v),
                     (_, Ok(v)) => Value::UInt(v),
-                    _ => return path.unfit(format!("is {digits}: integers of records have 64 bits")),
+                    _ => return path.unfit(format!("is {v}: integers of records have 64 bits")),
                 }
             }
             JsVariant::String(text) => {
@@ -452,13 +478,13 @@ impl<'c> Leave<'c> {
         self.enter(object, path)?;
         let map = match target(object, self.context) {
             Some(target) => match whole(&target) {
-                Whole::Map(origin) => self.shown_map(&target, &origin, path)?,
-                Whole::Record(_) | Whole::Payload(_) | Whole::Metadata(_) => {
+                view::Whole::Map(origin) => self.shown_map(&target, &origin, path)?,
+                view::Whole::Metadata(_) => {
                     view::touch_all(&target, self.context)?;
                     self.plain_map(&target, path)?
                 }
             },
-            None if object.is_ordinary() => self.plain_map(object, path)?,
+            None if object.is_ordinary() || object.is::<Envelope>() => self.plain_map(object, path)?,
             None => return path.unfit(unfit_kind(object)),
         };
         self.open.pop();
@@ -489,7 +515,7 @@ impl<'c> Leave<'c> {
                 }
                 _ => continue,
             };
-            Arc::make_mut(&mut map).insert(field, new);
+            Arc::make_mut(&mut map).insert(Str::from(&*field), new);
         }
         Ok(map)
     }
@@ -507,7 +533,7 @@ impl<'c> Leave<'c> {
                 Left::New(value) => value,
                 Left::Same => Value::Null,
             };
-            entries.push((Str::from(field), value));
+            entries.push((Str::from(&*field), value));
         }
         Ok(Arc::new(Object::from_entries(entries)))
     }
@@ -524,19 +550,6 @@ impl<'c> Leave<'c> {
         Ok(())
     }
 
-    /// What a script made of a field of a view.
-    fn read(&mut self, target: &JsObject, field: &str) -> Result<Field> {
-        let key = key(field);
-        Ok(match property(target, &key) {
-            Some(property) => match property.value() {
-                Some(value) => Field::Set(value.clone()),
-                None => Field::Set(target.get(key, self.context)?),
-            },
-            None if target.downcast_ref::<View>().is_some_and(|view| view.is_gone(field)) => Field::Gone,
-            None => Field::Untouched,
-        })
-    }
-
     /// The value of a property that shows in enumerations; getters run.
     fn enumerable(&mut self, object: &JsObject, key: &PropertyKey) -> Result<Option<JsValue>> {
         let Some(property) = property(object, key) else { return Ok(None) };
@@ -550,9 +563,9 @@ impl<'c> Leave<'c> {
     }
 
     /// The name of a field; `None` for a symbol, which is a script's own.
-    fn field_name(&self, key: &PropertyKey, path: Path<'_>) -> Result<Option<String>> {
+    fn field_name<'k>(&self, key: &'k PropertyKey, path: Path<'_>) -> Result<Option<Cow<'k, str>>> {
         match name(key) {
-            Some(name) => Ok(Some(name.into_owned())),
+            Some(name) => Ok(Some(name)),
             None if matches!(key, PropertyKey::Symbol(_)) => Ok(None),
             None => path.unfit(format!("has a field {key} whose name is no valid text")),
         }
@@ -575,8 +588,8 @@ impl<'c> Leave<'c> {
 }
 
 /// The Rust value of a view.
-fn whole(target: &JsObject) -> Whole {
-    target.downcast_ref::<View>().map_or_else(|| Whole::Metadata(Metadata::new()), |view| view.whole().clone())
+fn whole(target: &JsObject) -> view::Whole {
+    target.downcast_ref::<View>().map_or_else(|| view::Whole::Metadata(Metadata::new()), |view| view.whole().clone())
 }
 
 fn number(v: f64, path: Path<'_>) -> Result<Value> {
@@ -628,14 +641,4 @@ fn text_of(text: &JsString, path: Path<'_>) -> Result<String> {
         Some(text) => Ok(text.into_owned()),
         None => path.unfit("holds half a character (a surrogate without its other half)"),
     }
-}
-
-#[derive(Debug)]
-enum Field {
-    /// It is as it was.
-    Untouched,
-    /// It was read or written.
-    Set(JsValue),
-    /// It was deleted.
-    Gone,
 }

@@ -208,6 +208,44 @@ fn what_a_script_changes_changes() {
             r#""after":{"id":7,"in":{"deep":{"n":1}},"name":"ann","tags":["a","b"]}"#,
         ),
         (
+            "Object.defineProperty(rec, 'Key', {value: 'k', enumerable: false}); return rec",
+            r#""key":"aw==","payload":{"before":{"x":1}"#,
+        ),
+        ("Object.defineProperty(rec, 'Key', {get() { return {id: 1} }}); return rec", r#""key":{"id":1}"#),
+        ("delete rec.Key; return rec", r#""key":null"#),
+        ("delete rec.Key; rec.Key = 'k'; return rec", r#""key":"aw==""#),
+        ("delete rec.Payload; rec.Payload = {After: 'a'}; return rec", r#""payload":{"before":null,"after":"YQ=="}"#),
+        ("Object.freeze(rec); rec.Payload.After.id = 9; return rec", r#""after":{"id":9,"#),
+        (
+            "const heir = Object.create(rec); heir.Key = 'k'; heir.other = 1; rec.Metadata.k = heir.Key; return rec",
+            r#""metadata":{"a":"1","b":"2","k":"k"},"key":"a2V5""#,
+        ),
+        (
+            "rec.Metadata.k = Object.create(rec).Operation + Object.keys(rec) + ('Key' in rec) + rec.hasOwnProperty('Key') + (rec instanceof Object); return rec",
+            r#""k":"updatePosition,Operation,Metadata,Key,Payloadtruetruetrue""#,
+        ),
+        (
+            "rec.Metadata.k = String(rec) + rec.Payload + rec.constructor.name + typeof rec.nothing; return rec",
+            r#""k":"[object Object][object Object]Objectundefined""#,
+        ),
+        ("for (const k in rec) rec.Metadata.k = k; return rec", r#""k":"Payload""#),
+        ("const {Metadata, ...rest} = rec; return rest", r#""metadata":{},"key":"a2V5","payload":{"before":{"x":1},"#),
+        ("rec.Key = rec.Payload; return rec", r#""key":{"After":{"id":7,"#),
+        ("rec.Payload.After = rec.Metadata; return rec", r#""after":{"a":"1","b":"2"}"#),
+        ("rec.Metadata = rec.Payload.Before; return rec", r#""metadata":{"x":"1"}"#),
+        (
+            "const m = rec.Metadata; delete m.a; m.a = '3'; m[7] = true; return rec",
+            r#""metadata":{"7":"true","a":"3","b":"2"}"#,
+        ),
+        (
+            "rec.Metadata.b = rec.Metadata.a; rec.Metadata.a = rec.Metadata.a; return rec",
+            r#""metadata":{"a":"1","b":"1"}"#,
+        ),
+        (
+            "Object.assign(rec, {Key: 'k', Operation: 'delete'}); return rec",
+            r#""operation":"delete","metadata":{"a":"1","b":"2"},"key":"aw==""#,
+        ),
+        (
             "rec.Payload.After.big = 2n ** 63n; rec.Payload.After.neg = -(2n ** 63n); return rec",
             r#""big":9223372036854775808,"#,
         ),
@@ -259,6 +297,14 @@ fn what_no_record_can_hold_fails_at_its_path() {
         "rec.Position = RawData('other'); return rec",
         "rec.Payload = 1; return rec",
         "return [rec, 5]",
+        "rec[0] = 1; return rec",
+        "rec[Symbol.iterator] = 1; return rec",
+        "Object.assign(rec.Payload, {Afer: 1}); return rec",
+        "Object.defineProperty(rec, 'key', {value: 1}); return rec",
+        "Object.defineProperty(rec.Payload, 5, {value: 1}); return rec",
+        "'use strict'; Object.freeze(rec); rec.Key = 'k'; return rec",
+        "delete rec.Operation; return rec",
+        "Object.getOwnPropertyDescriptor(rec, 'Key').get.call({}); return rec",
         "return new Promise(() => 1)",
     ]
     .into_iter()
@@ -339,4 +385,48 @@ fn settings_are_checked() {
     let mut worker = Worker::with(&[("script.path", path.to_str().unwrap())]);
     assert_eq!(worker.json(SAMPLE).as_deref(), Ok(SAMPLE));
     assert_eq!(record(SAMPLE).operation, Operation::Update);
+}
+
+#[test]
+fn a_record_that_a_script_keeps_stays_what_it_was() {
+    let mut worker = Worker::new(
+        "let last = null;
+         function process(rec) {
+           const of_last = last && last.Payload.After.id + last.Metadata.a + last.Operation;
+           last = rec;
+           rec.Metadata.last = String(of_last);
+           return rec;
+         }",
+    );
+    let numbered = |n: usize| record(&SAMPLE.replace(r#""id":7"#, &format!(r#""id":{n}"#)));
+    let last = |made: Record| made.metadata.get("last").unwrap().to_string();
+    let found: Vec<_> = (0..3).map(|n| last(worker.one(numbered(n)).unwrap())).collect();
+    assert_eq!(found, ["null", "01update", "11update"]);
+    let mut worker = Worker::new("let first; function process(rec) { first ??= rec; return first }");
+    assert!(worker.one(numbered(0)).is_ok());
+    let mut other = numbered(1);
+    other = Record::from_json(text(&other).replace("cA==", "cQ==").as_bytes()).unwrap();
+    assert!(worker.one(other).unwrap_err().contains("has the position of another record"));
+}
+
+#[test]
+fn metadata_of_many_entries_is_as_that_of_few() {
+    for entries in [1, 8, 9, 40] {
+        let mut before = record(SAMPLE);
+        before.metadata = (0..entries).map(|n| (format!("k{n}"), format!("v{n}"))).collect();
+        let mut worker = Worker::new(
+            "function process(rec) {
+               rec.Metadata.seen = Object.keys(rec.Metadata).length + rec.Metadata.k0 + ('k0' in rec.Metadata);
+               delete rec.Metadata.k0;
+               rec.Metadata.new = 1;
+               return rec;
+             }",
+        );
+        let made = worker.one(before.clone()).unwrap();
+        let mut expected = before.metadata.clone();
+        expected.remove("k0");
+        expected.insert("seen", format!("{entries}v0true"));
+        expected.insert("new", "1");
+        assert_eq!(made.metadata, expected, "{entries}");
+    }
 }

@@ -13,7 +13,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 
 /// Which servers are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trust {
+pub enum Trust {
     /// Any: the connection is encrypted, and that is all.
     Anything,
     /// One whose certificate a trusted authority signed.
@@ -26,19 +26,29 @@ pub(super) enum Trust {
 
 /// Why there can be no trust.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TrustError {
+pub enum TrustError {
+    /// The file cannot be read, or holds no certificate.
     #[error("sslrootcert {path}: {why}")]
-    File { path: PathBuf, why: String },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// No file is named and the system has none.
     #[error("this system has no root certificates; name a file with sslrootcert")]
     NoRoots,
+    /// The certificates or versions of TLS do not fit.
     #[error(transparent)]
     Tls(#[from] Error),
+    /// The authorities are of no use.
     #[error(transparent)]
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
 
 impl Trust {
-    pub(super) fn with_roots(self, path: String) -> Trust {
+    /// With the authorities of this PEM file; who trusts any server needs none.
+    pub fn with_roots(self, path: String) -> Trust {
         match self {
             Trust::Anything => Trust::Anything,
             trust => Trust::Roots(Box::new(trust), path.into()),
@@ -46,7 +56,10 @@ impl Trust {
     }
 
     /// How TLS is spoken. Reads the root certificates.
-    pub(super) fn client(self) -> Result<ClientConfig, TrustError> {
+    ///
+    /// # Errors
+    /// [`TrustError`] where there are none.
+    pub fn client(self) -> Result<ClientConfig, TrustError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (trust, path) = match self {
             Trust::Roots(trust, path) => (*trust, Some(path)),

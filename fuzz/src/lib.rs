@@ -1,0 +1,52 @@
+//! What the fuzz targets and the test that replays their seeds check: one function per target, over any bytes.
+
+#![forbid(unsafe_code)]
+
+use anabranch_graph::config::Variables;
+
+mod config;
+mod ledger;
+mod plan;
+mod record_json;
+mod reference;
+mod template;
+
+/// A target: its name, and what must hold of any input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    ("config", config::check),
+    ("ledger", ledger::check),
+    ("plan", plan::check),
+    ("record_json", record_json::check),
+    ("reference", reference::check),
+    ("template", template::check),
+];
+
+/// Checks one input of the target `name`.
+///
+/// # Panics
+/// What must hold does not hold, or there is no such target.
+pub fn check(name: &str, input: &[u8]) {
+    let (_, check) = TARGETS.iter().find(|(target, _)| *target == name).expect("a target of this name");
+    check(input);
+}
+
+/// The input up to where it stops being text.
+fn text(input: &[u8]) -> &str {
+    input.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+/// Variables of which one is set, and no files.
+struct OneVariable;
+
+impl Variables for OneVariable {
+    fn variable(&self, name: &str) -> Option<String> {
+        (name == "SET").then(|| "value".to_owned())
+    }
+
+    fn file(&self, _path: &str) -> Result<String, String> {
+        Err("no files here".to_owned())
+    }
+}

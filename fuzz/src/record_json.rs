@@ -1,0 +1,11 @@
+//! What is read as a record is written, and read back the same.
+
+use anabranch_graph::json::write_record;
+use anabranch_graph::record::Record;
+
+pub(crate) fn check(text: &[u8]) {
+    let Ok(record) = Record::from_json(text) else { return };
+    let mut written = Vec::new();
+    write_record(&record, &mut written).expect("what JSON holds can be written as JSON");
+    assert_eq!(Record::from_json(&written).expect("what was written can be read"), record);
+}

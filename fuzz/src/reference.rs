@@ -1,0 +1,25 @@
+//! Any text is a reference or is refused; reading changes nothing, and what was set is read.
+
+use anabranch_graph::record::{Data, Position, Record};
+use anabranch_graph::reference::Reference;
+use anabranch_graph::value::{Object, Value};
+
+use super::text;
+
+pub(crate) fn check(input: &[u8]) {
+    let text = text(input);
+    let Ok(reference) = Reference::parse(text) else { return };
+    let fields: Object = [("a", Value::Int(1)), ("b", Object::new().into())].into_iter().collect();
+    let record = Record::create(Position::copy_from(b"1"), Data::text("key"), fields.into());
+    let before = record.clone();
+    let _ = reference.get(&record);
+    assert_eq!(record, before);
+    let mut changed = record.clone();
+    if reference.set(&mut changed, Value::from("set")).is_err() {
+        assert_eq!(changed, before, "a set that fails changes nothing");
+    }
+    let mut changed = record.clone();
+    if reference.delete(&mut changed).is_err() {
+        assert_eq!(changed, before, "a delete that fails changes nothing");
+    }
+}

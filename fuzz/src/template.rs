@@ -1,0 +1,26 @@
+//! Any text is a template or is refused, and any template renders or fails.
+
+use anabranch_graph::record::{Data, Position, Record};
+use anabranch_graph::template::{MissingKey, Template};
+use anabranch_graph::value::{Object, Value};
+
+use super::text;
+
+pub(crate) fn check(input: &[u8]) {
+    let text = text(input);
+    let fields: Object =
+        [("a", Value::Int(1)), ("b", Value::from("text")), ("c", Value::from(vec![Value::Float(1.5), Value::Null]))]
+            .into_iter()
+            .collect();
+    let structured = Record::create(Position::copy_from(b"1"), Data::text("key"), fields.into());
+    for missing in [MissingKey::NoValue, MissingKey::Error] {
+        if let Ok(template) = Template::parse(text, missing) {
+            for record in [&structured, &Record::default()] {
+                let mut out = String::from("before");
+                if template.render(record, &mut out).is_err() {
+                    assert_eq!(out, "before");
+                }
+            }
+        }
+    }
+}

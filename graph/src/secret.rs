@@ -1,0 +1,192 @@
+//! What must not be shown, and how it is kept out of texts that are.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::config::MASKED_FROM;
+use crate::text::Str;
+
+/// Bytes from which on a piece of base64 is masked: shorter ones could be a piece of anything.
+const ENCODED_FROM: usize = 8;
+
+/// Bytes from which on the beginning of a secret is masked where a text was cut.
+const CUT_FROM: usize = 3;
+
+/// The text with every secret replaced by `***`, in the order given: a secret that holds another one comes first, as
+/// [`forms`] has it. So is what an ellipsis has left of a secret.
+pub fn mask(text: &str, secrets: &[Str]) -> String {
+    let whole = secrets.iter().filter(|secret| !secret.is_empty()).fold(text.to_owned(), |text, secret| {
+        match text.contains(secret.as_str()) {
+            true => text.replace(secret.as_str(), "***"),
+            false => text,
+        }
+    });
+    if whole.contains('…') { without_beginnings(&whole, secrets) } else { whole }
+}
+
+fn without_beginnings(text: &str, secrets: &[Str]) -> String {
+    let mut pieces = text.split('…').peekable();
+    let mut out = String::with_capacity(text.len());
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            out.push_str(piece);
+            break;
+        }
+        let longest = |secret: &Str| {
+            let most = piece.len().min(secret.len());
+            (CUT_FROM..=most).rev().find(|len| piece.as_bytes().ends_with(&secret.as_bytes()[..*len]))
+        };
+        match secrets.iter().filter_map(longest).max().and_then(|len| piece.get(..piece.len() - len)) {
+            Some(rest) => out.extend([rest, "***…"]),
+            None => out.extend([piece, "…"]),
+        }
+    }
+    out
+}
+
+/// The secrets and the forms in which drivers and servers quote them: the password of a URL, with and without
+/// percent-encoding, as base64 at any offset (`Authorization: Basic` holds a password behind a name), escaped as in
+/// JSON. Each once, the longest first.
+pub fn forms(secrets: impl IntoIterator<Item = Str>) -> Vec<Str> {
+    let mut forms = Vec::new();
+    for secret in secrets {
+        if let Some(password) = password(&secret) {
+            add(&mut forms, password);
+        }
+        add(&mut forms, &secret);
+    }
+    forms.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    forms.dedup();
+    forms
+}
+
+fn add(forms: &mut Vec<Str>, secret: &str) {
+    let plain = decoded(secret);
+    for text in [secret, &plain] {
+        let texts = [text.to_owned(), encoded(text), escaped(text)];
+        forms.extend(texts.into_iter().filter(|form| form.len() >= MASKED_FROM).map(Str::from));
+        for offset in 0..3 {
+            forms.extend(in_base64(text.as_bytes(), offset).map(Str::from));
+            // Basic authentication is of the standard alphabet, tokens and cookies often of the other.
+            forms.extend(
+                in_base64(text.as_bytes(), offset).map(|text| Str::from(text.replace('+', "-").replace('/', "_"))),
+            );
+        }
+    }
+}
+
+/// The password of `scheme://user:password@host`.
+fn password(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let (user, _) = authority.rsplit_once('@')?;
+    let (_, password) = user.split_once(':')?;
+    Some(password).filter(|password| password.len() >= MASKED_FROM)
+}
+
+fn decoded(text: &str) -> String {
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
+    let (bytes, mut out, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
+    while at < bytes.len() {
+        match (bytes[at], digit(bytes.get(at + 1)), digit(bytes.get(at + 2))) {
+            (b'%', Some(high), Some(low)) => {
+                out.extend(u8::try_from(high << 4 | low));
+                at += 3;
+            }
+            (byte, ..) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Percent-encoded but for the characters that never are (RFC 3986, 2.3).
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => {
+                use std::fmt::Write as _;
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+        out
+    })
+}
+
+fn escaped(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// The characters of base64 that `text` alone decides where `offset` bytes stand before it.
+fn in_base64(text: &[u8], offset: usize) -> Option<String> {
+    let whole = [&[0; 2][..offset], text].concat();
+    let first = (offset * 8).div_ceil(6);
+    let end = whole.len() * 8 / 6;
+    let encoded = STANDARD.encode(&whole);
+    encoded.get(first..end).filter(|piece| piece.len() >= ENCODED_FROM).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masked(secret: &str, text: &str) -> String {
+        mask(text, &forms([Str::from(secret)]))
+    }
+
+    #[test]
+    fn the_longer_secret_goes_first() {
+        let secrets = forms(["hunter22".into(), "hunter22hunter33".into()]);
+        assert_eq!(mask("hunter22hunter33 hunter22", &secrets), "*** ***");
+    }
+
+    #[test]
+    fn percent_encoding_and_escapes_hide_nothing() {
+        for text in ["p@ss/word", "p%40ss%2Fword", "p%40ss/word"] {
+            assert_eq!(masked("p%40ss/word", text), "***", "{text}");
+        }
+        assert_eq!(masked("p@ss/word", "p%40ss%2Fword"), "***");
+        assert_eq!(masked("say \"no\"", r#"{"error":"say \"no\""}"#), r#"{"error":"***"}"#);
+        assert_eq!(masked("100%sure%4", "100%sure%4"), "***");
+    }
+
+    #[test]
+    fn base64_hides_nothing_at_any_offset() {
+        for before in ["", "u", "us", "user:", "longer:"] {
+            for after in ["", "1", "12"] {
+                let text = STANDARD.encode(format!("{before}correct horse>>>{after}"));
+                let left = masked("correct horse>>>", &text);
+                // What is left are the groups of four that hold something else.
+                let groups = (before.len() + 2).div_ceil(3) + (after.len() + 2).div_ceil(3);
+                assert!(left.contains("***") && left.len() <= 3 + 4 * groups, "{text}: {left}");
+            }
+        }
+        let other = STANDARD.encode("correct horse>>>").replace('+', "-").replace('/', "_");
+        assert_eq!(&masked("correct horse>>>", &other)[..3], "***");
+    }
+
+    #[test]
+    fn the_password_of_a_url_is_a_secret_of_its_own() {
+        let url = "postgresql://writer:p%40ss%3Aword@db:5432/search";
+        assert_eq!(masked(url, "wrong password \"p@ss:word\""), "wrong password \"***\"");
+        assert_eq!(masked(url, url), "***");
+        assert_eq!(password("http://host/a:b@c"), None);
+    }
+
+    #[test]
+    fn what_is_left_of_a_cut_secret_is_masked() {
+        assert_eq!(masked("hunter22", "{\"model\": \"hunt… and more… hu…"), "{\"model\": \"***… and more… hu…");
+        assert_eq!(masked("größe-1", "grö…"), "***…");
+        assert_eq!(masked("größe-1", "…"), "…");
+    }
+
+    #[test]
+    fn short_words_stay() {
+        assert_eq!(forms(["ab".into()]), [] as [Str; 0]);
+        assert_eq!(masked("", "text"), "text");
+    }
+}

@@ -1,0 +1,9 @@
+//! What is said of a setting.
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostic;
+
+/// Something is wrong with a setting.
+pub(crate) fn finding(arguments: &Arguments, name: &str, what: impl Into<String>) -> Diagnostic {
+    Diagnostic::error("settings.invalid", what).with_span(arguments.span(name)).with_path(format!("/{name}"))
+}

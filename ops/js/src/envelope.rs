@@ -1,0 +1,267 @@
+//! A record and its payload, as a script sees them: ordinary objects whose few fields are accessors.
+//!
+//! All records have one hidden class, so that the engine finds a field where it found it last time; behind each
+//! accessor is a slot that is filled when it is touched. A prototype catches what is written to any other name: a
+//! misspelt field of a record would be lost without a word.
+
+use std::rc::Rc;
+
+use anabranch_graph::record::{Change, Record};
+use boa_engine::property::{PropertyDescriptor, PropertyKey};
+use boa_engine::{
+    Context, Finalize, JsArgs, JsData, JsNativeError, JsObject, JsResult, JsString, JsValue, NativeFunction, Trace,
+    js_string,
+};
+
+use crate::conversion::enter;
+use crate::text::name;
+use crate::view::{self, insert, property};
+
+/// Fields of a record, as scripts name them.
+pub(crate) const RECORD: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
+/// Fields of a payload.
+pub(crate) const PAYLOAD: [&str; 2] = ["Before", "After"];
+
+/// What is shown.
+pub(crate) enum Whole {
+    Record(Record),
+    Payload(Change),
+}
+
+impl Whole {
+    /// What it is, for messages, and its fields in the order of the slots.
+    fn fields(&self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Whole::Record(_) => ("a record", &RECORD),
+            Whole::Payload(_) => ("a payload", &PAYLOAD),
+        }
+    }
+
+    /// A field as a script sees it.
+    fn enter(&self, at: usize, context: &mut Context) -> JsResult<JsValue> {
+        match (self, at) {
+            (Whole::Record(record), 0) => enter::bytes(&record.position().0, context),
+            (Whole::Record(record), 1) => Ok(JsString::from(record.operation.as_str()).into()),
+            (Whole::Record(record), 2) => view::show(view::Whole::Metadata(record.metadata.clone()), context),
+            (Whole::Record(record), 3) => enter::data(&record.key, context),
+            (Whole::Record(record), 4) => show(Whole::Payload(record.payload.clone()), context),
+            (Whole::Payload(change), 0) => enter::data(&change.before, context),
+            (Whole::Payload(change), 1) => enter::data(&change.after, context),
+            _ => Ok(JsValue::undefined()),
+        }
+    }
+}
+
+/// The data of the object.
+#[derive(Trace, Finalize, JsData)]
+pub(crate) struct Envelope {
+    #[unsafe_ignore_trace]
+    whole: Rc<Whole>,
+    /// What was read or written, by field; a payload uses the first two.
+    slots: [Option<JsValue>; RECORD.len()],
+}
+
+/// What a script made of a field.
+#[derive(Debug)]
+pub(crate) enum Field {
+    /// It is as it was.
+    Untouched,
+    /// It was read or written.
+    Set(JsValue),
+    /// It was deleted.
+    Gone,
+}
+
+/// What all objects of a kind have in common.
+struct Form {
+    fields: Vec<(PropertyKey, PropertyDescriptor)>,
+    /// An object that no script has seen: as long as it lives, others with its hidden class have all fields as made.
+    model: JsObject,
+}
+
+/// One per context.
+struct Forms {
+    guard: JsObject,
+    record: Form,
+    payload: Form,
+}
+
+impl Forms {
+    fn of(&self, whole: &Whole) -> &Form {
+        match whole {
+            Whole::Record(_) => &self.record,
+            Whole::Payload(_) => &self.payload,
+        }
+    }
+}
+
+/// Prepares a context whose globals no script has seen yet.
+pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
+    let proxy = context.global_object().get(js_string!("Proxy"), context)?;
+    let proxy = proxy.as_object().ok_or_else(|| JsNativeError::typ().with_message("no Proxy"))?;
+    let base = JsObject::with_object_proto(context.intrinsics());
+    let trap = NativeFunction::from_fn_ptr(stray).to_js_function(context.realm());
+    let traps = JsObject::with_null_proto();
+    insert(&traps, js_string!("set").into(), trap.into());
+    let guard = proxy.construct(&[base.into(), traps.into()], None, context)?;
+    let accessors = [
+        accessor::<0>(context),
+        accessor::<1>(context),
+        accessor::<2>(context),
+        accessor::<3>(context),
+        accessor::<4>(context),
+    ];
+    let form = |names: &[&str], whole: Whole| {
+        let fields = names.iter().map(|name| PropertyKey::from(JsString::from(*name))).zip(accessors.clone()).collect();
+        let model = make(whole, &fields, &guard, context);
+        Form { fields, model }
+    };
+    let record = form(&RECORD, Whole::Record(Record::default()));
+    let payload = form(&PAYLOAD, Whole::Payload(Change::default()));
+    context.insert_data(Forms { guard, record, payload });
+    Ok(())
+}
+
+/// An object through which a script sees a record or a payload.
+pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
+    let forms = forms(context)?;
+    let fields = &forms.of(&whole).fields;
+    Ok(make(whole, fields, &forms.guard, context).into())
+}
+
+/// What [`show`] made, as a script left it.
+pub(crate) struct Opened {
+    /// The value as it was when it was shown.
+    pub(crate) whole: Rc<Whole>,
+    /// Its fields by slot; a payload has the first two.
+    pub(crate) fields: [Field; RECORD.len()],
+    /// A property that is no field, made past [`stray`] by defining it.
+    pub(crate) stranger: Option<PropertyKey>,
+}
+
+/// Looks into an object that [`show`] made; `None` for all others.
+pub(crate) fn open(object: &JsObject, context: &mut Context) -> JsResult<Option<Opened>> {
+    let held = object.downcast_ref::<Envelope>().map(|held| (held.whole.clone(), held.slots.clone()));
+    let Some((whole, slots)) = held else { return Ok(None) };
+    let mut fields = slots.map(|slot| slot.map_or(Field::Untouched, Field::Set));
+    let form = forms(context)?.of(&whole);
+    if pristine(object, form) {
+        return Ok(Some(Opened { whole, fields, stranger: None }));
+    }
+    let known = form.fields.clone();
+    let mut others = object.own_property_keys(context)?.into_iter();
+    let stranger = others.find(|key| known.iter().all(|(field, _)| field != key));
+    for ((key, made), field) in known.into_iter().zip(&mut fields) {
+        match property(object, &key) {
+            None => *field = Field::Gone,
+            Some(own) if own.get().is_some() && own.get() == made.get() => {}
+            Some(own) => {
+                *field = Field::Set(match own.value() {
+                    Some(value) => value.clone(),
+                    None => object.get(key, context)?,
+                });
+            }
+        }
+    }
+    Ok(Some(Opened { whole, fields, stranger }))
+}
+
+fn forms(context: &Context) -> JsResult<&Forms> {
+    context.get_data::<Forms>().ok_or_else(|| JsNativeError::error().with_message("the context is not prepared").into())
+}
+
+fn make(
+    whole: Whole,
+    fields: &Vec<(PropertyKey, PropertyDescriptor)>,
+    guard: &JsObject,
+    context: &Context,
+) -> JsObject {
+    let envelope = Envelope { whole: Rc::new(whole), slots: Default::default() };
+    let object = JsObject::new(context.root_shape(), guard.clone(), envelope).upcast();
+    for (key, accessor) in fields {
+        object.insert_property(key.clone(), accessor.clone());
+    }
+    object
+}
+
+/// Whether no field was deleted or defined anew.
+fn pristine(object: &JsObject, form: &Form) -> bool {
+    let object = object.borrow();
+    let (properties, model) = (object.properties(), form.model.borrow());
+    object.shape().to_addr_usize() == model.shape().to_addr_usize()
+        && properties.index_property_keys().next().is_none()
+        // An accessor may have taken the place of ours: a hidden class does not tell.
+        && form.fields.iter().all(|(key, made)| properties.get(key).is_some_and(|own| own.get() == made.get()))
+}
+
+fn accessor<const AT: usize>(context: &Context) -> PropertyDescriptor {
+    let function = |f| NativeFunction::from_fn_ptr(f).to_js_function(context.realm());
+    PropertyDescriptor::builder()
+        .get(function(get::<AT>))
+        .set(function(set::<AT>))
+        .enumerable(true)
+        .configurable(true)
+        .build()
+}
+
+/// The record or payload itself, also where it is asked as the prototype of another object.
+fn holder(this: &JsValue) -> JsResult<JsObject> {
+    let objects = std::iter::successors(this.as_object(), JsObject::prototype);
+    let holder = objects.take(MOST_HEIRS).find(|object| object.is::<Envelope>());
+    holder.ok_or_else(|| JsNativeError::typ().with_message("this is a field of records, not of other objects").into())
+}
+
+/// Prototypes of prototypes that are looked at.
+const MOST_HEIRS: usize = 64;
+
+fn get<const AT: usize>(this: &JsValue, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let object = holder(this)?;
+    let whole = match object.downcast_ref::<Envelope>() {
+        Some(held) => match &held.slots[AT] {
+            Some(value) => return Ok(value.clone()),
+            None => held.whole.clone(),
+        },
+        None => return Ok(JsValue::undefined()),
+    };
+    let value = whole.enter(AT, context)?;
+    if let Some(mut held) = object.downcast_mut::<Envelope>() {
+        held.slots[AT] = Some(value.clone());
+    }
+    Ok(value)
+}
+
+fn set<const AT: usize>(this: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let value = args.get_or_undefined(0).clone();
+    let object = holder(this)?;
+    let whole = object.downcast_ref::<Envelope>().map(|held| held.whole.clone());
+    let field = whole.and_then(|whole| forms(context).ok()?.of(&whole).fields.get(AT));
+    let Some(key) = field.map(|(key, _)| key.clone()) else { return Ok(JsValue::undefined()) };
+    if let Some(heir) = this.as_object().filter(|heir| !JsObject::equals(heir, &object)) {
+        return heir.create_data_property_or_throw(key, value, context).map(JsValue::from);
+    }
+    let frozen = property(&object, &key).is_some_and(|own| own.configurable() == Some(false));
+    if frozen {
+        return Err(JsNativeError::typ().with_message(format!("cannot set non-writable property: {key}")).into());
+    }
+    if let Some(mut held) = object.downcast_mut::<Envelope>() {
+        held.slots[AT] = Some(value);
+    }
+    Ok(JsValue::undefined())
+}
+
+/// The trap of what is set and is no field: that of the prototype, so nothing else passes it.
+fn stray(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let key = args.get_or_undefined(1).to_property_key(context)?;
+    let value = args.get_or_undefined(2).clone();
+    let receiver = args.get_or_undefined(3).as_object();
+    let Some(receiver) = receiver else { return Ok(false.into()) };
+    let fields = receiver.downcast_ref::<Envelope>().map(|held| held.whole.fields());
+    if let Some((what, fields)) = fields
+        && !name(&key).is_some_and(|name| fields.contains(&&*name))
+    {
+        let message = format!("{what} has no field {key}, only {}", fields.join(", "));
+        return Err(JsNativeError::typ().with_message(message).into());
+    }
+    // A field that was deleted before, or an object that inherits from this one.
+    receiver.create_data_property(key, value, context).map(JsValue::from)
+}

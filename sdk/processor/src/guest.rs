@@ -1,0 +1,215 @@
+//! The guest's side of the protocol: a command, then its response, until there are no more commands.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, HostError};
+use crate::host;
+use crate::parameters::{Declarations, Parameters, Settings};
+use crate::processor::{Output, Processor};
+use crate::record::Record;
+use crate::schema::Codec;
+use crate::specification::Specification;
+use crate::wire::{Command, Response};
+
+/// What the commands are for; one implementation per kind of processor.
+pub(crate) trait Stages {
+    fn specification(&self) -> Specification;
+    fn declare(&self, declarations: &mut Declarations);
+    fn configure(&mut self, settings: Settings) -> Result<(), Error>;
+    fn open(&mut self) -> Result<(), Error>;
+    fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>>;
+    fn teardown(&mut self) -> Result<(), Error>;
+}
+
+/// A processor, once it is configured.
+#[derive(Debug)]
+pub(crate) struct Configured<P>(Option<P>);
+
+impl<P> Default for Configured<P> {
+    fn default() -> Self {
+        Configured(None)
+    }
+}
+
+impl<P> Configured<P> {
+    pub(crate) fn get(&mut self) -> Result<&mut P, Error> {
+        self.0.as_mut().ok_or_else(|| Error::new("the processor is not configured"))
+    }
+}
+
+impl<P: Processor> Stages for Configured<P> {
+    fn specification(&self) -> Specification {
+        P::specification()
+    }
+
+    fn declare(&self, declarations: &mut Declarations) {
+        P::Parameters::declare("", declarations);
+    }
+
+    fn configure(&mut self, settings: Settings) -> Result<(), Error> {
+        self.0 = Some(P::configure(settings.all()?)?);
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<(), Error> {
+        self.get()?.open()
+    }
+
+    fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
+        match self.get() {
+            Ok(processor) => processor.process_batch(records),
+            Err(error) => records.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn teardown(&mut self) -> Result<(), Error> {
+        // It may come before `configure` succeeded.
+        self.0.as_mut().map_or(Ok(()), P::teardown)
+    }
+}
+
+/// A function as a processor.
+pub(crate) struct Function<F> {
+    pub(crate) specification: Specification,
+    pub(crate) function: F,
+}
+
+impl<F, O> Stages for Function<F>
+where
+    F: FnMut(Record) -> Result<O, Error>,
+    O: Into<Output>,
+{
+    fn specification(&self) -> Specification {
+        self.specification.clone()
+    }
+
+    fn declare(&self, _: &mut Declarations) {}
+
+    fn configure(&mut self, settings: Settings) -> Result<(), Error> {
+        settings.all()
+    }
+
+    fn open(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
+        records.into_iter().map(|record| (self.function)(record).map(Into::into)).collect()
+    }
+
+    fn teardown(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Answers commands.
+pub(crate) struct Guest<'s> {
+    stages: &'s mut dyn Stages,
+    pub(crate) codec: Codec,
+}
+
+impl<'s> Guest<'s> {
+    pub(crate) fn new(stages: &'s mut dyn Stages) -> Self {
+        Guest { stages, codec: Codec::default() }
+    }
+
+    /// Serves the host until it has no more commands.
+    pub(crate) fn serve(&mut self) -> Result<(), HostError> {
+        let (mut request, mut response) = (vec![0; 4096], Vec::new());
+        loop {
+            let answer = match host::next_command(&mut request) {
+                Ok(bytes) => self.answer_bytes(bytes),
+                Err(HostError::NO_MORE_COMMANDS) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            answer.write(&mut response);
+            drop(answer);
+            host::respond(&mut response)?;
+        }
+    }
+
+    pub(crate) fn answer_bytes(&mut self, bytes: &[u8]) -> Response {
+        match Command::read(bytes) {
+            Ok(command) => self.answer(command).unwrap_or_else(Response::Error),
+            Err(malformed) => Response::Error(malformed.into()),
+        }
+    }
+
+    fn answer(&mut self, command: Command) -> Result<Response, Error> {
+        Ok(match command {
+            Command::Specify => Response::Specify(self.specification()),
+            Command::Configure(settings) => {
+                self.configure(settings)?;
+                Response::Configure
+            }
+            Command::Open => {
+                self.stages.open()?;
+                Response::Open
+            }
+            Command::Process(records) => Response::Process(self.process(records)),
+            Command::Teardown => {
+                self.stages.teardown()?;
+                Response::Teardown
+            }
+            Command::Unknown => return Err(HostError::UNKNOWN_COMMAND_REQUEST.into()),
+        })
+    }
+
+    fn specification(&self) -> Specification {
+        let mut declarations = Declarations::default();
+        self.stages.declare(&mut declarations);
+        Codec::declare(&mut declarations);
+        Specification { parameters: declarations.0, ..self.stages.specification() }
+    }
+
+    fn configure(&mut self, settings: BTreeMap<String, String>) -> Result<(), Error> {
+        let mut settings = Settings::new(settings);
+        let codec = Codec::configure(&mut settings);
+        self.stages.configure(settings)?;
+        self.codec = codec.unwrap_or_default();
+        Ok(())
+    }
+
+    fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
+        let codec = &mut self.codec;
+        if codec.is_off() {
+            return self.stages.process(records);
+        }
+        // Records that cannot be decoded keep their places, and the processor does not see them.
+        let mut before = Vec::with_capacity(records.len());
+        let mut decoded = Vec::with_capacity(records.len());
+        for mut record in records {
+            let attached = codec.attached(&record);
+            match codec.decode(&mut record) {
+                Ok(()) => {
+                    decoded.push(record);
+                    before.push(Ok(attached));
+                }
+                Err(error) => before.push(Err(error)),
+            }
+        }
+        let mut outputs = if decoded.is_empty() { Vec::new() } else { self.stages.process(decoded) }.into_iter();
+        let mut results = Vec::with_capacity(before.len());
+        for before in before {
+            results.push(match before {
+                Err(error) => Err(error),
+                Ok(attached) => match outputs.next() {
+                    // Without a result for one record there is none for those after it.
+                    None => return results,
+                    Some(output) => output.and_then(|mut output| {
+                        for record in output.records_mut() {
+                            codec.encode(record, &attached)?;
+                        }
+                        Ok(output)
+                    }),
+                },
+            });
+        }
+        // More results than records: the host has to see that.
+        results.extend(outputs);
+        results
+    }
+}
+
+#[cfg(test)]
+mod tests;

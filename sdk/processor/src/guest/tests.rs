@@ -1,0 +1,170 @@
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::*;
+use crate::host::stand_in::{self, Call, Calls};
+use crate::schema;
+use crate::wire::{command_side, schema_side};
+
+/// A host that speaks the protocol of the buffers to the letter, and notes what the guest does.
+#[derive(Default)]
+struct Script {
+    commands: Vec<Command>,
+    /// What ends it, where it is not the end of the commands.
+    ends: Option<HostError>,
+    seen: Rc<RefCell<Seen>>,
+    parked: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+#[derive(Default)]
+struct Seen {
+    responses: Vec<Vec<u8>>,
+    /// Sizes of the buffers of `command_request`.
+    buffers: Vec<usize>,
+    executed: usize,
+    calls: usize,
+}
+
+impl Calls for Script {
+    fn command_request(&mut self, buffer: &mut [u8]) -> u32 {
+        let mut seen = self.seen.borrow_mut();
+        seen.buffers.push(buffer.len());
+        let Some(command) = self.commands.first() else {
+            return self.ends.unwrap_or(HostError::NO_MORE_COMMANDS).code();
+        };
+        let bytes = command.write();
+        if let Some(place) = buffer.get_mut(..bytes.len()) {
+            place.copy_from_slice(&bytes);
+            self.commands.remove(0);
+        }
+        bytes.len() as u32
+    }
+
+    fn command_response(&mut self, buffer: &[u8]) -> u32 {
+        self.seen.borrow_mut().responses.push(buffer.to_vec());
+        0
+    }
+
+    fn in_out(&mut self, call: Call, buffer: &mut [u8]) -> u32 {
+        let mut seen = self.seen.borrow_mut();
+        seen.calls += 1;
+        assert_eq!(call, Call::GetSchema);
+        let response = match self.parked.take() {
+            Some((request, response)) if buffer.starts_with(&request) => {
+                assert!(buffer[request.len()..].iter().all(|&byte| byte == 0), "the tail is not zero");
+                assert_eq!(buffer.len(), response.len(), "the buffer has not the size that was asked for");
+                response
+            }
+            Some(_) => panic!("another request before the parked response was fetched"),
+            None => {
+                seen.executed += 1;
+                let asked = schema_side::asked(buffer, false).unwrap();
+                if asked.version < 0 {
+                    return HostError::VERSION_NOT_FOUND.code();
+                }
+                let subject = asked.subject.to_owned();
+                schema_side::write_schema(&schema::Schema { subject, version: 1, id: 7, text: "x".repeat(5_000) })
+            }
+        };
+        match buffer.get_mut(..response.len()) {
+            Some(place) => place.copy_from_slice(&response),
+            None => self.parked = Some((buffer.to_vec(), response.clone())),
+        }
+        response.len() as u32
+    }
+}
+
+struct Echo;
+
+impl Processor for Echo {
+    type Parameters = ();
+
+    fn specification() -> Specification {
+        Specification::new("echo", "v1.0.0")
+    }
+
+    fn configure((): ()) -> Result<Self, Error> {
+        Ok(Echo)
+    }
+
+    fn process(&mut self, record: Record) -> Result<Output, Error> {
+        match record.payload.after.as_raw() {
+            Some(b"fail") => Err(Error::new("as told")),
+            Some(b"drop") => Ok(Output::Filtered),
+            Some(b"twice") => Ok(vec![record.clone(), record].into()),
+            _ => Ok(record.into()),
+        }
+    }
+}
+
+fn serve(commands: Vec<Command>, ends: Option<HostError>) -> (Result<(), HostError>, Rc<RefCell<Seen>>) {
+    let seen = Rc::new(RefCell::default());
+    stand_in::script(Script { commands, ends, seen: Rc::clone(&seen), parked: None });
+    let ended = Guest::new(&mut Configured::<Echo>::default()).serve();
+    (ended, seen)
+}
+
+#[test]
+fn the_whole_life_of_a_processor() {
+    let records: Vec<Record> = ["a", "fail", "drop", "twice"].map(Record::create).into();
+    let commands = vec![
+        Command::Specify,
+        Command::Configure(BTreeMap::new()),
+        Command::Open,
+        Command::Process(records.clone()),
+        Command::Process(Vec::new()),
+        Command::Teardown,
+    ];
+    let (ended, seen) = serve(commands, None);
+    assert_eq!(ended, Ok(()));
+    let seen = seen.borrow();
+    let kinds: Vec<u64> = seen.responses.iter().map(|bytes| command_side::response(bytes).unwrap().0).collect();
+    assert_eq!(kinds, [2, 3, 4, 5, 5, 6]);
+    let outputs = command_side::outputs(command_side::response(&seen.responses[3]).unwrap().1).unwrap();
+    let twice = vec![records[3].clone(); 2];
+    let expected =
+        [Ok(Output::Single(records[0].clone())), Err(Error::new("as told")), Ok(Output::Filtered), Ok(twice.into())];
+    assert_eq!(outputs, expected);
+}
+
+#[test]
+fn a_command_that_does_not_fit_is_asked_for_again_with_its_size() {
+    let large = Command::Process(vec![Record::create(vec![1; 100_000])]);
+    let size = large.write().len();
+    let (ended, seen) = serve(vec![Command::Configure(BTreeMap::new()), large, Command::Teardown], None);
+    assert_eq!(ended, Ok(()));
+    assert_eq!(seen.borrow().buffers, [4096, 4096, size, size, size]);
+    assert_eq!(seen.borrow().responses.len(), 3);
+}
+
+#[test]
+fn an_error_of_the_host_ends_the_guest_and_keeps_its_code() {
+    let (ended, _) = serve(Vec::new(), Some(HostError::MEMORY_OUT_OF_RANGE));
+    assert_eq!(ended, Err(HostError::MEMORY_OUT_OF_RANGE));
+    assert_eq!(serve(Vec::new(), Some(HostError(0xFFFF_FF9B))).0.unwrap_err().code(), 0xFFFF_FF9B);
+}
+
+#[test]
+fn commands_out_of_order_are_answered_with_errors() {
+    let commands = vec![
+        Command::Open,
+        Command::Process(vec![Record::default()]),
+        Command::Unknown,
+        Command::Configure([("no".to_owned(), "such".to_owned())].into()),
+        Command::Teardown,
+    ];
+    let (ended, seen) = serve(commands, None);
+    assert_eq!(ended, Ok(()));
+    let kinds: Vec<u64> =
+        seen.borrow().responses.iter().map(|bytes| command_side::response(bytes).unwrap().0).collect();
+    assert_eq!(kinds, [1, 5, 1, 1, 6]);
+}
+
+#[test]
+fn a_response_that_does_not_fit_is_fetched_and_not_executed_again() {
+    let (_, seen) = serve(Vec::new(), None);
+    let schema = schema::get("subject", 3).unwrap();
+    assert_eq!((schema.subject.as_str(), schema.id, schema.text.len()), ("subject", 7, 5_000));
+    assert_eq!((seen.borrow().executed, seen.borrow().calls), (1, 2));
+    assert_eq!(schema::get("subject", -1).unwrap_err().host(), Some(HostError::VERSION_NOT_FOUND));
+}

@@ -1,0 +1,189 @@
+//! The types that parameters can have.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Field, Settings};
+use crate::reference::Reference;
+use crate::specification::ParameterKind;
+
+/// A type that a parameter can have.
+///
+/// Implement it for a type of your own by [`Setting::KIND`] and [`Setting::parse`].
+pub trait Setting: Sized {
+    /// The kind that hosts and their users see.
+    const KIND: ParameterKind;
+
+    /// The value of a text that is not empty, or what is wrong with it.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence without its subject: the name of the parameter is put before it.
+    fn parse(text: &str) -> Result<Self, String>;
+
+    /// The value that means that nothing was given; `None`: something has to be given.
+    fn absent() -> Option<Self> {
+        None
+    }
+
+    /// The name under which a parameter of this name is declared.
+    fn declared(name: &str) -> String {
+        name.to_owned()
+    }
+
+    /// Reads the parameter of this name. `None`: problems were noted in the settings.
+    fn read(name: &str, field: &Field, settings: &mut Settings) -> Option<Self> {
+        settings.one(name, field)
+    }
+}
+
+impl Setting for String {
+    const KIND: ParameterKind = ParameterKind::String;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Setting for PathBuf {
+    const KIND: ParameterKind = ParameterKind::File;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.into())
+    }
+}
+
+impl Setting for Reference {
+    const KIND: ParameterKind = ParameterKind::String;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Reference::parse(text).map_err(|error| error.to_string())
+    }
+}
+
+impl Setting for bool {
+    const KIND: ParameterKind = ParameterKind::Bool;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
+            "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
+            _ => Err(format!("{text:?} is neither true nor false")),
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($($kind:ident: $($number:ty),*, $what:literal;)*) => {$($(
+        impl Setting for $number {
+            const KIND: ParameterKind = ParameterKind::$kind;
+
+            fn parse(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|_| format!(concat!("{:?} is no ", $what, " that fits into ", stringify!($number)), text))
+            }
+        }
+    )*)*};
+}
+
+numbers! {
+    Int: i8, i16, i32, i64, u8, u16, u32, u64, usize, "whole number";
+    Float: f32, f64, "number";
+}
+
+impl Setting for Duration {
+    const KIND: ParameterKind = ParameterKind::Duration;
+
+    /// Numbers with the units h, m, s, ms, us (µs) and ns, the greatest first: `1h30m`, `1.5s`.
+    fn parse(text: &str) -> Result<Self, String> {
+        duration(text).ok_or_else(|| format!("{text:?} is no duration such as 1m30s or 250ms"))
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let (mut rest, mut nanoseconds) = (text, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        nanoseconds += number
+            * match &rest[..unit] {
+                "ns" => 1.0,
+                "us" | "µs" | "μs" => 1e3,
+                "ms" => 1e6,
+                "s" => 1e9,
+                "m" => 60e9,
+                "h" => 3600e9,
+                _ => return None,
+            };
+        rest = &rest[unit..];
+    }
+    // As far as the protocol's own durations go.
+    (!text.is_empty() && nanoseconds < i64::MAX as f64).then(|| Duration::from_nanos(nanoseconds.round() as u64))
+}
+
+/// May be absent.
+impl<T: Setting> Setting for Option<T> {
+    const KIND: ParameterKind = T::KIND;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        T::parse(text).map(Some)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+}
+
+/// Values with commas between them.
+impl<T: Setting> Setting for Vec<T> {
+    const KIND: ParameterKind = ParameterKind::String;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(T::parse).collect()
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Vec::new())
+    }
+}
+
+/// All settings whose names begin with the name of the parameter and a dot, by the rest of their names.
+impl<T: Setting> Setting for BTreeMap<String, T> {
+    const KIND: ParameterKind = T::KIND;
+
+    fn parse(_: &str) -> Result<Self, String> {
+        Err("a name after a dot is missing".to_owned())
+    }
+
+    fn absent() -> Option<Self> {
+        Some(BTreeMap::new())
+    }
+
+    fn declared(name: &str) -> String {
+        [name, ".*"].concat()
+    }
+
+    fn read(name: &str, field: &Field, settings: &mut Settings) -> Option<Self> {
+        let prefix = [name, "."].concat();
+        let below = settings.below(&prefix);
+        if below.is_empty() && field.validations.contains(&super::Validation::Required) {
+            settings.problem(&Self::declared(name), super::REQUIRED);
+            return None;
+        }
+        let (mut map, mut valid) = (BTreeMap::new(), true);
+        for (key, text) in below {
+            let full = [&prefix, key.as_str()].concat();
+            // Put back, so that a value in a map is read as any other.
+            settings.left.insert(full.clone(), text);
+            match settings.one(&full, field) {
+                Some(value) => drop(map.insert(key, value)),
+                None => valid = false,
+            }
+        }
+        valid.then_some(map)
+    }
+}

@@ -1,0 +1,78 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+use crate::reference::Reference;
+
+fn settings(pairs: &[(&str, &str)]) -> Settings {
+    Settings::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+}
+
+fn one<T: Setting>(field: &Field, text: &str) -> Result<T, Vec<String>> {
+    let mut settings = settings(&[(field.name, text)]);
+    settings.read("", field).ok_or(settings.problems)
+}
+
+const PLAIN: Field = Field { name: "x", description: "", default: None, validations: &[] };
+
+#[test]
+fn values_are_of_their_types() {
+    assert_eq!(one(&PLAIN, " text "), Ok("text".to_owned()));
+    assert_eq!(one(&PLAIN, "-3"), Ok(-3_i64));
+    assert_eq!(one(&PLAIN, "2.5"), Ok(2.5_f64));
+    assert_eq!(one(&PLAIN, "T"), Ok(true));
+    assert_eq!(one(&PLAIN, "/a/b"), Ok(PathBuf::from("/a/b")));
+    assert_eq!(one(&PLAIN, "1h1m1.5s"), Ok(Duration::from_millis(3_661_500)));
+    assert_eq!(one(&PLAIN, "a, b,,c"), Ok(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]));
+    assert_eq!(one(&PLAIN, ""), Ok(None::<i32>));
+    assert_eq!(one(&PLAIN, "7"), Ok(Some(7_u8)));
+    assert!(one::<Reference>(&PLAIN, ".Key.a").is_ok());
+}
+
+#[test]
+fn values_of_other_types_are_refused_by_name_and_value() {
+    let problem = |problems: Result<_, Vec<String>>| problems.unwrap_err().join("; ");
+    assert_eq!(problem(one::<u8>(&PLAIN, "256").map(drop)), "x: \"256\" is no whole number that fits into u8");
+    assert_eq!(problem(one::<bool>(&PLAIN, "yes").map(drop)), "x: \"yes\" is neither true nor false");
+    assert_eq!(problem(one::<String>(&PLAIN, "").map(drop)), "x: a value is required");
+    for text in ["1", "s", "1x", "-1s", "1.2.3s", "300000h3000000h"] {
+        assert!(one::<Duration>(&PLAIN, text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn bounds_are_strict_and_what_is_no_number_is_out_of_them() {
+    const BETWEEN: Field =
+        Field { default: Some("1"), validations: &[Validation::GreaterThan(0.0), Validation::LessThan(10.0)], ..PLAIN };
+    for (text, fits) in [("0", false), ("0.1", true), ("9.9", true), ("10", false), ("NaN", false), ("", true)] {
+        assert_eq!(one::<f64>(&BETWEEN, text).is_ok(), fits, "{text:?}");
+    }
+}
+
+#[test]
+fn texts_are_validated() {
+    const CHOICE: Field = Field { validations: &[Validation::OneOf(&["a", "b"])], ..PLAIN };
+    const OTHER: Field = Field { validations: &[Validation::NoneOf(&["a"])], ..PLAIN };
+    const SMALL: Field = Field { validations: &[Validation::Regex(Pattern::new("^[a-z]+$"))], ..PLAIN };
+    let fits = |field: &Field, text: &str| one::<String>(field, text).is_ok();
+    assert!(fits(&CHOICE, "b") && !fits(&CHOICE, "c"));
+    assert!(fits(&OTHER, "b") && !fits(&OTHER, "a"));
+    assert!(fits(&SMALL, "b") && !fits(&SMALL, "B"));
+}
+
+#[test]
+fn a_map_takes_all_settings_below_its_name() {
+    let mut given = settings(&[("x.a.b", "1"), ("x.c", "2"), ("xy", "3")]);
+    let map: BTreeMap<String, i32> = given.read("", &PLAIN).unwrap();
+    assert_eq!(map, BTreeMap::from([("a.b".to_owned(), 1), ("c".to_owned(), 2)]));
+    assert_eq!(given.left.len(), 1);
+    let mut wrong = settings(&[("x.a", "one"), ("x.b", "two")]);
+    assert_eq!(wrong.read::<BTreeMap<String, i32>>("", &PLAIN), None);
+    assert_eq!(wrong.problems.len(), 2, "{:?}", wrong.problems);
+}
+
+#[test]
+fn what_nobody_declared_is_refused() {
+    let error = settings(&[("feild", "x")]).all::<()>().unwrap_err();
+    assert_eq!(error.message(), "invalid settings: feild: unknown parameter; the processor has no parameters");
+}

@@ -1,0 +1,167 @@
+//! Tests of processors without WebAssembly.
+//!
+//! Everything takes the way that it takes in a pipeline: settings are validated, records are encoded, decoded and
+//! encoded again. Schemas live in memory, each test thread has a registry of its own.
+//!
+//! ```
+//! use anabranch_processor::{Error, Output, Processor, Record, Specification, testing};
+//!
+//! struct Shout;
+//!
+//! impl Processor for Shout {
+//!     type Parameters = ();
+//!
+//!     fn specification() -> Specification {
+//!         Specification::new("shout", "v0.1.0")
+//!     }
+//!
+//!     fn configure((): ()) -> Result<Self, Error> {
+//!         Ok(Shout)
+//!     }
+//!
+//!     fn process(&mut self, mut record: Record) -> Result<Output, Error> {
+//!         let text = record.payload.after.as_raw().ok_or_else(|| Error::new("no raw data"))?;
+//!         record.payload.after = text.to_ascii_uppercase().into();
+//!         Ok(record.into())
+//!     }
+//! }
+//!
+//! let mut shout = testing::start::<Shout>(&[]).unwrap();
+//! assert_eq!(shout.process_one(Record::create("hi")), Ok(Record::create("HI").into()));
+//! ```
+
+use crate::error::{Error, HostError};
+use crate::guest::{Configured, Guest};
+use crate::host::stand_in;
+use crate::http;
+use crate::parameters::{Declarations, Parameters, REQUIRED, Settings};
+use crate::processor::{Output, Processor};
+use crate::record::Record;
+use crate::schema::Codec;
+use crate::specification::Specification;
+use crate::wire::{Command, Response, command_side};
+
+/// What answers the HTTP requests of a test.
+pub type Respond = dyn FnMut(&http::Request) -> Result<http::Response, HostError>;
+
+/// A processor that runs in a test.
+pub struct Running<P: Processor> {
+    stages: Configured<P>,
+    codec: Option<Codec>,
+}
+
+/// Configures and opens a processor with these settings.
+///
+/// # Errors
+/// What is wrong with the settings, or why it cannot be opened.
+pub fn start<P: Processor>(settings: &[(&str, &str)]) -> Result<Running<P>, Error> {
+    let mut running = Running { stages: Configured::default(), codec: None };
+    let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    running.command(&Command::Configure(settings))?;
+    running.command(&Command::Open)?;
+    Ok(running)
+}
+
+/// What hosts learn about a processor, its parameters included.
+///
+/// # Errors
+/// The name is empty, the version is no semantic version, or a default does not pass its own validations.
+pub fn specification<P: Processor>() -> Result<Specification, Error> {
+    let mut declarations = Declarations::default();
+    P::Parameters::declare("", &mut declarations);
+    Codec::declare(&mut declarations);
+    let specification = Specification { parameters: declarations.0, ..P::specification() };
+    if specification.name.is_empty() {
+        return Err(Error::new("a processor needs a name"));
+    }
+    if !is_semantic(&specification.version) {
+        return Err(Error::new(format!("{:?} is no semantic version such as v1.2.3", specification.version)));
+    }
+    // A parameter that is required has to be given to see the defaults of the others, so only these are judged.
+    let mut settings = Settings::default();
+    let _ = P::Parameters::read("", &mut settings);
+    let wrong = settings.problems().iter().find(|problem| !problem.ends_with(REQUIRED));
+    match wrong {
+        Some(problem) => Err(Error::new(format!("a default is not valid: {problem}"))),
+        None => Ok(specification),
+    }
+}
+
+/// Answers the HTTP requests of this test thread; without it they are refused.
+pub fn respond(respond: impl FnMut(&http::Request) -> Result<http::Response, HostError> + 'static) {
+    stand_in::respond_with(Box::new(respond));
+}
+
+/// Forgets the schemas and the HTTP answers of this test thread.
+pub fn reset() {
+    stand_in::forget();
+}
+
+impl<P: Processor> Running<P> {
+    /// What becomes of each of these records, which come in one batch.
+    pub fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
+        let response = self.command(&Command::Process(records));
+        let outputs = response.and_then(|bytes| Ok(command_side::outputs(body(&bytes)?)?));
+        outputs.unwrap_or_else(|error| vec![Err(error)])
+    }
+
+    /// What becomes of one record.
+    ///
+    /// # Errors
+    /// Why it could not be processed, or that there was not one result.
+    pub fn process_one(&mut self, record: Record) -> Result<Output, Error> {
+        let mut outputs = self.process(vec![record]);
+        match outputs.len() {
+            1 => outputs.remove(0),
+            n => Err(Error::new(format!("{n} results for one record"))),
+        }
+    }
+
+    /// The processor itself.
+    ///
+    /// # Errors
+    /// Never, once it was started.
+    pub fn processor(&mut self) -> Result<&mut P, Error> {
+        self.stages.get()
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// What it could not close.
+    pub fn teardown(mut self) -> Result<(), Error> {
+        self.command(&Command::Teardown).map(drop)
+    }
+
+    /// The bytes of the response, if it is no error.
+    fn command(&mut self, command: &Command) -> Result<Vec<u8>, Error> {
+        let mut guest = Guest::new(&mut self.stages);
+        guest.codec = self.codec.take().unwrap_or_default();
+        let response = guest.answer_bytes(&command.write());
+        self.codec = Some(guest.codec);
+        if let Response::Error(error) = response {
+            return Err(error);
+        }
+        let mut bytes = Vec::new();
+        response.write(&mut bytes);
+        Ok(bytes)
+    }
+}
+
+fn body(response: &[u8]) -> Result<&[u8], Error> {
+    Ok(command_side::response(response)?.1)
+}
+
+/// `v` may stand first.
+fn is_semantic(version: &str) -> bool {
+    let version = version.strip_prefix('v').unwrap_or(version);
+    let core = version.split(['-', '+']).next().unwrap_or_default();
+    let numbers: Vec<&str> = core.split('.').collect();
+    let is_number = |text: &&str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'))
+    };
+    numbers.len() == 3 && numbers.iter().all(is_number)
+}
+
+#[cfg(test)]
+mod tests;

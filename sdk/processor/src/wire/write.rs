@@ -1,0 +1,68 @@
+//! Writing protobuf.
+
+/// Appends the fields of a message. Nested messages are written in place; their length is put before them after.
+#[derive(Debug, Default)]
+pub(crate) struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    /// A number; 0 is left out, as it is what an absent field means.
+    pub(crate) fn number(&mut self, field: u32, number: u64) {
+        if number != 0 {
+            self.always_number(field, number);
+        }
+    }
+
+    /// A number of a choice of fields, where 0 is not the same as none.
+    pub(crate) fn always_number(&mut self, field: u32, number: u64) {
+        self.varint(u64::from(field) << 3);
+        self.varint(number);
+    }
+
+    pub(crate) fn double(&mut self, field: u32, number: f64) {
+        self.varint(u64::from(field) << 3 | 1);
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    /// Bytes or text; nothing where there are none.
+    pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.always_bytes(field, bytes);
+        }
+    }
+
+    /// Bytes or text of a choice of fields, where empty is not the same as none.
+    pub(crate) fn always_bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn message(&mut self, field: u32, content: impl FnOnce(&mut Self)) {
+        self.varint(u64::from(field) << 3 | 2);
+        let start = self.0.len();
+        // Most messages have a length of one byte.
+        self.0.push(0);
+        content(self);
+        let end = self.0.len();
+        let length = (end - start - 1) as u64;
+        if length < 0x80 {
+            self.0[start] = length as u8;
+            return;
+        }
+        self.varint(length);
+        let more = self.0.len() - end - 1;
+        let mut digits = [0; 10];
+        digits[..=more].copy_from_slice(&self.0[end..]);
+        self.0.truncate(end + more);
+        self.0.copy_within(start + 1..end, start + 1 + more);
+        self.0[start..=start + more].copy_from_slice(&digits[..=more]);
+    }
+
+    fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+}

@@ -1,0 +1,130 @@
+//! The derive, as users see it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anabranch_processor::specification::ParameterKind;
+use anabranch_processor::{Error, Output, Parameters, Processor, Record, Reference, Specification, testing};
+
+#[derive(Debug, PartialEq, Parameters)]
+struct Retry {
+    /// How long to wait.
+    #[parameter(default = "1s")]
+    delay: Duration,
+    #[parameter(default = 3, greater_than = -1, less_than = 10.5)]
+    most_tries: u8,
+}
+
+/// Everything that can be declared.
+#[derive(Debug, PartialEq, Parameters)]
+struct Settings {
+    /// The place.
+    ///
+    /// In *every* record.
+    #[parameter(default = ".Key")]
+    field: Reference,
+    #[parameter(name = "request.url", regex = "^https://")]
+    url: String,
+    #[parameter(one_of = ["a", "b"], default = "a")]
+    kind: String,
+    #[parameter(none_of = ["root"])]
+    user: Option<String>,
+    #[parameter(required)]
+    tags: Vec<String>,
+    headers: BTreeMap<String, String>,
+    #[parameter(nested)]
+    retry: Retry,
+    #[parameter(default = false)]
+    r#type: bool,
+}
+
+struct Keep(Settings);
+
+impl Processor for Keep {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::new("keep", "v1.2.3").summary("s").description("d").author("a")
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Error> {
+        Ok(Keep(settings))
+    }
+
+    fn process(&mut self, record: Record) -> Result<Output, Error> {
+        Ok(record.into())
+    }
+}
+
+#[test]
+fn values_defaults_and_names() {
+    let mut keep = testing::start::<Keep>(&[
+        ("request.url", " https://x "),
+        ("tags", "x,y"),
+        ("headers.content-type", "text"),
+        ("retry.mostTries", "0"),
+        ("type", "true"),
+        ("kind", ""),
+    ])
+    .unwrap();
+    let expected = Settings {
+        field: ".Key".parse().unwrap(),
+        url: "https://x".to_owned(),
+        kind: "a".to_owned(),
+        user: None,
+        tags: vec!["x".to_owned(), "y".to_owned()],
+        headers: BTreeMap::from([("content-type".to_owned(), "text".to_owned())]),
+        retry: Retry { delay: Duration::from_secs(1), most_tries: 0 },
+        r#type: true,
+    };
+    assert_eq!(keep.processor().unwrap().0, expected);
+}
+
+#[test]
+fn all_problems_are_told_at_once_and_by_name() {
+    let error = testing::start::<Keep>(&[
+        ("request.url", "ftp://x"),
+        ("kind", "c"),
+        ("user", "root"),
+        ("retry.mostTries", "11"),
+        ("retry.dealy", "1s"),
+        ("field", "Key"),
+    ])
+    .map(drop)
+    .unwrap_err();
+    for part in [
+        "request.url: \"ftp://x\" does not match",
+        "kind: \"c\" is none of a, b",
+        "user: \"root\" is not allowed",
+        "tags: a value is required",
+        "retry.mostTries: \"11\" is not less than 10.5",
+        "retry.dealy: unknown parameter",
+        "field: \"Key\" is no reference",
+    ] {
+        assert!(error.message().contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn hosts_see_the_declarations() {
+    let specification = testing::specification::<Keep>().unwrap();
+    let parameters = specification.parameters();
+    let names: Vec<&str> = parameters.keys().map(String::as_str).filter(|name| !name.starts_with("sdk.")).collect();
+    assert_eq!(
+        names,
+        ["field", "headers.*", "kind", "request.url", "retry.delay", "retry.mostTries", "tags", "type", "user"]
+    );
+    assert_eq!(parameters.len() - names.len(), 4);
+    assert_eq!(parameters["field"].description, "The place.\n\nIn *every* record.");
+    assert_eq!(
+        (parameters["retry.delay"].kind, parameters["retry.delay"].default.as_str()),
+        (ParameterKind::Duration, "1s")
+    );
+    assert_eq!(parameters["retry.mostTries"].default, "3");
+    let required: Vec<&str> = parameters
+        .iter()
+        .filter(|(_, parameter)| parameter.validations.iter().any(|v| format!("{v:?}") == "Required"))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(required, ["request.url", "tags"]);
+}

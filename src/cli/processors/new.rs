@@ -1,0 +1,295 @@
+//! `anabranch processors new`.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::cli::init::write_new;
+use crate::cli::{Exit, Report};
+use crate::files::system;
+
+/// Make a crate with a processor in Rust, to be compiled to WebAssembly.
+///
+/// The processor works and has tests; `cargo test` runs them, and `cargo build --release --target wasm32-wasip1` makes
+/// the module that is put into `processors/`. The crate carries a copy of the SDK that fits this version, in `vendor/`,
+/// and needs nothing of this service to be compiled.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// Name of the crate, of the processor and of the module: lower-case letters, digits, "-" and "_".
+    name: String,
+    /// Where to make the directory of that name.
+    #[arg(long, default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    path: PathBuf,
+    /// Use the SDK in this directory instead of a copy.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    sdk: Option<PathBuf>,
+}
+
+const COMMAND: &str = "processors.new";
+const VENDORED: &str = "vendor/anabranch-processor";
+
+/// The crate, with placeholders.
+const TEMPLATES: [(&str, &str); 4] = [
+    ("Cargo.toml", include_str!("../templates/processor/Cargo.toml.template")),
+    ("README.md", include_str!("../templates/processor/README.md.template")),
+    ("src/lib.rs", include_str!("../templates/processor/lib.rs.template")),
+    ("src/main.rs", include_str!("../templates/processor/main.rs.template")),
+];
+
+macro_rules! sdk {
+    ($($file:literal),* $(,)?) => {
+        /// The sources of the SDK, without its tests.
+        const SDK: &[(&str, &str)] = &[$(($file, include_str!(concat!("../../../sdk/processor/", $file)))),*];
+    };
+}
+
+sdk! {
+    "Cargo.toml",
+    "derive/Cargo.toml",
+    "derive/src/lib.rs",
+    "src/error.rs",
+    "src/guest.rs",
+    "src/host.rs",
+    "src/host/imports.rs",
+    "src/host/stand_in.rs",
+    "src/http.rs",
+    "src/lib.rs",
+    "src/logging.rs",
+    "src/metadata.rs",
+    "src/parameters.rs",
+    "src/parameters/setting.rs",
+    "src/processor.rs",
+    "src/record.rs",
+    "src/reference.rs",
+    "src/reference/parse.rs",
+    "src/schema.rs",
+    "src/schema/avro.rs",
+    "src/schema/codec.rs",
+    "src/schema/infer.rs",
+    "src/specification.rs",
+    "src/testing.rs",
+    "src/value.rs",
+    "src/wire.rs",
+    "src/wire/command.rs",
+    "src/wire/read.rs",
+    "src/wire/record.rs",
+    "src/wire/schema.rs",
+    "src/wire/write.rs",
+}
+
+pub(super) fn new(arguments: &Arguments) -> Report {
+    let name = arguments.name.as_str();
+    if let Some(problem) = problem(name) {
+        return Report::new(COMMAND)
+            .fail(Exit::Invalid, "processors.invalid_name", format!("{name:?} cannot be the name: {problem}"))
+            .suggest("a name such as my-processor");
+    }
+    let sdk = match &arguments.sdk {
+        None => VENDORED.to_owned(),
+        Some(path) => match chosen(path) {
+            Ok(path) => path,
+            Err(report) => return *report,
+        },
+    };
+    let root = if arguments.path == Path::new(".") { PathBuf::from(name) } else { arguments.path.join(name) };
+    match write(&root, name, &sdk, arguments.sdk.is_none()) {
+        Ok(()) => {}
+        Err((path, error)) if error.kind() == ErrorKind::AlreadyExists => {
+            return Report::new(COMMAND)
+                .fail(Exit::Invalid, "processors.exists", format!("{} exists already", path.display()))
+                .suggest("give another name, or another place with --path");
+        }
+        Err((path, error)) => {
+            return Report::new(COMMAND).fail(
+                Exit::Environment,
+                "processors.cannot_write",
+                format!("cannot make {}: {}", path.display(), system(&error)),
+            );
+        }
+    }
+    let module = root.join(format!("target/wasm32-wasip1/release/{name}.wasm"));
+    let shown = root.display();
+    Report::new(COMMAND)
+        .text(format!(
+            "Made {shown}. There, `cargo test` tests it, `rustup target add wasm32-wasip1` is needed once, and
+`cargo build --release --target wasm32-wasip1` makes {}.\n",
+            module.display()
+        ))
+        .result(json!({ "directory": shown.to_string(), "processor": name, "module": module.display().to_string() }))
+}
+
+/// The path of an SDK, as the manifest of a crate elsewhere can name it.
+fn chosen(path: &Path) -> Result<String, Box<Report>> {
+    let refused = |exit, problem: String| {
+        let message = format!("{} is no SDK: {problem}", path.display());
+        Box::new(Report::new(COMMAND).fail(exit, "processors.sdk", message))
+    };
+    let absolute = path.canonicalize().map_err(|error| refused(Exit::Environment, system(&error).to_string()))?;
+    if !absolute.join("Cargo.toml").is_file() {
+        return Err(refused(Exit::Invalid, "it has no Cargo.toml".to_owned()));
+    }
+    match absolute.to_str() {
+        // As a string in TOML.
+        Some(text) => Ok(text.replace('\\', "\\\\").replace('"', "\\\"")),
+        None => Err(refused(Exit::Invalid, "its path is not valid UTF-8".to_owned())),
+    }
+}
+
+/// Why a name cannot be that of a crate.
+fn problem(name: &str) -> Option<&'static str> {
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Some("it starts with no lower-case letter");
+    }
+    if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_') {
+        return Some("it has other characters than lower-case letters, digits, \"-\" and \"_\"");
+    }
+    if name.len() > 64 {
+        return Some("it has more than 64 characters");
+    }
+    const TAKEN: &[&str] = &[
+        "abstract",
+        "alloc",
+        "anabranch-processor",
+        "anabranch_processor",
+        "as",
+        "async",
+        "await",
+        "become",
+        "box",
+        "break",
+        "build",
+        "const",
+        "continue",
+        "core",
+        "crate",
+        "deps",
+        "do",
+        "dyn",
+        "else",
+        "enum",
+        "examples",
+        "extern",
+        "false",
+        "final",
+        "fn",
+        "for",
+        "gen",
+        "if",
+        "impl",
+        "in",
+        "incremental",
+        "let",
+        "loop",
+        "macro",
+        "match",
+        "mod",
+        "move",
+        "mut",
+        "override",
+        "priv",
+        "proc-macro",
+        "proc_macro",
+        "pub",
+        "ref",
+        "return",
+        "self",
+        "static",
+        "std",
+        "struct",
+        "super",
+        "test",
+        "trait",
+        "true",
+        "try",
+        "type",
+        "typeof",
+        "unsafe",
+        "unsized",
+        "use",
+        "virtual",
+        "where",
+        "while",
+        "yield",
+    ];
+    TAKEN.contains(&name).then_some("Rust or the SDK uses it")
+}
+
+/// Writes all files into a directory that must not exist yet. A failure comes with the path that it concerns.
+fn write(root: &Path, name: &str, sdk: &str, copies: bool) -> Result<(), (PathBuf, std::io::Error)> {
+    if let Some(parent) = root.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| (parent.to_owned(), error))?;
+    }
+    std::fs::create_dir(root).map_err(|error| (root.to_owned(), error))?;
+    let filled = TEMPLATES.map(|(file, template)| (file.to_owned(), fill(template, name, sdk)));
+    let ignored = (".gitignore".to_owned(), "/target\n".to_owned());
+    let copied = SDK.iter().filter(|_| copies).map(|(file, text)| (format!("{VENDORED}/{file}"), (*text).to_owned()));
+    for (file, text) in filled.into_iter().chain([ignored]).chain(copied) {
+        let path = root.join(file);
+        let parent = path.parent().unwrap_or(root);
+        std::fs::create_dir_all(parent).map_err(|error| (parent.to_owned(), error))?;
+        write_new(&path, text.as_bytes(), 0o644).map_err(|error| (path.clone(), error))?;
+    }
+    Ok(())
+}
+
+fn fill(template: &str, name: &str, sdk: &str) -> String {
+    let kind: String = name
+        .split(['-', '_'])
+        .flat_map(|word| {
+            let mut letters = word.chars();
+            letters.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(letters).collect::<Vec<_>>()
+        })
+        .collect();
+    // The names that the template brings along itself.
+    const USED: &[&str] =
+        &["Error", "Output", "Parameters", "Processor", "Record", "Reference", "Settings", "Specification"];
+    let kind = if USED.contains(&kind.as_str()) { format!("My{kind}") } else { kind };
+    template
+        .replace("__SDK__", sdk)
+        .replace("__CRATE__", &name.replace('-', "_"))
+        .replace("__TYPE__", &kind)
+        .replace("__NAME__", name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_of_the_sdk_lacks_only_tests() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sdk/processor");
+        let (mut open, mut found) = (vec![root.clone()], Vec::new());
+        while let Some(directory) = open.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                match path.is_dir() {
+                    true if name != "tests" && name != "target" && name != "examples" => open.push(path),
+                    false if name != "tests.rs" && (name == "Cargo.toml" || name.ends_with(".rs")) => {
+                        found.push(path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        found.sort_unstable();
+        assert_eq!(found, SDK.iter().map(|(file, _)| *file).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn names_of_crates_are_told_from_other_names() {
+        for name in ["a", "my-processor", "my_2"] {
+            assert_eq!(problem(name), None, "{name}");
+        }
+        for name in ["", "A", "2a", "-a", "a b", "../a", "fn", "std", "ä", "anabranch-processor"] {
+            assert!(problem(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_type_does_not_take_a_name_of_the_sdk() {
+        assert_eq!(fill("__TYPE__ __CRATE__", "my-own_2", ""), "MyOwn2 my_own_2");
+        assert_eq!(fill("__TYPE__", "record", ""), "MyRecord");
+    }
+}

@@ -1,0 +1,139 @@
+//! The pipelines of `examples/`, each run as it stands there.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::process::{PATIENCE, Workspace, raw_after};
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+/// A directory with the example as its only pipeline.
+fn example(name: &str) -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write(&format!("pipelines/{name}"), std::fs::read(directory().join(name)).unwrap());
+    workspace
+}
+
+fn records(workspace: &Workspace, name: &str) -> Vec<Value> {
+    workspace.lines(name).iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_example_is_run_here() {
+    let run = include_str!("examples.rs");
+    for entry in std::fs::read_dir(directory()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let tested = name == "documents-to-vectors" || run.contains(&format!("example(\"{name}\")"));
+        assert!(tested, "no test runs examples/{name}");
+    }
+}
+
+#[test]
+fn flights_are_logged() {
+    let workspace = example("generate-and-log.yaml");
+    let log = std::fs::File::create(workspace.path("service.log")).unwrap();
+    let mut service = workspace.command(["run"]).stdout(log).spawn().unwrap();
+    let started = std::time::Instant::now();
+    while workspace.read("service.log").matches("scheduledDeparture").count() < 2 && started.elapsed() < PATIENCE {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // It has no end of its own.
+    service.kill().unwrap();
+    service.wait().unwrap();
+    assert!(workspace.read("service.log").matches("scheduledDeparture").count() >= 2);
+}
+
+#[test]
+fn the_lines_of_a_file_are_copied() {
+    let workspace = example("copy-a-file.yaml");
+    workspace.write("in.txt", "one\ntwo\n");
+    workspace.once();
+    assert_eq!(workspace.read("out.txt"), "one\ntwo\n");
+}
+
+#[test]
+fn purchases_are_kept_and_large_ones_marked() {
+    let workspace = example("decode-and-filter.yaml");
+    let events = r#"{"kind":"view"}
+{"kind":"purchase","amount":5}
+{"kind":"purchase","amount":5000}
+"#;
+    workspace.write("events.ndjson", events);
+    workspace.once();
+    let kept = records(&workspace, "purchases.ndjson");
+    let shown: Vec<(&Value, &Value)> =
+        kept.iter().map(|r| (&r["payload"]["after"]["amount"], &r["metadata"]["priority"])).collect();
+    assert_eq!(shown, [(&5.into(), &Value::Null), (&5000.into(), &"high".into())]);
+}
+
+#[test]
+fn an_order_becomes_items_and_an_audit() {
+    let workspace = example("split-and-copy.yaml");
+    workspace.write("orders.ndjson", "{\"items\":[{\"sku\":\"a\"},{\"sku\":\"b\"}]}\n");
+    workspace.once();
+    let mut shown: Vec<String> = records(&workspace, "items.ndjson")
+        .iter()
+        .map(|r| {
+            let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+            format!("{} {}", text(&r["payload"]["after"]["items"]["sku"]), text(&r["metadata"]["recfmt.collection"]))
+        })
+        .collect();
+    shown.sort();
+    assert_eq!(shown, ["a audit", "a items", "b audit", "b items"]);
+}
+
+#[test]
+fn failures_go_to_a_file() {
+    let workspace = example("dead-letters.yaml");
+    workspace.write("in.ndjson", "{\"amount\":1}\nno JSON\n{\"amount\":-1}\n");
+    workspace.once();
+    assert_eq!(workspace.lines("out.ndjson").len(), 1);
+    let reasons: Vec<String> = records(&workspace, "failed.ndjson")
+        .iter()
+        .map(|letter| letter["metadata"]["svc.dlq.nack.error"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("a negative amount: -1")), "{reasons:?}");
+}
+
+#[test]
+fn two_sources_meet_and_part() {
+    let workspace = example("several-ends.yaml");
+    workspace.write("web.log", "w\n");
+    workspace.write("shop.log", "s\n");
+    workspace.once();
+    let mut all: Vec<String> = workspace.lines("archive.ndjson").iter().map(|line| raw_after(line)).collect();
+    all.sort();
+    assert_eq!(all, ["s", "w"]);
+    let shop: Vec<String> = workspace.lines("shop.ndjson").iter().map(|line| raw_after(line)).collect();
+    assert_eq!(shop, ["s"]);
+}
+
+#[test]
+fn workers_write_in_order() {
+    let workspace = example("workers.yaml");
+    let mut process = workspace.start(&["run"]);
+    process.wait_until("a thousand readings", || workspace.lines("readings.ndjson").len() >= 1000);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+    let times: Vec<String> = records(&workspace, "readings.ndjson")
+        .iter()
+        .map(|r| r["metadata"]["recfmt.createdAt"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(times.is_sorted_by_key(|time| time.parse::<u128>().unwrap()));
+}
+
+#[test]
+fn changes_are_made_up() {
+    let workspace = example("change-feed.yaml");
+    let file = workspace.read("pipelines/change-feed.yaml").replace("status: stopped", "status: running");
+    workspace.write("pipelines/change-feed.yaml", file);
+    workspace.once();
+    let changes = records(&workspace, "changes.ndjson");
+    assert!(changes.iter().any(|change| change["operation"] == "delete"));
+    assert!(changes.iter().all(|change| change["operation"] != "snapshot"));
+    assert!(changes.len() > 500);
+}
