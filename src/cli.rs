@@ -9,6 +9,7 @@ mod processors;
 mod quickstart;
 mod report;
 mod run;
+mod standalone;
 mod template;
 
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::settings::{Layers, SettingFlags, Settings};
 pub use report::{Exit, Report};
+use standalone::registry_with;
 
 /// Moves records from sources, through processors, to destinations.
 #[derive(Debug, Parser)]
@@ -202,33 +204,6 @@ fn registry() -> Registry {
     anabranch_ops::register(&mut registry);
     families(&mut registry);
     registry
-}
-
-/// Every plugin of this build, and the standalone ones that the settings say where to find.
-fn registry_with(settings: &Settings) -> Registry {
-    let mut registry = registry();
-    #[cfg(feature = "wasm")]
-    {
-        let directory = settings.processors_path.clone();
-        registry.set_standalone(move || {
-            let found = anabranch_ops_wasm::load(&directory, compiled_modules().as_deref());
-            for (path, reason) in &found.refused {
-                let _ = writeln!(std::io::stderr(), "warning: {} is not used: {reason}", path.display());
-            }
-            found.operators
-        });
-    }
-    #[cfg(not(feature = "wasm"))]
-    let _ = settings;
-    registry
-}
-
-/// Where compiled processors are kept for the next start.
-#[cfg(feature = "wasm")]
-fn compiled_modules() -> Option<std::path::PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(std::path::PathBuf::from);
-    let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
-    Some(caches.join("anabranch").join("processors"))
 }
 
 /// Plugins with heavy dependencies, each behind a cargo feature; what was left out is named in the error of who asks

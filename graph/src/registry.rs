@@ -146,17 +146,25 @@ impl Registry {
         self.resolve(reference, "a source", &self.sources, |k| k.specification().version.clone())
     }
 
-    /// The processor that a reference means.
+    /// The processor that a reference means: a built-in one, or where there is none, a standalone one.
     ///
     /// # Errors
     /// Why there is none.
     pub fn operator(&self, reference: &str) -> Result<&Arc<dyn OperatorKind>, ResolveError> {
         let builtin = self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
-        match builtin {
-            Err(error @ (ResolveError::Unknown { .. } | ResolveError::NotInstalled { .. })) => {
-                self.standalone_operator(reference).ok_or(error)?
+        let error = match builtin {
+            Err(error) if !matches!(error, ResolveError::UnknownPrefix { .. }) => error,
+            found => return found,
+        };
+        match (self.standalone_operator(reference), error) {
+            (Some(Ok(found)), _) => Ok(found),
+            (Some(Err(error)), ResolveError::Unknown { .. } | ResolveError::NotInstalled { .. }) => Err(error),
+            (None, ResolveError::Unknown { name, near: None }) if !reference.starts_with("builtin:") => {
+                let names = self.standalone_operators().iter().map(|kind| kind.specification().name.as_str());
+                let near = did_you_mean(&name, names).map(Str::from);
+                Err(ResolveError::Unknown { name, near })
             }
-            found => found,
+            (_, error) => Err(error),
         }
     }
 
@@ -280,8 +288,12 @@ mod tests {
         let version =
             |reference: &str| registry.operator(reference).map(|kind| kind.specification().version.to_string());
         assert_eq!(version("field.set").unwrap(), "v1.2.0");
+        assert_eq!(version("builtin:field.sit").unwrap_err().to_string(), "unknown plugin \"field.sit\"");
         assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 0);
         assert_eq!(version("standalone:field.set").unwrap(), "v9");
+        assert_eq!(version("field.set@v9").unwrap(), "v9");
+        assert!(matches!(version("field.set@v8"), Err(ResolveError::WrongVersion { found, .. }) if found == "v1.2.0"));
+        assert!(matches!(version("minx"), Err(ResolveError::Unknown { near: Some(near), .. }) if near == "mine"));
         assert_eq!(version("mine").unwrap(), "v1.10.0");
         assert_eq!(version("standalone:mine@1.9.0").unwrap(), "v1.9.0");
         let error = version("mine@v2").unwrap_err().to_string();

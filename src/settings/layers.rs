@@ -11,7 +11,8 @@ use anabranch_graph::plan::stage::Limits;
 
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
-    Database, LogFormat, LogSettings, PipelineSettings, PostgresDatabase, RecoveryPolicy, Settings, below, file,
+    Database, EgressSettings, LogFormat, LogSettings, PipelineSettings, PostgresDatabase, ProcessorSettings,
+    RecoveryPolicy, Settings, below, file,
 };
 use crate::files::{self, Unreadable};
 
@@ -251,6 +252,16 @@ impl<'a> Checking<'a> {
         parse_duration(self.text(name)).unwrap_or_default()
     }
 
+    /// A duration of which zero is none.
+    fn limit(&self, name: &str) -> Option<Duration> {
+        Some(self.duration(name)).filter(|limit| !limit.is_zero())
+    }
+
+    /// Texts with commas between them.
+    fn list(&self, name: &str) -> Vec<String> {
+        self.text(name).split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+    }
+
     fn settings(&self, config_path: PathBuf) -> Settings {
         let shutdown = self.duration("shutdown.timeout");
         Settings {
@@ -288,7 +299,19 @@ impl<'a> Checking<'a> {
                     max_retries_window: self.duration("pipelines.error-recovery.max-retries-window"),
                 },
             },
-            processors_path: self.path("processors.path"),
+            processors: ProcessorSettings {
+                path: self.path("processors.path"),
+                timeout: self.limit("processors.timeout"),
+                max_memory: self.bytes("processors.max-memory"),
+                egress: EgressSettings {
+                    enabled: self.bool("processors.egress.enabled"),
+                    allow: self.list("processors.egress.allow"),
+                    secret_refs: self.list("processors.egress.secret-refs"),
+                    timeout: self.limit("processors.egress.timeout"),
+                    max_response_bytes: parse_bytes(self.text("processors.egress.max-response-bytes"))
+                        .filter(|bytes| *bytes > 0),
+                },
+            },
             limits: Limits {
                 replay_rows: usize::try_from(self.int("engine.replay-rows")).unwrap_or_default(),
                 held_bytes: self.bytes("engine.held-bytes"),

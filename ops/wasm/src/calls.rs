@@ -1,14 +1,16 @@
 //! The five calls of the module `conduit`, each `(ptr, len) -> size or code`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anabranch_graph::schema::{Schema, SchemaError, SchemaKind, SchemaVersion};
+use anabranch_ops_opencdc::http;
 use anabranch_ops_opencdc::wire::{self, CommandResponse};
 use bytes::Bytes;
 use prost::Message as _;
-use wasmtime::{AsContextMut as _, Caller, Linker, Result};
+use wasmtime::{Caller, Linker, Result};
 
-use crate::guest::{Death, State, ticks};
+use crate::egress::Refusal;
+use crate::guest::{Death, Gone, State};
 use crate::wasi::memory;
 
 /// Error codes, which are above every size.
@@ -21,18 +23,22 @@ mod code {
     pub(super) const VERSION_NOT_FOUND: u32 = 0xFFFF_FFF8;
     pub(super) const INVALID_SCHEMA: u32 = 0xFFFF_FFF7;
     pub(super) const EGRESS_DISABLED: u32 = 0xFFFF_FFF6;
+    pub(super) const EGRESS_FORBIDDEN: u32 = 0xFFFF_FFF5;
+    pub(super) const EGRESS_INVALID: u32 = 0xFFFF_FFF4;
+    pub(super) const EGRESS_DNS: u32 = 0xFFFF_FFF3;
+    pub(super) const EGRESS_TIMEOUT: u32 = 0xFFFF_FFF2;
+    pub(super) const EGRESS_TOO_LARGE: u32 = 0xFFFF_FFF1;
+    pub(super) const EGRESS_TRANSPORT: u32 = 0xFFFF_FFF0;
     /// The lowest of them all.
     pub(super) const FIRST: u32 = u32::MAX - 100;
 }
 
-/// How long a guest may take to end after its last command.
-const LAST: Duration = Duration::from_secs(10);
 /// How long the registry of schemas may take.
 const REGISTRY: Duration = Duration::from_secs(30);
 
 /// Answers that did not fit, each with the request it answers, by call.
 #[derive(Default)]
-pub(crate) struct Parked([Option<(Vec<u8>, Vec<u8>)>; 2]);
+pub(crate) struct Parked([Option<(Vec<u8>, Vec<u8>)>; 3]);
 
 type Answer = fn(&State, Bytes) -> Result<Vec<u8>, u32>;
 
@@ -46,7 +52,9 @@ pub(crate) fn define(linker: &mut Linker<State>) -> Result<()> {
     linker.func_wrap(MODULE, "get_schema", |caller: Caller<'_, State>, at: u32, length: u32| {
         exchange(caller, at, length, 1, get_schema)
     })?;
-    linker.func_wrap(MODULE, "http_request", |_: Caller<'_, State>, _: u32, _: u32| code::EGRESS_DISABLED)?;
+    linker.func_wrap(MODULE, "http_request", |caller: Caller<'_, State>, at: u32, length: u32| {
+        exchange(caller, at, length, 2, http_request)
+    })?;
     Ok(())
 }
 
@@ -64,20 +72,13 @@ fn command_request(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resul
         Some(command) => command,
         None => match state.commands.recv() {
             Ok(command) => {
-                let time = command.time;
-                state.started = Instant::now();
-                state.deadline = state.started + time;
-                caller.as_context_mut().set_epoch_deadline(ticks(time));
+                state.begin();
                 command
             }
-            Err(_) => {
-                state.deadline = Instant::now() + LAST;
-                caller.as_context_mut().set_epoch_deadline(ticks(LAST));
-                return Ok(code::NO_MORE_COMMANDS);
-            }
+            Err(_) => return Ok(code::NO_MORE_COMMANDS),
         },
     };
-    let size = command.bytes.len();
+    let size = command.len();
     let told = u32::try_from(size).ok().filter(|size| *size < code::FIRST);
     let told = told.ok_or_else(|| wasmtime::Error::msg("a command is larger than 4 GiB"))?;
     let (memory, state) = memory(&mut caller)?;
@@ -89,7 +90,7 @@ fn command_request(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resul
         state.waiting = Some(command);
         return Ok(code::OUT_OF_RANGE);
     };
-    memory[range].copy_from_slice(&command.bytes);
+    memory[range].copy_from_slice(&command);
     state.outstanding = true;
     Ok(told)
 }
@@ -104,7 +105,7 @@ fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resu
     let bytes = Bytes::copy_from_slice(&memory[range]);
     // Records stay slices of `bytes`: this is cheap, and done again by who asked.
     if let Err(error) = CommandResponse::decode(bytes.clone()) {
-        let _ = state.replies.send(Err(Death::Garbled(error.to_string())));
+        let _ = state.replies.send(Err(Gone { death: Death::Garbled(error.to_string()), took_command: true }));
         return Ok(code::UNKNOWN_RESPONSE);
     }
     let _ = state.replies.send(Ok(bytes));
@@ -137,16 +138,30 @@ fn exchange(mut caller: Caller<'_, State>, at: u32, length: u32, call: usize, an
 
 fn asked<T>(state: &State, call: impl Future<Output = Result<T, SchemaError>>) -> Result<T, u32> {
     let Some(runtime) = &state.runtime else { return Err(code::INTERNAL) };
-    let left = state.deadline.saturating_duration_since(Instant::now()).min(REGISTRY);
-    let found = runtime.block_on(async { tokio::time::timeout(left, call).await }).map_err(|_| code::INTERNAL)?;
+    let patience = state.patience(REGISTRY);
+    let found = runtime.block_on(async { tokio::time::timeout(patience, call).await }).map_err(|_| code::INTERNAL)?;
     found.map_err(|error| match error {
         SchemaError::SubjectNotFound(_) => code::SUBJECT_NOT_FOUND,
         SchemaError::VersionNotFound { .. } => code::VERSION_NOT_FOUND,
         SchemaError::Invalid(_) | SchemaError::Incompatible { .. } => code::INVALID_SCHEMA,
         _ => {
-            tracing::warn!("a processor cannot reach its schema: {error}");
+            tracing::warn!(processor = %state.node, "a schema cannot be reached: {error}");
             code::INTERNAL
         }
+    })
+}
+
+fn http_request(state: &State, request: Bytes) -> Result<Vec<u8>, u32> {
+    let (Some(network), Some(runtime)) = (&state.network, &state.runtime) else { return Err(code::EGRESS_DISABLED) };
+    let request = http::Request::decode(request).map_err(|_| code::INTERNAL)?;
+    let answer = runtime.block_on(network.call(&state.node, request, state.patience(Duration::MAX)));
+    answer.map(|answer| answer.encode_to_vec()).map_err(|refusal| match refusal {
+        Refusal::Invalid(_) => code::EGRESS_INVALID,
+        Refusal::Forbidden(_) => code::EGRESS_FORBIDDEN,
+        Refusal::Dns(_) => code::EGRESS_DNS,
+        Refusal::Timeout(_) => code::EGRESS_TIMEOUT,
+        Refusal::TooLarge(_) => code::EGRESS_TOO_LARGE,
+        Refusal::Transport(_) => code::EGRESS_TRANSPORT,
     })
 }
 

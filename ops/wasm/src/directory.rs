@@ -10,15 +10,30 @@ use std::time::Duration;
 
 use anabranch_graph::operator::OperatorKind;
 use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::specification::Specification;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification};
 use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::specification::parameters;
 use anabranch_ops_opencdc::wire::{Empty, Request, Response};
 use wasmtime::Module;
 
-use crate::guest::{Guest, Limits};
+use crate::egress::{self, Ceiling};
+use crate::guest::{Guest, Limits, Setting};
 use crate::module;
 use crate::operator::Kind;
+
+/// How long a guest may take to say what it is, compiled already.
+const SPECIFY: Duration = Duration::from_secs(5);
+
+/// How guests are loaded and run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where compiled code is kept; `None` = nowhere.
+    pub cache: Option<PathBuf>,
+    /// What each of them may use.
+    pub limits: Limits,
+    /// What they may reach at most.
+    pub ceiling: Ceiling,
+}
 
 /// What a directory holds.
 #[derive(Default)]
@@ -36,8 +51,9 @@ struct Loaded {
 }
 
 /// Loads every `.wasm` file of a directory, as many at a time as there are processors; a directory that is not there
-/// holds none. Compiled code is kept in `cache`. A large guest that is not in the cache takes half a minute.
-pub fn load(directory: &Path, cache: Option<&Path>) -> Found {
+/// holds none. A large guest that is not in the cache takes half a minute: `compiling` is told of it before, with its
+/// size in bytes.
+pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) + Sync)) -> Found {
     let mut found = Found::default();
     let mut paths: Vec<PathBuf> = match fs::read_dir(directory) {
         Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
@@ -58,7 +74,7 @@ pub fn load(directory: &Path, cache: Option<&Path>) -> Found {
             scope.spawn(|| {
                 while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
                     tracing::debug!(path = %path.display(), "loading a processor");
-                    let loaded = load_file(path, cache);
+                    let loaded = load_file(path, options, compiling);
                     results.lock().unwrap_or_else(PoisonError::into_inner).push((path.clone(), loaded));
                 }
             });
@@ -71,17 +87,21 @@ pub fn load(directory: &Path, cache: Option<&Path>) -> Found {
     for (path, result) in results {
         match result {
             Ok(loaded) => {
-                let identity = (loaded.specification.name.clone(), loaded.specification.version.clone());
-                by_identity.entry(identity).or_default().push(loaded);
+                let Specification { name, version, .. } = &loaded.specification;
+                by_identity.entry((name.clone(), version.trim_start_matches('v').into())).or_default().push(loaded);
             }
             Err(reason) => found.refused.push((path, reason)),
         }
     }
+    let ceiling = Arc::new(options.ceiling.clone());
     let mut kinds = Vec::new();
     for ((name, version), mut same) in by_identity {
         if same.len() == 1 {
-            let order = semver::Version::parse(version.trim_start_matches('v')).ok();
-            let kind = |loaded: Loaded| Arc::new(Kind::new(loaded.specification, loaded.module));
+            // What is no version is older than any.
+            let order = semver::Version::parse(&version).ok();
+            let kind = |loaded: Loaded| {
+                Arc::new(Kind::new(loaded.specification, loaded.module, options.limits, ceiling.clone()))
+            };
             kinds.extend(same.pop().map(|loaded| (name, order, kind(loaded))));
             continue;
         }
@@ -95,19 +115,26 @@ pub fn load(directory: &Path, cache: Option<&Path>) -> Found {
     found
 }
 
-fn load_file(path: &Path, cache: Option<&Path>) -> Result<Loaded, String> {
+fn load_file(path: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) + Sync)) -> Result<Loaded, String> {
     let wasm = fs::read(path).map_err(|error| error.to_string())?;
-    let module = module::compile(&wasm, cache)?;
-    let specification = specify(&module)?;
+    let module = module::compile(&wasm, options.cache.as_deref(), || compiling(path, wasm.len()))?;
+    let mut specification = specify(&module, options.limits)?;
+    if specification.parameters.is_empty() {
+        // The first guests declare none, whatever they take.
+        specification.parameters.push(Parameter::new("*", ParameterKind::Text, "Given to the processor as it is."));
+    }
+    if module.imports().any(|import| (import.module(), import.name()) == ("conduit", "http_request")) {
+        specification.parameters.extend(egress::parameters());
+    }
     Ok(Loaded { path: path.to_owned(), specification, module })
 }
 
 /// Asks a guest what it is.
-fn specify(module: &Module) -> Result<Specification, String> {
-    let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
+fn specify(module: &Module, limits: Limits) -> Result<Specification, String> {
     let node = Str::from_static("init-processor");
     let schemas = Arc::new(MemoryRegistry::new());
-    let guest = Guest::start(module, &node, schemas, limits).map_err(|death| death.to_string())?;
+    let setting = Setting { node: &node, schemas, network: None, limits: Limits { time: Some(SPECIFY), ..limits } };
+    let mut guest = Guest::start(module, &setting).map_err(|death| death.to_string())?;
     let given = match guest.ask(Request::Specify(Empty {})).map_err(|death| death.to_string())? {
         Response::Specify(given) => given,
         Response::Error(error) => return Err(format!("it does not say what it is: {}", error.message)),

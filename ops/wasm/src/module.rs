@@ -7,14 +7,9 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::thread;
-use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Config, Engine, Module};
-
-/// How often a running guest is asked whether its time is over.
-pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// The engine of this process.
 pub(crate) fn engine() -> Result<&'static Engine, String> {
@@ -22,27 +17,19 @@ pub(crate) fn engine() -> Result<&'static Engine, String> {
     let made = ENGINE.get_or_init(|| {
         let mut config = Config::new();
         config.epoch_interruption(true);
-        let engine = Engine::new(&config).map_err(|error| format!("{error:#}"))?;
-        let clock = engine.clone();
-        thread::Builder::new()
-            .name("wasm clock".to_owned())
-            .spawn(move || {
-                loop {
-                    thread::sleep(TICK);
-                    clock.increment_epoch();
-                }
-            })
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(engine)
+        Engine::new(&config).map_err(|error| format!("{error:#}"))
     });
     made.as_ref().map_err(Clone::clone)
 }
 
 /// Compiles a module, or takes it from `cache`, a directory that is made if it is not there. A cache that cannot be
-/// used is no error.
-pub(crate) fn compile(wasm: &[u8], cache: Option<&Path>) -> Result<Module, String> {
+/// used is no error. `compiling` is called before what may take long.
+pub(crate) fn compile(wasm: &[u8], cache: Option<&Path>, compiling: impl FnOnce()) -> Result<Module, String> {
     let engine = engine()?;
-    let Some(cache) = cache else { return Module::new(engine, wasm).map_err(|error| format!("{error:#}")) };
+    let Some(cache) = cache else {
+        compiling();
+        return Module::new(engine, wasm).map_err(|error| format!("{error:#}"));
+    };
     let mut compatible = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut compatible);
     let digest: String = Sha256::digest(wasm).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -50,6 +37,7 @@ pub(crate) fn compile(wasm: &[u8], cache: Option<&Path>) -> Result<Module, Strin
     if let Some(module) = cached(engine, &path) {
         return Ok(module);
     }
+    compiling();
     let module = Module::new(engine, wasm).map_err(|error| format!("{error:#}"))?;
     if let Err(error) = keep(&module, cache, &path) {
         tracing::warn!(path = %path.display(), "cannot keep a compiled processor: {error}");

@@ -1,31 +1,43 @@
 //! What guests print: lines for the log, with the level they were printed at.
 
 use anabranch_graph::text::Str;
-use serde_json::{Map, Value};
+use anabranch_ops_opencdc::line::{Level, read_line};
 
 /// Longer lines are cut into several.
 const LONGEST: usize = 64 << 10;
+/// What is kept of a line to say why a guest ended.
+const SAID: usize = 500;
+/// Of lines of the service.
+const TARGET: &str = "anabranch::processor";
+
+/// What a guest prints to.
+#[derive(Clone, Copy)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
 
 /// Splits what a guest writes to standard output and error into lines.
 pub(crate) struct Output {
     node: Str,
     rest: [Vec<u8>; 2],
+    said: Option<String>,
 }
 
 impl Output {
     pub(crate) fn new(node: Str) -> Self {
-        Output { node, rest: [Vec::new(), Vec::new()] }
+        Output { node, rest: [Vec::new(), Vec::new()], said: None }
     }
 
-    /// Takes a piece of a stream: 0 is standard output, 1 standard error.
-    pub(crate) fn write(&mut self, stream: usize, bytes: &[u8]) {
+    /// Takes a piece of a stream.
+    pub(crate) fn write(&mut self, stream: Stream, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             for part in piece.chunks(LONGEST) {
-                let rest = &mut self.rest[stream];
+                let rest = &mut self.rest[stream as usize];
                 rest.extend_from_slice(part);
                 if rest.ends_with(b"\n") || rest.len() >= LONGEST {
                     let line = std::mem::take(rest);
-                    self.line(&line);
+                    self.line(stream, &line);
                 }
             }
         }
@@ -33,38 +45,39 @@ impl Output {
 
     /// Writes what no line break ended.
     pub(crate) fn flush(&mut self) {
-        for stream in 0..self.rest.len() {
-            let line = std::mem::take(&mut self.rest[stream]);
-            self.line(&line);
+        for stream in [Stream::Output, Stream::Error] {
+            let line = std::mem::take(&mut self.rest[stream as usize]);
+            self.line(stream, &line);
         }
     }
 
-    fn line(&self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        let text = text.trim_end();
-        if text.is_empty() {
-            return;
+    /// The first error that was printed since it was last forgotten.
+    pub(crate) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.said = None;
+    }
+
+    fn line(&mut self, stream: Stream, line: &[u8]) {
+        let Some(line) = read_line(line) else { return };
+        let (node, text) = (&self.node, &line.text);
+        // Text without a level on standard error is what a runtime says as it breaks down.
+        let level = line.level.unwrap_or(match stream {
+            Stream::Output => Level::Info,
+            Stream::Error => Level::Warn,
+        });
+        let grave = level == Level::Error || matches!((stream, line.level), (Stream::Error, None));
+        if grave && self.said.is_none() {
+            self.said = Some(text.chars().take(SAID).collect());
         }
-        let (level, text) = match serde_json::from_str::<Map<String, Value>>(text) {
-            Ok(mut fields) => {
-                fields.remove("time");
-                let level = fields.remove("level");
-                let message = fields.remove("message");
-                let mut said = message.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-                if !fields.is_empty() {
-                    said = format!("{said} {}", Value::Object(fields));
-                }
-                (level.as_ref().and_then(Value::as_str).unwrap_or("info").to_owned(), said)
-            }
-            Err(_) => ("info".to_owned(), text.to_owned()),
-        };
-        let (node, text) = (&self.node, text.trim());
-        match level.as_str() {
-            "trace" => tracing::trace!(target: "processor", processor = %node, "{text}"),
-            "debug" => tracing::debug!(target: "processor", processor = %node, "{text}"),
-            "warn" => tracing::warn!(target: "processor", processor = %node, "{text}"),
-            "error" | "fatal" | "panic" => tracing::error!(target: "processor", processor = %node, "{text}"),
-            _ => tracing::info!(target: "processor", processor = %node, "{text}"),
+        match level {
+            Level::Trace => tracing::trace!(target: TARGET, processor = %node, "{text}"),
+            Level::Debug => tracing::debug!(target: TARGET, processor = %node, "{text}"),
+            Level::Info => tracing::info!(target: TARGET, processor = %node, "{text}"),
+            Level::Warn => tracing::warn!(target: TARGET, processor = %node, "{text}"),
+            Level::Error => tracing::error!(target: TARGET, processor = %node, "{text}"),
         }
     }
 }
@@ -72,13 +85,13 @@ impl Output {
 /// The level of the log, in the guests' words.
 pub(crate) fn level() -> &'static str {
     use tracing::Level;
-    if tracing::enabled!(target: "processor", Level::TRACE) {
+    if tracing::enabled!(target: TARGET, Level::TRACE) {
         "trace"
-    } else if tracing::enabled!(target: "processor", Level::DEBUG) {
+    } else if tracing::enabled!(target: TARGET, Level::DEBUG) {
         "debug"
-    } else if tracing::enabled!(target: "processor", Level::INFO) {
+    } else if tracing::enabled!(target: TARGET, Level::INFO) {
         "info"
-    } else if tracing::enabled!(target: "processor", Level::WARN) {
+    } else if tracing::enabled!(target: TARGET, Level::WARN) {
         "warn"
     } else {
         "error"

@@ -1,12 +1,14 @@
 //! WASI preview 1 for a program without arguments, files and sockets: clocks, randomness, environment, and output
 //! that goes to the log. Everything else answers that the descriptor is not open.
 
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wasmtime::{Caller, Error, Extern, FuncType, Linker, Result, Val, ValType};
 
 use crate::guest::State;
+use crate::output::Stream;
 
 const MODULE: &str = "wasi_snapshot_preview1";
 const OK: i32 = 0;
@@ -14,6 +16,9 @@ const BADF: i32 = 8;
 const FAULT: i32 = 21;
 const INVAL: i32 = 28;
 const SPIPE: i32 = 70;
+
+/// A guest that sleeps for long is given up after no more than this.
+const NAP: Duration = Duration::from_millis(200);
 
 /// The guest called `proc_exit`.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -198,8 +203,8 @@ fn environ_get(mut caller: C<'_>, pointers: u32, texts: u32) -> Result<i32> {
 
 fn fd_write(mut caller: C<'_>, fd: u32, vectors: u32, count: u32, written: u32) -> Result<i32> {
     let stream = match fd {
-        1 => 0,
-        2 => 1,
+        1 => Stream::Output,
+        2 => Stream::Error,
         _ => return Ok(BADF),
     };
     let (memory, state) = memory(&mut caller)?;
@@ -214,7 +219,7 @@ fn fd_write(mut caller: C<'_>, fd: u32, vectors: u32, count: u32, written: u32) 
     Ok(done(put(memory, written, &total.to_le_bytes())))
 }
 
-/// Sleeps until the first clock, but no longer than the guest has; descriptors are ready at once.
+/// Sleeps until the first clock, but no longer than somebody waits for the guest; descriptors are ready at once.
 fn poll_oneoff(mut caller: C<'_>, input: u32, output: u32, count: u32, stored: u32) -> Result<i32> {
     const SUBSCRIPTION: u32 = 48;
     const EVENT: u32 = 32;
@@ -242,8 +247,12 @@ fn poll_oneoff(mut caller: C<'_>, input: u32, output: u32, count: u32, stored: u
         asked.push(subscription);
     }
     let shortest = asked.iter().map(|(_, _, wait)| *wait).min().unwrap_or(0);
-    let left = state.deadline.saturating_duration_since(Instant::now());
-    thread::sleep(Duration::from_nanos(shortest).min(left));
+    let mut left = state.patience(Duration::from_nanos(shortest));
+    while !left.is_zero() && !state.abandoned.load(Ordering::Acquire) {
+        let nap = left.min(NAP);
+        thread::sleep(nap);
+        left -= nap;
+    }
     let mut at = output;
     let mut events = 0u32;
     for (user, kind, _) in asked.iter().filter(|(_, _, wait)| *wait <= shortest) {

@@ -39,10 +39,9 @@ fn host() -> Host {
 }
 
 fn open(process: &str, limits: Limits) -> Wasm {
-    let module = compile(&wasm(process), None).unwrap();
-    let configured = Configured { module, configure: Configure::default(), limits };
-    let guest = configured.open(&host()).unwrap();
-    Wasm { configured, host: host(), guest }
+    let module = compile(&wasm(process), None, || ()).unwrap();
+    let configured = Configured { module, configure: Configure::default(), granted: Granted::default(), limits };
+    Wasm::open(&configured, &host()).unwrap()
 }
 
 fn record(key: &str) -> Record {
@@ -80,7 +79,7 @@ fn run(process: &str, keys: &[&str]) -> Vec<String> {
 }
 
 fn quick() -> Limits {
-    Limits { time: Duration::from_millis(200), memory: 128 << 20 }
+    Limits { time: Some(Duration::from_millis(200)), memory: 128 << 20 }
 }
 
 #[test]
@@ -170,9 +169,8 @@ fn schemas_are_parked_until_the_buffer_is_long_enough() {
 
 #[test]
 fn settings_are_checked_by_us_and_sent_as_written() {
-    let module = compile(&wasm("call $all_kept"), None).unwrap();
-    let specification = Specification::builtin("x", "");
-    let kind = Kind::new(specification, module);
+    let module = compile(&wasm("call $all_kept"), None, || ()).unwrap();
+    let kind = Kind::new(Specification::builtin("x", ""), module, Limits::default(), Arc::default());
     let refused = Arguments::parse(kind.specification(), &Settings::from_pairs([("nonsense", "1")]));
     assert!(refused.is_err());
 }
