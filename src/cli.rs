@@ -10,6 +10,7 @@ mod processors;
 mod quickstart;
 mod report;
 mod run;
+mod standalone;
 mod template;
 
 use std::ffi::OsString;
@@ -23,6 +24,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::settings::{Layers, SettingFlags, Settings};
 pub use report::{Exit, Report};
+use standalone::registry_with;
 
 /// Moves records from sources, through processors, to destinations.
 #[derive(Debug, Parser)]

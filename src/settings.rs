@@ -30,6 +30,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Pipeline files and what happens when a pipeline fails.
     pub pipelines: PipelineSettings,
+    /// Standalone processors.
+    pub processors: ProcessorSettings,
     /// Bounds of a running pipeline.
     pub limits: Limits,
     /// How long a stop waits for records in flight; `None` = for ever.
@@ -136,6 +138,34 @@ pub struct PipelineSettings {
     pub exit_on_degraded: bool,
     /// When a failed pipeline is started again.
     pub recovery: RecoveryPolicy,
+}
+
+/// Standalone processors: where they are and what they may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessorSettings {
+    /// Their directory.
+    pub path: PathBuf,
+    /// Longest time of one call; `None` = no limit.
+    pub timeout: Option<Duration>,
+    /// Most memory of one instance, in bytes.
+    pub max_memory: usize,
+    /// HTTP requests.
+    pub egress: EgressSettings,
+}
+
+/// What standalone processors may reach at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressSettings {
+    /// Whether there may be requests.
+    pub enabled: bool,
+    /// The hosts; none = any.
+    pub allow: Vec<String>,
+    /// Names of secrets.
+    pub secret_refs: Vec<String>,
+    /// Longest time of a request; `None` = no limit.
+    pub timeout: Option<Duration>,
+    /// Largest answer in bytes; `None` = no limit.
+    pub max_response_bytes: Option<u64>,
 }
 
 /// When a failed pipeline is started again.

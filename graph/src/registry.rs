@@ -1,7 +1,7 @@
 //! Plugins by name and role.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::destination::DestinationKind;
 use crate::diagnostic::did_you_mean;
@@ -16,6 +16,21 @@ pub struct Registry {
     operators: BTreeMap<Str, Arc<dyn OperatorKind>>,
     destinations: BTreeMap<Str, Arc<dyn DestinationKind>>,
     left_out: BTreeMap<&'static str, &'static str>,
+    standalone: Option<Arc<Standalone>>,
+}
+
+type Load = dyn Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync;
+
+/// Processors from files, loaded when the first reference needs them: that may take long.
+struct Standalone {
+    load: Box<Load>,
+    operators: OnceLock<Vec<Arc<dyn OperatorKind>>>,
+}
+
+impl Standalone {
+    fn operators(&self) -> &[Arc<dyn OperatorKind>] {
+        self.operators.get_or_init(|| (self.load)())
+    }
 }
 
 /// Why a plugin reference resolves to nothing.
@@ -112,6 +127,17 @@ impl Registry {
         self.left_out.insert(name, feature);
     }
 
+    /// Says where standalone processors come from. `load` is called once, when a reference is to none of the
+    /// built-in ones, and gives them with the older version of a name before the newer.
+    pub fn set_standalone(&mut self, load: impl Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync + 'static) {
+        self.standalone = Some(Arc::new(Standalone { load: Box::new(load), operators: OnceLock::new() }));
+    }
+
+    /// All standalone processors, older versions first. May load them.
+    pub fn standalone_operators(&self) -> &[Arc<dyn OperatorKind>] {
+        self.standalone.as_deref().map_or(&[], Standalone::operators)
+    }
+
     /// All sources in name order.
     pub fn sources(&self) -> impl Iterator<Item = &Arc<dyn SourceKind>> {
         self.sources.values()
@@ -135,12 +161,26 @@ impl Registry {
         self.resolve(reference, "a source", &self.sources, |k| k.specification().version.clone())
     }
 
-    /// The processor that a reference means.
+    /// The processor that a reference means: a built-in one, or where there is none, a standalone one.
     ///
     /// # Errors
     /// Why there is none.
     pub fn operator(&self, reference: &str) -> Result<&Arc<dyn OperatorKind>, ResolveError> {
-        self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone())
+        let builtin = self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
+        let error = match builtin {
+            Err(error) if !matches!(error, ResolveError::UnknownPrefix { .. }) => error,
+            found => return found,
+        };
+        match (self.standalone_operator(reference), error) {
+            (Some(Ok(found)), _) => Ok(found),
+            (Some(Err(error)), ResolveError::Unknown { .. } | ResolveError::NotInstalled { .. }) => Err(error),
+            (None, ResolveError::Unknown { name, near: None }) if !reference.starts_with("builtin:") => {
+                let names = self.standalone_operators().iter().map(|kind| kind.specification().name.as_str());
+                let near = did_you_mean(&name, names).map(Str::from);
+                Err(ResolveError::Unknown { name, near })
+            }
+            (_, error) => Err(error),
+        }
     }
 
     /// The destination that a reference means.
@@ -149,6 +189,27 @@ impl Registry {
     /// Why there is none.
     pub fn destination(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
         self.resolve(reference, "a destination", &self.destinations, |k| k.specification().version.clone())
+    }
+
+    /// Outside: whether the reference may mean a standalone processor of that name; inside: whether it has the version.
+    fn standalone_operator(&self, reference: &str) -> Option<Result<&Arc<dyn OperatorKind>, ResolveError>> {
+        let (prefix, rest) = reference.split_once(':').unwrap_or(("any", reference));
+        if prefix == "builtin" {
+            return None;
+        }
+        let (name, asked) = rest.split_once('@').unwrap_or((rest, "latest"));
+        let versions = || self.standalone_operators().iter().filter(|kind| kind.specification().name == *name);
+        let latest = versions().next_back()?;
+        if asked == "latest" {
+            return Some(Ok(latest));
+        }
+        let version = |kind: &dyn OperatorKind| kind.specification().version.clone();
+        let found = versions().find(|kind| version(&***kind).trim_start_matches('v') == asked.trim_start_matches('v'));
+        Some(found.ok_or_else(|| ResolveError::WrongVersion {
+            name: name.into(),
+            wanted: asked.into(),
+            found: versions().map(|kind| version(&**kind).to_string()).collect::<Vec<_>>().join(", ").into(),
+        }))
     }
 
     fn roles(&self, name: &str) -> Vec<&'static str> {
@@ -223,6 +284,37 @@ mod tests {
 
     fn error(reference: &str) -> String {
         registry().operator(reference).map_or_else(|e| e.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn standalone_processors_are_loaded_when_one_is_asked_for() {
+        let mut registry = registry();
+        let loads = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = loads.clone();
+        registry.set_standalone(move || {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let kind = |name, version: &str| -> Arc<dyn OperatorKind> {
+                let mut specification = Specification::builtin(name, "");
+                specification.version = version.into();
+                Arc::new(Named(specification))
+            };
+            vec![kind("field.set", "v9"), kind("mine", "v1.9.0"), kind("mine", "v1.10.0")]
+        });
+        let version =
+            |reference: &str| registry.operator(reference).map(|kind| kind.specification().version.to_string());
+        assert_eq!(version("field.set").unwrap(), "v1.2.0");
+        assert_eq!(version("builtin:field.sit").unwrap_err().to_string(), "unknown plugin \"field.sit\"");
+        assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 0);
+        assert_eq!(version("standalone:field.set").unwrap(), "v9");
+        assert_eq!(version("field.set@v9").unwrap(), "v9");
+        assert!(matches!(version("field.set@v8"), Err(ResolveError::WrongVersion { found, .. }) if found == "v1.2.0"));
+        assert!(matches!(version("minx"), Err(ResolveError::Unknown { near: Some(near), .. }) if near == "mine"));
+        assert_eq!(version("mine").unwrap(), "v1.10.0");
+        assert_eq!(version("standalone:mine@1.9.0").unwrap(), "v1.9.0");
+        let error = version("mine@v2").unwrap_err().to_string();
+        assert_eq!(error, "plugin \"mine\" has version v1.9.0, v1.10.0, not v2");
+        assert!(version("builtin:mine").is_err());
+        assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 
     #[test]

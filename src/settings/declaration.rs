@@ -243,33 +243,49 @@ pub const KEYS: &[Key] = &[
         "Largest record that a standalone connector may send.",
     )
     .awaits(STANDALONE),
-    Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors.")
-        .awaits(STANDALONE),
+    Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors."),
+    Key::new(
+        "processors.timeout",
+        Kind::Duration { zero: true },
+        Some("60s"),
+        "Longest time a standalone processor may take for the records of one call, 128 at most. 0s = no limit.",
+    ),
+    Key::new(
+        "processors.max-memory",
+        Kind::Bytes { min: 64 << 10 },
+        Some("1GiB"),
+        "Most memory of one instance of a standalone processor; there is one for each worker.",
+    ),
     Key::new(
         "processors.egress.enabled",
         Kind::Bool,
         Some("false"),
-        "Whether standalone processors may send HTTP requests.",
-    )
-    .awaits(STANDALONE),
-    Key::new("processors.egress.allow", Kind::List, Some(""), "Hosts that standalone processors may reach.")
-        .awaits(STANDALONE),
-    Key::new("processors.egress.secret-refs", Kind::List, Some(""), "Secrets that standalone processors may use.")
-        .awaits(STANDALONE),
+        "Whether standalone processors may send HTTP requests, each to the hosts its settings name.",
+    ),
+    Key::new(
+        "processors.egress.allow",
+        Kind::List,
+        Some(""),
+        "Hosts that standalone processors may reach: host, host:port, http://address:port. Empty = any that is public.",
+    ),
+    Key::new(
+        "processors.egress.secret-refs",
+        Kind::List,
+        Some(""),
+        "Secrets that standalone processors may use: NAME is the variable ANABRANCH_SECRET_NAME.",
+    ),
     Key::new(
         "processors.egress.timeout",
         Kind::Duration { zero: true },
         Some("0s"),
         "Longest time of one HTTP request of a standalone processor; 0s = the request's own.",
-    )
-    .awaits(STANDALONE),
+    ),
     Key::new(
         "processors.egress.max-response-bytes",
         Kind::Bytes { min: 0 },
         Some("0"),
-        "Largest HTTP response a standalone processor gets; 0 = no limit.",
-    )
-    .awaits(STANDALONE),
+        "Largest HTTP response a standalone processor gets; 0 = the processor's own limit.",
+    ),
     Key::new("schema-registry.type", Kind::Choice(&["builtin", "confluent"]), Some("builtin"), "Where schemas live."),
     Key::new("schema-registry.confluent.connection-string", Kind::Text, None, "URL of the Confluent schema registry.")
         .secret(),

@@ -11,8 +11,8 @@ use anabranch_graph::plan::stage::Limits;
 
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
-    ConfluentLogin, ConfluentSettings, Database, LogFormat, LogSettings, PipelineSettings, PostgresDatabase,
-    RecoveryPolicy, Schemas, Settings, below, file,
+    ConfluentLogin, ConfluentSettings, Database, EgressSettings, LogFormat, LogSettings, PipelineSettings,
+    PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below, file,
 };
 use crate::files::{self, Unreadable};
 
@@ -282,6 +282,16 @@ impl<'a> Checking<'a> {
         parse_duration(self.text(name)).unwrap_or_default()
     }
 
+    /// A duration of which zero is none.
+    fn limit(&self, name: &str) -> Option<Duration> {
+        Some(self.duration(name)).filter(|limit| !limit.is_zero())
+    }
+
+    /// Texts with commas between them.
+    fn list(&self, name: &str) -> Vec<String> {
+        self.text(name).split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+    }
+
     fn settings(&self, config_path: PathBuf) -> Settings {
         let shutdown = self.duration("shutdown.timeout");
         Settings {
@@ -333,6 +343,19 @@ impl<'a> Checking<'a> {
                         n => Some(u32::try_from(n).unwrap_or(u32::MAX)),
                     },
                     max_retries_window: self.duration("pipelines.error-recovery.max-retries-window"),
+                },
+            },
+            processors: ProcessorSettings {
+                path: self.path("processors.path"),
+                timeout: self.limit("processors.timeout"),
+                max_memory: self.bytes("processors.max-memory"),
+                egress: EgressSettings {
+                    enabled: self.bool("processors.egress.enabled"),
+                    allow: self.list("processors.egress.allow"),
+                    secret_refs: self.list("processors.egress.secret-refs"),
+                    timeout: self.limit("processors.egress.timeout"),
+                    max_response_bytes: parse_bytes(self.text("processors.egress.max-response-bytes"))
+                        .filter(|bytes| *bytes > 0),
                 },
             },
             limits: Limits {

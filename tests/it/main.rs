@@ -43,5 +43,7 @@ mod store;
 mod tools;
 mod upstream;
 mod validate;
+#[cfg(all(feature = "http", feature = "wasm"))]
+mod wasm;
 #[cfg(feature = "http")]
 mod webhook;

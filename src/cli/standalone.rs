@@ -1,0 +1,91 @@
+//! Standalone plugins: those that are files of the user, and not in this program.
+
+use anabranch_graph::registry::Registry;
+
+use super::registry;
+use crate::settings::Settings;
+
+/// Every plugin of this build, and the standalone ones that the settings say where to find.
+pub(super) fn registry_with(settings: &Settings) -> Registry {
+    #[cfg_attr(not(feature = "wasm"), allow(unused_mut, reason = "nothing is added"))]
+    let mut registry = registry();
+    #[cfg(feature = "wasm")]
+    web_assembly::add(&mut registry, settings);
+    #[cfg(not(feature = "wasm"))]
+    let _ = settings;
+    registry
+}
+
+#[cfg(feature = "wasm")]
+mod web_assembly {
+    use std::collections::BTreeSet;
+    use std::io::Write as _;
+    use std::path::PathBuf;
+
+    use anabranch_graph::registry::Registry;
+    use anabranch_graph::text::Str;
+    use anabranch_ops_wasm::{Ceiling, Limits, Options, Place, load};
+
+    use crate::settings::{EgressSettings, Settings};
+
+    /// Modules larger than this take so long to compile that it is said.
+    const LARGE: usize = 1 << 20;
+
+    pub(super) fn add(registry: &mut Registry, settings: &Settings) {
+        let processors = settings.processors.clone();
+        let builtin: BTreeSet<Str> = registry.operators().map(|kind| kind.specification().name.clone()).collect();
+        registry.set_standalone(move || {
+            let options = Options {
+                cache: compiled_modules(),
+                limits: Limits { time: processors.timeout, memory: processors.max_memory },
+                ceiling: ceiling(&processors.egress),
+            };
+            let found = load(&processors.path, &options, &|path, size| {
+                if size > LARGE {
+                    let megabytes = size as f64 / 1e6;
+                    note(&format!("compiling {} ({megabytes:.1} MB); the next start needs not", path.display()));
+                }
+            });
+            for (path, reason) in &found.refused {
+                note(&format!("warning: {} is not used: {reason}", path.display()));
+            }
+            for name in found.operators.iter().map(|kind| &kind.specification().name).filter(|n| builtin.contains(*n)) {
+                note(&format!(
+                    "warning: {name:?} means the built-in processor; write \"standalone:{name}\" for the one in {}",
+                    processors.path.display()
+                ));
+            }
+            found.operators
+        });
+    }
+
+    /// The log does not run yet.
+    fn note(text: &str) {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    /// An entry that is no host lets nothing through.
+    fn ceiling(settings: &EgressSettings) -> Ceiling {
+        let place = |entry: &String| match Place::parse(entry) {
+            Ok(place) => Some(place),
+            Err(error) => {
+                note(&format!("warning: processors.egress.allow: {error}; it is left out"));
+                None
+            }
+        };
+        Ceiling {
+            enabled: settings.enabled,
+            places: (!settings.allow.is_empty()).then(|| settings.allow.iter().filter_map(place).collect()),
+            secrets: (!settings.secret_refs.is_empty()).then(|| settings.secret_refs.clone()),
+            timeout: settings.timeout,
+            response_bytes: settings.max_response_bytes,
+        }
+    }
+
+    /// Where compiled processors are kept for the next start.
+    fn compiled_modules() -> Option<PathBuf> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
+        Some(caches.join("anabranch").join("processors"))
+    }
+}
