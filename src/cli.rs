@@ -5,6 +5,7 @@ mod connectors;
 mod init;
 mod pipelines;
 mod plugins;
+mod positions;
 mod processors;
 mod quickstart;
 mod report;
@@ -63,6 +64,9 @@ enum Command {
         aliases = ["connector-plugin", "connectorplugins", "connectorplugin"]
     )]
     Connectors(connectors::Command),
+    /// Show where sources go on, and let them go on elsewhere.
+    #[command(subcommand, visible_alias = "position")]
+    Positions(positions::Command),
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
@@ -91,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::Pipelines(command) => pipelines::dispatch(command, &context),
         Command::Processors(command) => processors::dispatch(command, &context),
         Command::Connectors(command) => connectors::dispatch(command, &context),
+        Command::Positions(command) => positions::dispatch(command, &context),
         Command::Template(command) => template::dispatch(command, &context),
         Command::Quickstart => quickstart::quickstart(&context),
         Command::Config(arguments) => config::config(&arguments, &context),
@@ -201,6 +206,13 @@ fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry);
+    // Before plugins are added that see to their schemas themselves.
+    #[cfg(feature = "avro")]
+    {
+        registry.wrap_operators(anabranch_ops_avro::around::around);
+        registry.wrap_sources(anabranch_ops_avro::source::around);
+        registry.wrap_destinations(anabranch_ops_avro::destination::around);
+    }
     registry
 }
 
@@ -209,6 +221,8 @@ fn registry() -> Registry {
 fn families(registry: &mut Registry) {
     #[cfg(feature = "ai")]
     anabranch_ops_ai::register(registry);
+    #[cfg(feature = "avro")]
+    anabranch_ops_avro::register(registry);
     #[cfg(feature = "http")]
     anabranch_ops_http::register(registry);
     #[cfg(feature = "js")]
@@ -233,6 +247,7 @@ fn families(registry: &mut Registry) {
                 "openai.textgen",
             ],
         ),
+        (cfg!(feature = "avro"), "avro", &["avro.decode", "avro.encode"]),
         (cfg!(feature = "http"), "http", &["webhook.http"]),
         (cfg!(feature = "js"), "js", &["custom.javascript"]),
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),

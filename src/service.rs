@@ -5,6 +5,7 @@
 
 pub mod lifecycle;
 pub mod recovery;
+mod schemas;
 mod signals;
 pub mod status;
 
@@ -63,6 +64,9 @@ pub enum ServiceError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The schema registry cannot be used.
+    #[error("schema-registry.confluent: {0}")]
+    Schemas(String),
     /// The system refuses.
     #[error("cannot {what}: {error}")]
     System {
@@ -121,6 +125,7 @@ impl Service {
             tracing::error!(pipeline = %id, "invalid: it is not started");
         }
 
+        let schemas = schemas::registry(&self.settings.schemas, &store)?;
         let (orders, order) = watch::channel(Order::Run);
         let opening = Arc::new(Semaphore::new(OPENING));
         let mut lives = FuturesUnordered::new();
@@ -140,6 +145,7 @@ impl Service {
                 plan: pipeline.compiled.stages.clone(),
                 options: RunOptions { once: self.once, mask: pipeline.compiled.secrets.into(), meters: None },
                 store: store.clone(),
+                schemas: schemas.clone(),
                 log: self.log.clone(),
                 executor: executor.clone(),
                 opening: opening.clone(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anabranch_graph::operator::LogLevel;
 use anabranch_graph::plan::stage::Limits;
+use anabranch_graph::text::Str;
 
 pub use document::document;
 pub use flags::SettingFlags;
@@ -23,6 +24,8 @@ pub struct Settings {
     pub config_path: PathBuf,
     /// Where state is stored.
     pub database: Database,
+    /// Where schemas live.
+    pub schemas: Schemas,
     /// What is logged, and how.
     pub log: LogSettings,
     /// Pipeline files and what happens when a pipeline fails.
@@ -61,6 +64,49 @@ impl std::fmt::Debug for PostgresDatabase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresDatabase").field("table", &self.table).finish_non_exhaustive()
     }
+}
+
+/// Where schemas live.
+#[derive(Clone, Debug)]
+pub enum Schemas {
+    /// In the state store.
+    BuiltIn,
+    /// In a registry that speaks Confluent's protocol.
+    Confluent(ConfluentSettings),
+}
+
+/// A registry that speaks Confluent's protocol. Its address may hold a password: it is shown to nobody.
+#[derive(Clone)]
+pub struct ConfluentSettings {
+    /// URL.
+    pub url: String,
+    /// How to log in.
+    pub login: ConfluentLogin,
+}
+
+impl std::fmt::Debug for ConfluentSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConfluentSettings").finish_non_exhaustive()
+    }
+}
+
+/// How to log in to a schema registry.
+#[derive(Clone)]
+pub enum ConfluentLogin {
+    /// Not at all, or with what the URL says.
+    None,
+    /// User and password.
+    Basic {
+        /// User.
+        username: Str,
+        /// Password.
+        password: Str,
+    },
+    /// A token.
+    Bearer {
+        /// The token.
+        token: Str,
+    },
 }
 
 /// What is logged, and how.

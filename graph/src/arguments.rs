@@ -15,6 +15,8 @@ use crate::text::Str;
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     values: BTreeMap<Str, Argument>,
+    /// Names of settings that were given blank; a default may stand for them among the values.
+    blank: BTreeSet<Str>,
     span: Span,
 }
 
@@ -44,7 +46,7 @@ impl Arguments {
     /// # Errors
     /// Every unknown, missing or ill-typed setting, at its place; paths are relative to the settings (`/field`).
     pub fn parse(specification: &Specification, settings: &Settings) -> Result<Arguments, Diagnostics> {
-        let mut arguments = Arguments { values: BTreeMap::new(), span: settings.span };
+        let mut arguments = Arguments { values: BTreeMap::new(), blank: BTreeSet::new(), span: settings.span };
         let mut findings = Diagnostics::new();
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
         let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
@@ -65,6 +67,7 @@ impl Arguments {
                 continue;
             }
             if setting.value.value().trim().is_empty() {
+                arguments.blank.insert(name);
                 continue;
             }
             match type_check(parameter, &name, setting.value.clone()) {
@@ -113,6 +116,12 @@ impl Arguments {
     /// Whether the parameter has a value, given or by default.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
+    }
+
+    /// Whether the setting is given with nothing in it, where that means something else than its absence. The value
+    /// is then the default.
+    pub fn is_blank(&self, name: &str) -> bool {
+        self.blank.contains(name)
     }
 
     /// The text of any parameter.

@@ -14,6 +14,7 @@ use crate::diagnostic::Diagnostics;
 use crate::fault::Fault;
 use crate::flow::Flow;
 use crate::record::Record;
+use crate::schema::SchemaRegistry;
 use crate::specification::Specification;
 use crate::state::Memo;
 use crate::text::Str;
@@ -277,6 +278,27 @@ impl<'a> Rows<'a> {
         self.current = None;
     }
 
+    /// The same rows of the strip, of which only these are selected; none may be that is not selected here.
+    pub fn among<'b>(&'b mut self, selected: &'b Mask) -> Rows<'b> {
+        Rows {
+            records: &mut *self.records,
+            selected: Some(selected),
+            decisions: &mut *self.decisions,
+            current: None,
+            watched: self.watched,
+        }
+    }
+
+    /// Number of rows of the strip, selected or not: the length of a mask.
+    pub fn width(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The rows of the strip that failed so far.
+    pub fn failed(&self) -> impl Iterator<Item = usize> {
+        self.decisions.iter().filter(|(_, decision)| matches!(decision, Decision::Fail(_))).map(|(row, _)| *row)
+    }
+
     /// Lets another thread see the row that [`Rows::for_each`] is at.
     pub(crate) fn watched(self, row: &'a AtomicUsize) -> Self {
         Rows { watched: Some(row), ..self }
@@ -324,6 +346,8 @@ pub struct Host {
     pub log: Arc<dyn LogSink>,
     /// What was remembered in earlier runs.
     pub memo: Arc<dyn Memo>,
+    /// The schemas of keys and payloads.
+    pub schemas: Arc<dyn SchemaRegistry>,
 }
 
 /// The level of a log line.

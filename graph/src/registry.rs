@@ -87,6 +87,21 @@ impl Registry {
         self.operators.insert(kind.specification().name.clone(), kind);
     }
 
+    /// Puts something around every processor that is there so far.
+    pub fn wrap_operators(&mut self, wrap: impl Fn(Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind>) {
+        self.operators.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
+    /// Puts something around every source that is there so far.
+    pub fn wrap_sources(&mut self, wrap: impl Fn(Arc<dyn SourceKind>) -> Arc<dyn SourceKind>) {
+        self.sources.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
+    /// Puts something around every destination that is there so far.
+    pub fn wrap_destinations(&mut self, wrap: impl Fn(Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind>) {
+        self.destinations.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
     /// Adds a destination.
     pub fn add_destination(&mut self, kind: Arc<dyn DestinationKind>) {
         self.destinations.insert(kind.specification().name.clone(), kind);

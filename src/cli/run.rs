@@ -96,6 +96,7 @@ pub(super) fn serve(
             let code = match &error {
                 ServiceError::Open(OpenError::InUse { .. }) => "store.in_use",
                 ServiceError::Open(_) | ServiceError::Store(_) => "store.unavailable",
+                ServiceError::Schemas(_) => "run.schema_registry",
                 ServiceError::System { .. } => "run.system",
             };
             Report::new(command).fail(Exit::Environment, code, error.to_string())

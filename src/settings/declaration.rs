@@ -139,7 +139,6 @@ pub const SECTIONS: &[(&str, &str)] = &[
 const API: &str = "the HTTP API";
 const GRPC: &str = "the gRPC API";
 const STANDALONE: &str = "standalone plugins";
-const SCHEMAS: &str = "the schema registry";
 const INSTALL: &str = "plugin installation";
 const DEV: &str = "development mode";
 
@@ -271,26 +270,20 @@ pub const KEYS: &[Key] = &[
         "Largest HTTP response a standalone processor gets; 0 = no limit.",
     )
     .awaits(STANDALONE),
-    Key::new("schema-registry.type", Kind::Choice(&["builtin", "confluent"]), Some("builtin"), "Where schemas live.")
-        .awaits(SCHEMAS),
+    Key::new("schema-registry.type", Kind::Choice(&["builtin", "confluent"]), Some("builtin"), "Where schemas live."),
     Key::new("schema-registry.confluent.connection-string", Kind::Text, None, "URL of the Confluent schema registry.")
-        .secret()
-        .awaits(SCHEMAS),
+        .secret(),
     Key::new(
         "schema-registry.confluent.auth.type",
         Kind::Choice(&["none", "basic", "bearer"]),
         Some("none"),
         "How to log in to the Confluent schema registry.",
-    )
-    .awaits(SCHEMAS),
-    Key::new("schema-registry.confluent.auth.basic.username", Kind::Text, None, "User, for basic authentication.")
-        .awaits(SCHEMAS),
+    ),
+    Key::new("schema-registry.confluent.auth.basic.username", Kind::Text, None, "User, for basic authentication."),
     Key::new("schema-registry.confluent.auth.basic.password", Kind::Text, None, "Password, for basic authentication.")
-        .secret()
-        .awaits(SCHEMAS),
+        .secret(),
     Key::new("schema-registry.confluent.auth.bearer.token", Kind::Text, None, "Token, for bearer authentication.")
-        .secret()
-        .awaits(SCHEMAS),
+        .secret(),
     Key::new("api.enabled", Kind::Bool, Some("true"), "Whether to serve the API.").awaits(API),
     Key::new("api.http.address", Kind::Address, Some("127.0.0.1:8080"), "Address of the HTTP API.").awaits(API),
     Key::new("api.http.token-file", Kind::Path, None, "File with the token that requests must carry.").awaits(API),

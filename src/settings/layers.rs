@@ -11,7 +11,8 @@ use anabranch_graph::plan::stage::Limits;
 
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
-    Database, LogFormat, LogSettings, PipelineSettings, PostgresDatabase, RecoveryPolicy, Settings, below, file,
+    ConfluentLogin, ConfluentSettings, Database, LogFormat, LogSettings, PipelineSettings, PostgresDatabase,
+    RecoveryPolicy, Schemas, Settings, below, file,
 };
 use crate::files::{self, Unreadable};
 
@@ -183,6 +184,9 @@ impl<'a> Checking<'a> {
                 self.report(entry, Diagnostic::warning("service.no_effect", message), None);
             }
         }
+        if self.text("schema-registry.type") == "confluent" {
+            self.check_confluent();
+        }
         if self.text("db.type") == "postgres" {
             let entry = self.entry("db.type");
             let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
@@ -200,6 +204,33 @@ impl<'a> Checking<'a> {
             let entry = self.entry("pipelines.error-recovery.max-delay");
             let message = "pipelines.error-recovery.max-delay must not be below pipelines.error-recovery.min-delay";
             self.report(entry, Diagnostic::error("service.invalid_value", message), None);
+        }
+    }
+
+    fn check_confluent(&mut self) {
+        let refuse = |what: String| Diagnostic::error("service.invalid_value", what);
+        if !cfg!(feature = "avro") {
+            let what = "schema-registry.type: this program was built without it (feature `avro`)";
+            self.report(self.entry("schema-registry.type"), refuse(what.to_owned()), Some("use `builtin`".to_owned()));
+            return;
+        }
+        let needed: &[&str] = match self.text("schema-registry.confluent.auth.type") {
+            "basic" => &["connection-string", "auth.basic.username", "auth.basic.password"],
+            "bearer" => &["connection-string", "auth.bearer.token"],
+            _ => &["connection-string"],
+        };
+        for name in needed {
+            let name = format!("schema-registry.confluent.{name}");
+            if self.text(&name).is_empty() {
+                let what = format!("{name} config value is required");
+                self.report(self.entry("schema-registry.type"), refuse(what), None);
+            }
+        }
+        let url = self.text("schema-registry.confluent.connection-string");
+        if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") {
+            let what = "schema-registry.confluent.connection-string is no URL of a server";
+            let hint = Some("as in https://registry:8081".to_owned());
+            self.report(self.entry("schema-registry.confluent.connection-string"), refuse(what.to_owned()), hint);
         }
     }
 
@@ -262,6 +293,22 @@ impl<'a> Checking<'a> {
                     table: self.text("db.postgres.table").to_owned(),
                 }),
                 _ => Database::Embedded(self.path("db.path")),
+            },
+            schemas: match self.text("schema-registry.type") {
+                "confluent" => Schemas::Confluent(ConfluentSettings {
+                    url: self.text("schema-registry.confluent.connection-string").to_owned(),
+                    login: match self.text("schema-registry.confluent.auth.type") {
+                        "basic" => ConfluentLogin::Basic {
+                            username: self.text("schema-registry.confluent.auth.basic.username").into(),
+                            password: self.text("schema-registry.confluent.auth.basic.password").into(),
+                        },
+                        "bearer" => ConfluentLogin::Bearer {
+                            token: self.text("schema-registry.confluent.auth.bearer.token").into(),
+                        },
+                        _ => ConfluentLogin::None,
+                    },
+                }),
+                _ => Schemas::BuiltIn,
             },
             log: LogSettings {
                 level: match self.text("log.level") {

@@ -11,6 +11,7 @@ use super::{Found, Read, Write, Written, compare, fence, tables, unavailable};
 use crate::panics::caught;
 
 mod memo;
+mod schemas;
 
 /// A handle; clones share it.
 #[derive(Clone)]
@@ -72,10 +73,12 @@ impl Shared {
                 fence(&epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
                 tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(Found::Marks)
             }
+            Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, &pipeline).map(Found::Marks),
             Read::DetachedMarks(pipeline) => {
                 tables::marks(&transaction, tables::DETACHED_MARKS, &pipeline).map(Found::Marks)
             }
             Read::Recall { space, keys } => memo::recall(&transaction, &space, &keys).map(Found::Recalled),
+            Read::Schemas(question) => schemas::answer(&transaction, &question).map(Found::Schemas),
         }
     }
 
@@ -194,5 +197,6 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             memo::keep(transaction, &space, &entries, memo::BOUND)?;
             Ok(Written::Nothing)
         }
+        Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
     }
 }

@@ -22,10 +22,10 @@ fn crates_depend_one_way() {
     }
     assert_eq!(found["anabranch-graph"], [] as [&str; 0]);
     assert_eq!(found["anabranch-ops"], ["anabranch-graph"]);
-    let families = ["ai", "http", "js", "postgres", "s3"].map(|family| format!("anabranch-ops-{family}"));
+    let families = ["ai", "avro", "http", "js", "postgres", "s3"].map(|family| format!("anabranch-ops-{family}"));
     for family in &families {
         let shared: &[&str] = match family.as_str() {
-            "anabranch-ops-ai" => &["anabranch-graph", "anabranch-ops-http"],
+            "anabranch-ops-ai" | "anabranch-ops-avro" => &["anabranch-graph", "anabranch-ops-http"],
             _ => &["anabranch-graph"],
         };
         assert_eq!(found[family], shared, "{family}");

@@ -24,6 +24,7 @@ mod generated;
 mod javascript;
 mod kills;
 mod plan;
+mod positions;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod process;
@@ -33,6 +34,8 @@ mod readme;
 mod rest;
 mod s3;
 mod schema;
+#[cfg(feature = "avro")]
+mod schema_registry;
 mod sdk;
 mod servers;
 mod stop;

@@ -240,7 +240,8 @@ pub fn raw_after(line: &str) -> String {
     String::from_utf8(base64_decode(text)).unwrap()
 }
 
-fn base64_decode(text: &str) -> Vec<u8> {
+/// The bytes of base64 text.
+pub fn base64_decode(text: &str) -> Vec<u8> {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = Vec::new();
     let (mut bits, mut held) = (0u32, 0);
