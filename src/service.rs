@@ -14,6 +14,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use anabranch_graph::config::MASKED_FROM;
 use anabranch_graph::exec::RunOptions;
 use anabranch_graph::registry::Registry;
 use anabranch_graph::state::StoreError;
@@ -121,7 +122,7 @@ impl Service {
         // Many may run to their end beside each other: none takes a port that nobody asked for.
         let wanted = self.settings.api.as_ref().filter(|api| api.asked || !self.once);
         let Some(settings) = wanted else { return Ok(None) };
-        self.log.mask(settings.token.clone());
+        self.log.mask(settings.token.clone().filter(|token| token.len() >= MASKED_FROM));
         let api = Api::listen(settings).await?;
         tracing::info!(address = %api.address(), "HTTP is served at http://{}", api.address());
         Ok(Some(api))
