@@ -5,6 +5,7 @@ mod connectors;
 mod init;
 mod pipelines;
 mod plugins;
+mod positions;
 mod processors;
 mod quickstart;
 mod report;
@@ -63,6 +64,9 @@ enum Command {
         aliases = ["connector-plugin", "connectorplugins", "connectorplugin"]
     )]
     Connectors(connectors::Command),
+    /// Show where sources go on, and let them go on elsewhere.
+    #[command(subcommand, visible_alias = "position")]
+    Positions(positions::Command),
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
@@ -91,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::Pipelines(command) => pipelines::dispatch(command, &context),
         Command::Processors(command) => processors::dispatch(command, &context),
         Command::Connectors(command) => connectors::dispatch(command, &context),
+        Command::Positions(command) => positions::dispatch(command, &context),
         Command::Template(command) => template::dispatch(command, &context),
         Command::Quickstart => quickstart::quickstart(&context),
         Command::Config(arguments) => config::config(&arguments, &context),

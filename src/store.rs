@@ -80,8 +80,13 @@ enum Written {
 enum Read {
     Pipelines,
     Marks(Epoch),
+    /// As they are now, whoever has the latest claim.
+    Positions(Str),
     DetachedMarks(Str),
-    Recall { space: Str, keys: Vec<MemoKey> },
+    Recall {
+        space: Str,
+        keys: Vec<MemoKey>,
+    },
     Schemas(schemas::Question),
 }
 
@@ -126,6 +131,15 @@ impl Store {
             Found::Pipelines(pipelines) => Ok(pipelines),
             Found::Marks(_) | Found::Recalled(_) | Found::Schemas(_) => Ok(Vec::new()),
         }
+    }
+
+    /// How far the lanes of a pipeline are, for people to see: nothing is claimed, so a run of the pipeline may move
+    /// them at any time.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn positions(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        self.marks(Read::Positions(pipeline.clone())).await
     }
 
     /// The marks kept for connectors that were detached.

@@ -47,7 +47,7 @@ impl CompiledCondition {
         let predicate = template.predicate().map(Arc::new);
         let mut condition = CompiledCondition { template, predicate, constant: None };
         if condition.template.reads() == Access::NOTHING {
-            condition.constant = condition.evaluate(&Record::default()).ok();
+            condition.constant = condition.template.render_briefly().and_then(|output| verdict(&output));
         }
         Ok(condition)
     }

@@ -73,6 +73,7 @@ impl Shared {
                 fence(&epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
                 tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(Found::Marks)
             }
+            Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, &pipeline).map(Found::Marks),
             Read::DetachedMarks(pipeline) => {
                 tables::marks(&transaction, tables::DETACHED_MARKS, &pipeline).map(Found::Marks)
             }

@@ -27,6 +27,7 @@ mod generated;
 mod javascript;
 mod kills;
 mod plan;
+mod positions;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod process;

@@ -23,9 +23,14 @@ const MOST_DEPTH: usize = 250;
 type Eval<T> = Result<T, EvalError>;
 
 /// Renders onto the end of `out`, or leaves it as it was.
-pub(super) fn render(tree: &Tree, missing: MissingKey, record: &Record, out: &mut String) -> Eval<()> {
-    let mut evaluator =
-        Evaluator { tree, record, missing, context: Context::new(), out: Out::after(std::mem::take(out)), depth: 0 };
+pub(super) fn render(
+    tree: &Tree,
+    missing: MissingKey,
+    record: &Record,
+    context: Context,
+    out: &mut String,
+) -> Eval<()> {
+    let mut evaluator = Evaluator { tree, record, missing, context, out: Out::after(std::mem::take(out)), depth: 0 };
     let result = match tree.templates.first() {
         Some(main) => evaluator.run(main.slots, Dot::Record, &main.body),
         None => Ok(()),

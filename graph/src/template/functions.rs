@@ -135,6 +135,12 @@ impl Context {
         Context { bytes: Self::MAX_BYTES, steps: Self::MAX_STEPS }
     }
 
+    /// What is spent on finding out, before there are any records, whether a template says the same of all of them: a
+    /// file may hold thousands of templates.
+    pub(crate) const fn brief() -> Context {
+        Context { bytes: 64 << 10, steps: 1000 }
+    }
+
     /// Takes `bytes` of the allowance. Call it *before* building something whose size an argument
     /// decides (`repeat`, `indent`, `until`): what is proportional to the arguments' own size needs no call.
     ///

@@ -320,14 +320,8 @@ impl Table {
                 let marks = marks.iter().map(|row| (row.get(1), row.get(2), row.get(4)));
                 Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.pipeline, marks)).map(Found::Marks))
             }
-            Read::DetachedMarks(pipeline) => {
-                let sql = format!(
-                    "SELECT connector, partition, value FROM {state} WHERE kind = '{DETACHED}' AND pipeline = $1"
-                );
-                let rows = client.query(&sql, &[&&**pipeline]).await?;
-                let marks = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
-                Ok(understood(pipeline, marks).map(Found::Marks))
-            }
+            Read::Positions(pipeline) => self.marks(client, pipeline, MARK).await,
+            Read::DetachedMarks(pipeline) => self.marks(client, pipeline, DETACHED).await,
             Read::Recall { space, keys } => {
                 let sql = format!("SELECT key, value FROM {memo} WHERE space = $1 AND key = ANY($2)");
                 let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
@@ -338,6 +332,14 @@ impl Table {
             }
             Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(Found::Schemas)),
         }
+    }
+
+    async fn marks(&self, client: &Client, pipeline: &Str, kind: &str) -> Result<Result<Found, StoreError>, Error> {
+        let state = &self.state;
+        let sql = format!("SELECT connector, partition, value FROM {state} WHERE kind = '{kind}' AND pipeline = $1");
+        let rows = client.query(&sql, &[&&**pipeline]).await?;
+        let marks = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
+        Ok(understood(pipeline, marks).map(Found::Marks))
     }
 
     /// The version of a subject that has this text, made where there is none.

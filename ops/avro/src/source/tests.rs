@@ -119,7 +119,7 @@ fn subjects_have_a_context_a_collection_and_a_name() {
         let mut record = of_collection("users", r#"{"a":1}"#);
         record.key = fields(r#"{"id":1}"#);
         let read = extracted(settings, vec![record, after(fields(r#"{"a":1}"#))]);
-        [named(Part::Key, &read[0]), payload(&read[0]), payload(&read[1])].map(|name| name.unwrap_or_default())
+        [named(Part::Key, &read[0]), payload(&read[0]), payload(&read[1])].map(Option::unwrap_or_default)
     };
     assert_eq!(read(&[]), ["p:p:n:users.key v1", "p:p:n:users.payload v1", "p:p:n:payload v1"]);
     let named = [("sdk.schema.context.name", "shop"), ("sdk.schema.extract.payload.subject", "row")];

@@ -31,7 +31,7 @@ use chrono::DateTime;
 use super::enter::SAFE;
 use crate::envelope::{self, Envelope, Field, Opened, PAYLOAD, RECORD, Whole};
 use crate::text::{key, name, utf8};
-use crate::view::{self, View, property, target};
+use crate::view::{self, Remembered, View, property, target};
 
 /// The most elements a list may have: `length` can be set to anything.
 const MOST_ITEMS: u64 = 1 << 24;
@@ -246,8 +246,8 @@ impl<'c> Leave<'c> {
             for gone in lost.unwrap_or_default() {
                 metadata.remove(&gone);
             }
-            for key in target.own_property_keys(self.context)? {
-                let Some(value) = self.enumerable(&target, &key)? else { continue };
+            for key in view::touched(&target, self.context)? {
+                let Some(value) = self.touched(&target, &key)? else { continue };
                 let Some(field) = self.field_name(&key, path)? else { continue };
                 let text = self.metadata_text(&value, path.field(&field))?;
                 if metadata.get(&field).is_none_or(|before| before.as_str() != text) {
@@ -499,11 +499,12 @@ impl<'c> Leave<'c> {
         for gone in lost.unwrap_or_default() {
             Arc::make_mut(&mut map).remove(&gone);
         }
-        for key in target.own_property_keys(self.context)? {
+        for key in view::touched(target, self.context)? {
             let Some(field) = self.field_name(&key, path)? else { continue };
             let there = map.get(&field).is_some();
             let was = origin.get(&field);
-            let new = match self.enumerable(target, &key)? {
+            let value = self.touched(target, &key)?;
+            let new = match value {
                 Some(value) if !value.is_undefined() => match self.any(&value, was, path.field(&field))? {
                     Left::New(value) => value,
                     Left::Same if there => continue,
@@ -548,6 +549,14 @@ impl<'c> Leave<'c> {
         }
         self.open.push(object.clone());
         Ok(())
+    }
+
+    /// The value of a field of a view that was touched, as [`Leave::enumerable`] has it.
+    fn touched(&mut self, target: &JsObject, key: &PropertyKey) -> Result<Option<JsValue>> {
+        match view::remembered(target, key) {
+            Remembered::Yes(value) => Ok(Some(value)),
+            _ => self.enumerable(target, key),
+        }
     }
 
     /// The value of a property that shows in enumerations; getters run.
