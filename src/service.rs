@@ -10,17 +10,21 @@ mod signals;
 pub mod status;
 
 use std::future::pending;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use anabranch_graph::config::MASKED_FROM;
 use anabranch_graph::exec::RunOptions;
+use anabranch_graph::registry::Registry;
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::api::{Api, ListenError, View};
 use crate::log::Log;
 use crate::pipelines::Pipelines;
 use crate::runtime;
@@ -34,6 +38,8 @@ use signals::Signals;
 pub struct Service {
     /// Its settings.
     pub settings: Settings,
+    /// The plugins, for who asks what there is.
+    pub registry: Registry,
     /// Its log.
     pub log: Arc<Log>,
     /// Whether to end when there is nothing more to read.
@@ -64,6 +70,9 @@ pub enum ServiceError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// HTTP cannot be served.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The schema registry cannot be used.
     #[error("schema-registry.confluent: {0}")]
     Schemas(String),
@@ -97,7 +106,11 @@ impl Service {
         let ended = control.block_on(async {
             let signals = Signals::listen().map_err(system("listen to signals"))?;
             let store = Store::open(&self.settings.database)?;
-            self.serve(pipelines, store, signals, executor.handle()).await
+            let api = self.listen().await?;
+            let (orders, order) = watch::channel(Order::Run);
+            let registry = self.registry.clone();
+            let view = Arc::new(View { store, registry, pipelines: OnceLock::new(), orders: order });
+            beside(api, &view, self.serve(pipelines, &view, signals, orders, executor.handle())).await
         });
         // A call that hangs in the system must not keep the process from ending.
         executor.shutdown_background();
@@ -105,13 +118,25 @@ impl Service {
         ended
     }
 
+    async fn listen(&self) -> Result<Option<Api>, ServiceError> {
+        // Many may run to their end beside each other: none takes a port that nobody asked for.
+        let wanted = self.settings.api.as_ref().filter(|api| api.asked || !self.once);
+        let Some(settings) = wanted else { return Ok(None) };
+        self.log.mask(settings.token.clone().filter(|token| token.len() >= MASKED_FROM));
+        let api = Api::listen(settings).await?;
+        tracing::info!(address = %api.address(), "HTTP is served at http://{}", api.address());
+        Ok(Some(api))
+    }
+
     async fn serve(
         &self,
         pipelines: Pipelines,
-        store: Store,
+        view: &View,
         mut signals: Signals,
+        orders: watch::Sender<Order>,
         executor: &Handle,
     ) -> Result<Ended, ServiceError> {
+        let store = &view.store;
         let provision = Provision {
             good: pipelines.good.iter().map(|p| StoredPipeline::from(&p.config)).collect(),
             invalid: pipelines.invalid.iter().filter_map(|i| i.id.clone()).collect(),
@@ -125,8 +150,7 @@ impl Service {
             tracing::error!(pipeline = %id, "invalid: it is not started");
         }
 
-        let schemas = schemas::registry(&self.settings.schemas, &store)?;
-        let (orders, order) = watch::channel(Order::Run);
+        let schemas = schemas::registry(&self.settings.schemas, store)?;
         let opening = Arc::new(Semaphore::new(OPENING));
         let mut lives = FuturesUnordered::new();
         let mut watched = Vec::new();
@@ -150,7 +174,7 @@ impl Service {
                 executor: executor.clone(),
                 opening: opening.clone(),
                 recovery: self.settings.pipelines.recovery,
-                orders: order.clone(),
+                orders: view.orders.clone(),
                 seen,
             };
             tracing::info!(pipeline = %id, "starting");
@@ -160,6 +184,8 @@ impl Service {
             tracing::warn!("no pipeline is to be started; waiting for Ctrl+C");
         }
 
+        // Nobody else sets it.
+        let _ = view.pipelines.set(watched.clone());
         let mut status_line = StatusLine::new(self.log.output().clone(), watched);
         let mut redraw = interval(StatusLine::PERIOD);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -219,6 +245,23 @@ impl Service {
         orders.send_replace(Order::Stop(budget));
         budget.map(|budget| Instant::now() + budget + GRACE)
     }
+}
+
+/// Runs the service, and answers requests meanwhile.
+async fn beside<T>(api: Option<Api>, view: &Arc<View>, service: impl Future<Output = T>) -> T {
+    let Some(api) = api else { return service.await };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async { stopped.await.unwrap_or_default() };
+    let mut answers = pin!(api.serve(view.clone(), stopped));
+    let mut service = pin!(service);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut service => ended,
+        () = &mut answers => return service.await,
+    };
+    drop(stop);
+    answers.await;
+    ended
 }
 
 async fn until(deadline: Option<Instant>) {

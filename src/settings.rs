@@ -5,6 +5,7 @@ mod document;
 mod file;
 mod flags;
 mod layers;
+mod listener;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use anabranch_graph::text::Str;
 pub use document::document;
 pub use flags::SettingFlags;
 pub use layers::{Layers, Refused, Resolved, Source};
+pub use listener::{ApiSettings, Compatibility, ServedSchemas};
 
 /// The settings with their types. Built only by [`Layers::resolve`], so every value has passed its checks.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct Settings {
     pub database: Database,
     /// Where schemas live.
     pub schemas: Schemas,
+    /// Where HTTP is served; `None` = nowhere.
+    pub api: Option<ApiSettings>,
     /// What is logged, and how.
     pub log: LogSettings,
     /// Pipeline files and what happens when a pipeline fails.

@@ -4,6 +4,7 @@
 
 use anabranch_graph::config::Variables;
 
+mod avro;
 mod config;
 mod ledger;
 mod plan;
@@ -16,6 +17,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
+    ("avro", avro::check),
     ("config", config::check),
     ("ledger", ledger::check),
     ("plan", plan::check),

@@ -136,7 +136,8 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("dev", "Development mode"),
 ];
 
-const API: &str = "the HTTP API";
+const LIVE_APPLY: &str = "applying pipelines through the HTTP API";
+const TLS: &str = "TLS of the HTTP API";
 const GRPC: &str = "the gRPC API";
 const STANDALONE: &str = "standalone plugins";
 const INSTALL: &str = "plugin installation";
@@ -300,14 +301,57 @@ pub const KEYS: &[Key] = &[
         .secret(),
     Key::new("schema-registry.confluent.auth.bearer.token", Kind::Text, None, "Token, for bearer authentication.")
         .secret(),
-    Key::new("api.enabled", Kind::Bool, Some("true"), "Whether to serve the API.").awaits(API),
-    Key::new("api.http.address", Kind::Address, Some("127.0.0.1:8080"), "Address of the HTTP API.").awaits(API),
-    Key::new("api.http.token-file", Kind::Path, None, "File with the token that requests must carry.").awaits(API),
-    Key::new("api.http.tls.cert", Kind::Path, None, "Certificate chain of the HTTP API, PEM.").awaits(API),
-    Key::new("api.http.tls.key", Kind::Path, None, "Private key of the HTTP API, PEM.").awaits(API),
-    Key::new("api.http.cors.allowed-origins", Kind::List, Some(""), "Origins whose pages may use the HTTP API.")
-        .awaits(API),
-    Key::new("api.http.ui.enabled", Kind::Bool, Some("true"), "Whether to serve the web interface.").awaits(API),
+    Key::new(
+        "schema-registry.serve",
+        Kind::Bool,
+        Some("false"),
+        "Serve the built-in schema registry over HTTP, in the way of Confluent's, for other tools.",
+    ),
+    Key::new(
+        "schema-registry.compatibility",
+        Kind::Choice(&[
+            "none",
+            "backward",
+            "backward_transitive",
+            "forward",
+            "forward_transitive",
+            "full",
+            "full_transitive",
+        ]),
+        Some("none"),
+        "What a schema that is registered over HTTP must be to earlier ones of its subject. Pipelines register any.",
+    ),
+    Key::new(
+        "api.enabled",
+        Kind::Bool,
+        Some("true"),
+        "Whether to serve HTTP. With `run --once`, only where this or the address is given.",
+    ),
+    Key::new(
+        "api.http.address",
+        Kind::Address,
+        Some("127.0.0.1:8080"),
+        "Address of the HTTP API; port 0 = any that is free. One that other machines reach needs a token.",
+    ),
+    Key::new("api.http.token", Kind::Text, None, "Token that requests must carry; better given as a variable.")
+        .secret(),
+    Key::new("api.http.token-file", Kind::Path, None, "File with the token that requests must carry."),
+    Key::new(
+        "api.http.allow-unauthenticated",
+        Kind::Bool,
+        Some("false"),
+        "Serve other machines without a token: whoever reaches the address may do everything.",
+    ),
+    Key::new("api.http.tls.cert", Kind::Path, None, "Certificate chain of the HTTP API, PEM.").awaits(TLS),
+    Key::new("api.http.tls.key", Kind::Path, None, "Private key of the HTTP API, PEM.").awaits(TLS),
+    Key::new(
+        "api.http.cors.allowed-origins",
+        Kind::List,
+        Some(""),
+        "Origins (https://host:port) of other sites whose pages may use the HTTP API; * = all.",
+    ),
+    Key::new("api.http.ui.enabled", Kind::Bool, Some("true"), "Whether to serve the web interface.")
+        .awaits("the web interface"),
     Key::new("api.grpc.address", Kind::Address, Some("127.0.0.1:8084"), "Address of the gRPC API.").awaits(GRPC),
     Key::new(
         "api.allow-live-restart-apply",
@@ -315,7 +359,7 @@ pub const KEYS: &[Key] = &[
         Some("false"),
         "Whether applying a changed pipeline through the API may restart it.",
     )
-    .awaits(API),
+    .awaits(LIVE_APPLY),
     Key::new("install.allow-unsigned", Kind::Bool, Some("false"), "Whether unsigned plugins may be installed.")
         .awaits(INSTALL),
     Key::new("install.max-staleness", Kind::Duration { zero: true }, Some("168h"), "Oldest plugin index that is used.")

@@ -1,5 +1,7 @@
 //! Which layer a setting's value comes from, and whether it is a valid one.
 
+mod listener;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -187,6 +189,7 @@ impl<'a> Checking<'a> {
         if self.text("schema-registry.type") == "confluent" {
             self.check_confluent();
         }
+        self.check_listener();
         if self.text("db.type") == "postgres" {
             let entry = self.entry("db.type");
             let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
@@ -320,6 +323,7 @@ impl<'a> Checking<'a> {
                 }),
                 _ => Schemas::BuiltIn,
             },
+            api: self.bool("api.enabled").then(|| self.api()),
             log: LogSettings {
                 level: match self.text("log.level") {
                     "trace" => LogLevel::Trace,

@@ -16,6 +16,11 @@ pub(super) enum Question {
     Version(Str, SchemaVersion),
     Definition(SchemaId),
     Versions(Str),
+    Subjects,
+    /// The version of a subject that has this text.
+    Find(Str, Str),
+    /// Where the text with this id is used.
+    Uses(SchemaId),
 }
 
 #[derive(Clone, Debug)]
@@ -24,6 +29,10 @@ pub(super) enum Answer {
     Definition(Option<Arc<Definition>>),
     /// None: there is no such subject.
     Versions(Vec<SchemaVersion>),
+    /// In their order.
+    Subjects(Vec<Str>),
+    /// By subject, then version.
+    Uses(Vec<(Str, SchemaVersion)>),
 }
 
 pub(super) fn full() -> StoreError {
@@ -47,6 +56,39 @@ impl Store {
         match self.read(Read::Schemas(question)).await.map_err(failed)? {
             Found::Schemas(answer) => Ok(answer),
             Found::Pipelines(_) | Found::Marks(_) | Found::Recalled(_) => Err(contradiction()),
+        }
+    }
+
+    /// All subjects, in their order.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn subjects(&self) -> Result<Vec<Str>, SchemaError> {
+        match self.answer(Question::Subjects).await? {
+            Answer::Subjects(subjects) => Ok(subjects),
+            _ => Err(contradiction()),
+        }
+    }
+
+    /// The version of a subject that has this text; `None` where it has none, or is none.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn find(&self, subject: &Str, text: &Str) -> Result<Option<Arc<Schema>>, SchemaError> {
+        match self.answer(Question::Find(subject.clone(), text.clone())).await? {
+            Answer::Schema(found) => Ok(found),
+            _ => Err(contradiction()),
+        }
+    }
+
+    /// The versions of subjects whose text has this id, in their order.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn uses(&self, id: SchemaId) -> Result<Vec<(Str, SchemaVersion)>, SchemaError> {
+        match self.answer(Question::Uses(id)).await? {
+            Answer::Uses(uses) => Ok(uses),
+            _ => Err(contradiction()),
         }
     }
 }
@@ -74,7 +116,7 @@ impl SchemaRegistry for Store {
                 self.versions(subject).await?;
                 Err(SchemaError::VersionNotFound { subject: subject.clone(), version })
             }
-            Answer::Definition(_) | Answer::Versions(_) => Err(contradiction()),
+            _ => Err(contradiction()),
         }
     }
 
@@ -82,7 +124,7 @@ impl SchemaRegistry for Store {
         match self.answer(Question::Definition(id)).await? {
             Answer::Definition(Some(definition)) => Ok(definition),
             Answer::Definition(None) => Err(SchemaError::SchemaNotFound(format!("id {id}").into())),
-            Answer::Schema(_) | Answer::Versions(_) => Err(contradiction()),
+            _ => Err(contradiction()),
         }
     }
 
@@ -90,7 +132,7 @@ impl SchemaRegistry for Store {
         match self.answer(Question::Versions(subject.clone())).await? {
             Answer::Versions(versions) if versions.is_empty() => Err(SchemaError::SubjectNotFound(subject.clone())),
             Answer::Versions(versions) => Ok(versions),
-            Answer::Schema(_) | Answer::Definition(_) => Err(contradiction()),
+            _ => Err(contradiction()),
         }
     }
 }

@@ -192,6 +192,8 @@ async fn schemas_survive_a_restart() {
         let numbers = |schema: Arc<Schema>| (schema.version.get(), schema.id.get());
         {
             let store = Store::open(&database).unwrap();
+            assert!(store.subjects().await.unwrap().is_empty());
+            assert_eq!(store.find(&subject("a"), &long).await.unwrap(), None);
             let missing = store.get(&subject("a"), SchemaVersion::FIRST).await.unwrap_err();
             assert_eq!(missing.code(), "schema_subject_not_found");
             assert_eq!(store.by_id(SchemaId::FIRST).await.unwrap_err().code(), "schema_not_found");
@@ -223,6 +225,16 @@ async fn schemas_survive_a_restart() {
         let made: Vec<_> =
             futures::future::join_all(many).await.into_iter().map(|made| numbers(made.unwrap())).collect();
         assert_eq!(made, [(1, 1); 8]);
+        let names: Vec<String> = store.subjects().await.unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["a", "aa", "b", "c", "many"]);
+        let found = store.find(&subject("b"), &long).await.unwrap();
+        assert_eq!(found.map(numbers), Some((2, 1)));
+        for (name, text) in [("aa", &int), ("d", &long), ("a", &subject("\"none\""))] {
+            assert_eq!(store.find(&subject(name), text).await.unwrap(), None, "{name} {text}");
+        }
+        let uses = store.uses(SchemaId::new(2).unwrap()).await.unwrap();
+        assert_eq!(uses, [(subject("a"), second), (subject("b"), SchemaVersion::FIRST)]);
+        assert!(store.uses(SchemaId::new(99).unwrap()).await.unwrap().is_empty());
         #[cfg(feature = "avro")]
         for bad in ["{", "\"lon\"", "\0"] {
             let error = store.create(&subject("a"), SchemaKind::Avro, &bad.into()).await.unwrap_err();

@@ -6,6 +6,9 @@
 #[cfg(feature = "ai")]
 mod ai;
 mod analyze;
+mod api;
+#[cfg(feature = "avro")]
+mod api_schemas;
 mod bad_input;
 mod branching;
 mod copy;

@@ -127,7 +127,7 @@ impl Source for Extracting {
             Context::Named(name) => format!("{name}:"),
             Context::Connector => format!("{}:{}:", host.pipeline, host.node),
         };
-        let parts = self.parts.iter().map(|part| Extractor::new(part.clone(), &context)).collect();
+        let parts = self.parts.iter().map(|part| Extractor::new(part.clone(), &context, host)).collect();
         let desk = Desk::new(host.schemas.clone());
         Ok((Box::new(ExtractingReader { inner, desk, parts, stamps: Vec::new() }), acker))
     }
@@ -231,6 +231,8 @@ const SHAPES: usize = 16;
 struct Extractor {
     part: Part,
     asked: bool,
+    pipeline: Str,
+    connector: Str,
     context: Str,
     subject: Str,
     /// By collection and shape, the latest first.
@@ -242,10 +244,20 @@ struct Extractor {
 }
 
 impl Extractor {
-    fn new(extraction: Extraction, context: &str) -> Extractor {
+    fn new(extraction: Extraction, context: &str, host: &Host) -> Extractor {
         let Extraction { part, subject, asked } = extraction;
-        let (context, lately, subjects) = (context.into(), Vec::new(), BTreeMap::new());
-        Extractor { part, asked, context, subject, lately, subjects, warned: false, text: String::new() }
+        Extractor {
+            part,
+            asked,
+            pipeline: host.pipeline.clone(),
+            connector: host.node.clone(),
+            context: context.into(),
+            subject,
+            lately: Vec::new(),
+            subjects: BTreeMap::new(),
+            warned: false,
+            text: String::new(),
+        }
     }
 
     /// The schema of this part; `None` where it has one already, or there is none to be had.
@@ -309,11 +321,12 @@ impl Extractor {
         if std::mem::replace(&mut self.warned, true) {
             return;
         }
+        let Extractor { pipeline, connector, .. } = &*self;
         let part = self.part.as_str();
         if self.asked {
-            tracing::warn!("sdk.schema.extract.{part}.enabled: a record has no schema of its {part}: {why}");
+            tracing::warn!(%pipeline, %connector, "sdk.schema.extract.{part}.enabled: a record has no schema of its {part}: {why}");
         } else {
-            tracing::debug!("a record has no schema of its {part}: {why}");
+            tracing::debug!(%pipeline, %connector, "a record has no schema of its {part}: {why}");
         }
     }
 }

@@ -66,7 +66,66 @@ pub(super) fn answer(transaction: &ReadTransaction, question: &Question) -> Resu
             }
             Answer::Versions(numbers)
         }
+        Question::Subjects => {
+            let mut subjects: Vec<Str> = Vec::new();
+            all_versions(transaction, |subject, _, _| {
+                if subjects.last().is_none_or(|last| **last != *subject) {
+                    subjects.push(subject.into());
+                }
+                Ok(())
+            })?;
+            Answer::Subjects(subjects)
+        }
+        Question::Find(subject, text) => {
+            let Some(id) = id_of(transaction, text)? else { return Ok(Answer::Schema(None)) };
+            let Some(table) = versions(transaction)? else { return Ok(Answer::Schema(None)) };
+            for entry in table.range((subject.as_str(), 0)..=(subject.as_str(), u32::MAX)).map_err(unavailable)? {
+                let (key, used) = entry.map_err(unavailable)?;
+                if used.value() == id {
+                    let version = SchemaVersion::new(key.value().1).ok_or_else(wrong_number)?;
+                    let id = SchemaId::new(id).ok_or_else(wrong_number)?;
+                    let (subject, kind, text) = (subject.clone(), SchemaKind::Avro, text.clone());
+                    return Ok(Answer::Schema(Some(Arc::new(Schema { subject, version, id, kind, text }))));
+                }
+            }
+            Answer::Schema(None)
+        }
+        Question::Uses(id) => {
+            let mut uses = Vec::new();
+            all_versions(transaction, |subject, version, used| {
+                if used == id.get() {
+                    uses.push((subject.into(), SchemaVersion::new(version).ok_or_else(wrong_number)?));
+                }
+                Ok(())
+            })?;
+            Answer::Uses(uses)
+        }
     })
+}
+
+/// Calls `see` with every subject, version and id, in the order of subjects and versions.
+fn all_versions(
+    transaction: &ReadTransaction,
+    mut see: impl FnMut(&str, u32, u32) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let Some(table) = versions(transaction)? else { return Ok(()) };
+    for entry in table.iter().map_err(unavailable)? {
+        let (key, id) = entry.map_err(unavailable)?;
+        let (subject, version) = key.value();
+        see(subject, version, id.value())?;
+    }
+    Ok(())
+}
+
+fn id_of(transaction: &ReadTransaction, text: &Str) -> Result<Option<u32>, StoreError> {
+    match transaction.open_table(IDS) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        other => {
+            let table = other.map_err(unavailable)?;
+            let id = table.get(text.as_str()).map_err(unavailable)?;
+            Ok(id.map(|id| id.value()))
+        }
+    }
 }
 
 type Versions = ReadOnlyTable<(&'static str, u32), u32>;

@@ -427,6 +427,36 @@ impl Table {
                 let numbers = rows.iter().map(|row| numbered(row.get(0), SchemaVersion::new));
                 numbers.collect::<Option<_>>().map(Answer::Versions).ok_or_else(schemas::wrong_number)
             }
+            Question::Subjects => {
+                let sql =
+                    format!("SELECT DISTINCT pipeline COLLATE \"C\" FROM {state} WHERE kind = '{SUBJECT}' ORDER BY 1");
+                let rows = client.query(&sql, &[]).await?;
+                Ok(Answer::Subjects(rows.iter().map(|row| Str::from(row.get::<_, &str>(0))).collect()))
+            }
+            Question::Find(subject, given) => {
+                let sql = format!(
+                    "SELECT d.number, v.connector::bigint FROM {state} v JOIN {state} d ON d.kind = '{DEFINITION}' \
+                     AND d.pipeline = v.number::text WHERE v.kind = '{SUBJECT}' AND v.pipeline = $1 AND d.value = $2"
+                );
+                let Some(row) = client.query_opt(&sql, &[&&**subject, &given.as_bytes()]).await? else {
+                    return Ok(Ok(Answer::Schema(None)));
+                };
+                let numbers = numbered(row.get(0), SchemaId::new).zip(numbered(row.get(1), SchemaVersion::new));
+                let Some((id, version)) = numbers else { return Ok(Err(schemas::wrong_number())) };
+                let (subject, kind, text) = (subject.clone(), SchemaKind::Avro, given.clone());
+                Ok(Answer::Schema(Some(Arc::new(Schema { subject, version, id, kind, text }))))
+            }
+            Question::Uses(id) => {
+                let sql = format!(
+                    "SELECT pipeline, connector::bigint FROM {state} WHERE kind = '{SUBJECT}' AND number = $1 \
+                     ORDER BY pipeline COLLATE \"C\", 2"
+                );
+                let rows = client.query(&sql, &[&i64::from(id.get())]).await?;
+                let uses = rows
+                    .iter()
+                    .map(|row| Some((Str::from(row.get::<_, &str>(0)), numbered(row.get(1), SchemaVersion::new)?)));
+                uses.collect::<Option<_>>().map(Answer::Uses).ok_or_else(schemas::wrong_number)
+            }
         })
     }
 
