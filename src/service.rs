@@ -18,10 +18,11 @@ use anabranch_graph::text::Str;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::log::Log;
-use crate::pipelines::Pipelines;
+use crate::pipelines::{Pipeline, Pipelines};
 use crate::runtime;
 use crate::settings::Settings;
 use crate::store::{OpenError, Provision, Status, StopReason, Store, StoredPipeline};
@@ -39,6 +40,14 @@ pub struct Service {
     pub once: bool,
     /// What to do before the process ends at once: a second signal leaves no time for destructors.
     pub before_abort: Option<Box<dyn Fn()>>,
+}
+
+/// Pipelines that are started when what they need is loaded.
+pub struct Later {
+    /// What the files say of them.
+    pub stored: Vec<StoredPipeline>,
+    /// Loads, compiles, and says what is wrong. Runs on a thread of its own.
+    pub compile: Box<dyn FnOnce() -> Pipelines + Send>,
 }
 
 /// The service ended.
@@ -85,7 +94,7 @@ impl Service {
     ///
     /// # Errors
     /// The store or the system refuses; nothing was started.
-    pub fn run(self, pipelines: Pipelines) -> Result<Ended, ServiceError> {
+    pub fn run(self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
@@ -93,7 +102,7 @@ impl Service {
         let ended = control.block_on(async {
             let signals = Signals::listen().map_err(system("listen to signals"))?;
             let store = Store::open(&self.settings.database)?;
-            self.serve(pipelines, store, signals, executor.handle()).await
+            self.serve(pipelines, later, store, signals, executor.handle()).await
         });
         // A call that hangs in the system must not keep the process from ending.
         executor.shutdown_background();
@@ -104,12 +113,20 @@ impl Service {
     async fn serve(
         &self,
         pipelines: Pipelines,
+        later: Option<Later>,
         store: Store,
         mut signals: Signals,
         executor: &Handle,
     ) -> Result<Ended, ServiceError> {
+        let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
         let provision = Provision {
-            good: pipelines.good.iter().map(|p| StoredPipeline::from(&p.config)).collect(),
+            // Those that come later count as good until more is known.
+            good: pipelines
+                .good
+                .iter()
+                .map(|p| StoredPipeline::from(&p.config))
+                .chain(awaited.into_iter().flatten())
+                .collect(),
             invalid: pipelines.invalid.iter().filter_map(|i| i.id.clone()).collect(),
             complete: pipelines.is_complete(),
         };
@@ -125,16 +142,15 @@ impl Service {
         let opening = Arc::new(Semaphore::new(OPENING));
         let mut lives = FuturesUnordered::new();
         let mut watched = Vec::new();
-        for pipeline in pipelines.good {
+        let begin = |pipeline: Pipeline| {
             let id = pipeline.config.id.value.clone();
             self.log.mask(pipeline.compiled.secrets.iter().cloned());
             if pipeline.config.status == anabranch_graph::config::DesiredStatus::Stopped {
                 tracing::info!(pipeline = %id, "not started: its file says `status: stopped`");
-                continue;
+                return None;
             }
             let status = Status::Stopped { reason: StopReason::System };
             let (seen, watching) = watch::channel(Seen { status, progress: None });
-            watched.push((id.clone(), watching));
             let life = Life {
                 id: id.clone(),
                 plan: pipeline.compiled.stages.clone(),
@@ -148,9 +164,14 @@ impl Service {
                 seen,
             };
             tracing::info!(pipeline = %id, "starting");
-            lives.push(async move { (id, life.live().await) });
+            Some((life, watching))
+        };
+        for (life, watching) in pipelines.good.into_iter().filter_map(&begin) {
+            watched.push((life.id.clone(), watching));
+            lives.push(named(life));
         }
-        if lives.is_empty() && !self.once {
+        let mut loading = compile.map(tokio::task::spawn_blocking);
+        if lives.is_empty() && !self.once && loading.is_none() {
             tracing::warn!("no pipeline is to be started; waiting for Ctrl+C");
         }
 
@@ -172,6 +193,19 @@ impl Service {
                         ended.gave_up = true;
                         stopping = true;
                         deadline = self.stop(&orders);
+                    }
+                }
+                loaded = finished(&mut loading), if loading.is_some() && !stopping => {
+                    loading = None;
+                    let Some(pipelines) = loaded else { continue };
+                    for id in pipelines.invalid.iter().filter_map(|invalid| invalid.id.clone()) {
+                        tracing::error!(pipeline = %id, "invalid: it is not started");
+                        store.set_status(&id, Status::Invalid).await?;
+                        ended.invalid.push(id);
+                    }
+                    for (life, watching) in pipelines.good.into_iter().filter_map(&begin) {
+                        status_line.watch(life.id.clone(), watching);
+                        lives.push(named(life));
                     }
                 }
                 signal = signals.next() => {
@@ -212,6 +246,24 @@ impl Service {
         let budget = self.settings.shutdown_timeout;
         orders.send_replace(Order::Stop(budget));
         budget.map(|budget| Instant::now() + budget + GRACE)
+    }
+}
+
+async fn named(life: Life) -> (Str, Outcome) {
+    (life.id.clone(), life.live().await)
+}
+
+/// What was loaded; `None` where that failed.
+async fn finished(loading: &mut Option<JoinHandle<Pipelines>>) -> Option<Pipelines> {
+    match loading {
+        Some(loading) => match loading.await {
+            Ok(pipelines) => Some(pipelines),
+            Err(error) => {
+                tracing::error!("standalone processors cannot be loaded: {error}");
+                None
+            }
+        },
+        None => pending().await,
     }
 }
 
