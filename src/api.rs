@@ -14,7 +14,7 @@ mod schemas;
 
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::registry::Registry;
@@ -71,8 +71,8 @@ pub struct View {
     pub store: Store,
     /// The plugins.
     pub registry: Registry,
-    /// The pipelines that run, once all are started.
-    pub pipelines: OnceLock<Vec<(Str, watch::Receiver<Seen>)>>,
+    /// The pipelines that were started, once those that can be are; what has to be loaded first is added later.
+    pub pipelines: watch::Sender<Option<Vec<(Str, watch::Receiver<Seen>)>>>,
     /// What is asked of all pipelines.
     pub orders: watch::Receiver<Order>,
 }

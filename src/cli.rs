@@ -142,6 +142,7 @@ fn completions(shell: clap_complete::Shell) -> Report {
 }
 
 /// What every command looks at.
+#[derive(Clone)]
 struct Context {
     /// Whether to print JSON.
     json: bool,

@@ -138,6 +138,15 @@ impl Registry {
         self.standalone.as_deref().map_or(&[], Standalone::operators)
     }
 
+    /// Whether a reference is to a standalone processor while these are not loaded: to resolve it may take long.
+    pub fn has_to_load(&self, reference: &str) -> bool {
+        let unloaded = self.standalone.as_deref().is_some_and(|standalone| standalone.operators.get().is_none());
+        let builtin = || self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
+        unloaded
+            && !reference.starts_with("builtin:")
+            && builtin().is_err_and(|error| !matches!(error, ResolveError::UnknownPrefix { .. }))
+    }
+
     /// All sources in name order.
     pub fn sources(&self) -> impl Iterator<Item = &Arc<dyn SourceKind>> {
         self.sources.values()
@@ -303,10 +312,16 @@ mod tests {
         let version =
             |reference: &str| registry.operator(reference).map(|kind| kind.specification().version.to_string());
         assert_eq!(version("field.set").unwrap(), "v1.2.0");
+        for (reference, loads) in
+            [("field.set", false), ("nope:x", false), ("mine", true), ("standalone:field.set", true)]
+        {
+            assert_eq!(registry.has_to_load(reference), loads, "{reference}");
+        }
         assert_eq!(version("builtin:field.sit").unwrap_err().to_string(), "unknown plugin \"field.sit\"");
         assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 0);
         assert_eq!(version("standalone:field.set").unwrap(), "v9");
         assert_eq!(version("field.set@v9").unwrap(), "v9");
+        assert!(!registry.has_to_load("mine"));
         assert!(matches!(version("field.set@v8"), Err(ResolveError::WrongVersion { found, .. }) if found == "v1.2.0"));
         assert!(matches!(version("minx"), Err(ResolveError::Unknown { near: Some(near), .. }) if near == "mine"));
         assert_eq!(version("mine").unwrap(), "v1.10.0");

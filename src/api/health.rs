@@ -44,7 +44,9 @@ pub(super) async fn readyz(State((view, access)): State<(Arc<View>, Arc<Access>)
     if *view.orders.borrow() != Order::Run {
         return unready(json!({ "status": "stopping" }));
     }
-    let Some(pipelines) = view.pipelines.get() else { return unready(json!({ "status": "starting" })) };
+    let Some(pipelines) = view.pipelines.borrow().clone() else {
+        return unready(json!({ "status": "starting" }));
+    };
     let reason = match timeout(STORE, view.store.pipelines()).await {
         Ok(Ok(_)) => None,
         Ok(Err(error)) => Some(error.to_string()),

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
 use anabranch_graph::specification::Specification;
+use anabranch_graph::text::Str;
 use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use super::View;
 use super::error::{ApiError, Kind};
 use super::query::Query;
+use crate::service::lifecycle::Seen;
 use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 type Shared = State<Arc<View>>;
@@ -148,8 +151,11 @@ fn connector_id(pipeline: &StoredPipeline, connector: &StoredConnector) -> Strin
 }
 
 fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Value {
-    let live = view.pipelines.get().and_then(|all| all.iter().find(|(id, _)| *id == pipeline.id));
-    let status = live.map_or_else(|| pipeline.status.clone(), |(_, seen)| seen.borrow().status.clone());
+    let live = |all: &Vec<(Str, watch::Receiver<Seen>)>| {
+        let (_, seen) = all.iter().find(|(id, _)| *id == pipeline.id)?;
+        Some(seen.borrow().status.clone())
+    };
+    let status = view.pipelines.borrow().as_ref().and_then(live).unwrap_or_else(|| pipeline.status.clone());
     // The five that clients of this kind of service know, and beside them the word for it here.
     let (name, reason) = match &status {
         Status::Running => ("STATUS_RUNNING", None),

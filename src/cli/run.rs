@@ -9,9 +9,9 @@ use crate::api::ListenError;
 use crate::log::{Log, Output};
 use crate::pipelines::Pipelines;
 use crate::service::lifecycle::{Outcome, names};
-use crate::service::{Ended, Service, ServiceError};
+use crate::service::{Ended, Later, Service, ServiceError};
 use crate::settings::{LogFormat, SettingFlags, Settings};
-use crate::store::OpenError;
+use crate::store::{OpenError, StoredPipeline};
 
 /// Start the service and its pipelines.
 ///
@@ -50,8 +50,25 @@ pub(super) fn serve(
         settings.log.format = LogFormat::Json;
     }
     let path = settings.pipelines.path.clone();
-    let registry = registry_with(&settings);
-    let pipelines = Pipelines::load(&[&path], &registry, &compile_options(&settings, once));
+    let (registry, options) = (registry_with(&settings), compile_options(&settings, once));
+    let (mut pipelines, unloaded) = Pipelines::load_ready(&[&path], &registry, &options);
+    let mut later = None;
+    // Where an exit code says whether all is well, or nothing else can start, all of it is waited for.
+    if !unloaded.configs.is_empty() {
+        if once || settings.pipelines.exit_on_degraded || pipelines.good.is_empty() {
+            pipelines = Pipelines::load(&[&path], &registry, &options);
+        } else {
+            let (context, registry) = (context.clone(), registry.clone());
+            later = Some(Later {
+                stored: unloaded.configs.iter().map(StoredPipeline::from).collect(),
+                compile: Box::new(move || {
+                    let pipelines = unloaded.compile(&registry, &options);
+                    context.note(&pipelines.findings, &pipelines.files);
+                    pipelines
+                }),
+            });
+        }
+    }
     if !pipelines.unreadable.is_empty() && !path.exists() {
         return Report::new(command)
             .fail(
@@ -92,7 +109,7 @@ pub(super) fn serve(
     };
     let log = Log::new(settings.log, output);
     log.install();
-    match (Service { settings, registry, log: Arc::clone(&log), once, before_abort }).run(pipelines) {
+    match (Service { settings, registry, log: Arc::clone(&log), once, before_abort }).run(pipelines, later) {
         Ok(ended) => conclude(Report::new(command), &ended, refused && once),
         Err(ServiceError::Listen(error)) => {
             let (exit, code) = match &error {

@@ -147,3 +147,26 @@ fn nothing_is_loaded_that_nobody_names() {
     let text = workspace.run(&["run", "--once"]).expect_code(0).both();
     assert!(!text.contains("broken.wasm"), "{text}");
 }
+
+/// Pipelines start while the processors of others are loaded; those are started, or found invalid, after it.
+#[test]
+fn who_needs_no_processor_of_a_file_does_not_wait_for_it() {
+    let workspace = workspace(&[("guest.wasm", Guest::default())]);
+    workspace.write("in.txt", "a\n");
+    let named = |id: &str, processor: &str| {
+        pipeline(processor).replace("id: guests", &format!("id: {id}")).replace("out.ndjson", &format!("{id}.ndjson"))
+    };
+    workspace
+        .write("pipelines/a.yaml", named("first", "{ id: x, plugin: field.set, settings: { field: .Key, value: k } }"));
+    workspace.write("pipelines/b.yaml", named("second", "{ id: x, plugin: test.guest }"));
+    workspace.write("pipelines/c.yaml", named("third", "{ id: x, plugin: test.missing }"));
+    let mut process = workspace.start(&["run"]);
+    process.wait_until("both deliver", || {
+        ["first.ndjson", "second.ndjson"].iter().all(|file| workspace.lines(file).len() == 1)
+    });
+    process.signal("TERM");
+    let text = process.finish().expect_code(0).both();
+    assert!(text.contains("unknown processor \"test.missing\"") && text.contains("c.yaml:8"), "{text}");
+    let list = workspace.run(&["pipelines", "list"]).both();
+    assert!(list.contains("third"), "{list}");
+}
