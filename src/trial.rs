@@ -16,6 +16,7 @@ use anabranch_graph::destination::{Destination, DestinationKind};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::exec::Services;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::source::{Mark, Source, SourceKind};
 use anabranch_graph::specification::Specification;
 use anabranch_graph::state::{Epoch, LaneId, Oblivion, StateStore, StoreError};
@@ -57,7 +58,12 @@ impl DestinationKind for Given<dyn Destination> {
 
 /// What a trial reaches outside of its plan: a store that forgets, and standard error for lines of processors.
 pub fn services() -> Services {
-    Services { store: Arc::new(Forgetful), log: Arc::new(Notes), memo: Arc::new(Oblivion) }
+    Services {
+        store: Arc::new(Forgetful),
+        log: Arc::new(Notes),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    }
 }
 
 /// A store that takes everything and keeps nothing.

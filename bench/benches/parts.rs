@@ -168,7 +168,13 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
         _ => None,
     });
     let services = services(&Arc::new(MemoryStore::new(&Journal::default())));
-    let host = Host { pipeline: "parts".into(), node: "src".into(), log: services.log, memo: services.memo };
+    let host = Host {
+        pipeline: "parts".into(),
+        node: "src".into(),
+        log: services.log,
+        memo: services.memo,
+        schemas: services.schemas,
+    };
     runtime.block_on(source.unwrap().open(&BTreeMap::new(), &host)).unwrap().0
 }
 

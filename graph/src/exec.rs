@@ -56,6 +56,7 @@ use context::{Context, Interrupt};
 use crate::fault::Fault;
 use crate::operator::LogSink;
 use crate::plan::stage::StagePlan;
+use crate::schema::SchemaRegistry;
 use crate::state::{Memo, StateStore};
 use crate::text::Str;
 
@@ -68,6 +69,8 @@ pub struct Services {
     pub log: Arc<dyn LogSink>,
     /// What operators remember across runs.
     pub memo: Arc<dyn Memo>,
+    /// The schemas of keys and payloads.
+    pub schemas: Arc<dyn SchemaRegistry>,
 }
 
 /// How a plan is run.

@@ -79,6 +79,7 @@ pub mod plan;
 pub mod record;
 pub mod reference;
 pub mod registry;
+pub mod schema;
 pub mod secret;
 pub mod source;
 pub mod specification;

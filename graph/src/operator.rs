@@ -14,6 +14,7 @@ use crate::diagnostic::Diagnostics;
 use crate::fault::Fault;
 use crate::flow::Flow;
 use crate::record::Record;
+use crate::schema::SchemaRegistry;
 use crate::specification::Specification;
 use crate::state::Memo;
 use crate::text::Str;
@@ -324,6 +325,8 @@ pub struct Host {
     pub log: Arc<dyn LogSink>,
     /// What was remembered in earlier runs.
     pub memo: Arc<dyn Memo>,
+    /// The schemas of keys and payloads.
+    pub schemas: Arc<dyn SchemaRegistry>,
 }
 
 /// The level of a log line.

@@ -11,6 +11,7 @@ use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows, Signature,
 };
 use anabranch_graph::record::{Data, Operation, Position, Record};
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
@@ -31,7 +32,13 @@ impl LogSink for Silence {
 
 /// A host that logs nothing.
 pub(crate) fn host() -> Host {
-    Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) }
+    Host {
+        pipeline: "p".into(),
+        node: "p:n".into(),
+        log: Arc::new(Silence),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    }
 }
 
 fn configure(

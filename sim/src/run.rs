@@ -7,6 +7,7 @@ use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, Services, sta
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::mutant::set_credit;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
@@ -92,8 +93,12 @@ pub fn course(scenario: &Arc<Scenario>) -> Vec<String> {
 async fn to_the_end(world: &Arc<World>) -> Result<(), String> {
     let mut stages = plan(world, false)?;
     for run in 0.. {
-        let services =
-            Services { store: Arc::new(SimStore(world.clone())), log: Arc::new(Silent), memo: Arc::new(Oblivion) };
+        let services = Services {
+            store: Arc::new(SimStore(world.clone())),
+            log: Arc::new(Silent),
+            memo: Arc::new(Oblivion),
+            schemas: Arc::new(MemoryRegistry::new()),
+        };
         let options = RunOptions { once: world.scenario.once, ..RunOptions::default() };
         let mut running = start(stages.clone(), services, options);
         let progress = running.progress();

@@ -134,6 +134,7 @@ impl Life {
             store: Arc::new(self.store.clone()) as Arc<dyn StateStore>,
             log: self.log.clone(),
             memo: Arc::new(self.store.clone()),
+            schemas: Arc::new(anabranch_graph::schema::MemoryRegistry::new()),
         };
         let permit = tokio::select! {
             biased;

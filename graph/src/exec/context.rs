@@ -127,6 +127,7 @@ impl Context {
             node: node.clone(),
             log: self.services.log.clone(),
             memo: self.services.memo.clone(),
+            schemas: self.services.schemas.clone(),
         }
     }
 

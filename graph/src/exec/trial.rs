@@ -14,6 +14,7 @@ use crate::operator::{Host, LogSink};
 use crate::plan::Measured;
 use crate::plan::stage::{StageKind, StagePlan};
 use crate::record::{Position, Record};
+use crate::schema::MemoryRegistry;
 use crate::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
 use crate::state::{Epoch, LaneId, Oblivion, StateStore, StoreError};
 use crate::text::Str;
@@ -48,7 +49,11 @@ pub async fn try_out(
     let meters = Arc::new(Meters::new(&plan));
     let options = RunOptions { once: true, mask, meters: Some(meters.clone()) };
     let begin = Instant::now();
-    let mut running = start(plan, Services { store: Arc::new(Nowhere), log, memo: Arc::new(Oblivion) }, options);
+    let mut running = start(
+        plan,
+        Services { store: Arc::new(Nowhere), log, memo: Arc::new(Oblivion), schemas: Arc::new(MemoryRegistry::new()) },
+        options,
+    );
     let progress = running.progress();
     running.opened().await?;
     let (ending, late) = match timeout(trial.patience, running.wait()).await {

@@ -12,6 +12,7 @@ use crate::plan::stage::{
     DeadLetterSpec, Limits, ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire,
     WriteSpec,
 };
+use crate::schema::MemoryRegistry;
 use crate::state::Oblivion;
 use crate::text::Str;
 
@@ -29,7 +30,12 @@ impl LogSink for Silent {
 
 /// Services with this store, and a log that nobody reads.
 pub fn services(store: &Arc<MemoryStore>) -> Services {
-    Services { store: store.clone(), log: Arc::new(Silent), memo: Arc::new(Oblivion) }
+    Services {
+        store: store.clone(),
+        log: Arc::new(Silent),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    }
 }
 
 /// A fused plan, stage by stage. Stages are added before their successors.

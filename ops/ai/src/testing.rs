@@ -10,6 +10,7 @@ use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows, Verdict,
 };
 use anabranch_graph::record::Record;
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::{Memo, MemoKey, Oblivion, StoreError};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -53,7 +54,13 @@ impl Memo for Notebook {
 }
 
 fn host(memo: Arc<dyn Memo>) -> Host {
-    Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo }
+    Host {
+        pipeline: "p".into(),
+        node: "p:n".into(),
+        log: Arc::new(Silence),
+        memo,
+        schemas: Arc::new(MemoryRegistry::new()),
+    }
 }
 
 /// The processor under settings, or what is wrong with them.

@@ -11,6 +11,7 @@ use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Operator, Rows,
 };
 use anabranch_graph::record::Record;
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 
 use crate::javascript::kind;
@@ -33,7 +34,13 @@ pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredO
 }
 
 pub(crate) fn build(configured: &dyn ConfiguredOperator) -> Result<Box<dyn Operator>, Fault> {
-    let host = Host { pipeline: "p".into(), node: "js".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) };
+    let host = Host {
+        pipeline: "p".into(),
+        node: "js".into(),
+        log: Arc::new(Silence),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    };
     match configured.build(0, &host)? {
         BuiltOperator::Isolate(operator) => Ok(operator),
         BuiltOperator::Inline(_) | BuiltOperator::Async(_) => panic!("not an isolate"),

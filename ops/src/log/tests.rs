@@ -4,6 +4,7 @@ use anabranch_graph::config::Settings;
 use anabranch_graph::fault::FaultClass;
 use anabranch_graph::operator::LogSink;
 use anabranch_graph::record::{Data, Position};
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 use anabranch_graph::value::{Object, Value};
 
@@ -36,7 +37,13 @@ impl LogSink for Recorder {
 async fn open(log: &Arc<Recorder>, settings: &[(&str, &str)]) -> Box<dyn Writer> {
     let kind = super::kind();
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied())).unwrap();
-    let host = Host { pipeline: "p".into(), node: "l".into(), log: log.clone(), memo: Arc::new(Oblivion) };
+    let host = Host {
+        pipeline: "p".into(),
+        node: "l".into(),
+        log: log.clone(),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    };
     kind.configure(&arguments).unwrap().open(&host).await.unwrap()
 }
 

@@ -15,6 +15,7 @@ use anabranch_graph::plan::graph::{NodeKind, PlanGraph, Port, successors};
 use anabranch_graph::plan::lower::lower;
 use anabranch_graph::plan::rewrite::rewrite;
 use anabranch_graph::record::{Data, Operation, Position, Record};
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 use anabranch_graph::testing::{
     AtEnd, Journal, MemoryStore, Shelf, Upstream, add_destination, add_source, position, services,
@@ -244,7 +245,13 @@ impl LogSink for Silent {
 }
 
 fn apply(operator: &Arc<dyn ConfiguredOperator>, record: &mut Record) -> Decision {
-    let host = Host { pipeline: "p".into(), node: "p".into(), log: Arc::new(Silent), memo: Arc::new(Oblivion) };
+    let host = Host {
+        pipeline: "p".into(),
+        node: "p".into(),
+        log: Arc::new(Silent),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    };
     let BuiltOperator::Inline(mut built) = operator.build(0, &host).unwrap() else { panic!("all are inline") };
     let mut decisions = Vec::new();
     built.process(&mut Rows::new(std::slice::from_mut(record), None, &mut decisions));

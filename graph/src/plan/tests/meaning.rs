@@ -15,6 +15,7 @@ use crate::plan::graph::{NodeKind, PlanGraph, Port, successors};
 use crate::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
 use crate::plan::{CompileOptions, Format, Pass, TextStyle, compile};
 use crate::record::{Position, Record};
+use crate::schema::MemoryRegistry;
 use crate::state::Oblivion;
 
 const CONDITIONS: [&str; 6] = [
@@ -79,7 +80,13 @@ fn apply(
     records: &mut [Record],
     selected: Option<&Mask>,
 ) -> Vec<(usize, Decision)> {
-    let host = Host { pipeline: "demo".into(), node: "step".into(), log: Arc::new(Silent), memo: Arc::new(Oblivion) };
+    let host = Host {
+        pipeline: "demo".into(),
+        node: "step".into(),
+        log: Arc::new(Silent),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    };
     let mut built: Box<dyn Operator> = match operator.build(0, &host).unwrap() {
         BuiltOperator::Inline(operator) => operator,
         BuiltOperator::Isolate(operator) => operator,

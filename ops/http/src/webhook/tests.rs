@@ -5,6 +5,7 @@ use anabranch_graph::flow::{RecordShape, Shape};
 use anabranch_graph::json::write_record;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::record::Position;
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 use anabranch_graph::value::Object;
 
@@ -30,7 +31,13 @@ fn configured(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, 
 }
 
 fn opened(settings: &[(&str, &str)]) -> Arc<dyn AsyncOperator> {
-    let host = Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) };
+    let host = Host {
+        pipeline: "p".into(),
+        node: "p:n".into(),
+        log: Arc::new(Silence),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    };
     match configured(settings).unwrap().build(0, &host).unwrap() {
         BuiltOperator::Async(operator) => operator,
         _ => panic!("not async"),

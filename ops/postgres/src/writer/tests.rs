@@ -11,6 +11,7 @@ use anabranch_graph::destination::Destination;
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::record::Position;
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 
 use super::*;
@@ -28,7 +29,13 @@ impl LogSink for Silence {
 }
 
 fn host() -> Host {
-    Host { pipeline: "p".into(), node: "out".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) }
+    Host {
+        pipeline: "p".into(),
+        node: "out".into(),
+        log: Arc::new(Silence),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    }
 }
 
 fn configure(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Destination>, Vec<String>> {

@@ -10,6 +10,7 @@ use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::{Host, LogLevel, LogLine, LogSink};
 use anabranch_graph::record::{Data, Position, Record};
 use anabranch_graph::registry::Registry;
+use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::source::{Mark, Partition, Read, Reader, Room, Source};
 use anabranch_graph::state::Oblivion;
 use tokio::time::timeout;
@@ -30,7 +31,13 @@ impl LogSink for Silence {
 }
 
 pub fn host() -> Host {
-    Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion) }
+    Host {
+        pipeline: "p".into(),
+        node: "p:n".into(),
+        log: Arc::new(Silence),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    }
 }
 
 pub fn registry() -> Registry {
