@@ -234,14 +234,16 @@ impl Generating {
                 several => several[random.usize(..several.len())],
             };
             let key = Data::Raw(Bytes::from_static(pick(random, vocabulary::WORDS).as_bytes()));
-            let mut data = || match &collection.content {
-                Content::Structured(fields) => Ok(structured(fields, random, &now)),
-                Content::Raw(fields) => {
-                    self.text.clear();
-                    write_data(&structured(fields, random, &now), &mut self.text)?;
-                    Ok(Data::Raw(self.arena.copy(&self.text)))
+            let mut data = || -> Result<Data, Fault> {
+                match &collection.content {
+                    Content::Structured(fields) => Ok(structured(fields, random, &now)),
+                    Content::Raw(fields) => {
+                        self.text.clear();
+                        write_data(&structured(fields, random, &now), &mut self.text)?;
+                        Ok(Data::Raw(self.arena.copy(&self.text)))
+                    }
+                    Content::File(bytes) => Ok(Data::Raw(bytes.clone())),
                 }
-                Content::File(bytes) => Ok(Data::Raw(bytes.clone())),
             };
             let payload = Change {
                 before: if has_before(operation) { data()? } else { Data::Absent },
