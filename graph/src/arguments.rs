@@ -15,6 +15,8 @@ use crate::text::Str;
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     values: BTreeMap<Str, Argument>,
+    /// Names of settings that were given blank; a default may stand for them among the values.
+    blank: BTreeSet<Str>,
     span: Span,
 }
 
@@ -22,6 +24,7 @@ pub struct Arguments {
 struct Argument {
     written: Written,
     secret: bool,
+    is_default: bool,
     typed: Typed,
 }
 
@@ -44,7 +47,7 @@ impl Arguments {
     /// # Errors
     /// Every unknown, missing or ill-typed setting, at its place; paths are relative to the settings (`/field`).
     pub fn parse(specification: &Specification, settings: &Settings) -> Result<Arguments, Diagnostics> {
-        let mut arguments = Arguments { values: BTreeMap::new(), span: settings.span };
+        let mut arguments = Arguments { values: BTreeMap::new(), blank: BTreeSet::new(), span: settings.span };
         let mut findings = Diagnostics::new();
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
         let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
@@ -65,6 +68,7 @@ impl Arguments {
                 continue;
             }
             if setting.value.value().trim().is_empty() {
+                arguments.blank.insert(name);
                 continue;
             }
             match type_check(parameter, &name, setting.value.clone()) {
@@ -87,7 +91,7 @@ impl Arguments {
                 let default = Written::new(default.clone(), default.clone(), empty.unwrap_or(settings.span));
                 match type_check(parameter, &parameter.name, default) {
                     Ok(argument) => {
-                        arguments.values.insert(parameter.name.clone(), argument);
+                        arguments.values.insert(parameter.name.clone(), Argument { is_default: true, ..argument });
                     }
                     Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
                 }
@@ -118,6 +122,16 @@ impl Arguments {
     /// The text of any parameter.
     pub fn text(&self, name: &str) -> Option<&Str> {
         self.values.get(name).map(|a| a.written.value())
+    }
+
+    /// What the file gives, without defaults, in name order: for plugins that fill in defaults themselves. A setting
+    /// that is given blank is a blank text.
+    pub fn given(&self) -> impl Iterator<Item = (&Str, Written)> {
+        let blank = self.blank.iter().map(|name| (name, Written::new("", "", self.span)));
+        let given = self.values.iter().filter(|(_, argument)| !argument.is_default);
+        let mut all: Vec<_> = given.map(|(name, argument)| (name, argument.written.clone())).chain(blank).collect();
+        all.sort_by_key(|(name, _)| *name);
+        all.into_iter()
     }
 
     /// What was written, for showing: `${NAME}` stays, credentials are masked.
@@ -357,7 +371,7 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
             _ => {}
         }
     }
-    Ok(Argument { written, secret: parameter.secret, typed })
+    Ok(Argument { written, secret: parameter.secret, is_default: false, typed })
 }
 
 /// The message quotes the text, so a substituted one is not described.
@@ -487,6 +501,16 @@ mod tests {
         assert_eq!((arguments.int("count"), arguments.text("mode").unwrap().as_str()), (Some(3), "fast"));
         assert_eq!(arguments.matching("options.*").map(Str::as_str).collect::<Vec<_>>(), ["options.id"]);
         assert!(!arguments.has("token"));
+    }
+
+    #[test]
+    fn what_is_given_is_told_from_defaults() {
+        let settings = Settings::from_pairs([("token", " "), ("count", "3"), ("options.id", "int")]);
+        let arguments = Arguments::parse(&specification(), &settings).unwrap();
+        let given: Vec<(String, String)> =
+            arguments.given().map(|(name, text)| (name.to_string(), text.value().to_string())).collect();
+        let expected = [("count", "3"), ("options.id", "int"), ("token", "")];
+        assert_eq!(given, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
     }
 
     #[test]

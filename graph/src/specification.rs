@@ -66,7 +66,7 @@ impl Specification {
     }
 }
 
-/// Whether `name` fits `pattern`, where each `*` stands for one part between dots.
+/// Whether `name` fits `pattern`, where each `*` stands for one part between dots, and `**` at the end for one or more.
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     if !pattern.contains('*') {
         return pattern == name;
@@ -75,6 +75,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     loop {
         match (pattern.next(), name.next()) {
             (None, None) => return true,
+            (Some("**"), Some(part)) => return !part.is_empty(),
             (Some("*"), Some(part)) if !part.is_empty() => {}
             (Some(p), Some(n)) if p == n => {}
             _ => return false,
@@ -85,7 +86,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
 /// One parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Name; a part `*` stands for any one part (`collections.*.operations`).
+    /// Name; a part `*` stands for any one part (`collections.*.operations`), `**` at the end for one or more.
     pub name: Str,
     /// What the value must be.
     pub kind: ParameterKind,
@@ -226,5 +227,7 @@ mod tests {
         assert!(!matches_pattern("collections.*.operations", "collections.a.b.operations"));
         assert!(!matches_pattern("headers.*", "headers."));
         assert!(matches_pattern("path", "path"));
+        assert!(matches_pattern("headers.**", "headers.a") && matches_pattern("headers.**", "headers.a.b"));
+        assert!(!matches_pattern("headers.**", "headers."));
     }
 }

@@ -1,0 +1,264 @@
+//! `opencdc.v1.Record` to and from ours.
+
+use anabranch_graph::metadata::{Metadata, own_key};
+use anabranch_graph::record::{Change, Data, Operation, Position, Record};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value, timestamp_text};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+
+use crate::read::{Field, Reader};
+use crate::write::{self, FIXED64, VARINT};
+
+/// Values nested deeper than this are refused: a few bytes each would otherwise exhaust the stack.
+const DEPTH: usize = 200;
+
+/// Bytes that are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A field ends after its message.
+    #[error("the message ends inside a field")]
+    Truncated,
+    /// Not protobuf.
+    #[error("malformed message: {0}")]
+    Malformed(&'static str),
+    /// Text that is not UTF-8.
+    #[error("a text is not valid UTF-8")]
+    NotUtf8,
+    /// Nesting without end.
+    #[error("values are nested deeper than {DEPTH}")]
+    TooDeep,
+    /// No number of an operation.
+    #[error("unknown operation {0}")]
+    UnknownOperation(u64),
+}
+
+/// Appends the message of a record, without a length before it, metadata under the plugins' names.
+///
+/// Numbers become doubles (integers beyond 2⁵³ lose digits, see [`crate::keep_types`]), bytes inside fields base64
+/// text, times RFC 3339 text. Absent data is left out; empty raw data is not.
+pub fn encode_record(record: &Record, out: &mut Vec<u8>) {
+    if !record.position().0.is_empty() {
+        write::bytes(out, 1, &record.position().0);
+    }
+    write::tag(out, 2, VARINT);
+    write::varint(out, record.operation as u64);
+    for (key, value) in record.metadata.iter() {
+        metadata_entry(out, record, key, value);
+    }
+    data(out, 4, &record.key);
+    let size = weight(&record.payload.before) + weight(&record.payload.after);
+    write::message(out, 5, size, |out| {
+        data(out, 1, &record.payload.before);
+        data(out, 2, &record.payload.after);
+    });
+}
+
+/// Reads the message of a record; raw data are slices of `bytes`. Unknown fields are skipped.
+///
+/// # Errors
+/// Why it is none.
+pub fn decode_record(bytes: &Bytes) -> Result<Record, DecodeError> {
+    let mut record = Record::default();
+    let mut metadata = Metadata::new();
+    let mut position = Position::default();
+    let mut reader = Reader::new(bytes);
+    while let Some(field) = reader.next()? {
+        match field {
+            (1, Field::Len(bytes)) => position = Position::copy_from(bytes.slice()),
+            (2, Field::Varint(0)) => {}
+            (2, Field::Varint(number)) => {
+                record.operation = i64::try_from(number)
+                    .ok()
+                    .and_then(Operation::from_number)
+                    .ok_or(DecodeError::UnknownOperation(number))?;
+            }
+            (3, Field::Len(entry)) => {
+                let (key, value) = text_entry(entry)?;
+                metadata.insert_translated(&key.into(), value);
+            }
+            (4, Field::Len(message)) => record.key = read_data(message)?,
+            (5, Field::Len(message)) => read_change(message, &mut record.payload)?,
+            _ => {}
+        }
+    }
+    record.metadata = metadata;
+    Ok(record.with_position(position))
+}
+
+fn metadata_entry(out: &mut Vec<u8>, record: &Record, key: &Str, value: &Str) {
+    let (prefix, rest) = if let Some(rest) = key.strip_prefix("recfmt.") {
+        ("opencdc.", rest)
+    } else if let Some(rest) = key.strip_prefix("svc.") {
+        ("conduit.", rest)
+    } else if own_key(key).is_some_and(|own| record.metadata.get(&own).is_some()) {
+        // Under both names: ours is sent.
+        return;
+    } else {
+        ("", key.as_str())
+    };
+    write::message(out, 3, prefix.len() + rest.len() + value.len() + 4, |out| {
+        write::tag(out, 1, write::LEN);
+        write::varint(out, (prefix.len() + rest.len()) as u64);
+        out.extend_from_slice(prefix.as_bytes());
+        out.extend_from_slice(rest.as_bytes());
+        write::bytes(out, 2, value.as_bytes());
+    });
+}
+
+fn weight(data: &Data) -> usize {
+    match data {
+        Data::Absent => 0,
+        Data::Raw(bytes) => bytes.len() + 8,
+        Data::Structured(object) => object.len() * 32,
+    }
+}
+
+fn data(out: &mut Vec<u8>, field: u32, data: &Data) {
+    match data {
+        Data::Absent => {}
+        Data::Raw(bytes) => write::message(out, field, bytes.len() + 4, |out| write::bytes(out, 1, bytes)),
+        Data::Structured(object) => {
+            let size = object.len() * 32;
+            write::message(out, field, size, |out| {
+                write::message(out, 2, size, |out| structure(out, object));
+            });
+        }
+    }
+}
+
+fn structure(out: &mut Vec<u8>, object: &Object) {
+    for (key, item) in object.iter() {
+        write::message(out, 1, key.len() + 16, |out| {
+            write::bytes(out, 1, key.as_bytes());
+            write::message(out, 2, 9, |out| value(out, item));
+        });
+    }
+}
+
+fn value(out: &mut Vec<u8>, value_: &Value) {
+    let number = |out: &mut Vec<u8>, number: f64| {
+        write::tag(out, 2, FIXED64);
+        out.extend_from_slice(&number.to_le_bytes());
+    };
+    match value_ {
+        Value::Null => {
+            write::tag(out, 1, VARINT);
+            out.push(0);
+        }
+        Value::Bool(v) => {
+            write::tag(out, 4, VARINT);
+            out.push(u8::from(*v));
+        }
+        Value::Int(v) => number(out, *v as f64),
+        Value::UInt(v) => number(out, *v as f64),
+        Value::Float(v) => number(out, *v),
+        Value::Text(text) => write::bytes(out, 3, text.as_bytes()),
+        Value::Bytes(bytes) => write::bytes(out, 3, STANDARD.encode(bytes).as_bytes()),
+        Value::Time(time) => write::bytes(out, 3, timestamp_text(time).as_bytes()),
+        Value::Map(object) => write::message(out, 5, object.len() * 32, |out| structure(out, object)),
+        Value::List(items) => write::message(out, 6, items.len() * 11, |out| {
+            for item in items.iter() {
+                write::message(out, 1, 9, |out| value(out, item));
+            }
+        }),
+    }
+}
+
+fn text_entry(mut entry: Reader<'_>) -> Result<(&str, &str), DecodeError> {
+    let (mut key, mut value) = ("", "");
+    while let Some(field) = entry.next()? {
+        match field {
+            (1, Field::Len(text)) => key = text.text()?,
+            (2, Field::Len(text)) => value = text.text()?,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+fn read_change(mut message: Reader<'_>, change: &mut Change) -> Result<(), DecodeError> {
+    while let Some(field) = message.next()? {
+        match field {
+            (1, Field::Len(message)) => change.before = read_data(message)?,
+            (2, Field::Len(message)) => change.after = read_data(message)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn read_data(mut message: Reader<'_>) -> Result<Data, DecodeError> {
+    let mut data = Data::Absent;
+    while let Some(field) = message.next()? {
+        match field {
+            (1, Field::Len(bytes)) => data = Data::Raw(bytes.bytes()),
+            (2, Field::Len(message)) => data = Data::from(read_structure(message, 0)?),
+            _ => {}
+        }
+    }
+    Ok(data)
+}
+
+fn read_structure(mut message: Reader<'_>, depth: usize) -> Result<Object, DecodeError> {
+    if depth > DEPTH {
+        return Err(DecodeError::TooDeep);
+    }
+    let mut entries = Vec::new();
+    while let Some(field) = message.next()? {
+        if let (1, Field::Len(mut entry)) = field {
+            let (mut key, mut item) = ("", Value::Null);
+            while let Some(field) = entry.next()? {
+                match field {
+                    (1, Field::Len(text)) => key = text.text()?,
+                    (2, Field::Len(message)) => item = read_value(message, depth + 1)?,
+                    _ => {}
+                }
+            }
+            entries.push((Str::from(key), item));
+        }
+    }
+    Ok(Object::from_entries(entries))
+}
+
+fn read_value(mut message: Reader<'_>, depth: usize) -> Result<Value, DecodeError> {
+    let mut value = Value::Null;
+    while let Some(field) = message.next()? {
+        value = match field {
+            (1, Field::Varint(_)) => Value::Null,
+            (2, Field::Double(number)) => number_value(number),
+            (3, Field::Len(text)) => Value::from(text.text()?),
+            (4, Field::Varint(flag)) => Value::Bool(flag != 0),
+            (5, Field::Len(message)) => Value::from(read_structure(message, depth)?),
+            (6, Field::Len(message)) => read_list(message, depth)?,
+            _ => value,
+        };
+    }
+    Ok(value)
+}
+
+fn read_list(mut message: Reader<'_>, depth: usize) -> Result<Value, DecodeError> {
+    if depth > DEPTH {
+        return Err(DecodeError::TooDeep);
+    }
+    let mut items = Vec::new();
+    while let Some(field) = message.next()? {
+        if let (1, Field::Len(message)) = field {
+            items.push(read_value(message, depth + 1)?);
+        }
+    }
+    Ok(Value::from(items))
+}
+
+/// Plugins have doubles only: a whole one that is exact is taken for the integer it mostly was.
+fn number_value(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.fract() == 0.0 && number.abs() <= EXACT && !(number == 0.0 && number.is_sign_negative()) {
+        true => Value::Int(number as i64),
+        false => Value::Float(number),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+use anabranch_graph::value::Timestamp;
+use proptest::prelude::*;
+use prost::Message as _;
+
+use super::*;
+use crate::keep_types;
+use crate::wire::{CommandRequest, CommandResponse, Outcome, Request, Response};
+
+fn encoded(record: &Record) -> Bytes {
+    let mut out = Vec::new();
+    encode_record(record, &mut out);
+    out.into()
+}
+
+#[test]
+fn names_change_both_ways_and_ours_wins() {
+    let mut record = Record::at(Position::copy_from(b"p"));
+    for (key, value) in
+        [("recfmt.readAt", "1"), ("svc.x", "2"), ("opencdc.readAt", "no"), ("opencdc.only", "3"), ("a", "b")]
+    {
+        record.metadata.insert(key, value);
+    }
+    let bytes = encoded(&record);
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(!text.contains("recfmt.") && !text.contains("svc.") && !text.contains("no"), "{text:?}");
+    let back = decode_record(&bytes).unwrap();
+    let expected = [("recfmt.readAt", "1"), ("svc.x", "2"), ("recfmt.only", "3"), ("a", "b")];
+    assert_eq!(back.metadata, expected.into_iter().collect());
+}
+
+#[test]
+fn empty_raw_data_is_not_absent() {
+    let record = Record::create(Position::copy_from(b"p"), Data::Raw(Bytes::new()), Data::Absent);
+    let bytes = encoded(&record);
+    assert!(bytes.windows(4).any(|w| w == [0x22, 2, 0x0a, 0]));
+    assert_eq!(decode_record(&bytes).unwrap(), record);
+}
+
+#[test]
+fn what_a_plugin_leaves_alone_keeps_its_type() {
+    let object: Object = [
+        ("big", Value::Int(i64::MAX - 1)),
+        ("huge", Value::UInt(u64::MAX)),
+        ("whole", Value::Float(2.0)),
+        ("bytes", Value::Bytes(b"\xff\x00"[..].into())),
+        ("time", Value::Time(Timestamp::from_timestamp_nanos(1_234_567_890_123_456_789))),
+        ("list", Value::from(vec![Value::Float(1.0), Value::Null])),
+    ]
+    .into_iter()
+    .collect();
+    let record = Record::create(Position::copy_from(b"p"), Data::Absent, object.into());
+    let mut back = decode_record(&encoded(&record)).unwrap();
+    assert_ne!(back, record);
+    let mut changed = back.clone();
+    keep_types(&record, &mut back);
+    assert_eq!(back, record);
+
+    changed.payload.after.fields_mut().unwrap().insert("whole", Value::Int(3));
+    keep_types(&record, &mut changed);
+    assert_eq!(changed.payload.after.fields().unwrap().get("whole"), Some(&Value::Int(3)));
+    assert_eq!(changed.payload.after.fields().unwrap().get("big"), Some(&Value::Int(i64::MAX - 1)));
+}
+
+#[test]
+fn nesting_has_an_end() {
+    let mut value = Value::Null;
+    for _ in 0..DEPTH + 5 {
+        value = Value::from(vec![value]);
+    }
+    let record = Record::create(Position::default(), Data::Absent, Object::from_iter([("x", value)]).into());
+    assert_eq!(decode_record(&encoded(&record)), Err(DecodeError::TooDeep));
+}
+
+/// What real hosts and guests said to each other, decoded, encoded by us and decoded again.
+#[test]
+fn transcripts_of_real_guests_survive() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/wasm-transcripts");
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "no {}", folder.display());
+        println!("skipped: no conformance data");
+        return;
+    };
+    let again = |bytes: &Bytes| {
+        let record = decode_record(bytes).unwrap();
+        let ours = encoded(&record);
+        assert_eq!(ours.len(), bytes.len(), "only the order of maps may differ");
+        assert_eq!(decode_record(&ours).unwrap(), record);
+    };
+    let mut records = 0;
+    for file in files {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let steps: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        for step in steps {
+            let bytes = |name: &str| Bytes::from(STANDARD.decode(step[name].as_str().unwrap()).unwrap());
+            let request = CommandRequest::decode(bytes("req")).unwrap();
+            assert_eq!(request.encode_to_vec().len(), bytes("req").len());
+            if let Some(Request::Process(process)) = &request.request {
+                records += process.records.len();
+                process.records.iter().for_each(again);
+            }
+            let response = CommandResponse::decode(bytes("resp")).unwrap();
+            assert_eq!(CommandResponse::decode(&*response.encode_to_vec()).unwrap(), response);
+            if let Some(Response::Process(processed)) = &response.response {
+                for processed in &processed.records {
+                    match processed.outcome.as_ref().unwrap() {
+                        Outcome::Single(bytes) => again(bytes),
+                        Outcome::Multi(process) => process.records.iter().for_each(again),
+                        Outcome::Filter(_) | Outcome::Error(_) => {}
+                    }
+                }
+            }
+        }
+    }
+    assert!(records > 8, "{records}");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes: Vec<u8>) {
+        let _ = decode_record(&bytes.into());
+    }
+
+    #[test]
+    fn a_broken_record_never_panics(at in 0usize..64, byte: u8, cut in 0usize..64) {
+        let fields: Object = [("a", Value::from(vec![Value::Int(1), Value::from("x")])), ("b", Value::Null)].into_iter().collect();
+        let mut record = Record::create(Position::copy_from(b"p1"), Data::text("k"), fields.into());
+        record.metadata.insert("recfmt.readAt", "1");
+        let mut bytes = encoded(&record).to_vec();
+        let length = bytes.len();
+        bytes[at % length] = byte;
+        bytes.truncate(length - cut % length);
+        let _ = decode_record(&bytes.into());
+    }
+
+    #[test]
+    fn raw_records_come_back(position: Vec<u8>, key: Vec<u8>, after in prop::collection::vec(any::<u8>(), 0..40_000), name: String) {
+        let mut record = Record::create(Position::copy_from(&position), Data::Raw(key.into()), Data::Raw(after.into()));
+        record.metadata.insert(format!("m.{name}"), name);
+        prop_assert_eq!(decode_record(&encoded(&record)).unwrap(), record);
+    }
+}

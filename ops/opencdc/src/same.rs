@@ -1,0 +1,63 @@
+//! Types that did not survive the way through a plugin.
+
+use std::sync::Arc;
+
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::value::{Object, Value, timestamp_text};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Gives fields that a plugin handed back as it got them their types again: integers beyond 2⁵³ with all digits,
+/// floats that are whole, bytes, times. `before` is the record that was sent. O(fields).
+pub fn keep_types(before: &Record, after: &mut Record) {
+    data(&before.key, &mut after.key);
+    data(&before.payload.before, &mut after.payload.before);
+    data(&before.payload.after, &mut after.payload.after);
+}
+
+fn data(before: &Data, after: &mut Data) {
+    if let (Data::Structured(old), Data::Structured(new)) = (before, &mut *after) {
+        if object(old, Arc::make_mut(new)) {
+            *after = before.clone();
+        }
+    }
+}
+
+/// Whether all of it is as it was.
+fn object(before: &Object, after: &mut Object) -> bool {
+    let mut same = before.len() == after.len();
+    for (key, old) in before.iter() {
+        same &= after.get_mut(key).is_some_and(|new| value(old, new));
+    }
+    same
+}
+
+fn value(before: &Value, after: &mut Value) -> bool {
+    let same = match (before, &mut *after) {
+        (Value::Map(old), Value::Map(new)) => object(old, Arc::make_mut(new)),
+        (Value::List(old), Value::List(new)) => {
+            let length = old.len() == new.len();
+            let items = Arc::make_mut(new);
+            old.iter().zip(items).fold(length, |same, (old, new)| value(old, new) && same)
+        }
+        (Value::Bytes(old), Value::Text(new)) => STANDARD.encode(old) == **new,
+        (Value::Time(old), Value::Text(new)) => timestamp_text(old) == **new,
+        (Value::Int(_) | Value::UInt(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
+            double(before).is_some_and(|old| double(after).is_some_and(|new| old.to_bits() == new.to_bits()))
+        }
+        (old, new) => old == new,
+    };
+    if same {
+        *after = before.clone();
+    }
+    same
+}
+
+fn double(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(v) => Some(*v as f64),
+        Value::UInt(v) => Some(*v as f64),
+        Value::Float(v) => Some(*v),
+        _ => None,
+    }
+}

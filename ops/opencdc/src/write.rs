@@ -1,0 +1,56 @@
+//! Protobuf, written front to back.
+
+/// Wire type of numbers.
+pub(crate) const VARINT: u32 = 0;
+/// Wire type of doubles.
+pub(crate) const FIXED64: u32 = 1;
+/// Wire type of text, bytes and messages.
+pub(crate) const LEN: u32 = 2;
+/// Wire type of 32-bit fixed numbers.
+pub(crate) const FIXED32: u32 = 5;
+
+pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(crate) fn tag(out: &mut Vec<u8>, field: u32, wire_type: u32) {
+    varint(out, u64::from(field << 3 | wire_type));
+}
+
+pub(crate) fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
+    tag(out, field, LEN);
+    varint(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+/// A nested message. Its length is known when it is written: one byte is kept for it, and a longer length moves the
+/// message. `size` is a guess of its length that makes the move rare.
+pub(crate) fn message(out: &mut Vec<u8>, field: u32, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    tag(out, field, LEN);
+    let kept = length_of(size as u64);
+    let at = out.len();
+    out.resize(at + kept, 0);
+    write(out);
+    let written = out.len() - at - kept;
+    let needed = length_of(written as u64);
+    if needed > kept {
+        out.resize(out.len() + needed - kept, 0);
+        out.copy_within(at + kept..at + kept + written, at + needed);
+    } else if needed < kept {
+        out.copy_within(at + kept..at + kept + written, at + needed);
+        out.truncate(at + needed + written);
+    }
+    let mut length = written as u64;
+    for (i, byte) in out[at..at + needed].iter_mut().enumerate() {
+        *byte = length as u8 & 0x7f | if i + 1 < needed { 0x80 } else { 0 };
+        length >>= 7;
+    }
+}
+
+fn length_of(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
