@@ -62,6 +62,7 @@ enum Write {
     Status { pipeline: Str, status: Status },
     Provision(Provision),
     Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
+    Active { pipeline: Str, connector: Str, settings: Bytes },
 }
 
 #[derive(Debug)]
@@ -78,6 +79,7 @@ enum Read {
     Marks(Epoch),
     DetachedMarks(Str),
     Recall { space: Str, keys: Vec<MemoKey> },
+    Active { pipeline: Str, connector: Str },
 }
 
 #[derive(Debug)]
@@ -194,6 +196,19 @@ impl Memo for Store {
 
     async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
         self.write(Write::Keep { space: space.into(), entries }).await.map(drop)
+    }
+
+    async fn active(&self, pipeline: &Str, connector: &Str) -> Result<Option<Bytes>, StoreError> {
+        let read = Read::Active { pipeline: pipeline.clone(), connector: connector.clone() };
+        match self.read(read).await? {
+            Found::Recalled(found) => Ok(found.into_iter().flatten().next()),
+            Found::Pipelines(_) | Found::Marks(_) => Ok(None),
+        }
+    }
+
+    async fn set_active(&self, pipeline: &Str, connector: &Str, settings: Bytes) -> Result<(), StoreError> {
+        let write = Write::Active { pipeline: pipeline.clone(), connector: connector.clone(), settings };
+        self.write(write).await.map(drop)
     }
 }
 

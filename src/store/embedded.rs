@@ -76,6 +76,9 @@ impl Shared {
                 tables::marks(&transaction, tables::DETACHED_MARKS, &pipeline).map(Found::Marks)
             }
             Read::Recall { space, keys } => memo::recall(&transaction, &space, &keys).map(Found::Recalled),
+            Read::Active { pipeline, connector } => {
+                tables::active(&transaction, &pipeline, &connector).map(|found| Found::Recalled(vec![found]))
+            }
         }
     }
 
@@ -192,6 +195,11 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
         }
         Write::Keep { space, entries } => {
             memo::keep(transaction, &space, &entries, memo::BOUND)?;
+            Ok(Written::Nothing)
+        }
+        Write::Active { pipeline, connector, settings } => {
+            let mut active = transaction.open_table(tables::ACTIVE)?;
+            active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
             Ok(Written::Nothing)
         }
     }

@@ -21,6 +21,7 @@ const EPOCH: &str = "epoch";
 const PIPELINE: &str = "pipeline";
 const MARK: &str = "mark";
 const DETACHED: &str = "detached";
+const ACTIVE: &str = "active";
 
 /// Most bytes of remembered results.
 const MEMO_BOUND: i64 = 256 << 20;
@@ -146,6 +147,15 @@ impl Table {
                 Write::Provision(provision) => self.provision(transaction, provision).await?,
                 Write::Keep { space, entries } => {
                     self.keep(transaction, space, entries).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Active { pipeline, connector, settings } => {
+                    let sql = format!(
+                        "INSERT INTO {} VALUES ('{ACTIVE}', $1, $2, '', 0, $3) \
+                         ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                        self.state
+                    );
+                    transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
                     Ok(Written::Nothing)
                 }
                 Write::Marks { .. } => unreachable!("taken as a group above"),
@@ -327,6 +337,13 @@ impl Table {
                 let found: BTreeMap<&[u8], &[u8]> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
                 let recalled = keys.iter().map(|key| found.get(&key[..]).map(|value| Bytes::copy_from_slice(value)));
                 Ok(Ok(Found::Recalled(recalled.collect())))
+            }
+            Read::Active { pipeline, connector } => {
+                let sql =
+                    format!("SELECT value FROM {state} WHERE kind = '{ACTIVE}' AND pipeline = $1 AND connector = $2");
+                let row = client.query_opt(&sql, &[&&**pipeline, &&**connector]).await?;
+                let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
+                Ok(Ok(Found::Recalled(vec![value])))
             }
         }
     }
