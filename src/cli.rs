@@ -9,6 +9,8 @@ mod processors;
 mod quickstart;
 mod report;
 mod run;
+#[cfg(feature = "grpc")]
+mod standalone;
 mod template;
 
 use std::ffi::OsString;
@@ -80,6 +82,11 @@ enum Command {
 
 /// Parses the command line, does what it says, and reports.
 pub fn main() -> ExitCode {
+    // Before anything that takes time or starts a thread: this process may be one that watches over a connector.
+    #[cfg(feature = "grpc")]
+    if let Some(code) = anabranch_ops_grpc::supervise::requested(std::env::args_os()) {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(refused(&error) as u8),
@@ -201,6 +208,16 @@ fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry);
+    registry
+}
+
+/// Every plugin of this build, and the standalone ones that the settings say where to find.
+fn registry_with(settings: &Settings) -> Registry {
+    let mut registry = registry();
+    #[cfg(feature = "grpc")]
+    standalone::add_connectors(&mut registry, settings);
+    #[cfg(not(feature = "grpc"))]
+    let _ = (&mut registry, settings);
     registry
 }
 

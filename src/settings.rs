@@ -27,6 +27,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Pipeline files and what happens when a pipeline fails.
     pub pipelines: PipelineSettings,
+    /// Standalone connectors.
+    pub connectors: ConnectorSettings,
     /// Bounds of a running pipeline.
     pub limits: Limits,
     /// How long a stop waits for records in flight; `None` = for ever.
@@ -90,6 +92,17 @@ pub struct PipelineSettings {
     pub exit_on_degraded: bool,
     /// When a failed pipeline is started again.
     pub recovery: RecoveryPolicy,
+}
+
+/// Standalone connectors: programs in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectorSettings {
+    /// The directory.
+    pub path: PathBuf,
+    /// Bytes of the largest record that one is given.
+    pub record_limit: usize,
+    /// How long one may take for a call.
+    pub timeout: Duration,
 }
 
 /// When a failed pipeline is started again.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Context, Exit, Report, compile_options, registry, report};
+use super::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::log::{Log, Output};
 use crate::pipelines::Pipelines;
 use crate::service::lifecycle::{Outcome, names};
@@ -49,7 +49,7 @@ pub(super) fn serve(
         settings.log.format = LogFormat::Json;
     }
     let path = settings.pipelines.path.clone();
-    let pipelines = Pipelines::load(&[&path], &registry(), &compile_options(&settings, once));
+    let pipelines = Pipelines::load(&[&path], &registry_with(&settings), &compile_options(&settings, once));
     if !pipelines.unreadable.is_empty() && !path.exists() {
         return Report::new(command)
             .fail(

@@ -11,7 +11,8 @@ use anabranch_graph::plan::stage::Limits;
 
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
-    Database, LogFormat, LogSettings, PipelineSettings, PostgresDatabase, RecoveryPolicy, Settings, below, file,
+    ConnectorSettings, Database, LogFormat, LogSettings, PipelineSettings, PostgresDatabase, RecoveryPolicy, Settings,
+    below, file,
 };
 use crate::files::{self, Unreadable};
 
@@ -287,6 +288,11 @@ impl<'a> Checking<'a> {
                     },
                     max_retries_window: self.duration("pipelines.error-recovery.max-retries-window"),
                 },
+            },
+            connectors: ConnectorSettings {
+                path: self.path("connectors.path"),
+                record_limit: self.bytes("connectors.max-receive-record-size"),
+                timeout: self.duration("connectors.timeout"),
             },
             limits: Limits {
                 replay_rows: usize::try_from(self.int("engine.replay-rows")).unwrap_or_default(),

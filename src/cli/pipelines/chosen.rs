@@ -6,7 +6,7 @@ use anabranch_graph::diagnostic::did_you_mean;
 use serde_json::json;
 
 use super::is_yaml;
-use crate::cli::{Context, Exit, Report, compile_options, registry, report};
+use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::settings::Settings;
 
@@ -36,7 +36,7 @@ impl<'a> Chosen<'a> {
         let file = which.and_then(as_file);
         let id = if file.is_some() { None } else { which };
         let path = file.unwrap_or_else(|| settings.pipelines.path.clone());
-        let pipelines = Pipelines::load(&[&path], &registry(), &compile_options(settings, false));
+        let pipelines = Pipelines::load(&[&path], &registry_with(settings), &compile_options(settings, false));
         Chosen { path, id, pipelines }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use crate::cli::{Context, Exit, Report, compile_options, registry};
+use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::pipelines::Pipelines;
 use crate::settings::{Database, SettingFlags};
 use crate::store::{Status, StopReason, Store, StoredPipeline};
@@ -36,7 +36,8 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Report {
         Ok(stored) => stored,
         Err(message) => return Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", message),
     };
-    let pipelines = Pipelines::load(&[&settings.pipelines.path], &registry(), &compile_options(&settings, false));
+    let pipelines =
+        Pipelines::load(&[&settings.pipelines.path], &registry_with(&settings), &compile_options(&settings, false));
     let mut rows: BTreeMap<String, Row> =
         stored.iter().map(|pipeline| (pipeline.id.to_string(), row(pipeline))).collect();
     for pipeline in &pipelines.good {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anabranch_graph::diagnostic::Severity;
 use serde_json::{Value, json};
 
-use crate::cli::{Context, Exit, Report, compile_options, registry, report};
+use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
 
@@ -43,7 +43,7 @@ pub(super) fn check(
         [] => std::slice::from_ref(&settings.pipelines.path),
         paths => paths,
     };
-    let pipelines = Pipelines::load(paths, &registry(), &compile_options(&settings, false));
+    let pipelines = Pipelines::load(paths, &registry_with(&settings), &compile_options(&settings, false));
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
     let files = files(&pipelines);
     let mut text = String::new();

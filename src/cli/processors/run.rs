@@ -15,7 +15,7 @@ use anabranch_graph::source::Source;
 use anabranch_graph::text::Str;
 use serde_json::json;
 
-use crate::cli::{Context, Exit, Report, registry, report};
+use crate::cli::{Context, Exit, Report, registry_with, report};
 use crate::files::system;
 use crate::settings::SettingFlags;
 use crate::trial::lines::{Lines, Stamp};
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     let source: Arc<dyn Source> = Arc::new(Lines::new(Box::new(std::io::stdin()), stamp, letters.clone()));
     let output: Arc<dyn Destination> = Arc::new(RecordsDestination(records.clone()));
     let errors: Arc<dyn Destination> = Arc::new(LettersDestination(letters.clone()));
-    let mut registry = registry();
+    let mut registry = registry_with(&settings);
     registry.add_source(Given::new(INPUT, "Records from standard input.", source));
     registry.add_destination(Given::new(OUTPUT, "Records to standard output.", output));
     registry.add_destination(Given::new(ERRORS, "Dead letters to standard error.", errors));
