@@ -8,6 +8,8 @@ mod ai;
 mod analyze;
 mod bad_input;
 mod branching;
+#[cfg(all(feature = "grpc", target_os = "linux"))]
+mod connectors;
 mod copy;
 mod crash;
 #[cfg(unix)]

@@ -51,7 +51,7 @@ pub(crate) enum StartError {
     Ended(String, LastWords),
     #[error("did not say where it listens within {0}{1}")]
     Late(String, LastWords),
-    #[error("its first line {0}{1}")]
+    #[error("cannot be talked to: its first line {0}{1}")]
     Handshake(String, LastWords),
 }
 
