@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +56,7 @@ pub(crate) struct Session {
     client: Client,
     process: Process,
     tasks: Mutex<JoinSet<()>>,
+    stopping: AtomicBool,
 }
 
 /// The stream of a run, from our side.
@@ -92,7 +94,15 @@ impl Session {
             Err(error) => return Err(cannot(&format!("cannot be reached: {error}{}", process.last_words()))),
         };
         tasks.spawn(listen(client.clone(), identity));
-        Ok(Session { plugin, role, protocol, client, process, tasks: Mutex::new(tasks) })
+        Ok(Session {
+            plugin,
+            role,
+            protocol,
+            client,
+            process,
+            tasks: Mutex::new(tasks),
+            stopping: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
@@ -190,7 +200,13 @@ impl Session {
 
     /// Asks it to stop.
     pub(crate) async fn stop(&self, message: Vec<u8>) -> Result<Bytes, CallError> {
+        self.stopping.store(true, Ordering::Release);
         self.call(Call::Stop, message, self.plugin.settings.patience.min(STOP)).await
+    }
+
+    /// Whether it was asked to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// Warns of something that goes wrong at the end, when nothing can be lost by it.

@@ -70,7 +70,7 @@ impl Source for Configured {
         let limit = self.plugin.settings.record_limit;
         let patience = self.plugin.settings.patience;
         let reader = Records { session: session.clone(), inbox, waiting: VecDeque::new(), last: Position::default() };
-        let acker = Acks { session, outbox: Some(outbox), ended, limit, patience, failed: None };
+        let acker = Acks { session, outbox: Some(outbox), ended, limit, patience, failed: None, is_deaf: false };
         Ok((Box::new(reader), Box::new(acker)))
     }
 }
@@ -187,11 +187,16 @@ struct Acks {
     patience: Duration,
     /// Part of what could not be told may have arrived: only a new run can tell it again.
     failed: Option<Fault>,
+    /// It went away while it was being stopped: there is nobody to tell any more.
+    is_deaf: bool,
 }
 
 #[async_trait]
 impl Acker for Acks {
     async fn ack(&mut self, _: &Partition, positions: &[Position]) -> Result<(), Fault> {
+        if self.is_deaf {
+            return Ok(());
+        }
         let (None, Some(outbox)) = (&self.failed, &self.outbox) else {
             let closed = || Fault::transient("plugin_lost", "the stream is closed");
             return Err(self.failed.clone().unwrap_or_else(closed));
@@ -203,6 +208,12 @@ impl Acker for Acks {
                 Err(_) => CallError::Late(self.patience),
             };
             let what = "does not take acknowledgements";
+            if self.session.is_stopping() {
+                // The positions are stored, so the next start tells the plugin as much.
+                self.session.warn(what, &error);
+                self.is_deaf = true;
+                return Ok(());
+            }
             let fault = self.session.fault(FaultClass::Transient, "plugin_lost", what, &error).await;
             return Err(self.failed.insert(fault).clone());
         }

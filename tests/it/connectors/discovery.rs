@@ -112,7 +112,7 @@ fn a_built_in_connector_comes_first_and_a_file_of_its_name_is_told_of() {
 #[test]
 fn files_that_are_no_connectors_are_named_with_the_reason() {
     let mut workspace = empty_workspace();
-    workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", "2s");
+    workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", "4s");
     install(&workspace, "exit", "HELPER_START=exit");
     install(&workspace, "silent", "HELPER_START=silent");
     install(&workspace, "talks", "HELPER_START=talks");
@@ -127,11 +127,11 @@ fn files_that_are_no_connectors_are_named_with_the_reason() {
     let warnings = workspace.run(&["connectors", "list"]).expect_code(0).stderr;
     for (file, reason) in [
         ("exit", "it ended (exit code 3) before it said where it listens; it said: no licence found"),
-        ("silent", "it did not say where it listens within 2.0 s"),
+        ("silent", "it did not say where it listens within 4.0 s"),
         ("talks", "it cannot be talked to: its first line is"),
         ("garbage", "it does not say who it is: "),
         ("nameless", "it has no name"),
-        ("nonsense", "cannot execute"),
+        ("nonsense", "it ended (exit code 127)"),
         ("forgotten", "it is not executable: chmod +x makes it so"),
     ] {
         let line = warnings.lines().find(|line| line.contains(&format!("connectors/{file} is not used")));

@@ -91,16 +91,20 @@ fn a_variable_is_shown_to_the_plugin_and_stored_for_nobody() {
 #[test]
 fn plugins_from_before_lifecycle_calls_and_with_much_to_say_are_heard() {
     let mut workspace = workspace();
-    workspace.env("HELPER_CHATTY", "1");
+    let all_said = workspace.path("said").display().to_string();
+    workspace.env("HELPER_CHATTY", &all_said);
     pipeline(&workspace, "count: 2000, fault: old", "fault: old");
     let mut process = workspace.start(&["run"]);
     super::plugin::wait_for(&mut process, &workspace, LINES);
-    // What it says meanwhile is more than any pipe holds.
+    // What they say is more than any pipe holds.
+    process.wait_until("all to be said", || workspace.lines("said").len() == 4);
     process.signal("INT");
     let output = process.finish().expect_code(0);
     assert_eq!(written(&workspace), (0..LINES).collect::<Vec<_>>());
-    assert!(output.stdout.contains("INF on standard error n=0 connector=p:in plugin=helper"), "{}", output.stdout);
-    assert!(output.stdout.contains("WRN line 0 connector=p:"), "{}", output.stdout);
+    for connector in ["p:in", "p:out"] {
+        let said = |line: &str| output.stdout.contains(&format!("{line} connector={connector} plugin=helper\n"));
+        assert!(said("INF on standard error n=0") && said("WRN line 1"), "{connector}");
+    }
     assert!(!output.stdout.contains("on standard output"), "that is for debugging");
 }
 

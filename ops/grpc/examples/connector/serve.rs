@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -314,17 +315,22 @@ fn prints(plugin: &Plugin) -> Messages<wire::Stdio> {
             data: Bytes::from(format!("{{\"@level\":\"warn\",\"@message\":\"line {n}\"}}\n")),
         })
     };
-    match std::env::var("HELPER_CHATTY") {
-        Ok(_) => {
-            std::thread::spawn(|| {
-                for n in 0..20_000 {
-                    println!("on standard output, line {n}");
-                    eprintln!("{{\"@level\":\"info\",\"@message\":\"on standard error\",\"n\":{n}}}");
-                }
-                eprintln!("{{\"@level\":\"error\",\"@message\":\"all said\"}}");
-            });
-            Messages::of(futures::stream::iter((0..20_000).map(chunk)).chain(futures::stream::pending()))
+    let Ok(said) = std::env::var("HELPER_CHATTY") else { return Messages::of(futures::stream::pending()) };
+    let note = |said: &str| {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(said).unwrap();
+        file.write_all(b"all\n").unwrap();
+    };
+    let path = said.clone();
+    std::thread::spawn(move || {
+        for n in 0..20_000 {
+            println!("on standard output, line {n}");
+            eprintln!("{{\"@level\":\"info\",\"@message\":\"on standard error\",\"n\":{n}}}");
         }
-        Err(_) => Messages::of(futures::stream::pending()),
-    }
+        note(&path);
+    });
+    let end = futures::stream::poll_fn(move |_| {
+        note(&said);
+        Poll::Ready(None)
+    });
+    Messages::of(futures::stream::iter((0..20_000).map(chunk)).chain(end).chain(futures::stream::pending()))
 }
