@@ -93,7 +93,11 @@ impl Session {
             Ok(client) => client,
             Err(error) => return Err(cannot(&format!("cannot be reached: {error}{}", process.last_words()))),
         };
-        tasks.spawn(listen(client.clone(), identity));
+        let mut listening = Box::pin(listen(client.clone(), identity));
+        // Polled once, it is asked before anything else is: a plugin that prints meanwhile must not wait.
+        if futures::poll!(listening.as_mut()).is_pending() {
+            tasks.spawn(listening);
+        }
         Ok(Session {
             plugin,
             role,

@@ -11,6 +11,7 @@ mod source;
 
 use std::collections::HashMap;
 use std::io::Write as _;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) enum Version {
 #[derive(Default)]
 pub(crate) struct Plugin {
     config: Mutex<HashMap<String, String>>,
+    /// Times that its output was asked for.
+    pub(crate) listened: AtomicUsize,
     pub(crate) source: source::State,
     pub(crate) destination: destination::State,
 }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use anabranch_ops_grpc::wire;
@@ -296,7 +297,11 @@ async fn lifecycle(plugin: Arc<Plugin>, line: String) -> Result<wire::Empty, Sta
 }
 
 async fn teardown(plugin: Arc<Plugin>) -> Result<wire::Empty, Status> {
-    plugin.note("teardown");
+    let times = match plugin.listened.load(Ordering::SeqCst) {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    };
+    plugin.note(&format!("teardown, was listened to {times}"));
     if plugin.fault("teardown-hang").is_some() {
         hang().await;
     }
@@ -308,7 +313,7 @@ async fn teardown(plugin: Arc<Plugin>) -> Result<wire::Empty, Status> {
 
 /// What the plugin prints once it is connected: nothing, or more than any buffer holds.
 fn prints(plugin: &Plugin) -> Messages<wire::Stdio> {
-    plugin.note("stdio");
+    plugin.listened.fetch_add(1, Ordering::SeqCst);
     let chunk = |n: i32| {
         Ok(wire::Stdio {
             channel: 1 + n % 2,
