@@ -59,7 +59,7 @@ pub fn load(settings: &Arc<Settings>) -> Found {
         }
     };
     let mut named = Vec::new();
-    for (file, answer) in ask_all(files, settings) {
+    for (file, answer) in ask_all(&files, settings) {
         match answer {
             Ok(specification) if specification.name.trim().is_empty() => {
                 found.refused.push((file, "it has no name".to_owned()));
@@ -157,7 +157,7 @@ fn is_script(content: &[u8]) -> bool {
 type Answer = (PathBuf, Result<wire::Specification, String>);
 
 /// Asks every file, on a thread with a runtime of its own: whoever needs a connector may be on one.
-fn ask_all(files: Vec<Candidate>, settings: &Arc<Settings>) -> Vec<Answer> {
+fn ask_all(files: &[Candidate], settings: &Arc<Settings>) -> Vec<Answer> {
     let ask = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {

@@ -54,8 +54,8 @@ impl Utilities {
     }
 
     async fn answer(&self, what: What, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
-        let shown = request.metadata().get("conduit-connector-token").map(|token| token.as_bytes());
-        if shown != Some(self.token.as_bytes()) {
+        let shown = request.metadata().get("conduit-connector-token");
+        if shown.is_none_or(|token| token.as_bytes() != self.token.as_bytes()) {
             return Err(Status::unknown("invalid token"));
         }
         let message = request.into_inner();
@@ -68,7 +68,8 @@ impl Utilities {
     }
 
     async fn create(&self, message: Bytes) -> Result<Arc<Schema>, Status> {
-        let CreateSchema { subject, kind, bytes } = CreateSchema::decode(message).map_err(unreadable)?;
+        let CreateSchema { subject, kind, bytes } =
+            CreateSchema::decode(message).map_err(|error| unreadable(&error))?;
         let text = std::str::from_utf8(&bytes).map_err(|_| Status::unknown(INVALID))?;
         if kind != AVRO {
             return Err(Status::unknown(INVALID));
@@ -77,7 +78,7 @@ impl Utilities {
     }
 
     async fn get(&self, message: Bytes) -> Result<Arc<Schema>, Status> {
-        let GetSchema { subject, version } = GetSchema::decode(message).map_err(unreadable)?;
+        let GetSchema { subject, version } = GetSchema::decode(message).map_err(|error| unreadable(&error))?;
         let version = u32::try_from(version).ok().and_then(SchemaVersion::new);
         let version = version.ok_or_else(|| Status::unknown(NOT_FOUND))?;
         self.schemas.get(&Str::from(subject), version).await.map_err(refused)
@@ -98,7 +99,7 @@ fn refused(error: SchemaError) -> Status {
     }
 }
 
-fn unreadable(error: prost::DecodeError) -> Status {
+fn unreadable(error: &prost::DecodeError) -> Status {
     Status::unknown(error.to_string())
 }
 

@@ -16,10 +16,10 @@ pub fn keep_types(before: &Record, after: &mut Record) {
 }
 
 fn data(before: &Data, after: &mut Data) {
-    if let (Data::Structured(old), Data::Structured(new)) = (before, &mut *after) {
-        if object(old, Arc::make_mut(new)) {
-            *after = before.clone();
-        }
+    if let (Data::Structured(old), Data::Structured(new)) = (before, &mut *after)
+        && object(old, Arc::make_mut(new))
+    {
+        *after = before.clone();
     }
 }
 
