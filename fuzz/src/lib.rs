@@ -5,6 +5,7 @@
 use anabranch_graph::config::Variables;
 
 mod config;
+mod connector;
 mod ledger;
 mod plan;
 mod record_json;
@@ -17,6 +18,8 @@ pub type Target = (&'static str, fn(&[u8]));
 /// All targets.
 pub const TARGETS: &[Target] = &[
     ("config", config::check),
+    ("connector_messages", connector::check_messages),
+    ("connector_text", connector::check_text),
     ("ledger", ledger::check),
     ("plan", plan::check),
     ("record_json", record_json::check),
