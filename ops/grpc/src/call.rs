@@ -23,8 +23,11 @@ use crate::process::seconds;
 
 /// The largest message that is read. A larger one is no batch of records: it would take the memory of all pipelines.
 pub(crate) const LARGEST_MESSAGE: usize = 512 << 20;
-/// Bytes that a plugin may send before they are read.
-const WINDOW: u32 = 1 << 20;
+/// Bytes that a plugin may send in a stream before they are read.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// The same over all streams, of which there are two or three: as much as there can be. Not for the bytes, but since the
+/// allowance of small frames is half of it, and plugins send a frame for each record.
+const CONNECTION_WINDOW: u32 = i32::MAX.cast_unsigned();
 
 /// A call did not give what it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,8 +88,8 @@ impl Client {
     /// Connects. It must be a plugin that listens there: it said so.
     pub(crate) async fn connect(address: Address, patience: Duration) -> Result<Client, CallError> {
         let endpoint = Endpoint::from_static("http://localhost")
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW);
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
         let connected = timeout(patience, endpoint.connect_with_connector(Dial(address))).await;
         match connected {
             Ok(Ok(channel)) => Ok(Client { channel }),

@@ -133,6 +133,17 @@ fn messages_stay_below_the_limit_whatever_the_size_of_records() {
     }
 }
 
+#[test]
+fn a_source_that_sends_every_record_in_a_frame_of_its_own_may_be_far_ahead() {
+    let mut workspace = workspace();
+    workspace.env("ANABRANCH_ENGINE_REPLAY_ROWS", "100");
+    // While the destination pauses, the source sends as many as the stream takes.
+    pipeline(&workspace, "count: 20000, batch: 1", "pause: 2000");
+    run_to(&workspace, 20_000).expect_code(0);
+    assert_eq!(written(&workspace), (0..20_000).collect::<Vec<_>>());
+    assert_eq!(started(&workspace).len(), 2, "neither was started again");
+}
+
 /// Runs until so many lines are written.
 fn run_to_sized(workspace: &Workspace, lines: usize) {
     let mut process = workspace.start(&["run"]);

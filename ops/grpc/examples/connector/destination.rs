@@ -77,6 +77,10 @@ where
             if given.is_empty() {
                 plugin.note("WRONG an empty message");
             }
+            if count == 0 {
+                let pause = std::time::Duration::from_millis(plugin.number("pause").unwrap_or(0));
+                tokio::time::sleep(pause).await;
+            }
             let acks = write(&plugin, given, file.as_mut(), &mut count);
             if plugin.fault("no-ack").is_some() {
                 continue;

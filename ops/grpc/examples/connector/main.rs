@@ -101,6 +101,7 @@ pub(crate) fn specification() -> wire::Specification {
     }
     let mut destination_params = common();
     destination_params.insert("path".to_owned(), parameter(5, "", true));
+    destination_params.insert("pause".to_owned(), parameter(2, "", false));
     destination_params.insert("keys".to_owned(), parameter(4, "", false));
     let roles = variable("HELPER_ROLES", "source destination");
     let only = |role: &str, parameters| if roles.contains(role) { parameters } else { HashMap::new() };

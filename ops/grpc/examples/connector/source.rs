@@ -89,7 +89,9 @@ where
     M: Send + 'static,
 {
     plugin.note("run");
-    let (sender, mut receiver) = mpsc::channel::<Result<M, Status>>(4);
+    // Messages of one record go out one by one, each in a frame of its own.
+    let waiting = if plugin.number("batch") == Some(1) { 1 } else { 4 };
+    let (sender, mut receiver) = mpsc::channel::<Result<M, Status>>(waiting);
     let acked = plugin.clone();
     let closing = sender.clone();
     Handle::current().spawn(async move {
@@ -161,6 +163,9 @@ async fn send_lines<M>(plugin: &Plugin, sender: &mpsc::Sender<Result<M, Status>>
         next.store(at, Ordering::SeqCst);
         if sender.send(Ok(message(records))).await.is_err() {
             return;
+        }
+        if batch == 1 {
+            tokio::task::yield_now().await;
         }
     }
     if at >= count {
