@@ -8,6 +8,7 @@ use anabranch_graph::config::Written;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::metadata::key;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::source::Mark;
@@ -181,19 +182,26 @@ async fn wrong(session: &Session, code: &'static str, reason: String) -> Fault {
     session.fault(FaultClass::Fatal, code, "acknowledged something wrong", &error).await
 }
 
-/// Plugins call methods of keys and payloads without looking whether there are any: what is absent is empty.
+/// Plugins call methods of keys and payloads without looking whether there are any: what is absent is empty. Not where
+/// there is a schema, by which a plugin would make a record of nulls out of nothing.
 fn whole(row: &Record) -> Option<Record> {
-    let is_absent = |data: &Data| matches!(data, Data::Absent);
-    if ![&row.key, &row.payload.before, &row.payload.after].into_iter().any(is_absent) {
+    let is_plain = |data: &Data, subject: &Str| matches!(data, Data::Absent) && row.metadata.get(subject).is_none();
+    let key_is_empty = is_plain(&row.key, &key::KEY_SCHEMA_SUBJECT);
+    let before_is_empty = is_plain(&row.payload.before, &key::PAYLOAD_SCHEMA_SUBJECT);
+    let after_is_empty = is_plain(&row.payload.after, &key::PAYLOAD_SCHEMA_SUBJECT);
+    if !key_is_empty && !before_is_empty && !after_is_empty {
         return None;
     }
-    let mut row = row.clone();
-    for data in [&mut row.key, &mut row.payload.before, &mut row.payload.after] {
-        if is_absent(data) {
+    let mut whole = row.clone();
+    let Record { key, payload, .. } = &mut whole;
+    for (is_empty, data) in
+        [(key_is_empty, key), (before_is_empty, &mut payload.before), (after_is_empty, &mut payload.after)]
+    {
+        if is_empty {
             *data = Data::Raw(Bytes::new());
         }
     }
-    Some(row)
+    Some(whole)
 }
 
 #[async_trait]
@@ -229,5 +237,28 @@ impl Writer for Rows {
         session.closed(&mut run.ended).await;
         session.end().await;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_graph::record::Position;
+
+    use super::*;
+
+    #[test]
+    fn what_is_absent_is_empty_unless_a_schema_would_be_read_into_it() {
+        let mut row = Record::create(Position::copy_from(b"1"), Data::Absent, Data::text("a"));
+        let empty = Data::Raw(Bytes::new());
+        let plain = whole(&row).unwrap();
+        assert_eq!(
+            (plain.key, plain.payload.before, plain.payload.after),
+            (empty.clone(), empty.clone(), Data::text("a"))
+        );
+        row.metadata.insert(key::PAYLOAD_SCHEMA_SUBJECT, "s");
+        let with_schema = whole(&row).unwrap();
+        assert_eq!((with_schema.key, with_schema.payload.before), (empty, Data::Absent));
+        row.key = Data::text("k");
+        assert!(whole(&row).is_none());
     }
 }
