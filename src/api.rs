@@ -65,6 +65,9 @@ pub enum ListenError {
     Token(String),
 }
 
+/// A pipeline that was started, and how it is doing.
+pub type Watched = (Str, watch::Receiver<Seen>);
+
 /// What the API shows of the service.
 pub struct View {
     /// The state store.
@@ -72,7 +75,7 @@ pub struct View {
     /// The plugins.
     pub registry: Registry,
     /// The pipelines that were started, once those that can be are; what has to be loaded first is added later.
-    pub pipelines: watch::Sender<Option<Vec<(Str, watch::Receiver<Seen>)>>>,
+    pub pipelines: watch::Sender<Option<Vec<Watched>>>,
     /// What is asked of all pipelines.
     pub orders: watch::Receiver<Order>,
 }

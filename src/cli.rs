@@ -86,6 +86,11 @@ enum Command {
 
 /// Parses the command line, does what it says, and reports.
 pub fn main() -> ExitCode {
+    // Before anything that takes time or starts a thread: this process may be one that watches over a connector.
+    #[cfg(feature = "grpc")]
+    if let Some(code) = anabranch_ops_grpc::supervise::requested(std::env::args_os()) {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(refused(&error) as u8),

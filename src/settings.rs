@@ -36,6 +36,8 @@ pub struct Settings {
     pub pipelines: PipelineSettings,
     /// Standalone processors.
     pub processors: ProcessorSettings,
+    /// Standalone connectors.
+    pub connectors: ConnectorSettings,
     /// Bounds of a running pipeline.
     pub limits: Limits,
     /// How long a stop waits for records in flight; `None` = for ever.
@@ -170,6 +172,17 @@ pub struct EgressSettings {
     pub timeout: Option<Duration>,
     /// Largest answer in bytes; `None` = no limit.
     pub max_response_bytes: Option<u64>,
+}
+
+/// Standalone connectors: programs in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectorSettings {
+    /// The directory.
+    pub path: PathBuf,
+    /// Bytes of the largest record that one is given.
+    pub record_limit: usize,
+    /// How long one may take for a call.
+    pub timeout: Duration,
 }
 
 /// When a failed pipeline is started again.

@@ -65,6 +65,7 @@ enum Write {
     Provision(Provision),
     Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
     Schema { subject: Str, text: Str },
+    Active { pipeline: Str, connector: Str, settings: Bytes },
 }
 
 #[derive(Debug)]
@@ -88,6 +89,10 @@ enum Read {
         keys: Vec<MemoKey>,
     },
     Schemas(schemas::Question),
+    Active {
+        pipeline: Str,
+        connector: Str,
+    },
 }
 
 #[derive(Debug)]
@@ -216,6 +221,19 @@ impl Memo for Store {
 
     async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
         self.write(Write::Keep { space: space.into(), entries }).await.map(drop)
+    }
+
+    async fn active(&self, pipeline: &Str, connector: &Str) -> Result<Option<Bytes>, StoreError> {
+        let read = Read::Active { pipeline: pipeline.clone(), connector: connector.clone() };
+        match self.read(read).await? {
+            Found::Recalled(found) => Ok(found.into_iter().flatten().next()),
+            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) => Ok(None),
+        }
+    }
+
+    async fn set_active(&self, pipeline: &Str, connector: &Str, settings: Bytes) -> Result<(), StoreError> {
+        let write = Write::Active { pipeline: pipeline.clone(), connector: connector.clone(), settings };
+        self.write(write).await.map(drop)
     }
 }
 

@@ -6,6 +6,7 @@ use anabranch_graph::config::Variables;
 
 mod avro;
 mod config;
+mod connector;
 mod guest_call;
 mod guest_line;
 mod guest_response;
@@ -23,6 +24,8 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("avro", avro::check),
     ("config", config::check),
+    ("connector_messages", connector::check_messages),
+    ("connector_text", connector::check_text),
     ("guest_call", guest_call::check),
     ("guest_line", guest_line::check),
     ("guest_response", guest_response::check),

@@ -24,6 +24,7 @@ pub struct Arguments {
 struct Argument {
     written: Written,
     secret: bool,
+    is_default: bool,
     typed: Typed,
 }
 
@@ -90,7 +91,7 @@ impl Arguments {
                 let default = Written::new(default.clone(), default.clone(), empty.unwrap_or(settings.span));
                 match type_check(parameter, &parameter.name, default) {
                     Ok(argument) => {
-                        arguments.values.insert(parameter.name.clone(), argument);
+                        arguments.values.insert(parameter.name.clone(), Argument { is_default: true, ..argument });
                     }
                     Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
                 }
@@ -127,6 +128,16 @@ impl Arguments {
     /// The text of any parameter.
     pub fn text(&self, name: &str) -> Option<&Str> {
         self.values.get(name).map(|a| a.written.value())
+    }
+
+    /// What the file gives, without defaults, in name order: for plugins that fill in defaults themselves. A setting
+    /// that is given blank is a blank text.
+    pub fn given(&self) -> impl Iterator<Item = (&Str, Written)> {
+        let blank = self.blank.iter().map(|name| (name, Written::new("", "", self.span)));
+        let given = self.values.iter().filter(|(_, argument)| !argument.is_default);
+        let mut all: Vec<_> = given.map(|(name, argument)| (name, argument.written.clone())).chain(blank).collect();
+        all.sort_by_key(|(name, _)| *name);
+        all.into_iter()
     }
 
     /// What was written, for showing: `${NAME}` stays, credentials are masked.
@@ -366,7 +377,7 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
             _ => {}
         }
     }
-    Ok(Argument { written, secret: parameter.secret, typed })
+    Ok(Argument { written, secret: parameter.secret, is_default: false, typed })
 }
 
 /// The message quotes the text, so a substituted one is not described.
@@ -496,6 +507,16 @@ mod tests {
         assert_eq!((arguments.int("count"), arguments.text("mode").unwrap().as_str()), (Some(3), "fast"));
         assert_eq!(arguments.matching("options.*").map(Str::as_str).collect::<Vec<_>>(), ["options.id"]);
         assert!(!arguments.has("token"));
+    }
+
+    #[test]
+    fn what_is_given_is_told_from_defaults() {
+        let settings = Settings::from_pairs([("token", " "), ("count", "3"), ("options.id", "int")]);
+        let arguments = Arguments::parse(&specification(), &settings).unwrap();
+        let given: Vec<(String, String)> =
+            arguments.given().map(|(name, text)| (name.to_string(), text.value().to_string())).collect();
+        let expected = [("count", "3"), ("options.id", "int"), ("token", "")];
+        assert_eq!(given, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
     }
 
     #[test]

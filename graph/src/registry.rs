@@ -9,9 +9,14 @@ use crate::operator::OperatorKind;
 use crate::source::SourceKind;
 use crate::text::Str;
 
+mod standalone;
+
+pub use standalone::StandaloneConnector;
+
 /// All plugins this binary can use.
 #[derive(Clone, Default)]
 pub struct Registry {
+    connectors: Option<Arc<standalone::Standalone>>,
     sources: BTreeMap<Str, Arc<dyn SourceKind>>,
     operators: BTreeMap<Str, Arc<dyn OperatorKind>>,
     destinations: BTreeMap<Str, Arc<dyn DestinationKind>>,
@@ -122,6 +127,17 @@ impl Registry {
         self.destinations.insert(kind.specification().name.clone(), kind);
     }
 
+    /// Says where standalone connectors come from. `load` is called once, when a reference is to none of the built-in
+    /// ones, and gives them with the older version of a name before the newer.
+    pub fn set_standalone_connectors(&mut self, load: impl Fn() -> Vec<StandaloneConnector> + Send + Sync + 'static) {
+        self.connectors = Some(Arc::new(standalone::Standalone::new(load)));
+    }
+
+    /// All standalone connectors, older versions of a name first. May look for them.
+    pub fn standalone_connectors(&self) -> &[StandaloneConnector] {
+        self.connectors.as_deref().map_or(&[], standalone::Standalone::connectors)
+    }
+
     /// Remembers a plugin that a cargo feature left out.
     pub fn leave_out(&mut self, name: &'static str, feature: &'static str) {
         self.left_out.insert(name, feature);
@@ -167,7 +183,9 @@ impl Registry {
     /// # Errors
     /// Why there is none.
     pub fn source(&self, reference: &str) -> Result<&Arc<dyn SourceKind>, ResolveError> {
-        self.resolve(reference, "a source", &self.sources, |k| k.specification().version.clone())
+        const ROLE: &str = "a source";
+        let builtin = self.resolve(reference, ROLE, &self.sources, |k| k.specification().version.clone());
+        builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.source.as_ref()))
     }
 
     /// The processor that a reference means: a built-in one, or where there is none, a standalone one.
@@ -197,7 +215,26 @@ impl Registry {
     /// # Errors
     /// Why there is none.
     pub fn destination(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
-        self.resolve(reference, "a destination", &self.destinations, |k| k.specification().version.clone())
+        const ROLE: &str = "a destination";
+        let builtin = self.resolve(reference, ROLE, &self.destinations, |k| k.specification().version.clone());
+        builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.destination.as_ref()))
+    }
+
+    /// The standalone connector of that name, where no built-in one fits. What is wrong is said of the built-in one,
+    /// unless only the standalone one has the name.
+    fn or_standalone<'a, K: ?Sized>(
+        &'a self,
+        reference: &str,
+        wanted: &'static str,
+        error: ResolveError,
+        role: impl Fn(&'a StandaloneConnector) -> Option<&'a Arc<K>>,
+    ) -> Result<&'a Arc<K>, ResolveError> {
+        let unknown = matches!(error, ResolveError::Unknown { .. } | ResolveError::NotInstalled { .. });
+        match self.connectors.as_deref().and_then(|standalone| standalone.resolve(reference, wanted, role)) {
+            Some(Ok(kind)) => Ok(kind),
+            Some(Err(other)) if unknown => Err(other),
+            _ => Err(error),
+        }
     }
 
     /// Outside: whether the reference may mean a standalone processor of that name; inside: whether it has the version.
@@ -293,6 +330,55 @@ mod tests {
 
     fn error(reference: &str) -> String {
         registry().operator(reference).map_or_else(|e| e.to_string(), |_| String::new())
+    }
+
+    struct Reads(Specification);
+
+    impl SourceKind for Reads {
+        fn specification(&self) -> &Specification {
+            &self.0
+        }
+
+        fn configure(&self, _: &Arguments) -> Result<Arc<dyn crate::source::Source>, Diagnostics> {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn standalone_connectors_are_looked_for_where_no_built_in_one_fits() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        let source = |name: &'static str, version: &str| -> Arc<dyn SourceKind> {
+            let mut specification = Specification::builtin(name, "");
+            specification.version = version.into();
+            Arc::new(Reads(specification))
+        };
+        let mut registry = registry();
+        registry.add_source(source("file", "v0.1.0"));
+        let loads = Arc::new(AtomicUsize::new(0));
+        let counted = loads.clone();
+        registry.set_standalone_connectors(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            [("file", "v9.0.0"), ("mine", "v1.9.0"), ("mine", "v1.10.0")]
+                .map(|(name, version)| StandaloneConnector { source: Some(source(name, version)), destination: None })
+                .into()
+        });
+        let version = |reference: &str| match registry.source(reference) {
+            Ok(kind) => kind.specification().version.to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(version("file"), "v0.1.0");
+        assert_eq!(loads.load(Ordering::Relaxed), 0);
+        assert_eq!(version("standalone:file"), "v9.0.0");
+        assert_eq!(version("file@9.0.0"), "v9.0.0");
+        assert_eq!(version("builtin:file@9.0.0"), "plugin \"file\" has version v0.1.0, not 9.0.0");
+        assert_eq!(version("mine"), "v1.10.0");
+        assert_eq!(version("standalone:mine@v1.9.0"), "v1.9.0");
+        assert_eq!(version("mine@v2"), "plugin \"mine\" has version v1.9.0, v1.10.0, not v2");
+        assert_eq!(version("standalone:other"), "no standalone plugin \"other\" is installed");
+        let wrong = registry.destination("mine").map(|_| ()).unwrap_err();
+        assert_eq!(wrong.to_string(), "plugin \"mine\" cannot be used as a destination, only as a source");
+        assert_eq!(loads.load(Ordering::Relaxed), 1);
     }
 
     #[test]

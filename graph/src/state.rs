@@ -75,6 +75,22 @@ pub trait Memo: Send + Sync {
     /// # Errors
     /// The store cannot be written.
     async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError>;
+
+    /// What [`Memo::set_active`] was last given for a connector. Unlike results it is not forgotten.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    async fn active(&self, _pipeline: &Str, _connector: &Str) -> Result<Option<Bytes>, StoreError> {
+        Ok(None)
+    }
+
+    /// Stores with which settings a connector is active: a plugin is told when they change. Durable when it returns.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    async fn set_active(&self, _pipeline: &Str, _connector: &Str, _settings: Bytes) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// SHA-256 of everything that a remembered result depends on.

@@ -4,17 +4,14 @@ use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
 use anabranch_graph::specification::Specification;
-use anabranch_graph::text::Str;
 use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
 
-use super::View;
 use super::error::{ApiError, Kind};
 use super::query::Query;
-use crate::service::lifecycle::Seen;
+use super::{View, Watched};
 use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 type Shared = State<Arc<View>>;
@@ -151,7 +148,7 @@ fn connector_id(pipeline: &StoredPipeline, connector: &StoredConnector) -> Strin
 }
 
 fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Value {
-    let live = |all: &Vec<(Str, watch::Receiver<Seen>)>| {
+    let live = |all: &Vec<Watched>| {
         let (_, seen) = all.iter().find(|(id, _)| *id == pipeline.id)?;
         Some(seen.borrow().status.clone())
     };

@@ -9,7 +9,7 @@ use anabranch_graph::text::Str;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::{Context, Exit, Report, registry, registry_with};
+use super::{Context, Exit, Report, registry_with};
 use crate::settings::SettingFlags;
 
 #[derive(Debug, clap::Args)]
@@ -46,10 +46,11 @@ pub(super) fn list_processors(arguments: &ListArguments, context: &Context) -> R
 
 pub(super) fn list_connectors(arguments: &ListArguments, context: &Context) -> Report {
     const COMMAND: &str = "connectors.list";
-    if let Err(report) = context.settings(COMMAND, &arguments.settings) {
-        return *report;
-    }
-    let registry = registry();
+    let settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let registry = registry_with(&settings);
     let mut table = listing(context);
     table.set_header(["NAME", "VERSION", "TYPE", "SUMMARY"]);
     let mut result = Vec::new();
@@ -94,10 +95,11 @@ pub(super) fn describe_processor(arguments: &DescribeArguments, context: &Contex
 
 pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Context) -> Report {
     const COMMAND: &str = "connectors.describe";
-    if let Err(report) = context.settings(COMMAND, &arguments.settings) {
-        return *report;
-    }
-    let registry = registry();
+    let settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let registry = registry_with(&settings);
     let (source, destination) = (registry.source(&arguments.name), registry.destination(&arguments.name));
     let connector = Connector {
         source: source.as_ref().ok().map(|kind| kind.specification()),
@@ -147,8 +149,12 @@ impl<'a> Connector<'a> {
     }
 }
 
-/// All connectors in name order.
+/// All connectors: those that are built in, in name order, then the standalone ones.
 fn connectors(registry: &Registry) -> impl Iterator<Item = Connector<'_>> {
+    let standalone = registry.standalone_connectors().iter().map(|connector| Connector {
+        source: connector.source.as_ref().map(|kind| kind.specification()),
+        destination: connector.destination.as_ref().map(|kind| kind.specification()),
+    });
     let mut by_name = std::collections::BTreeMap::new();
     let none = || Connector { source: None, destination: None };
     for kind in registry.sources() {
@@ -159,7 +165,7 @@ fn connectors(registry: &Registry) -> impl Iterator<Item = Connector<'_>> {
         let specification = kind.specification();
         by_name.entry(specification.name.as_str()).or_insert_with(none).destination = Some(specification);
     }
-    by_name.into_values()
+    by_name.into_values().chain(standalone)
 }
 
 fn unknown(command: &'static str, what: &str, error: &ResolveError, names: &[String]) -> Report {

@@ -139,7 +139,6 @@ pub const SECTIONS: &[(&str, &str)] = &[
 const LIVE_APPLY: &str = "applying pipelines through the HTTP API";
 const TLS: &str = "TLS of the HTTP API";
 const GRPC: &str = "the gRPC API";
-const STANDALONE: &str = "standalone plugins";
 const INSTALL: &str = "plugin installation";
 const DEV: &str = "development mode";
 
@@ -235,15 +234,19 @@ pub const KEYS: &[Key] = &[
         Some("5m"),
         "A pipeline that ran this long after an attempt gets that attempt back.",
     ),
-    Key::new("connectors.path", Kind::Path, Some("./connectors"), "Directory of standalone connectors.")
-        .awaits(STANDALONE),
+    Key::new("connectors.path", Kind::Path, Some("./connectors"), "Directory of standalone connectors."),
     Key::new(
         "connectors.max-receive-record-size",
-        Kind::Bytes { min: 1 },
+        Kind::Bytes { min: 1024 },
         Some("4194304"),
-        "Largest record that a standalone connector may send.",
-    )
-    .awaits(STANDALONE),
+        "Largest record that a standalone connector is given; a larger one goes to the dead-letter queue.",
+    ),
+    Key::new(
+        "connectors.timeout",
+        Kind::Duration { zero: false },
+        Some("5m"),
+        "How long a standalone connector may take to open, or to acknowledge any of the records it was given.",
+    ),
     Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors."),
     Key::new(
         "processors.timeout",

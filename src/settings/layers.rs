@@ -13,8 +13,8 @@ use anabranch_graph::plan::stage::Limits;
 
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
-    ConfluentLogin, ConfluentSettings, Database, EgressSettings, LogFormat, LogSettings, PipelineSettings,
-    PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below, file,
+    ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, LogFormat, LogSettings,
+    PipelineSettings, PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below, file,
 };
 use crate::files::{self, Unreadable};
 
@@ -361,6 +361,11 @@ impl<'a> Checking<'a> {
                     max_response_bytes: parse_bytes(self.text("processors.egress.max-response-bytes"))
                         .filter(|bytes| *bytes > 0),
                 },
+            },
+            connectors: ConnectorSettings {
+                path: self.path("connectors.path"),
+                record_limit: self.bytes("connectors.max-receive-record-size"),
+                timeout: self.duration("connectors.timeout"),
             },
             limits: Limits {
                 replay_rows: usize::try_from(self.int("engine.replay-rows")).unwrap_or_default(),

@@ -79,6 +79,9 @@ impl Shared {
             }
             Read::Recall { space, keys } => memo::recall(&transaction, &space, &keys).map(Found::Recalled),
             Read::Schemas(question) => schemas::answer(&transaction, &question).map(Found::Schemas),
+            Read::Active { pipeline, connector } => {
+                tables::active(&transaction, &pipeline, &connector).map(|found| Found::Recalled(vec![found]))
+            }
         }
     }
 
@@ -198,5 +201,10 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             Ok(Written::Nothing)
         }
         Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
+        Write::Active { pipeline, connector, settings } => {
+            let mut active = transaction.open_table(tables::ACTIVE)?;
+            active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
+            Ok(Written::Nothing)
+        }
     }
 }

@@ -6,6 +6,7 @@ use anabranch_graph::record::Position;
 use anabranch_graph::source::{Mark, Partition};
 use anabranch_graph::state::{LaneId, StoreError};
 use anabranch_graph::text::Str;
+use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
 use super::embedded::Failed;
@@ -27,6 +28,9 @@ type Marks = TableDefinition<'static, (&'static str, &'static str, &'static str)
 pub(super) const MARKS: Marks = TableDefinition::new("marks");
 /// The same, of connectors that are no longer in the files.
 pub(super) const DETACHED_MARKS: Marks = TableDefinition::new("detached_marks");
+
+/// (Pipeline, connector) -> the settings with which a plugin was last active, in the plugin host's form.
+pub(super) const ACTIVE: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("active");
 
 /// Generation and sequence number, eight bytes each, most significant first; then the position.
 pub(super) fn encode(mark: &Mark) -> Vec<u8> {
@@ -75,6 +79,21 @@ pub(super) fn epoch(transaction: &ReadTransaction, pipeline: &str) -> Result<u64
         Err(TableError::TableDoesNotExist(_)) => Ok(0),
         Err(error) => Err(unavailable(error)),
         Ok(table) => Ok(table.get(pipeline).map_err(unavailable)?.map_or(0, |e| e.value())),
+    }
+}
+
+pub(super) fn active(
+    transaction: &ReadTransaction,
+    pipeline: &str,
+    connector: &str,
+) -> Result<Option<Bytes>, StoreError> {
+    match transaction.open_table(ACTIVE) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(unavailable(error)),
+        Ok(table) => {
+            let found = table.get((pipeline, connector)).map_err(unavailable)?;
+            Ok(found.map(|found| Bytes::copy_from_slice(found.value())))
+        }
     }
 }
 

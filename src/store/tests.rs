@@ -176,11 +176,17 @@ async fn what_is_remembered_is_found_by_space_and_key() {
             assert_eq!(found, [Some(value("two")), None, Some(value("1")), Some(value("two"))]);
             assert_eq!(store.recall("b", &[key(1), key(2)]).await.unwrap(), [Some(Bytes::new()), None]);
             assert_eq!(store.recall("b", &[]).await.unwrap(), Vec::<Option<Bytes>>::new());
+            for (connector, text) in [("in", "1"), ("out", "2"), ("in", "3")] {
+                store.set_active(&"p".into(), &connector.into(), value(text)).await.unwrap();
+            }
             // Makes it durable.
             store.claim(&"p1".into()).await.unwrap();
         }
         let store = Store::open(&database).unwrap();
         assert_eq!(store.recall("a", &[key(1)]).await.unwrap(), [Some(value("1"))]);
+        assert_eq!(store.active(&"p".into(), &"in".into()).await.unwrap(), Some(value("3")));
+        assert_eq!(store.active(&"p".into(), &"out".into()).await.unwrap(), Some(value("2")));
+        assert_eq!(store.active(&"q".into(), &"in".into()).await.unwrap(), None);
     }
 }
 

@@ -24,15 +24,16 @@ fn crates_depend_one_way() {
     assert_eq!(found["anabranch-ops"], ["anabranch-graph"]);
     assert_eq!(found["anabranch-ops-opencdc"], ["anabranch-graph"]);
     let families =
-        ["ai", "avro", "http", "js", "postgres", "s3", "wasm"].map(|family| format!("anabranch-ops-{family}"));
+        ["ai", "avro", "grpc", "http", "js", "postgres", "s3", "wasm"].map(|family| format!("anabranch-ops-{family}"));
     for family in &families {
         let shared: &[&str] = match family.as_str() {
             "anabranch-ops-ai" | "anabranch-ops-avro" => &["anabranch-graph", "anabranch-ops-http"],
-            "anabranch-ops-wasm" => &["anabranch-graph", "anabranch-ops-opencdc"],
+            "anabranch-ops-grpc" | "anabranch-ops-wasm" => &["anabranch-graph", "anabranch-ops-opencdc"],
             _ => &["anabranch-graph"],
         };
         assert_eq!(found[family], shared, "{family}");
     }
+    assert_eq!(found["anabranch-ops-opencdc"], ["anabranch-graph"]);
     let own = ["anabranch-graph", "anabranch-ops"].map(str::to_owned);
     assert_eq!(found["anabranch"], [&own[..], &families[..]].concat());
 }

@@ -11,6 +11,8 @@ mod api;
 mod api_schemas;
 mod bad_input;
 mod branching;
+#[cfg(all(feature = "grpc", target_os = "linux"))]
+mod connectors;
 mod copy;
 mod crash;
 #[cfg(unix)]

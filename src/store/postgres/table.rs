@@ -28,6 +28,7 @@ const DETACHED: &str = "detached";
 const DEFINITION: &str = "schema-text";
 /// Version of a subject; `pipeline` is the subject, `connector` the version, `number` the id of the text.
 const SUBJECT: &str = "schema-version";
+const ACTIVE: &str = "active";
 
 /// Most bytes of remembered results.
 const MEMO_BOUND: i64 = 256 << 20;
@@ -156,6 +157,15 @@ impl Table {
                     Ok(Written::Nothing)
                 }
                 Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
+                Write::Active { pipeline, connector, settings } => {
+                    let sql = format!(
+                        "INSERT INTO {} VALUES ('{ACTIVE}', $1, $2, '', 0, $3) \
+                         ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                        self.state
+                    );
+                    transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
+                    Ok(Written::Nothing)
+                }
                 Write::Marks { .. } => unreachable!("taken as a group above"),
             });
         }
@@ -331,6 +341,13 @@ impl Table {
                 Ok(Ok(Found::Recalled(recalled.collect())))
             }
             Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(Found::Schemas)),
+            Read::Active { pipeline, connector } => {
+                let sql =
+                    format!("SELECT value FROM {state} WHERE kind = '{ACTIVE}' AND pipeline = $1 AND connector = $2");
+                let row = client.query_opt(&sql, &[&&**pipeline, &&**connector]).await?;
+                let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
+                Ok(Ok(Found::Recalled(vec![value])))
+            }
         }
     }
 

@@ -1,0 +1,159 @@
+//! The settings with which a connector was last active: a plugin is told once that it was created, and when its
+//! settings change.
+//!
+//! Values that came out of variables are not stored: of them there is what the file says and a salted hash, by which a
+//! change is noticed.
+
+use std::collections::{BTreeMap, HashMap};
+
+use anabranch_graph::config::Written;
+use anabranch_graph::text::Str;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// Settings as they are given to a plugin, in name order.
+pub(crate) type Given = [(Str, Written)];
+
+/// Settings as they are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Active {
+    plugin: String,
+    salt: String,
+    settings: BTreeMap<String, Kept>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kept {
+    Value(String),
+    /// What the file says, and the hash of what the plugin got.
+    Variable {
+        written: String,
+        sum: String,
+    },
+}
+
+/// What a plugin is told before it is opened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Created,
+    /// The settings from before. A value from a variable that has changed is the present one.
+    Updated(HashMap<String, String>),
+    None,
+}
+
+impl Active {
+    pub(crate) fn of(plugin: &str, given: &Given, salt: &str) -> Active {
+        let kept = |(name, text): &(Str, Written)| (name.to_string(), Kept::of(text, salt));
+        Active { plugin: plugin.to_owned(), salt: salt.to_owned(), settings: given.iter().map(kept).collect() }
+    }
+
+    /// What there is to tell, where `last` was stored.
+    pub(crate) fn change(last: Option<&Active>, plugin: &str, given: &Given) -> Change {
+        match last {
+            Some(last) if last.plugin == plugin => match Active::of(plugin, given, &last.salt) == *last {
+                true => Change::None,
+                false => Change::Updated(last.values(given)),
+            },
+            _ => Change::Created,
+        }
+    }
+
+    /// The settings as far as they are known: of those from variables the present values are taken.
+    pub(crate) fn values(&self, given: &Given) -> HashMap<String, String> {
+        let present =
+            |name: &str| given.iter().find(|(given, _)| *given == *name).map(|(_, text)| text.value().to_string());
+        self.settings
+            .iter()
+            .filter_map(|(name, kept)| match kept {
+                Kept::Value(value) => Some((name.clone(), value.clone())),
+                Kept::Variable { .. } => Some((name.clone(), present(name)?)),
+            })
+            .collect()
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let settings: Map<String, Value> = self
+            .settings
+            .iter()
+            .map(|(name, kept)| {
+                let kept = match kept {
+                    Kept::Value(value) => json!({ "value": value }),
+                    Kept::Variable { written, sum } => json!({ "written": written, "sum": sum }),
+                };
+                (name.clone(), kept)
+            })
+            .collect();
+        json!({ "plugin": self.plugin, "salt": self.salt, "settings": settings }).to_string().into_bytes()
+    }
+
+    /// Reads it back; `None` where it is something else, which is as if nothing were stored.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Active> {
+        let value: Value = serde_json::from_slice(bytes).ok()?;
+        let text = |value: &Value, name: &str| Some(value.get(name)?.as_str()?.to_owned());
+        let kept = |value: &Value| match text(value, "value") {
+            Some(value) => Some(Kept::Value(value)),
+            None => Some(Kept::Variable { written: text(value, "written")?, sum: text(value, "sum")? }),
+        };
+        let settings = value.get("settings")?.as_object()?.iter();
+        let settings = settings.map(|(name, value)| Some((name.clone(), kept(value)?))).collect::<Option<_>>()?;
+        Some(Active { plugin: text(&value, "plugin")?, salt: text(&value, "salt")?, settings })
+    }
+}
+
+impl Kept {
+    fn of(text: &Written, salt: &str) -> Kept {
+        if !text.is_substituted() {
+            return Kept::Value(text.value().to_string());
+        }
+        let sum = Sha256::new().chain_update(salt).chain_update([0]).chain_update(text.value().as_bytes()).finalize();
+        Kept::Variable { written: text.written().to_string(), sum: hex(&sum) }
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_graph::diagnostic::Span;
+
+    use super::*;
+
+    fn given(pairs: &[(&str, &str, &str)]) -> Vec<(Str, Written)> {
+        pairs
+            .iter()
+            .map(|(name, value, written)| ((*name).into(), Written::new(*value, *written, Span::default())))
+            .collect()
+    }
+
+    #[test]
+    fn a_plugin_is_told_of_what_is_new() {
+        let first = given(&[("password", "hunter22", "${PASSWORD}"), ("path", "a", "a")]);
+        assert_eq!(Active::change(None, "file", &first), Change::Created);
+        let stored = Active::of("file", &first, "salt").encode();
+        assert!(!String::from_utf8_lossy(&stored).contains("hunter22"));
+        let last = Active::decode(&stored);
+        assert_eq!(Active::change(last.as_ref(), "file", &first), Change::None);
+        assert_eq!(Active::change(last.as_ref(), "other", &first), Change::Created);
+        let other = given(&[("password", "hunter23", "${PASSWORD}"), ("path", "a", "a")]);
+        let before = |pairs: &[(&str, &str)]| {
+            Change::Updated(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+        };
+        assert_eq!(Active::change(last.as_ref(), "file", &other), before(&[("password", "hunter23"), ("path", "a")]));
+        let moved = given(&[("path", "b", "b")]);
+        assert_eq!(Active::change(last.as_ref(), "file", &moved), before(&[("path", "a")]));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_nothing() {
+        for bytes in ["", "{}", "[]", r#"{"plugin":"a","salt":"b","settings":{"x":1}}"#] {
+            assert_eq!(Active::decode(bytes.as_bytes()), None, "{bytes}");
+        }
+    }
+}

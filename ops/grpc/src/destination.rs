@@ -1,0 +1,264 @@
+//! A plugin as a destination.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::config::Written;
+use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::metadata::key;
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::source::Mark;
+use anabranch_graph::specification::Specification;
+use anabranch_graph::state::LaneId;
+use anabranch_graph::text::Str;
+use anabranch_ops_opencdc::encode_record;
+use async_trait::async_trait;
+use bytes::Bytes;
+use prost::Message as _;
+use tokio::time::timeout;
+
+use crate::call::CallError;
+use crate::protocol::{Ack, Pieces, Role};
+use crate::session::{Plugin, Run, Session};
+use crate::specification::{Silenced, given};
+use crate::wire;
+
+/// Rows of one write.
+const ROWS: usize = 1024;
+/// Bytes of one message with several records: every plugin takes so many, whatever it was told.
+const MESSAGE: usize = 3 << 20;
+
+/// The kind, for the registry.
+pub(crate) struct Kind {
+    pub(crate) plugin: Arc<Plugin>,
+    pub(crate) specification: Specification,
+    pub(crate) silenced: Silenced,
+}
+
+impl DestinationKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        Ok(Arc::new(Configured { plugin: self.plugin.clone(), given: given(arguments, &self.silenced) }))
+    }
+}
+
+struct Configured {
+    plugin: Arc<Plugin>,
+    given: Vec<(Str, Written)>,
+}
+
+#[async_trait]
+impl Destination for Configured {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        let session = Session::start(self.plugin.clone(), Role::Destination, host).await?;
+        session.configure(&self.given, host).await?;
+        session.open(Vec::new()).await?;
+        let run = session.run();
+        let (limit, patience) = (self.plugin.settings.record_limit, self.plugin.settings.patience);
+        Ok(Box::new(Rows { session, run, limit, patience, last: Bytes::new(), encoded: Vec::new() }))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        // What became of rows that were not acknowledged is only known of a plugin that is started again.
+        WritePolicy { rows: ROWS, bytes: MESSAGE, linger: Duration::ZERO, retry: Retry::AtMostOnce }
+    }
+}
+
+struct Rows {
+    session: Session,
+    run: Run,
+    limit: usize,
+    patience: Duration,
+    /// Position of the last record that was sent.
+    last: Bytes,
+    encoded: Vec<u8>,
+}
+
+/// The message around a record, at most.
+const FRAME: usize = 16;
+
+impl Rows {
+    /// The messages of rows, and the row of each acknowledgement that is due. Rows that are too large are told of.
+    fn messages(
+        &mut self,
+        rows: &[Record],
+        verdicts: &mut [Option<Result<Delivered, Fault>>],
+    ) -> (Vec<Bytes>, Vec<usize>) {
+        let mut pieces = Pieces::new(self.session.protocol(), MESSAGE.min(self.limit.saturating_sub(FRAME)));
+        let mut due = Vec::with_capacity(rows.len());
+        for (index, row) in rows.iter().enumerate() {
+            self.encoded.clear();
+            match whole(row) {
+                Some(row) => encode_record(&row, &mut self.encoded),
+                None => encode_record(row, &mut self.encoded),
+            }
+            if self.encoded.len() + FRAME > self.limit {
+                let what = format!(
+                    "the record has {} bytes, and connectors are told to take {}: see connectors.max-receive-record-size",
+                    self.encoded.len(),
+                    self.limit
+                );
+                verdicts[index] = Some(Err(Fault::record("record_too_large", what)));
+                continue;
+            }
+            pieces.add(&self.encoded);
+            due.push(index);
+        }
+        (pieces.finish(), due)
+    }
+
+    /// Sends messages and waits for what is said of their rows.
+    async fn exchange(
+        &mut self,
+        rows: &[Record],
+        messages: Vec<Bytes>,
+        due: &[usize],
+        verdicts: &mut [Option<Result<Delivered, Fault>>],
+    ) -> Result<(), Fault> {
+        let Rows { session, run, patience, .. } = self;
+        let Run { outbox, inbox, .. } = run;
+        let lost = || CallError::Lost("it ended its stream".to_owned());
+        let send = async {
+            for message in messages {
+                // A stream that has ended says why to who reads it.
+                if outbox.send(message).await.is_err() {
+                    break;
+                }
+            }
+        };
+        let receive = async {
+            let mut due = due.iter().copied();
+            while due.len() > 0 {
+                let message = match timeout(*patience, inbox.recv()).await {
+                    Ok(Some(Ok(message))) => message,
+                    Ok(Some(Err(error))) => return Err(failed(session, &error).await),
+                    Ok(None) => return Err(failed(session, &lost()).await),
+                    Err(_) => return Err(failed(session, &CallError::Late(*patience)).await),
+                };
+                let acks = match session.protocol().read_acks(message) {
+                    Ok(acks) => acks,
+                    Err(error) => return Err(wrong(session, "plugin_garbage", error.to_string()).await),
+                };
+                for Ack { position, error } in acks {
+                    let Some(row) = due.next() else {
+                        return Err(wrong(session, CODE, "a record that it was not given".to_owned()).await);
+                    };
+                    if rows[row].position().0 != position {
+                        return Err(wrong(session, CODE, "another record than the next one".to_owned()).await);
+                    }
+                    verdicts[row] = Some(match error.as_str() {
+                        "" => Ok(Delivered::Durable),
+                        reason => Err(Fault::record("plugin_refused_record", reason.to_owned())),
+                    });
+                }
+            }
+            Ok(())
+        };
+        let ((), received) = tokio::join!(send, receive);
+        received
+    }
+}
+
+const CODE: &str = "plugin_acknowledged_wrong";
+
+async fn failed(session: &Session, error: &CallError) -> Fault {
+    let (code, what) = match error {
+        CallError::Late(_) => ("plugin_late", "does not acknowledge what it was given"),
+        CallError::Lost(_) => ("plugin_lost", "cannot be written to"),
+        CallError::Refused(_) | CallError::Unimplemented => ("plugin_write_failed", "cannot be written to"),
+    };
+    session.fault(FaultClass::Transient, code, what, error).await
+}
+
+async fn wrong(session: &Session, code: &'static str, reason: String) -> Fault {
+    let error = CallError::Refused(reason);
+    session.fault(FaultClass::Fatal, code, "acknowledged something wrong", &error).await
+}
+
+/// Plugins call methods of keys and payloads without looking whether there are any: what is absent is empty. Not where
+/// there is a schema, by which a plugin would make a record of nulls out of nothing.
+fn whole(row: &Record) -> Option<Record> {
+    let is_plain = |data: &Data, subject: &Str| matches!(data, Data::Absent) && row.metadata.get(subject).is_none();
+    let key_is_empty = is_plain(&row.key, &key::KEY_SCHEMA_SUBJECT);
+    let before_is_empty = is_plain(&row.payload.before, &key::PAYLOAD_SCHEMA_SUBJECT);
+    let after_is_empty = is_plain(&row.payload.after, &key::PAYLOAD_SCHEMA_SUBJECT);
+    if !key_is_empty && !before_is_empty && !after_is_empty {
+        return None;
+    }
+    let mut whole = row.clone();
+    let Record { key, payload, .. } = &mut whole;
+    for (is_empty, data) in
+        [(key_is_empty, key), (before_is_empty, &mut payload.before), (after_is_empty, &mut payload.after)]
+    {
+        if is_empty {
+            *data = Data::Raw(Bytes::new());
+        }
+    }
+    Some(whole)
+}
+
+#[async_trait]
+impl Writer for Rows {
+    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
+        verdicts.resize_with(rows.len(), || None);
+        let (messages, due) = self.messages(rows, &mut verdicts);
+        if let Some(last) = due.last() {
+            self.last = rows[*last].position().0.clone();
+            self.exchange(rows, messages, &due, &mut verdicts).await?;
+        }
+        if verdicts.iter().all(|verdict| matches!(verdict, Some(Ok(Delivered::Durable)))) {
+            return Ok(Verdicts::All(Delivered::Durable));
+        }
+        let missing = || Err(Fault::fatal("verdict_count", "the connector said nothing of a row"));
+        Ok(Verdicts::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        let Rows { session, run, last, .. } = self;
+        let message = wire::At { position: last.clone() }.encode_to_vec();
+        // Everything is acknowledged: whatever goes wrong from here on loses nothing.
+        if let Err(error) = session.stop(message).await {
+            session.warn("does not stop as it should", &error);
+        }
+        // Our half is closed when the sender goes.
+        run.outbox = tokio::sync::mpsc::channel(1).0;
+        session.closed(&mut run.ended).await;
+        session.end().await;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_graph::record::Position;
+
+    use super::*;
+
+    #[test]
+    fn what_is_absent_is_empty_unless_a_schema_would_be_read_into_it() {
+        let mut row = Record::create(Position::copy_from(b"1"), Data::Absent, Data::text("a"));
+        let empty = Data::Raw(Bytes::new());
+        let plain = whole(&row).unwrap();
+        assert_eq!(
+            (plain.key, plain.payload.before, plain.payload.after),
+            (empty.clone(), empty.clone(), Data::text("a"))
+        );
+        row.metadata.insert(key::PAYLOAD_SCHEMA_SUBJECT, "s");
+        let with_schema = whole(&row).unwrap();
+        assert_eq!((with_schema.key, with_schema.payload.before), (empty, Data::Absent));
+        row.key = Data::text("k");
+        assert!(whole(&row).is_none());
+    }
+}

@@ -1,0 +1,258 @@
+//! Which connectors there are: every executable file of a directory is asked who it is.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::registry::StandaloneConnector;
+use anabranch_graph::text::Str;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+
+use crate::Settings;
+use crate::active::hex;
+use crate::call::{CallError, Client};
+use crate::handshake::Handshake;
+use crate::process::{Identity, Process};
+use crate::protocol::Protocol;
+use crate::session::{Plugin, random, shut_down};
+use crate::specification::{Part, roles};
+use crate::wire;
+use crate::{destination, source};
+
+/// How long a file may take to say who it is.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Files that are asked at the same time.
+const AT_ONCE: usize = 4;
+
+/// What is in the directory.
+#[derive(Default)]
+pub struct Found {
+    /// Connectors that can be used, older versions of a name before newer ones.
+    pub connectors: Vec<StandaloneConnector>,
+    /// Files that cannot, with the reason.
+    pub refused: Vec<(PathBuf, String)>,
+}
+
+/// A file that said who it is.
+struct Named {
+    file: PathBuf,
+    specification: wire::Specification,
+}
+
+/// Looks into the directory of connectors. Starts each file that was not seen before, and waits for it; blocks for as
+/// long as the slowest takes, ten seconds at most for each.
+pub fn load(settings: &Arc<Settings>) -> Found {
+    let mut found = Found::default();
+    let files = match candidates(&settings.directory) {
+        Ok(files) => files,
+        Err(error) if error.kind() == ErrorKind::NotFound => return found,
+        Err(error) => {
+            found.refused.push((settings.directory.clone(), format!("it cannot be listed: {error}")));
+            return found;
+        }
+    };
+    let mut named = Vec::new();
+    for (file, answer) in ask_all(&files, settings) {
+        match answer {
+            Ok(specification) if specification.name.trim().is_empty() => {
+                found.refused.push((file, "it has no name".to_owned()));
+            }
+            Ok(specification) => named.push(Named { file, specification }),
+            Err(reason) => found.refused.push((file, reason)),
+        }
+    }
+    let mut by_identity: BTreeMap<(String, String), Vec<Named>> = BTreeMap::new();
+    for named in named {
+        let plain = named.specification.version.trim().trim_start_matches('v').to_owned();
+        by_identity.entry((named.specification.name.trim().to_owned(), plain)).or_default().push(named);
+    }
+    let mut usable = Vec::new();
+    for ((name, version), mut files) in by_identity {
+        if files.len() == 1 {
+            usable.extend(files.pop().map(|named| (name, version, named)));
+            continue;
+        }
+        let paths: Vec<PathBuf> = files.into_iter().map(|named| named.file).collect();
+        for path in &paths {
+            let others: Vec<String> =
+                paths.iter().filter(|other| *other != path).map(|other| other.display().to_string()).collect();
+            let reason = format!("{name} {version} is also in {}: neither is used", others.join(", "));
+            found.refused.push((path.clone(), reason));
+        }
+    }
+    usable.sort_by_key(|(name, version, _)| {
+        // What is no version comes before all versions.
+        (name.clone(), semver::Version::parse(version).ok(), version.clone())
+    });
+    for (_, _, named) in usable {
+        let file = named.file.clone();
+        match connector(named, settings) {
+            Some(connector) => found.connectors.push(connector),
+            None => found.refused.push((file, "it is neither a source nor a destination".to_owned())),
+        }
+    }
+    found.refused.sort();
+    found
+}
+
+fn connector(named: Named, settings: &Arc<Settings>) -> Option<StandaloneConnector> {
+    let Named { file, specification } = named;
+    let (source, destination) = roles(&specification);
+    let name = Str::from(specification.name.trim());
+    let plugin = Arc::new(Plugin { file, name, settings: settings.clone() });
+    let connector = StandaloneConnector {
+        source: source.map(|Part { specification, silenced }| {
+            Arc::new(source::Kind { plugin: plugin.clone(), specification, silenced }) as _
+        }),
+        destination: destination.map(|Part { specification, silenced }| {
+            Arc::new(destination::Kind { plugin: plugin.clone(), specification, silenced }) as _
+        }),
+    };
+    connector.specification().is_some().then_some(connector)
+}
+
+/// A file that may be a connector, or why it is none.
+type Candidate = (PathBuf, Result<(), String>);
+
+/// Executable files, in the order of their names, and programs that lack the permission.
+fn candidates(directory: &Path) -> std::io::Result<Vec<Candidate>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        // A link counts as what it leads to.
+        let Ok(metadata) = fs::metadata(&path) else { continue };
+        if is_hidden || !metadata.is_file() {
+            continue;
+        }
+        // It is executed in another directory than where it was found.
+        let path = fs::canonicalize(directory)?.join(path.file_name().unwrap_or_default());
+        if metadata.permissions().mode() & 0o111 != 0 {
+            files.push((path, Ok(())));
+        } else if is_program(&path) {
+            files.push((path, Err("it is not executable: chmod +x makes it so".to_owned())));
+        }
+    }
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(files)
+}
+
+fn is_program(path: &Path) -> bool {
+    let mut head = [0; 4];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+        && (head == *b"\x7fELF" || is_script(&head))
+}
+
+fn is_script(content: &[u8]) -> bool {
+    content.starts_with(b"#!")
+}
+
+type Answer = (PathBuf, Result<wire::Specification, String>);
+
+/// Asks every file, on a thread with a runtime of its own: whoever needs a connector may be on one.
+fn ask_all(files: &[Candidate], settings: &Arc<Settings>) -> Vec<Answer> {
+    let ask = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let reason = format!("it cannot be started: {error}");
+                return files.iter().map(|(file, _)| (file.clone(), Err(reason.clone()))).collect();
+            }
+        };
+        let answers = futures::stream::iter(files.iter().cloned())
+            .map(|(file, candidate)| async move {
+                let answer = match candidate {
+                    Ok(()) => known_or_asked(&file, settings).await,
+                    Err(reason) => Err(reason),
+                };
+                (file, answer)
+            })
+            .buffered(AT_ONCE)
+            .collect();
+        runtime.block_on(answers)
+    };
+    std::thread::scope(|scope| scope.spawn(ask).join().unwrap_or_default())
+}
+
+async fn known_or_asked(file: &Path, settings: &Settings) -> Result<wire::Specification, String> {
+    let known = settings.cache.as_deref().and_then(|cache| Some(cache.join(format!("{}.spec", hash(file)?))));
+    if let Some(specification) = known.as_deref().and_then(recall) {
+        return Ok(specification);
+    }
+    let specification = ask(file, settings).await?;
+    if let Some(known) = known {
+        // Without it the file is asked again.
+        let _ = keep(&known, &specification);
+    }
+    Ok(specification)
+}
+
+/// The hash of a file's content; `None` for scripts, which are what they call.
+fn hash(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let mut sum = Sha256::new();
+    let mut piece = vec![0; 1 << 20];
+    let mut first = true;
+    loop {
+        let read = match file.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => return None,
+        };
+        if std::mem::take(&mut first) && is_script(&piece[..read]) {
+            return None;
+        }
+        sum.update(&piece[..read]);
+    }
+    Some(hex(&sum.finalize()))
+}
+
+fn recall(path: &Path) -> Option<wire::Specification> {
+    let specification = wire::Specification::decode(Bytes::from(fs::read(path).ok()?)).ok()?;
+    (!specification.name.is_empty()).then_some(specification)
+}
+
+fn keep(path: &Path, specification: &wire::Specification) -> std::io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let file = tempfile::NamedTempFile::new_in(directory)?;
+    fs::write(file.path(), specification.encode_to_vec())?;
+    file.persist(path)?;
+    Ok(())
+}
+
+async fn ask(file: &Path, settings: &Settings) -> Result<wire::Specification, String> {
+    let patience = settings.patience.min(PATIENCE);
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let identity = Identity {
+        connector: "load-specifications".into(),
+        plugin: Str::from(name.into_owned()),
+        // It has nothing to ask us yet, and need not be able to.
+        token: random().map_err(|error| error.to_string())?,
+        utilities: "127.0.0.1:1".to_owned(),
+    };
+    let started = Process::start(settings, file, &identity, patience).await;
+    let (process, Handshake { protocol, address }) = started.map_err(|error| format!("it {error}"))?;
+    let asked = async {
+        let client = Client::connect(address, patience).await?;
+        let specification = specify(&client, protocol, patience).await;
+        shut_down(&client, &process).await;
+        specification
+    };
+    let asked: Result<_, CallError> = asked.await;
+    asked.map_err(|error| format!("it does not say who it is: {error}{}", process.last_words()))
+}
+
+async fn specify(client: &Client, protocol: Protocol, patience: Duration) -> Result<wire::Specification, CallError> {
+    let message = client.unary(&protocol.specify(), Vec::new(), patience).await?;
+    protocol.read_specification(message).map_err(|error| CallError::Refused(error.to_string()))
+}

@@ -1,0 +1,270 @@
+//! The process of a plugin: started, listened to, ended.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anabranch_graph::operator::LogLevel;
+use anabranch_graph::text::Str;
+use tempfile::TempDir;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use crate::Settings;
+use crate::handshake::{self, Handshake};
+use crate::log::{self, Voice};
+use crate::supervise::SUPERVISE;
+
+/// How long a process may take to say where it listens.
+const START: Duration = Duration::from_secs(60);
+/// Lines that errors quote of what a plugin said last.
+const LAST_WORDS: usize = 12;
+/// Bytes that errors quote of it.
+const QUOTED: usize = 2_000;
+/// Longest path of a directory for sockets: the path of a socket has at most 107 bytes, and plugins add a name.
+const LONGEST_DIRECTORY: usize = 80;
+
+/// Who a process is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    /// Id of the connector, with its pipeline.
+    pub(crate) connector: Str,
+    /// What is shown of the plugin: its name, or its file.
+    pub(crate) plugin: Str,
+    /// What it shows the schema service.
+    pub(crate) token: String,
+    /// Where the schema service is.
+    pub(crate) utilities: String,
+}
+
+/// A process did not become a plugin.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("cannot make a directory for its socket: {0}")]
+    Directory(std::io::Error),
+    #[error("cannot be started: {0}")]
+    Spawn(std::io::Error),
+    #[error("ended ({0}) before it said where it listens{1}")]
+    Ended(String, LastWords),
+    #[error("did not say where it listens within {0}{1}")]
+    Late(String, LastWords),
+    #[error("cannot be talked to: its first line {0}{1}")]
+    Handshake(String, LastWords),
+}
+
+/// What a plugin printed last, as the end of a sentence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LastWords(pub(crate) String);
+
+impl std::fmt::Display for LastWords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.as_str() {
+            "" => Ok(()),
+            words => write!(f, "; it said: {words}"),
+        }
+    }
+}
+
+/// A running process. Dropping it ends it, with all its children.
+pub(crate) struct Process {
+    /// The supervisor's standard input: it ends when this is dropped.
+    control: Mutex<Option<ChildStdin>>,
+    ended: watch::Receiver<Option<ExitStatus>>,
+    said: Arc<Said>,
+    _directory: TempDir,
+}
+
+/// The last lines of a process.
+#[derive(Default)]
+struct Said(Mutex<VecDeque<String>>);
+
+impl Said {
+    fn add(&self, line: &str) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of a panic its beginning tells most.
+        let is_full = lines.len() == LAST_WORDS;
+        if is_full && lines.iter().any(|line| line.starts_with("panic: ") || line.starts_with("fatal error: ")) {
+            return;
+        }
+        if is_full {
+            lines.pop_front();
+        }
+        lines.push_back(line.chars().take(QUOTED).collect());
+    }
+
+    fn last_words(&self) -> LastWords {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let panic = lines.iter().position(|line| line.starts_with("panic: ") || line.starts_with("fatal error: "));
+        let told: Vec<&str> = lines.iter().skip(panic.unwrap_or(0)).map(String::as_str).collect();
+        LastWords(told.join(" | ").chars().take(QUOTED).collect())
+    }
+}
+
+impl Process {
+    /// Starts a plugin and waits until it says where it listens.
+    pub(crate) async fn start(
+        settings: &Settings,
+        file: &Path,
+        identity: &Identity,
+        patience: Duration,
+    ) -> Result<(Process, Handshake), StartError> {
+        let directory = socket_directory().map_err(StartError::Directory)?;
+        let mut child = command(settings, file, identity, directory.path()).spawn().map_err(StartError::Spawn)?;
+        let said = Arc::new(Said::default());
+        let (first, line) = oneshot::channel();
+        let (ending, ended) = watch::channel(None);
+        listen(&mut child, identity, &said, first).map_err(StartError::Spawn)?;
+        let control = child.stdin.take();
+        std::thread::Builder::new()
+            .name("connector-wait".to_owned())
+            .spawn(move || {
+                // A process that cannot be waited for is as good as ended.
+                let status = child.wait().unwrap_or_default();
+                ending.send_replace(Some(status));
+            })
+            .map_err(StartError::Spawn)?;
+        let process = Process { control: Mutex::new(control), ended, said, _directory: directory };
+        let patience = patience.min(START);
+        match timeout(patience, line).await {
+            Ok(Ok(line)) => match handshake::parse(&line) {
+                Ok(handshake) => Ok((process, handshake)),
+                Err(reason) => Err(StartError::Handshake(reason, process.last_words())),
+            },
+            // Its output has ended, so it will soon.
+            Ok(Err(_)) => {
+                let status = process.wait(Duration::from_secs(2)).await;
+                let how = status.map_or_else(|| "without an exit code".to_owned(), described);
+                Err(StartError::Ended(how, process.last_words()))
+            }
+            Err(_) => Err(StartError::Late(seconds(patience), process.last_words())),
+        }
+    }
+
+    /// What it printed last.
+    pub(crate) fn last_words(&self) -> LastWords {
+        self.said.last_words()
+    }
+
+    /// How it ended; `None` if it has not after `patience`.
+    pub(crate) async fn wait(&self, patience: Duration) -> Option<ExitStatus> {
+        let mut ended = self.ended.clone();
+        let status = timeout(patience, ended.wait_for(Option::is_some)).await.ok()?;
+        status.ok().and_then(|status| *status)
+    }
+
+    /// Ends it, and waits until it is gone.
+    pub(crate) async fn kill(&self) {
+        drop(self.control.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.wait(Duration::from_secs(5)).await;
+    }
+}
+
+/// How a process ended, in words.
+pub(crate) fn described(status: ExitStatus) -> String {
+    match status.code() {
+        // The supervisor gives the codes that shells give.
+        Some(code) if code > 128 => format!("by signal {}", code - 128),
+        Some(code) => format!("exit code {code}"),
+        None => "killed".to_owned(),
+    }
+}
+
+fn command(settings: &Settings, file: &Path, identity: &Identity, directory: &Path) -> Command {
+    let fallback = Path::new("anabranch").as_os_str().to_owned();
+    let (program, first) = settings.supervisor.split_first().unwrap_or((&fallback, &[]));
+    let mut command = Command::new(program);
+    command.args(first).arg(SUPERVISE).arg(directory).arg(file);
+    for (name, _) in std::env::vars_os() {
+        if is_ours(&name) {
+            command.env_remove(name);
+        }
+    }
+    let level = log::word(settings.log_level);
+    command
+        .env("CONDUIT_PLUGIN_MAGIC_COOKIE", "204e8e812c3a1bb73b838928c575b42a105dd2e9aa449be481bc4590486df53f")
+        .env("PLUGIN_PROTOCOL_VERSIONS", "1,2")
+        .env("PLUGIN_MIN_PORT", "10000")
+        .env("PLUGIN_MAX_PORT", "25000")
+        .env("PLUGIN_UNIX_SOCKET_DIR", directory)
+        .env("TMPDIR", directory)
+        .env("CONDUIT_CONNECTOR_UTILITIES_GRPC_TARGET", &identity.utilities)
+        .env("CONDUIT_CONNECTOR_TOKEN", &identity.token)
+        .env("CONDUIT_CONNECTOR_ID", identity.connector.as_str())
+        .env("CONDUIT_CONNECTOR_LOG_LEVEL", level)
+        .env("CONDUIT_CONNECTOR_MAX_RECEIVE_RECORD_SIZE", settings.record_limit.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // A Ctrl+C at the terminal is for us: we stop plugins in order.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command
+}
+
+/// Whether a variable is between us and plugins, or our own: it may hold the address of the state store.
+fn is_ours(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("ANABRANCH_") || name.starts_with("CONDUIT_") || name.starts_with("PLUGIN_")
+}
+
+/// A directory that only this user can enter, with a path short enough for sockets in it.
+fn socket_directory() -> std::io::Result<TempDir> {
+    let wanted = std::env::temp_dir();
+    let below: PathBuf = match wanted.as_os_str().len() <= LONGEST_DIRECTORY - "/anabranch-XXXXXX".len() {
+        true => wanted,
+        false => "/tmp".into(),
+    };
+    tempfile::Builder::new().prefix("anabranch-").tempdir_in(below)
+}
+
+/// Reads what the process prints, to the end and on threads of their own: a plugin must never wait for us to listen.
+fn listen(
+    child: &mut Child,
+    identity: &Identity,
+    said: &Arc<Said>,
+    first: oneshot::Sender<String>,
+) -> std::io::Result<()> {
+    let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+    };
+    if let Some(stdout) = child.stdout.take() {
+        let (said, identity) = (said.clone(), identity.clone());
+        let mut first = Some(first);
+        spawn(
+            "connector-out",
+            Box::new(move || {
+                log::drain(stdout, |line| match first.take() {
+                    Some(first) => drop(first.send(line.to_owned())),
+                    None => {
+                        said.add(line);
+                        let heard = log::Heard { level: LogLevel::Debug, text: line.to_owned() };
+                        log::write(&heard, &identity.connector, &identity.plugin);
+                    }
+                });
+            }),
+        )?;
+    }
+    if let Some(stderr) = child.stderr.take() {
+        let (said, identity) = (said.clone(), identity.clone());
+        spawn(
+            "connector-err",
+            Box::new(move || {
+                let mut voice = Voice::default();
+                log::drain(stderr, |line| {
+                    if let Some(heard) = voice.hear(line) {
+                        said.add(&heard.text);
+                        log::write(&heard, &identity.connector, &identity.plugin);
+                    }
+                });
+            }),
+        )?;
+    }
+    Ok(())
+}
+
+/// A span of time in words.
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

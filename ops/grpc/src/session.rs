@@ -1,0 +1,309 @@
+//! A plugin in use: started, configured, opened, and ended in order.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::operator::{Host, LogLevel};
+use anabranch_graph::schema::SchemaRegistry;
+use anabranch_graph::text::Str;
+use bytes::Bytes;
+use prost::Message as _;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::Settings;
+use crate::active::{Active, Change, Given, hex};
+use crate::call::{CallError, Client};
+use crate::handshake::Handshake;
+use crate::log::{self, Lines, Voice};
+use crate::process::{Identity, Process, StartError, described};
+use crate::protocol::{Call, Protocol, Role};
+use crate::utilities::Utilities;
+use crate::wire;
+
+/// How long a plugin may take to stop, and to give up what it holds. Both are in the time of a shutdown.
+const STOP: Duration = Duration::from_secs(10);
+/// How long a process may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long a process that has closed its connection may take to say why.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Messages to a plugin that may wait to be sent.
+const OUTBOX: usize = 256;
+/// Messages of a plugin that may wait to be read: the rest waits in the plugin.
+const INBOX: usize = 2;
+
+/// A file that is a connector.
+#[derive(Debug)]
+pub(crate) struct Plugin {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// The name it gave.
+    pub(crate) name: Str,
+    /// How to run it.
+    pub(crate) settings: Arc<Settings>,
+}
+
+/// A running plugin in one role. Dropping it ends the process at once; [`Session::end`] does so in order.
+pub(crate) struct Session {
+    plugin: Arc<Plugin>,
+    role: Role,
+    protocol: Protocol,
+    client: Client,
+    process: Process,
+    tasks: Mutex<JoinSet<()>>,
+    stopping: AtomicBool,
+}
+
+/// The stream of a run, from our side.
+pub(crate) struct Run {
+    /// Messages to the plugin. When it is dropped, our half is closed.
+    pub(crate) outbox: mpsc::Sender<Bytes>,
+    /// Messages of the plugin, up to the end of the stream or its error.
+    pub(crate) inbox: mpsc::Receiver<Result<Bytes, CallError>>,
+    /// Fails to change when the stream has ended.
+    pub(crate) ended: watch::Receiver<()>,
+}
+
+impl Session {
+    /// Starts the process and connects.
+    pub(crate) async fn start(plugin: Arc<Plugin>, role: Role, host: &Host) -> Result<Session, Fault> {
+        let connector = Str::from(format!("{}:{}", host.pipeline, host.node));
+        let mut tasks = JoinSet::new();
+        let failed = |class, code, what: &dyn std::fmt::Display| {
+            Fault::new(class, code, format!("connector {:?} ({}) {what}", plugin.name, plugin.file.display()))
+        };
+        let cannot = |what: &dyn std::fmt::Display| failed(FaultClass::Transient, "plugin_start_failed", what);
+        let token = random().map_err(|error| cannot(&error))?;
+        let schemas: Arc<dyn SchemaRegistry> = host.schemas.clone();
+        let served = Utilities::serve(&token, schemas, &mut tasks).await;
+        let utilities = served.map_err(|error| cannot(&format!("cannot be given a schema service: {error}")))?;
+        let identity = Identity { connector, plugin: plugin.name.clone(), token, utilities };
+        let patience = plugin.settings.patience;
+        let started = Process::start(&plugin.settings, &plugin.file, &identity, patience).await;
+        let (process, Handshake { protocol, address }) = started.map_err(|error| match &error {
+            StartError::Handshake(..) => failed(FaultClass::Fatal, "plugin_incompatible", &error),
+            _ => cannot(&error),
+        })?;
+        let client = match Client::connect(address, patience).await {
+            Ok(client) => client,
+            Err(error) => return Err(cannot(&format!("cannot be reached: {error}{}", process.last_words()))),
+        };
+        let mut listening = Box::pin(listen(client.clone(), identity));
+        // Polled once, it is asked before anything else is: a plugin that prints meanwhile must not wait.
+        if futures::poll!(listening.as_mut()).is_pending() {
+            tasks.spawn(listening);
+        }
+        Ok(Session {
+            plugin,
+            role,
+            protocol,
+            client,
+            process,
+            tasks: Mutex::new(tasks),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Gives the plugin its settings, and tells it whether they are new.
+    pub(crate) async fn configure(&self, given: &Given, host: &Host) -> Result<(), Fault> {
+        let config: HashMap<String, String> =
+            given.iter().map(|(name, text)| (name.to_string(), text.value().to_string())).collect();
+        let message = wire::Configuration { config: config.clone() }.encode_to_vec();
+        if let Err(error) = self.call(Call::Configure, message, self.plugin.settings.patience).await {
+            let (class, code) = match &error {
+                CallError::Refused(_) | CallError::Unimplemented => (FaultClass::Fatal, "plugin_refused_settings"),
+                CallError::Late(_) | CallError::Lost(_) => (FaultClass::Transient, "plugin_lost"),
+            };
+            let fault = self.fault(class, code, "does not take its settings", &error).await;
+            if class == FaultClass::Fatal {
+                // Nothing but this may follow.
+                self.end().await;
+            }
+            return Err(fault);
+        }
+        // Dead letters have no life of their own: they come and go with the pipeline.
+        if host.node == *format!("{}-dlq", host.pipeline) {
+            return Ok(());
+        }
+        self.tell(given, config, host).await
+    }
+
+    async fn tell(&self, given: &Given, config: HashMap<String, String>, host: &Host) -> Result<(), Fault> {
+        let stored = |error| Fault::transient("store_unavailable", error);
+        let last = host.memo.active(&host.pipeline, &host.node).await.map_err(stored)?;
+        let last = last.as_deref().and_then(Active::decode);
+        let (call, message) = match Active::change(last.as_ref(), &self.plugin.name, given) {
+            Change::None => return Ok(()),
+            Change::Created => (Call::Created, wire::Configuration { config }.encode_to_vec()),
+            Change::Updated(before) => (Call::Updated, wire::Updated { before, after: config }.encode_to_vec()),
+        };
+        match self.call(call, message, self.plugin.settings.patience).await {
+            // Plugins from before there were such calls.
+            Ok(_) | Err(CallError::Unimplemented) => {}
+            Err(error) => {
+                let what = format!("fails in {}", self.protocol.method(call));
+                return Err(self.fault(FaultClass::Transient, "plugin_lifecycle_failed", &what, &error).await);
+            }
+        }
+        let salt = random().map_err(|error| Fault::transient("plugin_start_failed", error.to_string()))?;
+        let active = Active::of(&self.plugin.name, given, &salt).encode();
+        host.memo.set_active(&host.pipeline, &host.node, active.into()).await.map_err(stored)
+    }
+
+    /// Opens it: at a position where it is a source.
+    pub(crate) async fn open(&self, message: Vec<u8>) -> Result<(), Fault> {
+        match self.call(Call::Open, message, self.plugin.settings.patience).await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let code = match &error {
+                    CallError::Lost(_) => "plugin_lost",
+                    CallError::Late(_) => "plugin_late",
+                    CallError::Refused(_) | CallError::Unimplemented => "plugin_open_failed",
+                };
+                Err(self.fault(FaultClass::Transient, code, "cannot be opened", &error).await)
+            }
+        }
+    }
+
+    /// Begins the stream of records and acknowledgements.
+    pub(crate) fn run(&self) -> Run {
+        let (outbox, mut messages) = mpsc::channel::<Bytes>(OUTBOX);
+        let (to_inbox, inbox) = mpsc::channel(INBOX);
+        let (ending, ended) = watch::channel(());
+        let client = self.client.clone();
+        let path = self.protocol.path(self.role, Call::Run);
+        self.tasks().spawn(async move {
+            let messages = futures::stream::poll_fn(move |context| messages.poll_recv(context));
+            // Read to the end, whether or not anybody still listens: a plugin must never wait for that.
+            let error = match client.stream(&path, messages).await {
+                Ok(mut stream) => loop {
+                    match stream.message().await {
+                        Ok(Some(message)) => drop(to_inbox.send(Ok(message)).await),
+                        Ok(None) => break None,
+                        Err(status) => break Some(status.into()),
+                    }
+                },
+                Err(error) => Some(error),
+            };
+            if let Some(error) = error {
+                let _ = to_inbox.send(Err(error)).await;
+            }
+            drop(ending);
+        });
+        Run { outbox, inbox, ended }
+    }
+
+    /// Asks it to stop.
+    pub(crate) async fn stop(&self, message: Vec<u8>) -> Result<Bytes, CallError> {
+        self.stopping.store(true, Ordering::Release);
+        self.call(Call::Stop, message, self.plugin.settings.patience.min(STOP)).await
+    }
+
+    /// Whether it was asked to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Warns of something that goes wrong at the end, when nothing can be lost by it.
+    pub(crate) fn warn(&self, what: &str, error: &CallError) {
+        tracing::warn!(plugin = %self.plugin.name, "the {} {what}: {error}", self.role.word());
+    }
+
+    /// Tears it down and ends the process. The stream must have been closed: a plugin waits for that.
+    pub(crate) async fn end(&self) {
+        let patience = self.plugin.settings.patience.min(STOP);
+        match self.call(Call::Teardown, Vec::new(), patience).await {
+            Ok(_) => {}
+            // Some plugins die of it when they were never opened.
+            Err(error @ (CallError::Lost(_) | CallError::Unimplemented)) => {
+                tracing::debug!(plugin = %self.plugin.name, "torn down: {error}");
+            }
+            Err(error) => self.warn("does not tear down", &error),
+        }
+        shut_down(&self.client, &self.process).await;
+        self.tasks().abort_all();
+    }
+
+    /// Waits until our half of a closed stream is answered with the end of the other.
+    pub(crate) async fn closed(&self, ended: &mut watch::Receiver<()>) {
+        let patience = self.plugin.settings.patience.min(STOP);
+        if timeout(patience, ended.changed()).await.is_err() {
+            self.warn("does not end its stream", &CallError::Late(patience));
+        }
+    }
+
+    /// A fault of this plugin: what it failed to do, why, and what it said last if it is gone.
+    pub(crate) async fn fault(&self, class: FaultClass, code: &'static str, what: &str, error: &CallError) -> Fault {
+        let Plugin { name, file, .. } = &*self.plugin;
+        let file = file.display();
+        if let CallError::Lost(_) = error {
+            let ended = self.process.wait(LAST_WORDS).await;
+            let ended = ended.map_or_else(String::new, |status| format!(", its process ended ({})", described(status)));
+            let words = self.process.last_words();
+            return Fault::new(class, code, format!("connector {name:?} ({file}) {what}: {error}{ended}{words}"));
+        }
+        Fault::new(class, code, format!("connector {name:?} ({file}) {what}: {error}"))
+    }
+
+    async fn call(&self, call: Call, message: Vec<u8>, patience: Duration) -> Result<Bytes, CallError> {
+        self.client.unary(&self.protocol.path(self.role, call), message, patience).await
+    }
+
+    fn tasks(&self) -> std::sync::MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks a process to end, and ends it.
+pub(crate) async fn shut_down(client: &Client, process: &Process) {
+    // It ends while it answers: what comes back means nothing.
+    let _ = client.unary("/plugin.GRPCController/Shutdown", Vec::new(), GRACE).await;
+    if process.wait(GRACE).await.is_none() {
+        process.kill().await;
+    }
+}
+
+/// Empties what the plugin prints after its first line, which it keeps until it is asked for.
+async fn listen(client: Client, identity: Identity) {
+    let Identity { connector, plugin, .. } = identity;
+    let request = futures::stream::iter([Bytes::new()]);
+    let mut stream = match client.stream("/plugin.GRPCStdio/StreamStdio", request).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!(connector = %connector, plugin = %plugin, "its output cannot be read: {error}");
+            return;
+        }
+    };
+    const STDERR: i32 = 2;
+    let (mut out, mut err, mut voice) = (Lines::default(), Lines::default(), Voice::default());
+    while let Ok(Some(message)) = stream.message().await {
+        let Ok(wire::Stdio { channel, data }) = wire::Stdio::decode(message) else { continue };
+        if channel == STDERR {
+            err.push(&data, |line| {
+                if let Some(heard) = voice.hear(line) {
+                    log::write(&heard, &connector, &plugin);
+                }
+            });
+        } else {
+            out.push(&data, |line| {
+                log::write(&log::Heard { level: LogLevel::Debug, text: line.to_owned() }, &connector, &plugin);
+            });
+        }
+    }
+}
+
+/// Something nobody can guess.
+pub(crate) fn random() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(hex(&bytes))
+}

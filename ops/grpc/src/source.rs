@@ -1,0 +1,229 @@
+//! A plugin as a source.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::config::Written;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Position, Record};
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
+use anabranch_graph::specification::Specification;
+use anabranch_graph::text::Str;
+use anabranch_ops_opencdc::decode_record;
+use async_trait::async_trait;
+use bytes::Bytes;
+use prost::Message as _;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::call::CallError;
+use crate::protocol::Role;
+use crate::session::{Plugin, Run, Session};
+use crate::specification::{Silenced, given};
+use crate::wire;
+
+/// How long records that were on their way when the plugin stopped may take to arrive.
+const LAST_RECORDS: Duration = Duration::from_secs(5);
+
+/// The kind, for the registry.
+pub(crate) struct Kind {
+    pub(crate) plugin: Arc<Plugin>,
+    pub(crate) specification: Specification,
+    pub(crate) silenced: Silenced,
+}
+
+impl SourceKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        Ok(Arc::new(Configured { plugin: self.plugin.clone(), given: given(arguments, &self.silenced) }))
+    }
+}
+
+struct Configured {
+    plugin: Arc<Plugin>,
+    given: Vec<(Str, Written)>,
+}
+
+#[async_trait]
+impl Source for Configured {
+    fn catches_up(&self) -> bool {
+        false
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        let session = Arc::new(Session::start(self.plugin.clone(), Role::Source, host).await?);
+        session.configure(&self.given, host).await?;
+        let position = resume.get(&Partition::ONLY).map(|mark| mark.position.0.clone()).unwrap_or_default();
+        session.open(wire::At { position }.encode_to_vec()).await?;
+        let Run { outbox, inbox, ended } = session.run();
+        let limit = self.plugin.settings.record_limit;
+        let patience = self.plugin.settings.patience;
+        let reader = Records { session: session.clone(), inbox, waiting: VecDeque::new(), last: Position::default() };
+        let acker = Acks { session, outbox: Some(outbox), ended, limit, patience, failed: None, is_deaf: false };
+        Ok((Box::new(reader), Box::new(acker)))
+    }
+}
+
+struct Records {
+    session: Arc<Session>,
+    inbox: mpsc::Receiver<Result<Bytes, CallError>>,
+    /// Records of the last message that were not asked for yet.
+    waiting: VecDeque<Record>,
+    /// Position of the last record that came.
+    last: Position,
+}
+
+impl Records {
+    /// Takes a message.
+    fn take(&mut self, message: Bytes) -> Result<(), String> {
+        let records = self.session.protocol().read_records(message).map_err(|error| error.to_string())?;
+        self.waiting.reserve(records.len());
+        for record in records {
+            self.waiting.push_back(decode_record(&record).map_err(|error| error.to_string())?);
+        }
+        if let Some(last) = self.waiting.back() {
+            self.last = last.position().clone();
+        }
+        Ok(())
+    }
+
+    /// As many records as there is room for, at least one.
+    fn give(&mut self, room: Room) -> Vec<Record> {
+        let mut bytes = 0;
+        let fitting = self.waiting.iter().take(room.rows.max(1)).enumerate().take_while(|(row, record)| {
+            bytes += record.weight();
+            *row == 0 || bytes <= room.bytes
+        });
+        let rows = fitting.count();
+        self.waiting.drain(..rows).collect()
+    }
+
+    /// Reads on after the plugin was asked to stop, until the record at `position` has come. It is not given to
+    /// anybody: what is not acknowledged comes again.
+    async fn drain(&mut self, position: &Bytes) {
+        self.waiting.clear();
+        let until = Instant::now() + LAST_RECORDS;
+        while !position.is_empty() && self.last.0 != *position {
+            let Ok(Some(Ok(message))) = timeout_at(until, self.inbox.recv()).await else { break };
+            if self.take(message).is_err() {
+                break;
+            }
+            self.waiting.clear();
+        }
+    }
+}
+
+#[async_trait]
+impl Reader for Records {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        while self.waiting.is_empty() {
+            match self.inbox.recv().await {
+                Some(Ok(message)) => {
+                    if let Err(reason) = self.take(message) {
+                        let error = CallError::Refused(reason);
+                        let what = "sent a message that is no records";
+                        return Err(self.session.fault(FaultClass::Fatal, "plugin_garbage", what, &error).await);
+                    }
+                }
+                Some(Err(error)) => {
+                    let code = match &error {
+                        CallError::Lost(_) => "plugin_lost",
+                        _ => "plugin_read_failed",
+                    };
+                    return Err(self.session.fault(FaultClass::Transient, code, "cannot be read", &error).await);
+                }
+                None => {
+                    let error = CallError::Lost("it ended its stream".to_owned());
+                    let what = "stopped reading without being asked";
+                    return Err(self.session.fault(FaultClass::Transient, "plugin_lost", what, &error).await);
+                }
+            }
+        }
+        Ok(Read::Rows { partition: Partition::ONLY, records: self.give(room) })
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        let session = self.session.clone();
+        let stopping = session.stop(Vec::new());
+        tokio::pin!(stopping);
+        // A plugin that waits for room in the stream cannot stop: it is read on meanwhile.
+        let stopped = loop {
+            self.waiting.clear();
+            tokio::select! {
+                biased;
+                stopped = &mut stopping => break stopped,
+                message = self.inbox.recv() => match message {
+                    Some(Ok(message)) => drop(self.take(message)),
+                    Some(Err(_)) | None => break (&mut stopping).await,
+                },
+            }
+        };
+        let at = stopped
+            .and_then(|message| wire::At::decode(message).map_err(|error| CallError::Refused(error.to_string())));
+        match at {
+            Ok(wire::At { position }) => self.drain(&position).await,
+            Err(error) => self.session.warn("does not stop as it should", &error),
+        }
+        Ok(())
+    }
+}
+
+struct Acks {
+    session: Arc<Session>,
+    outbox: Option<mpsc::Sender<Bytes>>,
+    ended: watch::Receiver<()>,
+    limit: usize,
+    patience: Duration,
+    /// Part of what could not be told may have arrived: only a new run can tell it again.
+    failed: Option<Fault>,
+    /// It went away while it was being stopped: there is nobody to tell any more.
+    is_deaf: bool,
+}
+
+#[async_trait]
+impl Acker for Acks {
+    async fn ack(&mut self, _: &Partition, positions: &[Position]) -> Result<(), Fault> {
+        if self.is_deaf {
+            return Ok(());
+        }
+        let (None, Some(outbox)) = (&self.failed, &self.outbox) else {
+            let closed = || Fault::transient("plugin_lost", "the stream is closed");
+            return Err(self.failed.clone().unwrap_or_else(closed));
+        };
+        for message in self.session.protocol().write_positions(positions, self.limit) {
+            let error = match timeout(self.patience, outbox.send(message)).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(_)) => CallError::Lost("it ended its stream".to_owned()),
+                Err(_) => CallError::Late(self.patience),
+            };
+            let what = "does not take acknowledgements";
+            if self.session.is_stopping() {
+                // The positions are stored, so the next start tells the plugin as much.
+                self.session.warn(what, &error);
+                self.is_deaf = true;
+                return Ok(());
+            }
+            let fault = self.session.fault(FaultClass::Transient, "plugin_lost", what, &error).await;
+            return Err(self.failed.insert(fault).clone());
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.outbox = None;
+        self.session.closed(&mut self.ended).await;
+        self.session.end().await;
+        Ok(())
+    }
+}

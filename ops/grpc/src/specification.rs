@@ -1,0 +1,169 @@
+//! What a plugin says of itself, and which of its settings are its own.
+
+use std::collections::HashMap;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::config::{Settings, Written};
+use anabranch_graph::diagnostic::Span;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_graph::text::Str;
+use anabranch_ops_opencdc::specification::parameters;
+use anabranch_ops_opencdc::wire;
+
+use crate::protocol::Role;
+
+/// What the executor does for every connector: plugins are not asked to do it again.
+const BATCH_SIZE: &str = "sdk.batch.size";
+const BATCH_DELAY: &str = "sdk.batch.delay";
+
+/// Settings that a plugin is given so that it leaves to us what it would do by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Silenced(Vec<(&'static str, &'static str)>);
+
+/// A role of a plugin.
+pub(crate) struct Part {
+    pub(crate) specification: Specification,
+    pub(crate) silenced: Silenced,
+}
+
+/// A plugin as a source and as a destination; a role without a single parameter is one it does not have.
+pub(crate) fn roles(given: &crate::wire::Specification) -> (Option<Part>, Option<Part>) {
+    let part = |role, given_parameters: &HashMap<String, wire::Parameter>| {
+        (!given_parameters.is_empty()).then(|| part(given, role, given_parameters))
+    };
+    (part(Role::Source, &given.source_params), part(Role::Destination, &given.destination_params))
+}
+
+fn part(given: &crate::wire::Specification, role: Role, by_name: &HashMap<String, wire::Parameter>) -> Part {
+    let mut ours = match role {
+        Role::Source => shared::source(),
+        Role::Destination => shared::destination(),
+    };
+    let mut silenced = Silenced::default();
+    for (name, zero) in [(BATCH_SIZE, "0"), (BATCH_DELAY, "0s")] {
+        let Some(default) = by_name.get(name).map(|parameter| parameter.default.trim()) else { continue };
+        if matches!(default, "" | "0" | "0s") {
+            continue;
+        }
+        silenced.0.push((name, zero));
+        if let Some(parameter) = ours.iter_mut().find(|parameter| parameter.name == *name) {
+            let before = parameter.default.replace(default.into());
+            if !is_usable(parameter) {
+                parameter.default = before;
+            }
+        }
+    }
+    let mut specification = Specification::builtin("", "");
+    let text = |text: &str| Str::from(text.trim());
+    specification.name = text(&given.name);
+    specification.version = text(&given.version);
+    specification.summary = text(&given.summary);
+    specification.description = match given.description.trim() {
+        "" => text(&given.summary),
+        description => Str::from(description),
+    };
+    specification.author = text(&given.author);
+    specification.parameters = parameters(by_name)
+        .into_iter()
+        .filter(|parameter| ours.iter().all(|ours| ours.name != parameter.name))
+        .map(own)
+        .collect();
+    specification.parameters.extend(ours);
+    Part { specification, silenced }
+}
+
+/// A parameter of the plugin.
+fn own(mut parameter: Parameter) -> Parameter {
+    // The last star of theirs takes all that is left of a name, dots or not.
+    if parameter.name == *"*" || parameter.name.ends_with(".*") {
+        parameter.name = format!("{}*", parameter.name).into();
+    }
+    // The plugin reads its own default, and may read it otherwise.
+    if !is_usable(&parameter) {
+        parameter.kind = ParameterKind::Text;
+        parameter.validations.retain(|validation| *validation == anabranch_graph::specification::Validation::Required);
+    }
+    parameter
+}
+
+/// Whether a parameter's default has its type and keeps its rules.
+fn is_usable(parameter: &Parameter) -> bool {
+    let Some(default) = &parameter.default else { return true };
+    let mut specification = Specification::builtin("", "");
+    let mut alone = parameter.clone();
+    alone.default = None;
+    alone.name = "x".into();
+    specification.parameters.push(alone);
+    Arguments::parse(&specification, &Settings::from_pairs([("x", default.as_str())])).is_ok()
+}
+
+/// The settings that a plugin gets: those of the file as they are, without defaults, without those that are ours.
+pub(crate) fn given(arguments: &Arguments, silenced: &Silenced) -> Vec<(Str, Written)> {
+    let ours: Vec<Parameter> = [shared::source(), shared::destination()].concat();
+    let mut given: Vec<(Str, Written)> = arguments
+        .given()
+        .filter(|(name, _)| ours.iter().all(|ours| ours.name != **name))
+        .map(|(name, text)| (name.clone(), text))
+        .collect();
+    given.extend(silenced.0.iter().map(|(name, zero)| ((*name).into(), Written::new(*zero, *zero, Span::default()))));
+    given.sort_by(|a, b| a.0.cmp(&b.0));
+    given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameter(kind: i32, default: &str) -> wire::Parameter {
+        wire::Parameter { kind, default: default.to_owned(), ..wire::Parameter::default() }
+    }
+
+    fn destination(parameters: &[(&str, wire::Parameter)]) -> Part {
+        let by_name = parameters.iter().map(|(name, parameter)| ((*name).to_owned(), parameter.clone())).collect();
+        let given = crate::wire::Specification { destination_params: by_name, ..Default::default() };
+        let (source, destination) = roles(&given);
+        assert!(source.is_none());
+        destination.unwrap()
+    }
+
+    fn sent(part: &Part, pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let settings = Settings::from_pairs(pairs.iter().copied());
+        let arguments = Arguments::parse(&part.specification, &settings).unwrap();
+        let given = given(&arguments, &part.silenced).into_iter();
+        given.map(|(name, text)| (name.to_string(), text.value().to_string())).collect()
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_plugin_gets_what_the_file_says_and_no_defaults() {
+        let part = destination(&[
+            ("path", parameter(1, "out.txt")),
+            ("options.*", parameter(1, "")),
+            ("sdk.batch.size", parameter(2, "0")),
+            ("sdk.batch.delay", parameter(6, "0s")),
+        ]);
+        assert_eq!(sent(&part, &[]), pairs(&[]));
+        assert_eq!(
+            sent(&part, &[("options.a.b", "1"), ("sdk.batch.size", "7"), ("sdk.rate.perSecond", "5"), ("path", " ")]),
+            pairs(&[("options.a.b", "1"), ("path", "")])
+        );
+    }
+
+    #[test]
+    fn a_plugin_that_batches_by_default_is_told_not_to() {
+        let part = destination(&[("sdk.batch.size", parameter(2, "1000")), ("sdk.batch.delay", parameter(6, "1s"))]);
+        assert_eq!(sent(&part, &[]), pairs(&[("sdk.batch.delay", "0s"), ("sdk.batch.size", "0")]));
+        let arguments = Arguments::parse(&part.specification, &Settings::from_pairs([])).unwrap();
+        assert_eq!(arguments.size("sdk.batch.size"), Some(1000));
+    }
+
+    #[test]
+    fn a_default_that_we_would_refuse_is_the_plugins_own_affair() {
+        let part = destination(&[("wait", parameter(6, "1 fortnight"))]);
+        assert_eq!(sent(&part, &[]), pairs(&[]));
+        assert_eq!(sent(&part, &[("wait", "2 fortnights")]), pairs(&[("wait", "2 fortnights")]));
+    }
+}

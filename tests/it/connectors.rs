@@ -1,0 +1,7 @@
+//! Connectors that are programs: a plugin that does as it is told, through the real service.
+
+mod discovery;
+mod faults;
+mod killed;
+mod plugin;
+mod talk;

@@ -1,0 +1,160 @@
+//! Which connectors there are, and how pipelines name them.
+
+use std::process::Command;
+
+use super::plugin::{empty_workspace, pipeline, program, started, workspace};
+use crate::process::Workspace;
+
+/// Installs the plugin with variables. The file is written by another process: a program that this one has open for
+/// writing while a test beside it starts a process cannot be executed.
+fn install(workspace: &Workspace, name: &str, variables: &str) {
+    let script = format!("#!/bin/sh\n{variables} exec '{}'\n", program().display());
+    write_program(workspace, name, &script);
+}
+
+fn write_program(workspace: &Workspace, name: &str, content: &str) {
+    let path = workspace.path("connectors").join(name);
+    let status = Command::new("sh")
+        .args(["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", content])
+        .arg(path)
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+fn names(workspace: &Workspace) -> Vec<String> {
+    let output = workspace.run(&["connectors", "list", "--json"]).expect_code(0);
+    let listed: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let connectors = listed["result"]["connectors"].as_array().unwrap();
+    let told = |connector: &serde_json::Value| {
+        let roles: Vec<&str> = connector["types"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
+        let text = |name: &str| connector[name].as_str().unwrap().to_owned();
+        format!("{} {} {}", text("name"), text("version"), roles.join("+"))
+    };
+    connectors.iter().map(told).filter(|told| told.starts_with("my-")).collect()
+}
+
+#[test]
+fn versions_are_ordered_and_equal_ones_refuse_each_other() {
+    let workspace = empty_workspace();
+    install(&workspace, "a", "HELPER_NAME=my-a HELPER_VERSION=v1.9.0");
+    install(&workspace, "b", "HELPER_NAME=my-a HELPER_VERSION=v1.10.0 HELPER_PROTOCOL=1");
+    install(&workspace, "c", "HELPER_NAME=my-a HELPER_VERSION=nightly");
+    install(&workspace, "d", "HELPER_NAME=my-b HELPER_ROLES=destination");
+    install(&workspace, "e", "HELPER_NAME=my-twin HELPER_VERSION=v1.0.0");
+    install(&workspace, "f", "HELPER_NAME=my-twin HELPER_VERSION=1.0.0");
+    install(&workspace, "g", "HELPER_NAME=my-nothing HELPER_ROLES=none");
+    let expected = [
+        "my-a nightly source+destination",
+        "my-a v1.9.0 source+destination",
+        "my-a v1.10.0 source+destination",
+        "my-b v1.2.3 destination",
+    ];
+    assert_eq!(names(&workspace), expected);
+    let warnings = workspace.run(&["connectors", "list"]).expect_code(0).stderr;
+    for (file, reason) in [("e", "connectors/f: neither is used"), ("f", "connectors/e: neither is used")] {
+        let line = warnings.lines().find(|line| line.contains(&format!("connectors/{file} is not used"))).unwrap();
+        assert!(line.contains("my-twin 1.0.0 is also in") && line.ends_with(reason), "{line}");
+    }
+    assert!(warnings.contains("connectors/g is not used: it is neither a source nor a destination"), "{warnings}");
+
+    let check = |source: &str, destination: &str| {
+        pipeline(&workspace, "count: 1", "");
+        let text = workspace.read("pipelines/p.yaml");
+        let text = text.replacen("plugin: helper", &format!("plugin: {source}"), 1);
+        workspace.write("pipelines/p.yaml", text.replacen("plugin: helper", &format!("plugin: {destination}"), 1));
+        workspace.run(&["pipelines", "validate"])
+    };
+    check("my-a", "standalone:my-b").expect_code(0);
+    check("standalone:my-a@1.9.0", "my-a@nightly").expect_code(0);
+    let wrong = check("my-b", "my-a@v3").expect_code(2).both();
+    assert!(wrong.contains("plugin \"my-b\" cannot be used as a source, only as a destination"), "{wrong}");
+    assert!(wrong.contains("plugin \"my-a\" has version nightly, v1.9.0, v1.10.0, not v3"), "{wrong}");
+    let twin = check("standalone:my-twin", "my-b").expect_code(2).both();
+    assert!(twin.contains("no standalone plugin \"my-twin\" is installed"), "{twin}");
+}
+
+#[test]
+fn settings_are_checked_before_anything_starts() {
+    let workspace = workspace();
+    pipeline(&workspace, "cuont: 1, batch: many", "keys: 7");
+    let output = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+    for what in
+        ["helper has no parameter \"cuont\"", "batch: \"many\" is not an integer", "keys: \"7\" is not a boolean"]
+    {
+        assert!(output.contains(what), "{output}");
+    }
+    assert_eq!(started(&workspace), [] as [u32; 0]);
+    let missing = workspace.run(&["run", "--once"]).expect_code(2).both();
+    assert!(missing.contains("cuont"), "{missing}");
+    pipeline(&workspace, "count: 1", "");
+    let once = workspace.run(&["run", "--once"]).expect_code(2).both();
+    assert!(once.contains("source \"helper\" cannot tell that there is nothing more to read"), "{once}");
+}
+
+#[test]
+fn a_built_in_connector_comes_first_and_a_file_of_its_name_is_told_of() {
+    let workspace = empty_workspace();
+    install(&workspace, "file", "HELPER_NAME=file");
+    install(&workspace, "postgres", "HELPER_NAME=postgres");
+    let described = workspace.run(&["connectors", "describe", "file"]).expect_code(0);
+    assert!(described.stdout.starts_with("file v0."), "{}", described.stdout);
+    let described = workspace.run(&["connectors", "describe", "standalone:file"]).expect_code(0);
+    assert!(described.stdout.starts_with("file v1.2.3, by Nobody"), "{}", described.stdout);
+    assert!(described.stderr.contains("`standalone:file` the other"), "{}", described.stderr);
+    // The built-in one is no source.
+    pipeline(&workspace, "count: 1", "");
+    let text = workspace.read("pipelines/p.yaml").replacen("plugin: helper", "plugin: postgres", 1);
+    workspace.write("pipelines/p.yaml", text.replacen("plugin: helper", "plugin: standalone:file", 1));
+    workspace.run(&["pipelines", "validate"]).expect_code(0);
+}
+
+#[test]
+fn files_that_are_no_connectors_are_named_with_the_reason() {
+    let mut workspace = empty_workspace();
+    workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", "4s");
+    install(&workspace, "exit", "HELPER_START=exit");
+    install(&workspace, "silent", "HELPER_START=silent");
+    install(&workspace, "talks", "HELPER_START=talks");
+    install(&workspace, "garbage", "HELPER_START=garbage");
+    install(&workspace, "nameless", "HELPER_NAME=");
+    install(&workspace, "good", "HELPER_NAME=my-good");
+    write_program(&workspace, "nonsense", "\x7fELF and then nothing");
+    workspace.write("connectors/forgotten", "#!/bin/sh\nexit 0\n");
+    workspace.write("connectors/README.md", "Connectors go here.");
+    workspace.write("connectors/.gitkeep", "");
+    assert_eq!(names(&workspace), ["my-good v1.2.3 source+destination"]);
+    let warnings = workspace.run(&["connectors", "list"]).expect_code(0).stderr;
+    for (file, reason) in [
+        ("exit", "it ended (exit code 3) before it said where it listens; it said: no licence found"),
+        ("silent", "it did not say where it listens within 4.0 s"),
+        ("talks", "it cannot be talked to: its first line is"),
+        ("garbage", "it does not say who it is: "),
+        ("nameless", "it has no name"),
+        ("nonsense", "it ended (exit code 127)"),
+        ("forgotten", "it is not executable: chmod +x makes it so"),
+    ] {
+        let line = warnings.lines().find(|line| line.contains(&format!("connectors/{file} is not used")));
+        assert!(line.is_some_and(|line| line.contains(reason)), "{file}: {warnings}");
+    }
+    assert!(!warnings.contains("README") && !warnings.contains("gitkeep"), "{warnings}");
+}
+
+#[test]
+fn a_file_is_asked_once_who_it_is() {
+    let workspace = workspace();
+    let asked = || workspace.lines("starts").len();
+    for _ in 0..3 {
+        assert!(workspace.run(&["connectors", "describe", "helper"]).expect_code(0).stdout.contains("v1.2.3"));
+        assert_eq!(asked(), 1);
+    }
+    // What is remembered and damaged is as if it were not.
+    let kept = std::fs::read_dir(workspace.path("cache/anabranch/connectors")).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(kept, [0xff; 9]).unwrap();
+    workspace.run(&["connectors", "describe", "helper"]).expect_code(0);
+    assert_eq!(asked(), 2);
+    // What is built in needs nobody.
+    workspace.run(&["connectors", "describe", "file"]).expect_code(0);
+    workspace.run(&["connectors", "describe", "generator"]).expect_code(0);
+    assert_eq!(asked(), 2);
+}

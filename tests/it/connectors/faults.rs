@@ -1,0 +1,189 @@
+//! Plugins that lie, hang, die and write what nobody understands: each is named with its reason, and loses nothing.
+
+use std::collections::BTreeSet;
+
+use super::plugin::{no_plugin_is_left, pipeline, run_to, wait_for, workspace, written};
+use crate::process::{Output, Workspace};
+
+const LINES: usize = 300;
+/// `connectors.timeout` where a plugin hangs: everything else must be done within it, on a busy machine too.
+const SHORT: &str = "4s";
+
+/// Runs a pipeline in which a plugin fails for good.
+#[track_caller]
+fn failing(workspace: &mut Workspace) -> Output {
+    workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MAX_RETRIES", "0");
+    let output = workspace.run(&["run", "--pipelines.exit-on-degraded"]).expect_code(1);
+    workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MAX_RETRIES", "-1");
+    no_plugin_is_left(workspace);
+    output
+}
+
+#[track_caller]
+fn said(output: &Output, what: &str, fault: &str) {
+    assert!(output.both().contains(what), "{fault}: {}", output.both());
+    assert!(!output.both().contains("panicked"), "{fault}: {}", output.both());
+}
+
+/// Runs on from where a plugin failed, to the end.
+#[track_caller]
+fn recovered(workspace: &Workspace, lines: usize) {
+    // There is none where the source was never configured.
+    let _ = std::fs::remove_file(workspace.path("source.log"));
+    let mut process = workspace.start(&["run"]);
+    // The last line may be there from before.
+    process.wait_until("the source to come to its end", || workspace.read("source.log").contains("all sent"));
+    wait_for(&mut process, workspace, lines);
+    process.signal("INT");
+    process.finish().expect_code(0);
+}
+
+/// All lines were written, the first time in order.
+#[track_caller]
+fn nothing_is_lost(workspace: &Workspace, lines: usize, fault: &str) {
+    let mut first = Vec::new();
+    let mut seen = BTreeSet::new();
+    for line in written(workspace) {
+        if seen.insert(line) {
+            first.push(line);
+        }
+    }
+    assert_eq!(first, (0..lines).collect::<Vec<_>>(), "{fault}");
+}
+
+#[test]
+fn a_source_that_fails_before_it_reads_says_why() {
+    for (fault, what) in [
+        ("configure-error", "does not take its settings: config invalid: error validating \"greeting\": rude"),
+        ("configure-hang", "does not take its settings: no answer within 4.0 s"),
+        ("configure-die", "its process ended (exit code 2); it said: panic: told to die"),
+        ("open-error", "cannot be opened: cannot reach the database"),
+        ("open-hang", "cannot be opened: no answer within 4.0 s"),
+        ("open-die", "its process ended (exit code 2); it said: panic: told to die"),
+    ] {
+        let mut workspace = workspace();
+        let patience = if fault.ends_with("hang") { SHORT } else { "60s" };
+        workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", patience);
+        pipeline(&workspace, &format!("count: 300, fault: {fault}"), "");
+        let output = failing(&mut workspace);
+        said(&output, what, fault);
+        said(&output, "connector \"helper\" (", fault);
+    }
+}
+
+#[test]
+fn a_source_that_fails_while_it_reads_loses_nothing() {
+    for (fault, what) in [
+        ("die-after", "cannot be read: the connection was lost"),
+        ("error-after", "cannot be read: read plugin error: the disk is on fire"),
+        ("end-after", "stopped reading without being asked"),
+        ("garbage-after", "sent a message that is no records"),
+        ("no-position-after", "empty position"),
+    ] {
+        let mut workspace = workspace();
+        pipeline(&workspace, &format!("count: 300, batch: 4, fault: '{fault}:150'"), "");
+        let output = failing(&mut workspace);
+        said(&output, what, fault);
+        assert!(written(&workspace).len() <= 150, "{fault}");
+        pipeline(&workspace, "count: 300, batch: 4", "");
+        recovered(&workspace, LINES);
+        nothing_is_lost(&workspace, LINES, fault);
+    }
+}
+
+#[test]
+fn a_source_that_dies_is_started_again() {
+    let workspace = workspace();
+    pipeline(&workspace, "count: 300, batch: 4, fault: 'die-after:100'", "");
+    // It dies 100 lines after each start.
+    let output = run_to(&workspace, LINES).expect_code(0);
+    said(&output, "it said: panic: told to die", "die-after");
+    nothing_is_lost(&workspace, LINES, "die-after");
+    no_plugin_is_left(&workspace);
+}
+
+#[test]
+fn a_plugin_that_does_not_stop_as_it_should_is_ended_and_everything_is_delivered() {
+    for fault in ["stop-hang", "stop-die", "teardown-hang", "teardown-die"] {
+        for (source, destination) in [(fault, "none"), ("none", fault)] {
+            let mut workspace = workspace();
+            pipeline(&workspace, &format!("count: 300, fault: {source}"), &format!("fault: {destination}"));
+            workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", if fault.ends_with("hang") { SHORT } else { "60s" });
+            let output = run_to(&workspace, LINES);
+            nothing_is_lost(&workspace, LINES, fault);
+            if fault.ends_with("hang") {
+                said(&output, "no answer within 4.0 s", fault);
+            }
+            output.expect_code(0);
+            no_plugin_is_left(&workspace);
+        }
+    }
+}
+
+#[test]
+fn a_destination_that_fails_says_why_and_loses_nothing() {
+    // More lines than one write takes: what goes wrong after a write is seen at the next.
+    for (fault, what) in [
+        ("open-error", "cannot be opened: no such directory"),
+        ("die-after:150", "cannot be written to: the connection was lost"),
+        ("error-after:150", "cannot be written to: write plugin error: the disk is full"),
+        ("wrong-ack:150", "acknowledged something wrong: another record than the next one"),
+        ("extra-ack:150", "acknowledged something wrong: "),
+        ("no-ack", "does not acknowledge what it was given: no answer within 4.0 s"),
+    ] {
+        for version in ["1", "2"] {
+            let mut workspace = workspace();
+            workspace.env("HELPER_PROTOCOL", version);
+            workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", if fault == "no-ack" { SHORT } else { "60s" });
+            pipeline(&workspace, "count: 3000, batch: 100", &format!("fault: '{fault}'"));
+            let output = failing(&mut workspace);
+            said(&output, what, fault);
+            pipeline(&workspace, "count: 3000, batch: 100", "");
+            recovered(&workspace, 3_000);
+            nothing_is_lost(&workspace, 3_000, fault);
+        }
+    }
+}
+
+#[test]
+fn a_plugin_that_cannot_be_started_any_more_says_why() {
+    for (start, what) in [
+        ("exit", "ended (exit code 3) before it said where it listens; it said: no licence found"),
+        ("silent", "did not say where it listens within 4.0 s"),
+        ("talks", "its first line is \"Welcome to this connector!\", and not that of a connector"),
+        ("version", "its first line says version \"7\" of the connector protocol; this host knows versions 1 and 2"),
+        ("nothing-there", "cannot be reached: the connection was lost"),
+        ("garbage", "the connection was lost"),
+    ] {
+        let mut workspace = workspace();
+        pipeline(&workspace, "count: 300", "");
+        // Who it is is known from before.
+        workspace.run(&["connectors", "list"]).expect_code(0);
+        workspace.env("HELPER_START", start);
+        workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", SHORT);
+        let output = failing(&mut workspace);
+        said(&output, what, start);
+    }
+}
+
+#[test]
+fn a_supervisor_that_is_killed_takes_its_plugin_along_and_both_come_again() {
+    let workspace = workspace();
+    pipeline(&workspace, "batch: 4", "");
+    let mut process = workspace.start(&["run"]);
+    wait_for(&mut process, &workspace, LINES);
+    let plugins = super::plugin::started(&workspace);
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", plugins[0])).unwrap();
+    let parent: u32 = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    assert_ne!(parent, process.id(), "there is a process between us and the plugin");
+    std::process::Command::new("kill").args(["-9", &parent.to_string()]).status().unwrap();
+    process.wait_until("the plugin to end", || !super::plugin::is_alive(plugins[0]));
+    process.wait_until("other plugins", || super::plugin::started(&workspace).len() >= plugins.len() + 2);
+    let before = written(&workspace).into_iter().max().unwrap();
+    wait_for(&mut process, &workspace, before + LINES);
+    process.signal("INT");
+    process.finish().expect_code(0);
+    let last = written(&workspace).into_iter().max().unwrap();
+    nothing_is_lost(&workspace, last + 1, "a killed supervisor");
+    no_plugin_is_left(&workspace);
+}
