@@ -45,6 +45,8 @@ fn every_command_works() {
         let output = Command::new("bash")
             .args(["-euo", "pipefail", "-c", block])
             .current_dir(workspace.root())
+            // A service of this machine may have the usual port.
+            .env("ANABRANCH_API_HTTP_ADDRESS", "127.0.0.1:0")
             .env("PATH", format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap()))
             .stdin(Stdio::null())
             .output()
