@@ -5,11 +5,11 @@ mod connectors;
 mod init;
 mod pipelines;
 mod plugins;
+mod positions;
 mod processors;
 mod quickstart;
 mod report;
 mod run;
-#[cfg(feature = "grpc")]
 mod standalone;
 mod template;
 
@@ -24,6 +24,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::settings::{Layers, SettingFlags, Settings};
 pub use report::{Exit, Report};
+use standalone::registry_with;
 
 /// Moves records from sources, through processors, to destinations.
 #[derive(Debug, Parser)]
@@ -65,6 +66,9 @@ enum Command {
         aliases = ["connector-plugin", "connectorplugins", "connectorplugin"]
     )]
     Connectors(connectors::Command),
+    /// Show where sources go on, and let them go on elsewhere.
+    #[command(subcommand, visible_alias = "position")]
+    Positions(positions::Command),
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
@@ -98,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Pipelines(command) => pipelines::dispatch(command, &context),
         Command::Processors(command) => processors::dispatch(command, &context),
         Command::Connectors(command) => connectors::dispatch(command, &context),
+        Command::Positions(command) => positions::dispatch(command, &context),
         Command::Template(command) => template::dispatch(command, &context),
         Command::Quickstart => quickstart::quickstart(&context),
         Command::Config(arguments) => config::config(&arguments, &context),
@@ -142,6 +147,7 @@ fn completions(shell: clap_complete::Shell) -> Report {
 }
 
 /// What every command looks at.
+#[derive(Clone)]
 struct Context {
     /// Whether to print JSON.
     json: bool,
@@ -208,16 +214,13 @@ fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry);
-    registry
-}
-
-/// Every plugin of this build, and the standalone ones that the settings say where to find.
-fn registry_with(settings: &Settings) -> Registry {
-    let mut registry = registry();
-    #[cfg(feature = "grpc")]
-    standalone::add_connectors(&mut registry, settings);
-    #[cfg(not(feature = "grpc"))]
-    let _ = (&mut registry, settings);
+    // Before plugins are added that see to their schemas themselves.
+    #[cfg(feature = "avro")]
+    {
+        registry.wrap_operators(anabranch_ops_avro::around::around);
+        registry.wrap_sources(anabranch_ops_avro::source::around);
+        registry.wrap_destinations(anabranch_ops_avro::destination::around);
+    }
     registry
 }
 
@@ -226,6 +229,8 @@ fn registry_with(settings: &Settings) -> Registry {
 fn families(registry: &mut Registry) {
     #[cfg(feature = "ai")]
     anabranch_ops_ai::register(registry);
+    #[cfg(feature = "avro")]
+    anabranch_ops_avro::register(registry);
     #[cfg(feature = "http")]
     anabranch_ops_http::register(registry);
     #[cfg(feature = "js")]
@@ -250,6 +255,7 @@ fn families(registry: &mut Registry) {
                 "openai.textgen",
             ],
         ),
+        (cfg!(feature = "avro"), "avro", &["avro.decode", "avro.encode"]),
         (cfg!(feature = "http"), "http", &["webhook.http"]),
         (cfg!(feature = "js"), "js", &["custom.javascript"]),
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),

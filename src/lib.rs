@@ -2,6 +2,7 @@
 //!
 //! A library only so that tests reach the service and its store; nothing depends on it.
 
+pub mod api;
 pub mod cli;
 pub mod files;
 pub mod log;

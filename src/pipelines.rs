@@ -46,9 +46,54 @@ pub struct Invalid {
     pub span: Span,
 }
 
+/// Pipelines that name standalone processors, while these are not loaded.
+pub struct Unloaded {
+    /// As their files declare them.
+    pub configs: Vec<PipelineConfig>,
+    files: Files,
+    environment: Environment,
+}
+
+impl Unloaded {
+    /// Loads what they need, which may take long, and compiles them.
+    pub fn compile(self, registry: &Registry, options: &CompileOptions) -> Pipelines {
+        let mut pipelines = Pipelines {
+            files: self.files,
+            good: Vec::new(),
+            invalid: Vec::new(),
+            unreadable: Vec::new(),
+            broken: Vec::new(),
+            findings: Diagnostics::new(),
+        };
+        pipelines.compile(self.configs, registry, options, &self.environment);
+        pipelines
+    }
+}
+
 impl Pipelines {
     /// Reads and compiles everything at `paths`. Opens nothing but the files.
     pub fn load<P: AsRef<Path>>(paths: &[P], registry: &Registry, options: &CompileOptions) -> Pipelines {
+        Pipelines::read(paths, registry, options, |_| false).0
+    }
+
+    /// The same, without the pipelines that would have to wait for standalone processors to be loaded.
+    pub fn load_ready<P: AsRef<Path>>(
+        paths: &[P],
+        registry: &Registry,
+        options: &CompileOptions,
+    ) -> (Pipelines, Unloaded) {
+        Pipelines::read(paths, registry, options, |config| {
+            let of_connectors = config.connectors.iter().flat_map(|connector| &connector.processors);
+            config.processors.iter().chain(of_connectors).any(|processor| registry.has_to_load(&processor.plugin.value))
+        })
+    }
+
+    fn read<P: AsRef<Path>>(
+        paths: &[P],
+        registry: &Registry,
+        options: &CompileOptions,
+        is_for_later: impl Fn(&PipelineConfig) -> bool,
+    ) -> (Pipelines, Unloaded) {
         let found = find_pipelines(paths);
         let environment = Environment::default();
         let loaded = load(&found.files, &environment);
@@ -61,28 +106,40 @@ impl Pipelines {
             findings: loaded.diagnostics,
         };
         // The sound parts of pipelines that have errors are checked too: all mistakes are reported in one go.
-        for config in loaded.invalid.into_iter().filter_map(|i| i.sound_parts) {
+        for config in loaded.invalid.into_iter().filter_map(|i| i.sound_parts).filter(|config| !is_for_later(config)) {
             if let Err(findings) = compile(&config, registry, options) {
                 let of_a_part = |d: &Diagnostic| d.severity == Severity::Error && !OF_THE_WHOLE.contains(&d.code);
                 pipelines.take(&config, Diagnostics(findings.into_iter().filter(of_a_part).collect()));
             }
         }
-        for config in loaded.pipelines {
+        let (later, now) = loaded.pipelines.into_iter().partition(is_for_later);
+        pipelines.compile(now, registry, options, &environment);
+        let files = pipelines.files.clone();
+        (pipelines, Unloaded { configs: later, files, environment })
+    }
+
+    fn compile(
+        &mut self,
+        configs: Vec<PipelineConfig>,
+        registry: &Registry,
+        options: &CompileOptions,
+        environment: &Environment,
+    ) {
+        for config in configs {
             match compile(&config, registry, options) {
                 Ok(compiled) => {
-                    pipelines.take(&config, compiled.warnings.clone());
-                    pipelines.good.push(Pipeline { config, compiled });
+                    self.take(&config, compiled.warnings.clone());
+                    self.good.push(Pipeline { config, compiled });
                 }
                 Err(findings) => {
-                    pipelines.take(&config, findings);
-                    pipelines.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
+                    self.take(&config, findings);
+                    self.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
                 }
             }
         }
         let place = |d: &Diagnostic| d.label.as_ref().map(|l| (l.span.file, l.span.start));
-        pipelines.findings.0.sort_by_key(place);
-        environment.hide(&mut pipelines.findings);
-        pipelines
+        self.findings.0.sort_by_key(place);
+        environment.hide(&mut self.findings);
     }
 
     /// Every finding about a pipeline gets a place: its id, where it has none of its own.

@@ -5,23 +5,29 @@
 
 pub mod lifecycle;
 pub mod recovery;
+mod schemas;
 mod signals;
 pub mod status;
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anabranch_graph::config::MASKED_FROM;
 use anabranch_graph::exec::RunOptions;
+use anabranch_graph::registry::Registry;
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::api::{Api, ListenError, View};
 use crate::log::Log;
-use crate::pipelines::Pipelines;
+use crate::pipelines::{Pipeline, Pipelines};
 use crate::runtime;
 use crate::settings::Settings;
 use crate::store::{OpenError, Provision, Status, StopReason, Store, StoredPipeline};
@@ -33,12 +39,22 @@ use signals::Signals;
 pub struct Service {
     /// Its settings.
     pub settings: Settings,
+    /// The plugins, for who asks what there is.
+    pub registry: Registry,
     /// Its log.
     pub log: Arc<Log>,
     /// Whether to end when there is nothing more to read.
     pub once: bool,
     /// What to do before the process ends at once: a second signal leaves no time for destructors.
     pub before_abort: Option<Box<dyn Fn()>>,
+}
+
+/// Pipelines that are started when what they need is loaded.
+pub struct Later {
+    /// What the files say of them.
+    pub stored: Vec<StoredPipeline>,
+    /// Loads, compiles, and says what is wrong. Runs on a thread of its own.
+    pub compile: Box<dyn FnOnce() -> Pipelines + Send>,
 }
 
 /// The service ended.
@@ -63,6 +79,12 @@ pub enum ServiceError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// HTTP cannot be served.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The schema registry cannot be used.
+    #[error("schema-registry.confluent: {0}")]
+    Schemas(String),
     /// The system refuses.
     #[error("cannot {what}: {error}")]
     System {
@@ -85,7 +107,7 @@ impl Service {
     ///
     /// # Errors
     /// The store or the system refuses; nothing was started.
-    pub fn run(self, pipelines: Pipelines) -> Result<Ended, ServiceError> {
+    pub fn run(self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
@@ -93,7 +115,11 @@ impl Service {
         let ended = control.block_on(async {
             let signals = Signals::listen().map_err(system("listen to signals"))?;
             let store = Store::open(&self.settings.database)?;
-            self.serve(pipelines, store, signals, executor.handle()).await
+            let api = self.listen().await?;
+            let (orders, order) = watch::channel(Order::Run);
+            let registry = self.registry.clone();
+            let view = Arc::new(View { store, registry, pipelines: watch::Sender::new(None), orders: order });
+            beside(api, &view, self.serve(pipelines, later, &view, signals, orders, executor.handle())).await
         });
         // A call that hangs in the system must not keep the process from ending.
         executor.shutdown_background();
@@ -101,15 +127,35 @@ impl Service {
         ended
     }
 
+    async fn listen(&self) -> Result<Option<Api>, ServiceError> {
+        // Many may run to their end beside each other: none takes a port that nobody asked for.
+        let wanted = self.settings.api.as_ref().filter(|api| api.asked || !self.once);
+        let Some(settings) = wanted else { return Ok(None) };
+        self.log.mask(settings.token.clone().filter(|token| token.len() >= MASKED_FROM));
+        let api = Api::listen(settings).await?;
+        tracing::info!(address = %api.address(), "HTTP is served at http://{}", api.address());
+        Ok(Some(api))
+    }
+
     async fn serve(
         &self,
         pipelines: Pipelines,
-        store: Store,
+        later: Option<Later>,
+        view: &View,
         mut signals: Signals,
+        orders: watch::Sender<Order>,
         executor: &Handle,
     ) -> Result<Ended, ServiceError> {
+        let store = &view.store;
+        let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
         let provision = Provision {
-            good: pipelines.good.iter().map(|p| StoredPipeline::from(&p.config)).collect(),
+            // Those that come later count as good until more is known.
+            good: pipelines
+                .good
+                .iter()
+                .map(|p| StoredPipeline::from(&p.config))
+                .chain(awaited.into_iter().flatten())
+                .collect(),
             invalid: pipelines.invalid.iter().filter_map(|i| i.id.clone()).collect(),
             complete: pipelines.is_complete(),
         };
@@ -121,39 +167,45 @@ impl Service {
             tracing::error!(pipeline = %id, "invalid: it is not started");
         }
 
-        let (orders, order) = watch::channel(Order::Run);
+        let schemas = schemas::registry(&self.settings.schemas, store)?;
         let opening = Arc::new(Semaphore::new(OPENING));
         let mut lives = FuturesUnordered::new();
         let mut watched = Vec::new();
-        for pipeline in pipelines.good {
+        let begin = |pipeline: Pipeline| {
             let id = pipeline.config.id.value.clone();
             self.log.mask(pipeline.compiled.secrets.iter().cloned());
             if pipeline.config.status == anabranch_graph::config::DesiredStatus::Stopped {
                 tracing::info!(pipeline = %id, "not started: its file says `status: stopped`");
-                continue;
+                return None;
             }
             let status = Status::Stopped { reason: StopReason::System };
             let (seen, watching) = watch::channel(Seen { status, progress: None });
-            watched.push((id.clone(), watching));
             let life = Life {
                 id: id.clone(),
                 plan: pipeline.compiled.stages.clone(),
                 options: RunOptions { once: self.once, mask: pipeline.compiled.secrets.into(), meters: None },
                 store: store.clone(),
+                schemas: schemas.clone(),
                 log: self.log.clone(),
                 executor: executor.clone(),
                 opening: opening.clone(),
                 recovery: self.settings.pipelines.recovery,
-                orders: order.clone(),
+                orders: view.orders.clone(),
                 seen,
             };
             tracing::info!(pipeline = %id, "starting");
-            lives.push(async move { (id, life.live().await) });
+            Some((life, watching))
+        };
+        for (life, watching) in pipelines.good.into_iter().filter_map(&begin) {
+            watched.push((life.id.clone(), watching));
+            lives.push(named(life));
         }
-        if lives.is_empty() && !self.once {
+        let mut loading = compile.map(tokio::task::spawn_blocking);
+        if lives.is_empty() && !self.once && loading.is_none() {
             tracing::warn!("no pipeline is to be started; waiting for Ctrl+C");
         }
 
+        view.pipelines.send_replace(Some(watched.clone()));
         let mut status_line = StatusLine::new(self.log.output().clone(), watched);
         let mut redraw = interval(StatusLine::PERIOD);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -172,6 +224,22 @@ impl Service {
                         ended.gave_up = true;
                         stopping = true;
                         deadline = self.stop(&orders);
+                    }
+                }
+                loaded = finished(&mut loading), if loading.is_some() && !stopping => {
+                    loading = None;
+                    let Some(pipelines) = loaded else { continue };
+                    for id in pipelines.invalid.iter().filter_map(|invalid| invalid.id.clone()) {
+                        tracing::error!(pipeline = %id, "invalid: it is not started");
+                        store.set_status(&id, Status::Invalid).await?;
+                        ended.invalid.push(id);
+                    }
+                    for (life, watching) in pipelines.good.into_iter().filter_map(&begin) {
+                        view.pipelines.send_modify(|all| {
+                            all.get_or_insert_default().push((life.id.clone(), watching.clone()));
+                        });
+                        status_line.watch(life.id.clone(), watching);
+                        lives.push(named(life));
                     }
                 }
                 signal = signals.next() => {
@@ -212,6 +280,41 @@ impl Service {
         let budget = self.settings.shutdown_timeout;
         orders.send_replace(Order::Stop(budget));
         budget.map(|budget| Instant::now() + budget + GRACE)
+    }
+}
+
+/// Runs the service, and answers requests meanwhile.
+async fn beside<T>(api: Option<Api>, view: &Arc<View>, service: impl Future<Output = T>) -> T {
+    let Some(api) = api else { return service.await };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async { stopped.await.unwrap_or_default() };
+    let mut answers = pin!(api.serve(view.clone(), stopped));
+    let mut service = pin!(service);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut service => ended,
+        () = &mut answers => return service.await,
+    };
+    drop(stop);
+    answers.await;
+    ended
+}
+
+async fn named(life: Life) -> (Str, Outcome) {
+    (life.id.clone(), life.live().await)
+}
+
+/// What was loaded; `None` where that failed.
+async fn finished(loading: &mut Option<JoinHandle<Pipelines>>) -> Option<Pipelines> {
+    match loading {
+        Some(loading) => match loading.await {
+            Ok(pipelines) => Some(pipelines),
+            Err(error) => {
+                tracing::error!("standalone processors cannot be loaded: {error}");
+                None
+            }
+        },
+        None => pending().await,
     }
 }
 

@@ -5,16 +5,19 @@ mod document;
 mod file;
 mod flags;
 mod layers;
+mod listener;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anabranch_graph::operator::LogLevel;
 use anabranch_graph::plan::stage::Limits;
+use anabranch_graph::text::Str;
 
 pub use document::document;
 pub use flags::SettingFlags;
 pub use layers::{Layers, Refused, Resolved, Source};
+pub use listener::{ApiSettings, Compatibility, ServedSchemas};
 
 /// The settings with their types. Built only by [`Layers::resolve`], so every value has passed its checks.
 #[derive(Clone, Debug)]
@@ -23,12 +26,18 @@ pub struct Settings {
     pub config_path: PathBuf,
     /// Where state is stored.
     pub database: Database,
+    /// Where schemas live.
+    pub schemas: Schemas,
+    /// Where HTTP is served; `None` = nowhere.
+    pub api: Option<ApiSettings>,
     /// What is logged, and how.
     pub log: LogSettings,
     /// Pipeline files and what happens when a pipeline fails.
     pub pipelines: PipelineSettings,
     /// Standalone connectors.
     pub connectors: ConnectorSettings,
+    /// Standalone processors.
+    pub processors: ProcessorSettings,
     /// Bounds of a running pipeline.
     pub limits: Limits,
     /// How long a stop waits for records in flight; `None` = for ever.
@@ -63,6 +72,49 @@ impl std::fmt::Debug for PostgresDatabase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresDatabase").field("table", &self.table).finish_non_exhaustive()
     }
+}
+
+/// Where schemas live.
+#[derive(Clone, Debug)]
+pub enum Schemas {
+    /// In the state store.
+    BuiltIn,
+    /// In a registry that speaks Confluent's protocol.
+    Confluent(ConfluentSettings),
+}
+
+/// A registry that speaks Confluent's protocol. Its address may hold a password: it is shown to nobody.
+#[derive(Clone)]
+pub struct ConfluentSettings {
+    /// URL.
+    pub url: String,
+    /// How to log in.
+    pub login: ConfluentLogin,
+}
+
+impl std::fmt::Debug for ConfluentSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConfluentSettings").finish_non_exhaustive()
+    }
+}
+
+/// How to log in to a schema registry.
+#[derive(Clone)]
+pub enum ConfluentLogin {
+    /// Not at all, or with what the URL says.
+    None,
+    /// User and password.
+    Basic {
+        /// User.
+        username: Str,
+        /// Password.
+        password: Str,
+    },
+    /// A token.
+    Bearer {
+        /// The token.
+        token: Str,
+    },
 }
 
 /// What is logged, and how.
@@ -103,6 +155,34 @@ pub struct ConnectorSettings {
     pub record_limit: usize,
     /// How long one may take for a call.
     pub timeout: Duration,
+}
+
+/// Standalone processors: where they are and what they may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessorSettings {
+    /// Their directory.
+    pub path: PathBuf,
+    /// Longest time of one call; `None` = no limit.
+    pub timeout: Option<Duration>,
+    /// Most memory of one instance, in bytes.
+    pub max_memory: usize,
+    /// HTTP requests.
+    pub egress: EgressSettings,
+}
+
+/// What standalone processors may reach at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressSettings {
+    /// Whether there may be requests.
+    pub enabled: bool,
+    /// The hosts; none = any.
+    pub allow: Vec<String>,
+    /// Names of secrets.
+    pub secret_refs: Vec<String>,
+    /// Longest time of a request; `None` = no limit.
+    pub timeout: Option<Duration>,
+    /// Largest answer in bytes; `None` = no limit.
+    pub max_response_bytes: Option<u64>,
 }
 
 /// When a failed pipeline is started again.

@@ -1,5 +1,5 @@
 //! The state store: marks of every lane, pipelines as they were last provisioned and their statuses, and what
-//! operators remember. In one file, in memory (`embedded`), or in a table of PostgreSQL (`postgres`).
+//! operators remember, and schemas. In one file, in memory (`embedded`), or in a table of PostgreSQL (`postgres`).
 //!
 //! Writers queue up and one of them commits for all that came in the meantime (group commit): a commit costs one
 //! `fsync`, or one transaction, however many pipelines wait for it.
@@ -10,10 +10,12 @@ mod entity;
 mod open;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod schemas;
 mod tables;
 
 use std::collections::BTreeMap;
 
+use anabranch_graph::schema::Schema;
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, StateStore, StoreError};
 use anabranch_graph::text::Str;
@@ -63,6 +65,7 @@ enum Write {
     Provision(Provision),
     Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
     Active { pipeline: Str, connector: Str, settings: Bytes },
+    Schema { subject: Str, text: Str },
 }
 
 #[derive(Debug)]
@@ -70,6 +73,7 @@ enum Written {
     Nothing,
     Epoch(Epoch),
     Changes(Vec<Change>),
+    Schema(Schema),
 }
 
 /// What is read.
@@ -77,9 +81,18 @@ enum Written {
 enum Read {
     Pipelines,
     Marks(Epoch),
+    /// As they are now, whoever has the latest claim.
+    Positions(Str),
     DetachedMarks(Str),
-    Recall { space: Str, keys: Vec<MemoKey> },
-    Active { pipeline: Str, connector: Str },
+    Recall {
+        space: Str,
+        keys: Vec<MemoKey>,
+    },
+    Active {
+        pipeline: Str,
+        connector: Str,
+    },
+    Schemas(schemas::Question),
 }
 
 #[derive(Debug)]
@@ -87,6 +100,7 @@ enum Found {
     Pipelines(Vec<StoredPipeline>),
     Marks(BTreeMap<LaneId, Mark>),
     Recalled(Vec<Option<Bytes>>),
+    Schemas(schemas::Answer),
 }
 
 impl Store {
@@ -101,7 +115,7 @@ impl Store {
     pub async fn provision(&self, provision: Provision) -> Result<Vec<Change>, StoreError> {
         match self.write(Write::Provision(provision)).await? {
             Written::Changes(changes) => Ok(changes),
-            Written::Nothing | Written::Epoch(_) => Ok(Vec::new()),
+            Written::Nothing | Written::Epoch(_) | Written::Schema(_) => Ok(Vec::new()),
         }
     }
 
@@ -120,8 +134,17 @@ impl Store {
     pub async fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
         match self.read(Read::Pipelines).await? {
             Found::Pipelines(pipelines) => Ok(pipelines),
-            Found::Marks(_) | Found::Recalled(_) => Ok(Vec::new()),
+            Found::Marks(_) | Found::Recalled(_) | Found::Schemas(_) => Ok(Vec::new()),
         }
+    }
+
+    /// How far the lanes of a pipeline are, for people to see: nothing is claimed, so a run of the pipeline may move
+    /// them at any time.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn positions(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        self.marks(Read::Positions(pipeline.clone())).await
     }
 
     /// The marks kept for connectors that were detached.
@@ -135,7 +158,7 @@ impl Store {
     async fn marks(&self, read: Read) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
         match self.read(read).await? {
             Found::Marks(marks) => Ok(marks),
-            Found::Pipelines(_) | Found::Recalled(_) => Ok(BTreeMap::new()),
+            Found::Pipelines(_) | Found::Recalled(_) | Found::Schemas(_) => Ok(BTreeMap::new()),
         }
     }
 
@@ -172,7 +195,9 @@ impl StateStore for Store {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         match self.write(Write::Claim(pipeline.clone())).await? {
             Written::Epoch(epoch) => Ok(epoch),
-            Written::Nothing | Written::Changes(_) => Err(StoreError::Damaged("a claim gave no epoch".into())),
+            Written::Nothing | Written::Changes(_) | Written::Schema(_) => {
+                Err(StoreError::Damaged("a claim gave no epoch".into()))
+            }
         }
     }
 
@@ -190,7 +215,7 @@ impl Memo for Store {
     async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self.read(Read::Recall { space: space.into(), keys: keys.to_vec() }).await? {
             Found::Recalled(found) => Ok(found),
-            Found::Pipelines(_) | Found::Marks(_) => Ok(vec![None; keys.len()]),
+            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) => Ok(vec![None; keys.len()]),
         }
     }
 
@@ -202,7 +227,7 @@ impl Memo for Store {
         let read = Read::Active { pipeline: pipeline.clone(), connector: connector.clone() };
         match self.read(read).await? {
             Found::Recalled(found) => Ok(found.into_iter().flatten().next()),
-            Found::Pipelines(_) | Found::Marks(_) => Ok(None),
+            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) => Ok(None),
         }
     }
 

@@ -51,8 +51,14 @@ impl StatusLine {
 
     /// A line about these pipelines.
     pub fn new(output: Arc<Output>, pipelines: Vec<(Str, watch::Receiver<Seen>)>) -> Self {
-        let row = |(id, seen)| Row { id, seen, history: VecDeque::with_capacity(SAMPLES) };
-        StatusLine { output, pipelines: pipelines.into_iter().map(row).collect() }
+        let mut line = StatusLine { output, pipelines: Vec::with_capacity(pipelines.len()) };
+        pipelines.into_iter().for_each(|(id, seen)| line.watch(id, seen));
+        line
+    }
+
+    /// Adds a pipeline.
+    pub fn watch(&mut self, id: Str, seen: watch::Receiver<Seen>) {
+        self.pipelines.push(Row { id, seen, history: VecDeque::with_capacity(SAMPLES) });
     }
 
     /// Whether anybody can see it.

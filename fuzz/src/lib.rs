@@ -4,10 +4,15 @@
 
 use anabranch_graph::config::Variables;
 
+mod avro;
 mod config;
 mod connector;
+mod guest_call;
+mod guest_line;
+mod guest_response;
 mod ledger;
 mod plan;
+mod plugin_record;
 mod record_json;
 mod reference;
 mod template;
@@ -17,11 +22,16 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
+    ("avro", avro::check),
     ("config", config::check),
     ("connector_messages", connector::check_messages),
     ("connector_text", connector::check_text),
+    ("guest_call", guest_call::check),
+    ("guest_line", guest_line::check),
+    ("guest_response", guest_response::check),
     ("ledger", ledger::check),
     ("plan", plan::check),
+    ("plugin_record", plugin_record::check),
     ("record_json", record_json::check),
     ("reference", reference::check),
     ("template", template::check),

@@ -119,6 +119,12 @@ impl Arguments {
         self.values.contains_key(name)
     }
 
+    /// Whether the setting is given with nothing in it, where that means something else than its absence. The value
+    /// is then the default.
+    pub fn is_blank(&self, name: &str) -> bool {
+        self.blank.contains(name)
+    }
+
     /// The text of any parameter.
     pub fn text(&self, name: &str) -> Option<&Str> {
         self.values.get(name).map(|a| a.written.value())

@@ -26,6 +26,7 @@ pub struct CompiledCondition {
     /// Decides without the template, where the condition's shape allows.
     predicate: Option<Arc<Predicate>>,
     constant: Option<bool>,
+    failure: Option<Fault>,
 }
 
 /// Why a condition gave no verdict.
@@ -45,9 +46,13 @@ impl CompiledCondition {
     pub fn compile(text: &str) -> Result<Self, TemplateError> {
         let template = Template::parse(text, MissingKey::NoValue)?;
         let predicate = template.predicate().map(Arc::new);
-        let mut condition = CompiledCondition { template, predicate, constant: None };
+        let mut condition = CompiledCondition { template, predicate, constant: None, failure: None };
         if condition.template.reads() == Access::NOTHING {
-            condition.constant = condition.evaluate(&Record::default()).ok();
+            match condition.template.render_briefly().map(|rendered| condition.judge(rendered.as_deref())) {
+                Some(Ok(verdict)) => condition.constant = Some(verdict),
+                Some(Err(fault)) => condition.failure = Some(fault),
+                None => {}
+            }
         }
         Ok(condition)
     }
@@ -65,6 +70,11 @@ impl CompiledCondition {
     /// The verdict, where it is the same for every record. A condition that fails on every record has none.
     pub fn constant(&self) -> Option<bool> {
         self.constant
+    }
+
+    /// Why it fails on every record, where that takes next to nothing to find out.
+    pub fn failure(&self) -> Option<&Fault> {
+        self.failure.as_ref()
     }
 
     /// Whether it decides the usual record without building text.
@@ -103,7 +113,13 @@ impl CompiledCondition {
     /// The template's own verdict, with `output` as scratch space.
     fn render(&self, record: &Record, output: &mut String) -> Result<bool, Fault> {
         output.clear();
-        self.template.render(record, output).map_err(|error| {
+        let rendered = self.template.render(record, output);
+        self.judge(rendered.as_ref().map(|()| output.as_str()))
+    }
+
+    fn judge(&self, rendered: Result<&str, &EvalError>) -> Result<bool, Fault> {
+        let output = rendered.map_err(|error| {
+            let error = error.clone();
             let at = self.source().get(..error.offset).map_or(0, |before| before.chars().count()) + 1;
             Fault::record("condition_failed", NoVerdict::Failed { at, error })
         })?;

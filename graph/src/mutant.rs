@@ -149,6 +149,10 @@ mod planted {
         FencedGoesOn;
         /// A partition that is somebody else's is acknowledged for ever.
         RevokedLingers;
+        /// A partition that comes back is read again while a transaction still holds rows of it.
+        ReturnsTooSoon;
+        /// Rows that were given up with their partition are stored as settled when it comes back.
+        GivenUpIsStored;
         /// A panic where positions are stored and acknowledged is not seen while there is more to read.
         CommitPanicUnseen;
         /// A panic of a source or a destination is not seen.

@@ -278,6 +278,27 @@ impl<'a> Rows<'a> {
         self.current = None;
     }
 
+    /// The same rows of the strip, of which only these are selected; none may be that is not selected here.
+    pub fn among<'b>(&'b mut self, selected: &'b Mask) -> Rows<'b> {
+        Rows {
+            records: &mut *self.records,
+            selected: Some(selected),
+            decisions: &mut *self.decisions,
+            current: None,
+            watched: self.watched,
+        }
+    }
+
+    /// Number of rows of the strip, selected or not: the length of a mask.
+    pub fn width(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The rows of the strip that failed so far.
+    pub fn failed(&self) -> impl Iterator<Item = usize> {
+        self.decisions.iter().filter(|(_, decision)| matches!(decision, Decision::Fail(_))).map(|(row, _)| *row)
+    }
+
     /// Lets another thread see the row that [`Rows::for_each`] is at.
     pub(crate) fn watched(self, row: &'a AtomicUsize) -> Self {
         Rows { watched: Some(row), ..self }

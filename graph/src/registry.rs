@@ -1,7 +1,7 @@
 //! Plugins by name and role.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::destination::DestinationKind;
 use crate::diagnostic::did_you_mean;
@@ -21,6 +21,21 @@ pub struct Registry {
     operators: BTreeMap<Str, Arc<dyn OperatorKind>>,
     destinations: BTreeMap<Str, Arc<dyn DestinationKind>>,
     left_out: BTreeMap<&'static str, &'static str>,
+    standalone: Option<Arc<Standalone>>,
+}
+
+type Load = dyn Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync;
+
+/// Processors from files, loaded when the first reference needs them: that may take long.
+struct Standalone {
+    load: Box<Load>,
+    operators: OnceLock<Vec<Arc<dyn OperatorKind>>>,
+}
+
+impl Standalone {
+    fn operators(&self) -> &[Arc<dyn OperatorKind>] {
+        self.operators.get_or_init(|| (self.load)())
+    }
 }
 
 /// Why a plugin reference resolves to nothing.
@@ -92,6 +107,21 @@ impl Registry {
         self.operators.insert(kind.specification().name.clone(), kind);
     }
 
+    /// Puts something around every processor that is there so far.
+    pub fn wrap_operators(&mut self, wrap: impl Fn(Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind>) {
+        self.operators.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
+    /// Puts something around every source that is there so far.
+    pub fn wrap_sources(&mut self, wrap: impl Fn(Arc<dyn SourceKind>) -> Arc<dyn SourceKind>) {
+        self.sources.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
+    /// Puts something around every destination that is there so far.
+    pub fn wrap_destinations(&mut self, wrap: impl Fn(Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind>) {
+        self.destinations.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
     /// Adds a destination.
     pub fn add_destination(&mut self, kind: Arc<dyn DestinationKind>) {
         self.destinations.insert(kind.specification().name.clone(), kind);
@@ -111,6 +141,26 @@ impl Registry {
     /// Remembers a plugin that a cargo feature left out.
     pub fn leave_out(&mut self, name: &'static str, feature: &'static str) {
         self.left_out.insert(name, feature);
+    }
+
+    /// Says where standalone processors come from. `load` is called once, when a reference is to none of the
+    /// built-in ones, and gives them with the older version of a name before the newer.
+    pub fn set_standalone(&mut self, load: impl Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync + 'static) {
+        self.standalone = Some(Arc::new(Standalone { load: Box::new(load), operators: OnceLock::new() }));
+    }
+
+    /// All standalone processors, older versions first. May load them.
+    pub fn standalone_operators(&self) -> &[Arc<dyn OperatorKind>] {
+        self.standalone.as_deref().map_or(&[], Standalone::operators)
+    }
+
+    /// Whether a reference is to a standalone processor while these are not loaded: to resolve it may take long.
+    pub fn has_to_load(&self, reference: &str) -> bool {
+        let unloaded = self.standalone.as_deref().is_some_and(|standalone| standalone.operators.get().is_none());
+        let builtin = || self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
+        unloaded
+            && !reference.starts_with("builtin:")
+            && builtin().is_err_and(|error| !matches!(error, ResolveError::UnknownPrefix { .. }))
     }
 
     /// All sources in name order.
@@ -138,12 +188,26 @@ impl Registry {
         builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.source.as_ref()))
     }
 
-    /// The processor that a reference means.
+    /// The processor that a reference means: a built-in one, or where there is none, a standalone one.
     ///
     /// # Errors
     /// Why there is none.
     pub fn operator(&self, reference: &str) -> Result<&Arc<dyn OperatorKind>, ResolveError> {
-        self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone())
+        let builtin = self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
+        let error = match builtin {
+            Err(error) if !matches!(error, ResolveError::UnknownPrefix { .. }) => error,
+            found => return found,
+        };
+        match (self.standalone_operator(reference), error) {
+            (Some(Ok(found)), _) => Ok(found),
+            (Some(Err(error)), ResolveError::Unknown { .. } | ResolveError::NotInstalled { .. }) => Err(error),
+            (None, ResolveError::Unknown { name, near: None }) if !reference.starts_with("builtin:") => {
+                let names = self.standalone_operators().iter().map(|kind| kind.specification().name.as_str());
+                let near = did_you_mean(&name, names).map(Str::from);
+                Err(ResolveError::Unknown { name, near })
+            }
+            (_, error) => Err(error),
+        }
     }
 
     /// The destination that a reference means.
@@ -171,6 +235,27 @@ impl Registry {
             Some(Err(other)) if unknown => Err(other),
             _ => Err(error),
         }
+    }
+
+    /// Outside: whether the reference may mean a standalone processor of that name; inside: whether it has the version.
+    fn standalone_operator(&self, reference: &str) -> Option<Result<&Arc<dyn OperatorKind>, ResolveError>> {
+        let (prefix, rest) = reference.split_once(':').unwrap_or(("any", reference));
+        if prefix == "builtin" {
+            return None;
+        }
+        let (name, asked) = rest.split_once('@').unwrap_or((rest, "latest"));
+        let versions = || self.standalone_operators().iter().filter(|kind| kind.specification().name == *name);
+        let latest = versions().next_back()?;
+        if asked == "latest" {
+            return Some(Ok(latest));
+        }
+        let version = |kind: &dyn OperatorKind| kind.specification().version.clone();
+        let found = versions().find(|kind| version(&***kind).trim_start_matches('v') == asked.trim_start_matches('v'));
+        Some(found.ok_or_else(|| ResolveError::WrongVersion {
+            name: name.into(),
+            wanted: asked.into(),
+            found: versions().map(|kind| version(&**kind).to_string()).collect::<Vec<_>>().join(", ").into(),
+        }))
     }
 
     fn roles(&self, name: &str) -> Vec<&'static str> {
@@ -294,6 +379,43 @@ mod tests {
         let wrong = registry.destination("mine").map(|_| ()).unwrap_err();
         assert_eq!(wrong.to_string(), "plugin \"mine\" cannot be used as a destination, only as a source");
         assert_eq!(loads.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn standalone_processors_are_loaded_when_one_is_asked_for() {
+        let mut registry = registry();
+        let loads = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = loads.clone();
+        registry.set_standalone(move || {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let kind = |name, version: &str| -> Arc<dyn OperatorKind> {
+                let mut specification = Specification::builtin(name, "");
+                specification.version = version.into();
+                Arc::new(Named(specification))
+            };
+            vec![kind("field.set", "v9"), kind("mine", "v1.9.0"), kind("mine", "v1.10.0")]
+        });
+        let version =
+            |reference: &str| registry.operator(reference).map(|kind| kind.specification().version.to_string());
+        assert_eq!(version("field.set").unwrap(), "v1.2.0");
+        for (reference, loads) in
+            [("field.set", false), ("nope:x", false), ("mine", true), ("standalone:field.set", true)]
+        {
+            assert_eq!(registry.has_to_load(reference), loads, "{reference}");
+        }
+        assert_eq!(version("builtin:field.sit").unwrap_err().to_string(), "unknown plugin \"field.sit\"");
+        assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 0);
+        assert_eq!(version("standalone:field.set").unwrap(), "v9");
+        assert_eq!(version("field.set@v9").unwrap(), "v9");
+        assert!(!registry.has_to_load("mine"));
+        assert!(matches!(version("field.set@v8"), Err(ResolveError::WrongVersion { found, .. }) if found == "v1.2.0"));
+        assert!(matches!(version("minx"), Err(ResolveError::Unknown { near: Some(near), .. }) if near == "mine"));
+        assert_eq!(version("mine").unwrap(), "v1.10.0");
+        assert_eq!(version("standalone:mine@1.9.0").unwrap(), "v1.9.0");
+        let error = version("mine@v2").unwrap_err().to_string();
+        assert_eq!(error, "plugin \"mine\" has version v1.9.0, v1.10.0, not v2");
+        assert!(version("builtin:mine").is_err());
+        assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! of a schema. Subjects have versions that count from one; every distinct text has an id that is the same under
 //! all subjects.
 
+mod cached;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,6 +16,8 @@ use async_trait::async_trait;
 
 use crate::fault::{Fault, FaultClass};
 use crate::text::Str;
+
+pub use cached::Cached;
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
@@ -176,8 +180,8 @@ impl From<SchemaError> for Fault {
     }
 }
 
-/// Keeps schemas. Implementations answer repeated questions from memory: a version and an id never change what
-/// they stand for, so callers may ask once per record.
+/// Keeps schemas. A version and an id never change what they stand for; the registry of a run is [`Cached`], so that
+/// one may ask it once per record.
 #[async_trait]
 pub trait SchemaRegistry: Send + Sync {
     /// Registers a schema under a subject. Equal text under the same subject gives the version that is there
@@ -199,7 +203,7 @@ pub trait SchemaRegistry: Send + Sync {
     /// [`SchemaError::SchemaNotFound`], or the registry does not answer.
     async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError>;
 
-    /// The versions of a subject, in order; never empty. Not answered from memory.
+    /// The versions of a subject, in order; never empty.
     ///
     /// # Errors
     /// [`SchemaError::SubjectNotFound`], or the registry does not answer.

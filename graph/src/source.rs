@@ -30,7 +30,7 @@ pub struct Mark {
     pub generation: u64,
     /// Number of rows of this generation that are settled: the engine's own count.
     pub seq: u64,
-    /// Position of the last of them.
+    /// Position of the last of them; empty where the lane is to be read from its beginning.
     pub position: Position,
 }
 
@@ -104,6 +104,10 @@ pub enum Read {
     CaughtUp,
     /// The partition is somebody else's now.
     Revoked(Partition),
+    /// The partition is ours from now on: a new one, or one that was revoked and comes back. No record of it is read
+    /// before the engine has said with [`Reader::go_on`] where it goes on. Partitions that a source has when it is
+    /// opened need not be told.
+    Assigned(Partition),
     /// There will never be more.
     End,
 }
@@ -116,6 +120,16 @@ pub trait Reader: Send {
     /// # Errors
     /// Transient ones make the pipeline recover from its stored positions.
     async fn read(&mut self, room: Room) -> Result<Read, Fault>;
+
+    /// A partition that was assigned goes on after this mark, with the meaning that it has in [`Source::open`], or
+    /// from the beginning. Nothing that was read of the partition before is acknowledged any more.
+    ///
+    /// # Errors
+    /// As those of [`Reader::read`].
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
+        let _ = (partition, mark);
+        Err(Fault::fatal("partition_unexpected", "the source was given a partition and cannot say where it goes on"))
+    }
 
     /// Stops reading; `read` is not called again.
     async fn stop(&mut self) -> Result<(), Fault> {

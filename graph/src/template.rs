@@ -29,6 +29,7 @@ mod val;
 #[cfg(test)]
 mod tests;
 
+use functions::Context;
 use tree::{Node, Tree};
 
 /// A compiled template. Cloning is O(1).
@@ -102,7 +103,14 @@ impl Template {
     /// What failed, with its place in the template; `out` is then as it was before. Output that is not
     /// UTF-8 is an error too.
     pub fn render(&self, record: &Record, out: &mut String) -> Result<(), EvalError> {
-        eval::render(&self.tree, self.missing, record, out)
+        eval::render(&self.tree, self.missing, record, Context::new(), out).0
+    }
+
+    /// What rendering an empty record gives, where it takes next to nothing.
+    pub(crate) fn render_briefly(&self) -> Option<Result<String, EvalError>> {
+        let mut out = String::new();
+        let (result, spent) = eval::render(&self.tree, self.missing, &Record::default(), Context::brief(), &mut out);
+        (!spent).then(|| result.map(|()| out))
     }
 
     /// The same verdict without the template, for a condition whose shape allows it.

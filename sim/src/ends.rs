@@ -157,6 +157,21 @@ impl Reader for SimReader {
         }
     }
 
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
+        let world = &self.source.world;
+        world.tick().await;
+        let lanes = self.lanes.iter().copied();
+        let lane = {
+            let state = world.lock();
+            lanes.into_iter().find(|lane| state.lanes[*lane].id.partition == *partition)
+        };
+        if let Some(lane) = lane {
+            world.goes_on(lane, mark);
+            self.away.remove(&lane);
+        }
+        Ok(())
+    }
+
     async fn stop(&mut self) -> Result<(), Fault> {
         self.source.world.tick().await;
         self.source.world.may_panic();
@@ -172,7 +187,7 @@ impl SimReader {
         let comes_back = self.source.spec().comes_back;
         self.away.insert(lane, (comes_back > 0).then_some(self.reads + comes_back));
         self.progress = self.progress.filter(|(other, _)| *other != lane);
-        Some(self.source.world.revoked(lane, comes_back > 0))
+        Some(self.source.world.revoked(lane))
     }
 
     fn waits_for_a_lane(&self) -> bool {
@@ -185,8 +200,10 @@ impl SimReader {
         let spec = self.source.spec();
         self.reads += 1;
         let mut state = world.lock();
-        for (lane, _) in self.away.extract_if(.., |_, back| back.is_some_and(|back| back <= self.reads)) {
-            state.returned(lane);
+        if let Some((lane, back)) = self.away.iter_mut().find(|(_, back)| back.is_some_and(|back| back <= self.reads)) {
+            // It stays away until it is told where it goes on.
+            *back = None;
+            return Some(Read::Assigned(state.returns(*lane)));
         }
         if let Some((lane, row)) = self.progress.take() {
             let at = position(lane, row, b'p');

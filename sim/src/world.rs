@@ -1,21 +1,25 @@
 //! The world around the graph: what was read, is durable, stored and acknowledged, and the promises about it. It
 //! outlives crashes.
 
-use std::collections::{BTreeMap, VecDeque};
+mod lanes;
+mod shelves;
+
+use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use anabranch_graph::exec::Progress;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::record::Position;
 use anabranch_graph::source::{Mark, Partition};
 use anabranch_graph::state::LaneId;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
-use crate::oracle::{Copy, Fate, fate};
+use crate::oracle::{Fate, fate};
 use crate::scenario::{Interruption, Scenario, hits, mix};
+use shelves::expect;
+
+pub use lanes::{Lane, first, position};
+pub use shelves::{Shelf, leaves};
 
 /// After so many runs nothing goes wrong any more.
 pub const TROUBLED_RUNS: u32 = 8;
@@ -25,10 +29,6 @@ const MOST_TICKS: u64 = 5_000_000;
 
 /// No processor is asked as often in a run without an answer.
 const MOST_SILENCES: u32 = 5000;
-
-/// So long after a partition was revoked at the latest nothing more of it is acknowledged: five seconds, and the time
-/// of a commit and of the attempts to acknowledge it.
-const REVOKED: Duration = Duration::from_secs(15);
 
 /// Record numbers are random already: their maps need no hashing.
 #[derive(Default)]
@@ -67,64 +67,6 @@ pub struct World {
     state: Mutex<State>,
     /// Told when there is an order.
     pub orders: Notify,
-}
-
-/// A partition of a source.
-pub struct Lane {
-    /// Its id.
-    pub id: LaneId,
-    /// Index of the source.
-    pub source: usize,
-    /// What must become of each row.
-    pub fates: Vec<Fate>,
-    /// The next row to read in this run.
-    pub next: u32,
-    /// Rows that were stored as settled at some time.
-    pub stored: u32,
-    /// Rows that are stored as settled: less than before where a partition came back that was somebody else's.
-    marked: u32,
-    /// Rows that the source was told of.
-    pub acked: u32,
-    /// Rows read in this run, with those that were read again.
-    read: usize,
-    /// Positions read in this run and not acknowledged.
-    unacked: VecDeque<Position>,
-    /// Since when the partition is somebody else's.
-    revoked: Option<Instant>,
-    /// It was somebody else's and came back in this run: rows of both times may be on their way.
-    again: bool,
-    /// It came back in some run: the engine's count of its rows, which goes on, is not the number of the row.
-    recounted: bool,
-}
-
-impl Lane {
-    /// How many rows a mark stands for; `None` where count and position do not agree.
-    pub fn rows_upto(&self, mark: &Mark) -> Option<u32> {
-        let row = row_of(&mark.position)?;
-        let rows = if self.recounted { row + 1 } else { mark.seq as u32 };
-        // Two rows may have the same position.
-        (rows > 0 && (row + 1 == rows || row + 2 == rows && row.is_multiple_of(2))).then_some(rows)
-    }
-}
-
-/// What arrived at a destination.
-#[derive(Default)]
-pub struct Shelf {
-    /// Where each copy that may arrive comes from: lane, row, and place in the order of the lane.
-    arrivals: HashMap<u64, (usize, u32, usize)>,
-    /// How often each copy is there.
-    pub durable: HashMap<u64, u32>,
-    /// What its transactions stored.
-    pub marks: BTreeMap<LaneId, Mark>,
-    /// Accepted and not flushed: a crash may lose each.
-    unsynced: Vec<u64>,
-    /// How often each copy was put down in this run, and how often that was uncertain.
-    put: HashMap<u64, (u32, u32)>,
-    /// Latest place in the order of each lane that was given in this run, and that was put down.
-    latest: BTreeMap<usize, usize>,
-    latest_put: BTreeMap<usize, usize>,
-    /// Calls so far, in all runs.
-    pub calls: u64,
 }
 
 /// What changes.
@@ -171,21 +113,6 @@ pub struct State {
     pub log: Option<Vec<String>>,
 }
 
-fn letter_id(node: &str, id: u64) -> u64 {
-    node.bytes().fold(mix(id, 77), |hash, byte| mix(hash, u64::from(byte)))
-}
-
-/// The position of a row, or the one after it that comes without a record.
-pub fn position(lane: usize, row: u32, kind: u8) -> Position {
-    let [a, b, c, d] = row.to_be_bytes();
-    Position::copy_from(&[lane as u8, a, b, c, d, kind])
-}
-
-fn row_of(position: &Position) -> Option<u32> {
-    let [_, a, b, c, d, _] = position.0[..] else { return None };
-    Some(u32::from_be_bytes([a, b, c, d]))
-}
-
 impl World {
     /// A world in which nothing happened yet.
     pub fn new(scenario: &Arc<Scenario>, logging: bool) -> Arc<World> {
@@ -203,20 +130,7 @@ impl World {
                     expect(fate, lane, row as u32, &mut shelves);
                 }
                 let id = LaneId { connector: format!("s{source}").into(), partition };
-                lanes.push(Lane {
-                    id,
-                    source,
-                    fates,
-                    next: 0,
-                    stored: 0,
-                    marked: 0,
-                    acked: 0,
-                    read: 0,
-                    unacked: VecDeque::new(),
-                    revoked: None,
-                    again: false,
-                    recounted: false,
-                });
+                lanes.push(Lane::new(id, source, fates));
             }
         }
         let state = State {
@@ -385,35 +299,6 @@ impl World {
         Some(state.epoch)
     }
 
-    /// A partition is somebody else's.
-    pub fn revoked(&self, lane: usize, comes_back: bool) -> Partition {
-        let mut state = self.lock();
-        state.note(|| format!("lane {lane} is somebody else's"));
-        let lane = &mut state.lanes[lane];
-        lane.again |= comes_back;
-        lane.revoked = Some(Instant::now());
-        let partition = lane.id.partition.clone();
-        if state.nothing_to_do() {
-            self.orders.notify_one();
-        }
-        partition
-    }
-
-    /// So many rows more of a lane are read, of this weight each.
-    pub fn holds(&self, lane: usize, rows: usize, weight: usize) {
-        let mut state = self.lock();
-        state.lanes[lane].read += rows;
-        let scenario = state.scenario.clone();
-        let Some(progress) = state.progress.clone().filter(|_| scenario.held_bytes < 1 << 20) else { return };
-        let settled: u64 = progress.lanes().iter().map(|lane| lane.settled).sum();
-        let open = state.lanes.iter().map(|lane| lane.read).sum::<usize>() - settled as usize;
-        // Each source may fill what is free, with a last row that is larger.
-        let most = scenario.sources.len() * (scenario.held_bytes + weight);
-        if open * weight > most {
-            self.broken(&mut state, || format!("{open} rows of {weight} bytes are held, {most} bytes may be"));
-        }
-    }
-
     /// As [`World::broken`], for who does not hold the state.
     pub fn breaks(&self, what: impl FnOnce() -> String) {
         self.broken(&mut self.lock(), what);
@@ -429,221 +314,9 @@ impl World {
         self.give(state, Order::Kill);
     }
 
-    /// The rows that a destination is given, before anything becomes of them. `shelf` is the number of the
-    /// destination.
-    pub fn presented<'a>(&self, shelf: usize, ids: &[u64], positions: impl Iterator<Item = &'a Position>) {
-        let mut state = self.lock();
-        for (id, at_position) in ids.iter().zip(positions) {
-            let Some((lane, row, place)) = state.shelves[shelf].arrivals.get(id).copied() else {
-                return self.broken(&mut state, || format!("d{shelf} is given record {id:x}, which must not exist"));
-            };
-            let source = state.lanes[lane].source;
-            if *at_position != state.scenario.sources[source].position(lane, row) {
-                return self.broken(&mut state, || format!("record {id:x} arrives with position {at_position:?}"));
-            }
-            let at = &mut state.shelves[shelf];
-            if !at.put.contains_key(id) {
-                at.put.insert(*id, (0, 0));
-                let latest = at.latest.insert(lane, place);
-                if latest.is_some_and(|latest| latest >= place) && !state.lanes[lane].again {
-                    return self.broken(&mut state, || {
-                        format!(
-                            "d{shelf} is given row {row} of lane {lane} after a later one ({place} after {latest:?})"
-                        )
-                    });
-                }
-            }
-            let stored = state.lanes[lane].stored;
-            let most = state.scenario.replay_rows;
-            if (row + 1).saturating_sub(stored) as usize > most {
-                return self.broken(&mut state, || {
-                    format!("row {row} of lane {lane} is in flight, {stored} are stored, and {most} may be open")
-                });
-            }
-        }
-    }
-
-    /// A destination puts a copy down: durable, or only accepted. `uncertain`: nobody is told.
-    pub fn put(&self, shelf: usize, id: u64, durable: bool, uncertain: bool) {
-        let mut state = self.lock();
-        let at = &mut state.shelves[shelf];
-        let (times, uncertainly) = at.put.entry(id).or_default();
-        let first = *times == 0;
-        *times += 1;
-        *uncertainly += u32::from(uncertain);
-        let twice = *times > *uncertainly + 1;
-        // Only a call that fails on some of its rows may leave them behind those that follow.
-        let known = state.shelves[shelf].arrivals.get(&id).copied();
-        let again = known.is_some_and(|(lane, ..)| state.lanes[lane].again);
-        let ordered = state.scenario.sinks[shelf].partial == 0 && !again;
-        let at = &mut state.shelves[shelf];
-        if let Some((lane, row, place)) = known.filter(|_| first && ordered) {
-            let latest = at.latest_put.insert(lane, place);
-            if latest.is_some_and(|latest| latest >= place) {
-                return self.broken(&mut state, || format!("d{shelf} gets row {row} of lane {lane} after a later one"));
-            }
-        }
-        let at = &mut state.shelves[shelf];
-        match durable {
-            true => *at.durable.entry(id).or_default() += 1,
-            false => at.unsynced.push(id),
-        }
-        if twice && !again {
-            self.broken(&mut state, || format!("d{shelf} is given record {id:x} twice in a run"));
-        }
-    }
-
-    /// A destination was flushed.
-    pub fn flushed(&self, shelf: usize) {
-        self.lock().shelves[shelf].sync();
-    }
-
-    /// A letter is put down.
-    pub fn put_letter(&self, node: &str, id: u64, key: &[u8], durable: bool) {
-        let mut state = self.lock();
-        let letters = state.scenario.sinks.len();
-        let id_of_letter = letter_id(node, id);
-        let Some((lane, row, _)) = state.shelves[letters].arrivals.get(&id_of_letter).copied() else {
-            return self.broken(&mut state, || format!("a letter from {node} on record {id:x}, which must not fail"));
-        };
-        if durable {
-            *state.shelves[letters].durable.entry(id_of_letter).or_default() += 1;
-        } else {
-            state.shelves[letters].unsynced.push(id_of_letter);
-        }
-        state.letters_in_run.push((lane, row));
-        let panics = state.scenario.panics() || state.lanes[lane].recounted;
-        let other = state.names.insert(key.to_vec(), id_of_letter);
-        if other.is_some_and(|other| other != id_of_letter) && !panics {
-            let key = String::from_utf8_lossy(key).to_string();
-            self.broken(&mut state, || format!("two letters are named {key}"));
-        }
-        let named = state.letters.entry(id_of_letter).or_default();
-        let before = named.get_or_insert_with(|| key.to_vec()).clone();
-        if before != key && !panics {
-            let [before, now] = [&before[..], key].map(String::from_utf8_lossy).map(|text| text.to_string());
-            self.broken(&mut state, || format!("a letter is named {now}, and was named {before} before"));
-        }
-    }
-
-    /// The marks of all lanes.
-    pub fn marks(&self) -> BTreeMap<LaneId, Mark> {
-        self.lock().marks.clone()
-    }
-
-    /// Marks are stored.
-    pub fn store(&self, moves: &[(LaneId, Mark)]) {
-        let mut state = self.lock();
-        let state = &mut *state;
-        for (id, mark) in moves {
-            let Some(lane) = state.lanes.iter().position(|lane| lane.id == *id) else {
-                return self.broken(state, || format!("a mark of lane {id:?}, which there is not"));
-            };
-            let (before, marked) = (state.lanes[lane].stored, state.lanes[lane].marked);
-            let Some(upto) =
-                state.lanes[lane].rows_upto(mark).filter(|upto| *upto >= marked || state.lanes[lane].again)
-            else {
-                return self.broken(state, || format!("lane {lane}: stored {mark:?} after {marked} rows"));
-            };
-            let missing = (before..upto).find(|row| !state.is_durable(&state.lanes[lane].fates[*row as usize], &[]));
-            if let Some(row) = missing {
-                return self.broken(state, || format!("row {row} of lane {lane} is stored as settled and is not safe"));
-            }
-            state.lanes[lane].stored = upto.max(before);
-            state.lanes[lane].marked = upto;
-            state.marks.insert(id.clone(), mark.clone());
-        }
-    }
-
-    /// What a transactional destination is told along with rows.
-    pub fn told(&self, shelf: usize, ids: &[u64], marks: &[(LaneId, Mark)]) {
-        let mut state = self.lock();
-        let state = &mut *state;
-        let given: Vec<(usize, u64)> = ids.iter().map(|id| (shelf, *id)).collect();
-        for (id, mark) in marks {
-            let Some(lane) = state.lanes.iter().find(|lane| lane.id == *id) else { continue };
-            let upto = lane.rows_upto(mark).map_or(0, |rows| rows as usize).min(lane.fates.len());
-            let rows = (lane.stored as usize).min(upto)..upto;
-            if rows.clone().any(|row| !state.is_complete_at(shelf, &lane.fates[row], &given)) {
-                return self.broken(state, || format!("d{shelf} is told {mark:?}, and rows before are not safe"));
-            }
-        }
-    }
-
-    /// Positions are read.
-    pub fn read(&self, lane: usize, positions: impl IntoIterator<Item = Position>) {
-        self.lock().lanes[lane].unacked.extend(positions);
-    }
-
-    /// A source is told that positions are safe.
-    pub fn acked(&self, source: usize, partition: &Partition, positions: &[Position]) {
-        let mut state = self.lock();
-        if state.told_fenced {
-            return self.broken(&mut state, || "a run that is not the owner any more acknowledges".to_owned());
-        }
-        let lanes = &mut state.lanes;
-        let Some(lane) = lanes.iter_mut().find(|lane| lane.source == source && lane.id.partition == *partition) else {
-            return self.broken(&mut state, || format!("an acknowledgement for partition {partition:?}"));
-        };
-        if lane.revoked.is_some_and(|since| since.elapsed() > REVOKED) {
-            return self.broken(&mut state, || format!("{positions:?} are somebody else's for long"));
-        }
-        for position in positions {
-            // What was read before the partition came back may still be acknowledged.
-            let late = lane.again && lane.unacked.front() != Some(position);
-            let expected = if late { Some(position.clone()) } else { lane.unacked.pop_front() };
-            let stored = lane.stored;
-            lane.acked = lane.acked.max(row_of(position).map_or(0, |row| row + 1));
-            if expected.as_ref() != Some(position) {
-                return self.broken(&mut state, || format!("{position:?} is acknowledged instead of {expected:?}"));
-            }
-            if row_of(position).is_none_or(|row| row >= stored) {
-                return self
-                    .broken(&mut state, || format!("{position:?} is acknowledged, and {stored} rows are stored"));
-            }
-        }
-        if state.nothing_to_do() && !state.dead {
-            self.orders.notify_one();
-        }
-    }
-
     /// What to do with the run, if there is something.
     pub fn take_order(&self) -> Option<Order> {
         self.lock().order.take()
-    }
-}
-
-/// The record of a row.
-pub fn first(lane: usize, row: u32) -> Copy {
-    let id = mix(lane as u64 + 1, u64::from(row) + 1);
-    Copy { id, mark: (id % 3) as u8 }
-}
-
-fn expect(fate: &Fate, lane: usize, row: u32, shelves: &mut [Shelf]) {
-    let letters = shelves.len() - 1;
-    let mut arrives = |shelf: usize, id: u64| {
-        let place = shelves[shelf].arrivals.len();
-        shelves[shelf].arrivals.entry(id).or_insert((lane, row, place));
-    };
-    match fate {
-        Fate::Delivered(sink, id) => arrives(*sink, *id),
-        Fate::Letter(node, id, sink) => {
-            if let Some(sink) = sink {
-                arrives(*sink, *id);
-            }
-            arrives(letters, letter_id(node, *id));
-        }
-        Fate::Filtered => {}
-        Fate::All(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, shelves)),
-        Fate::Either(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, shelves)),
-    }
-}
-
-impl Shelf {
-    fn sync(&mut self) {
-        for id in std::mem::take(&mut self.unsynced) {
-            *self.durable.entry(id).or_default() += 1;
-        }
     }
 }
 
@@ -676,36 +349,6 @@ impl State {
         self.scenario.interruptions.get(self.run as usize).copied().unwrap_or(Interruption::None)
     }
 
-    /// Whether everything that was read was acknowledged, and no source has more.
-    pub fn all_told(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
-    }
-
-    /// As [`State::all_told`], without the partitions that are somebody else's.
-    pub fn nothing_to_do(&self) -> bool {
-        let mut ours = self.lanes.iter().filter(|lane| lane.revoked.is_none());
-        ours.all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
-    }
-
-    /// Lanes with positions that were read and not acknowledged.
-    pub fn untold(&self) -> Vec<usize> {
-        let untold = |lane: &usize| !self.lanes[*lane].unacked.is_empty() && self.lanes[*lane].revoked.is_none();
-        (0..self.lanes.len()).filter(untold).collect()
-    }
-
-    /// Whether rows were read more than once in this run.
-    pub fn reads_again(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.again)
-    }
-
-    /// A partition that was somebody else's is read again, from where it was acknowledged.
-    pub fn returned(&mut self, lane: usize) {
-        self.note(|| format!("lane {lane} comes back"));
-        let lane = &mut self.lanes[lane];
-        (lane.next, lane.revoked, lane.recounted) = (lane.acked, None, true);
-        lane.unacked.clear();
-    }
-
     /// Whether a processor that would panic does so: the first time only.
     pub fn panics(&mut self, salt: u64, id: u64) -> bool {
         !self.repaired && self.panicked.insert(mix(salt, id))
@@ -727,87 +370,10 @@ impl State {
         self.letters_in_run.clear();
         let salt = mix(self.scenario.seed, u64::from(self.run));
         for shelf in &mut self.shelves {
-            for id in std::mem::take(&mut shelf.unsynced) {
-                if mix(salt, id).is_multiple_of(2) {
-                    *shelf.durable.entry(id).or_default() += 1;
-                }
-            }
-            shelf.put.clear();
-            shelf.latest.clear();
-            shelf.latest_put.clear();
+            shelf.end_run(salt);
         }
         for lane in &mut self.lanes {
-            lane.unacked.clear();
-            (lane.revoked, lane.again, lane.read) = (None, false, 0);
+            lane.end_run();
         }
-    }
-
-    /// Whether a fate has come true, `given` counting as delivered.
-    fn is_durable(&self, fate: &Fate, given: &[(usize, u64)]) -> bool {
-        match fate {
-            Fate::Delivered(sink, id) => self.shelves[*sink].durable.contains_key(id) || given.contains(&(*sink, *id)),
-            // It refuses the row when it sees it, and what it is told holds for the rows that it takes.
-            Fate::Letter(_, id, Some(sink)) if given.contains(&(*sink, *id)) => true,
-            Fate::Letter(node, id, _) => {
-                self.shelves.last().is_some_and(|letters| letters.durable.contains_key(&letter_id(node, *id)))
-            }
-            Fate::Filtered => true,
-            Fate::All(fates) => fates.iter().all(|fate| self.is_durable(fate, given)),
-            Fate::Either(fates) => fates.iter().any(|fate| self.is_durable(fate, given)),
-        }
-    }
-
-    /// As [`State::is_durable`], but only for what concerns one destination and what never came to any: where there are
-    /// several, its marks say nothing about the others.
-    fn is_complete_at(&self, shelf: usize, fate: &Fate, given: &[(usize, u64)]) -> bool {
-        match fate {
-            Fate::Delivered(sink, _) | Fate::Letter(_, _, Some(sink)) if *sink != shelf => true,
-            Fate::All(fates) => fates.iter().all(|fate| self.is_complete_at(shelf, fate, given)),
-            Fate::Either(fates) => fates.iter().any(|fate| self.is_complete_at(shelf, fate, given)),
-            fate => self.is_durable(fate, given),
-        }
-    }
-
-    /// Whether so many letters may be due within a window of a lane.
-    pub fn may_exceed(&self, window: u64, threshold: u64) -> bool {
-        // A row that is read again fails again.
-        let threshold = if self.reads_again() { 0 } else { threshold };
-        self.lanes.iter().any(|lane| {
-            let letters: Vec<u64> = lane.fates.iter().map(most_letters).collect();
-            letters.windows((window as usize).clamp(1, letters.len().max(1))).any(|w| w.iter().sum::<u64>() > threshold)
-        })
-    }
-
-    /// Whether more letters were written in this run within a window of a lane.
-    pub fn exceeded(&self, window: u64, threshold: u64) -> bool {
-        self.letters_in_run.iter().any(|(lane, row)| {
-            let within =
-                |(other, at): &&(usize, u32)| other == lane && *at <= *row && u64::from(*row) < u64::from(*at) + window;
-            self.letters_in_run.iter().filter(within).count() as u64 > threshold
-        })
-    }
-}
-
-fn most_letters(fate: &Fate) -> u64 {
-    match fate {
-        Fate::Letter(..) => 1,
-        Fate::Delivered(..) | Fate::Filtered => 0,
-        Fate::All(fates) => fates.iter().map(most_letters).sum(),
-        Fate::Either(fates) => fates.iter().map(most_letters).max().unwrap_or(0),
-    }
-}
-
-/// How many copies end delivered, in a letter, filtered; `None` where that is not certain.
-pub fn leaves(fate: &Fate) -> Option<[u64; 3]> {
-    match fate {
-        Fate::Delivered(..) => Some([1, 0, 0]),
-        Fate::Letter(..) => Some([0, 1, 0]),
-        Fate::Filtered => Some([0, 0, 1]),
-        Fate::All(fates) if fates.is_empty() => Some([0, 0, 1]),
-        Fate::All(fates) => fates.iter().try_fold([0; 3], |sum, fate| {
-            let one = leaves(fate)?;
-            Some([0, 1, 2].map(|i| sum[i] + one[i]))
-        }),
-        Fate::Either(_) => None,
     }
 }

@@ -9,7 +9,7 @@ use anabranch_graph::text::Str;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::{Context, Exit, Report, registry, registry_with};
+use super::{Context, Exit, Report, registry_with};
 use crate::settings::SettingFlags;
 
 #[derive(Debug, clap::Args)]
@@ -28,14 +28,15 @@ pub(super) struct DescribeArguments {
 
 pub(super) fn list_processors(arguments: &ListArguments, context: &Context) -> Report {
     const COMMAND: &str = "processors.list";
-    if let Err(report) = context.settings(COMMAND, &arguments.settings) {
-        return *report;
-    }
-    let registry = registry();
+    let settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let registry = registry_with(&settings);
     let mut table = listing(context);
     table.set_header(["NAME", "VERSION", "SUMMARY"]);
     let mut result = Vec::new();
-    for kind in registry.operators() {
+    for kind in registry.operators().chain(registry.standalone_operators()) {
         let specification = kind.specification();
         table.add_row([&specification.name, &specification.version, &specification.summary].map(Str::as_str));
         result.push(identity(specification));
@@ -69,14 +70,19 @@ pub(super) fn list_connectors(arguments: &ListArguments, context: &Context) -> R
 
 pub(super) fn describe_processor(arguments: &DescribeArguments, context: &Context) -> Report {
     const COMMAND: &str = "processors.describe";
-    if let Err(report) = context.settings(COMMAND, &arguments.settings) {
-        return *report;
-    }
-    let registry = registry();
+    let settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let registry = registry_with(&settings);
     let specification = match registry.operator(&arguments.name) {
         Ok(kind) => kind.specification(),
         Err(error) => {
-            let names: Vec<String> = registry.operators().map(|k| k.specification().name.to_string()).collect();
+            let names: Vec<String> = registry
+                .operators()
+                .chain(registry.standalone_operators())
+                .map(|k| k.specification().name.to_string())
+                .collect();
             return unknown(COMMAND, "processor", &error, &names);
         }
     };

@@ -19,6 +19,8 @@ pub(super) fn quickstart(context: &Context) -> Report {
         ("config.path", config.display().to_string()),
         ("pipelines.path", file.display().to_string()),
         ("db.type", "inmemory".to_owned()),
+        // Beside a service that has the usual port.
+        ("api.http.address", "127.0.0.1:0".to_owned()),
     ];
     // Neither the directory it is started in nor the environment changes the demo.
     let settings = match (Layers { flags: &flags, environment: &[] }).resolve() {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, compile_options, registry_with, report};
+use crate::api::ListenError;
 use crate::log::{Log, Output};
 use crate::pipelines::Pipelines;
 use crate::service::lifecycle::{Outcome, names};
-use crate::service::{Ended, Service, ServiceError};
+use crate::service::{Ended, Later, Service, ServiceError};
 use crate::settings::{LogFormat, SettingFlags, Settings};
-use crate::store::OpenError;
+use crate::store::{OpenError, StoredPipeline};
 
 /// Start the service and its pipelines.
 ///
@@ -20,7 +21,7 @@ use crate::store::OpenError;
 ///
 /// Exit codes: 0 everything that was read is delivered, 1 a pipeline failed and ended the service (`--once`,
 /// `pipelines.exit-on-degraded`), 2 a pipeline file or a setting is not valid, 3 not everything could be delivered
-/// in time or the store is in use.
+/// in time, or the store or the port is in use.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// End when there is nothing more to read and everything is delivered.
@@ -49,7 +50,25 @@ pub(super) fn serve(
         settings.log.format = LogFormat::Json;
     }
     let path = settings.pipelines.path.clone();
-    let pipelines = Pipelines::load(&[&path], &registry_with(&settings), &compile_options(&settings, once));
+    let (registry, options) = (registry_with(&settings), compile_options(&settings, once));
+    let (mut pipelines, unloaded) = Pipelines::load_ready(&[&path], &registry, &options);
+    let mut later = None;
+    // Where an exit code says whether all is well, or nothing else can start, all of it is waited for.
+    if !unloaded.configs.is_empty() {
+        if once || settings.pipelines.exit_on_degraded || pipelines.good.is_empty() {
+            pipelines = Pipelines::load(&[&path], &registry, &options);
+        } else {
+            let (context, registry) = (context.clone(), registry.clone());
+            later = Some(Later {
+                stored: unloaded.configs.iter().map(StoredPipeline::from).collect(),
+                compile: Box::new(move || {
+                    let pipelines = unloaded.compile(&registry, &options);
+                    context.note(&pipelines.findings, &pipelines.files);
+                    pipelines
+                }),
+            });
+        }
+    }
     if !pipelines.unreadable.is_empty() && !path.exists() {
         return Report::new(command)
             .fail(
@@ -90,13 +109,28 @@ pub(super) fn serve(
     };
     let log = Log::new(settings.log, output);
     log.install();
-    match (Service { settings, log: Arc::clone(&log), once, before_abort }).run(pipelines) {
+    match (Service { settings, registry, log: Arc::clone(&log), once, before_abort }).run(pipelines, later) {
         Ok(ended) => conclude(Report::new(command), &ended, refused && once),
+        Err(ServiceError::Listen(error)) => {
+            let (exit, code) = match &error {
+                ListenError::InUse(_) => (Exit::Environment, "api.address_in_use"),
+                ListenError::System { .. } => (Exit::Environment, "api.not_listening"),
+                ListenError::Token(_) => (Exit::Invalid, "api.token_unreadable"),
+            };
+            let report = Report::new(command).fail(exit, code, error.to_string());
+            match error {
+                ListenError::InUse(_) => {
+                    report.suggest("give another with --api.http.address, or serve nothing with --api.enabled=false")
+                }
+                ListenError::System { .. } | ListenError::Token(_) => report,
+            }
+        }
         Err(error) => {
             let code = match &error {
                 ServiceError::Open(OpenError::InUse { .. }) => "store.in_use",
                 ServiceError::Open(_) | ServiceError::Store(_) => "store.unavailable",
-                ServiceError::System { .. } => "run.system",
+                ServiceError::Schemas(_) => "run.schema_registry",
+                ServiceError::System { .. } | ServiceError::Listen(_) => "run.system",
             };
             Report::new(command).fail(Exit::Environment, code, error.to_string())
         }

@@ -1,55 +1,96 @@
-//! Connectors that are programs in a directory.
+//! Standalone plugins: those that are files of the user, and not in this program.
 
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::sync::Arc;
+#[cfg(feature = "grpc")]
+mod connectors;
 
 use anabranch_graph::registry::Registry;
-use anabranch_ops_grpc as grpc;
 
+use super::registry;
 use crate::settings::Settings;
 
-/// Says where standalone connectors are. They are looked for when the first reference needs one.
-pub(super) fn add_connectors(registry: &mut Registry, settings: &Settings) {
-    let found = Arc::new(grpc::Settings {
-        directory: settings.connectors.path.clone(),
-        cache: cache(),
-        supervisor: vec![grpc::supervise::own_program("anabranch")],
-        record_limit: settings.connectors.record_limit,
-        patience: settings.connectors.timeout,
-        log_level: settings.log.level,
-    });
-    let builtin: Vec<String> = registry
-        .sources()
-        .map(|kind| kind.specification())
-        .chain(registry.destinations().map(|kind| kind.specification()))
-        .map(|specification| specification.name.to_string())
-        .collect();
-    registry.set_standalone_connectors(move || {
-        let grpc::Found { connectors, refused } = grpc::load(&found);
-        let warn = |text: String| {
-            // With nobody to read it there is nobody to warn.
-            let _ = writeln!(std::io::stderr(), "warning: {text}");
-        };
-        for (path, reason) in refused {
-            warn(format!("{} is not used: {reason}", path.display()));
-        }
-        for specification in connectors.iter().filter_map(|connector| connector.specification()) {
-            let name = &specification.name;
-            if builtin.iter().any(|builtin| *name == **builtin) {
-                warn(format!(
-                    "connector {name} is built in and installed too: `{name}` is the built-in one where it has the \
-                     role, `standalone:{name}` the other"
-                ));
-            }
-        }
-        connectors
-    });
+/// Every plugin of this build, and the standalone ones that the settings say where to find.
+pub(super) fn registry_with(settings: &Settings) -> Registry {
+    #[cfg_attr(not(any(feature = "grpc", feature = "wasm")), allow(unused_mut, reason = "nothing is added"))]
+    let mut registry = registry();
+    #[cfg(feature = "grpc")]
+    connectors::add(&mut registry, settings);
+    #[cfg(feature = "wasm")]
+    web_assembly::add(&mut registry, settings);
+    #[cfg(not(any(feature = "grpc", feature = "wasm")))]
+    let _ = settings;
+    registry
 }
 
-/// Where the specifications of connectors are kept for the next start.
-fn cache() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
-    Some(caches.join("anabranch").join("connectors"))
+#[cfg(feature = "wasm")]
+mod web_assembly {
+    use std::collections::BTreeSet;
+    use std::io::Write as _;
+    use std::path::PathBuf;
+
+    use anabranch_graph::registry::Registry;
+    use anabranch_graph::text::Str;
+    use anabranch_ops_wasm::{Ceiling, Limits, Options, Place, load};
+
+    use crate::settings::{EgressSettings, Settings};
+
+    /// Modules larger than this take so long to compile that it is said.
+    const LARGE: usize = 1 << 20;
+
+    pub(super) fn add(registry: &mut Registry, settings: &Settings) {
+        let processors = settings.processors.clone();
+        let builtin: BTreeSet<Str> = registry.operators().map(|kind| kind.specification().name.clone()).collect();
+        registry.set_standalone(move || {
+            let options = Options {
+                cache: compiled_modules(),
+                limits: Limits { time: processors.timeout, memory: processors.max_memory },
+                ceiling: ceiling(&processors.egress),
+            };
+            let found = load(&processors.path, &options, &|path, size| {
+                if size > LARGE {
+                    let megabytes = size as f64 / 1e6;
+                    note(&format!("compiling {} ({megabytes:.1} MB); the next start needs not", path.display()));
+                }
+            });
+            for (path, reason) in &found.refused {
+                note(&format!("warning: {} is not used: {reason}", path.display()));
+            }
+            for name in found.operators.iter().map(|kind| &kind.specification().name).filter(|n| builtin.contains(*n)) {
+                note(&format!(
+                    "warning: {name:?} means the built-in processor; write \"standalone:{name}\" for the one in {}",
+                    processors.path.display()
+                ));
+            }
+            found.operators
+        });
+    }
+
+    /// The log does not run yet.
+    fn note(text: &str) {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    /// An entry that is no host lets nothing through.
+    fn ceiling(settings: &EgressSettings) -> Ceiling {
+        let place = |entry: &String| match Place::parse(entry) {
+            Ok(place) => Some(place),
+            Err(error) => {
+                note(&format!("warning: processors.egress.allow: {error}; it is left out"));
+                None
+            }
+        };
+        Ceiling {
+            enabled: settings.enabled,
+            places: (!settings.allow.is_empty()).then(|| settings.allow.iter().filter_map(place).collect()),
+            secrets: (!settings.secret_refs.is_empty()).then(|| settings.secret_refs.clone()),
+            timeout: settings.timeout,
+            response_bytes: settings.max_response_bytes,
+        }
+    }
+
+    /// Where compiled processors are kept for the next start.
+    fn compiled_modules() -> Option<PathBuf> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
+        Some(caches.join("anabranch").join("processors"))
+    }
 }

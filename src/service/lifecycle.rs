@@ -6,6 +6,7 @@ use std::time::Duration;
 use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
 use anabranch_graph::fault::FaultClass;
 use anabranch_graph::plan::StagePlan;
+use anabranch_graph::schema::SchemaRegistry;
 use anabranch_graph::state::StateStore;
 use anabranch_graph::text::Str;
 use tokio::runtime::Handle;
@@ -65,6 +66,8 @@ pub struct Life {
     pub options: RunOptions,
     /// Where its status and its marks go.
     pub store: Store,
+    /// The schemas of keys and payloads.
+    pub schemas: Arc<dyn SchemaRegistry>,
     /// Where its lines go.
     pub log: Arc<Log>,
     /// The runtime that its tasks run on.
@@ -134,7 +137,7 @@ impl Life {
             store: Arc::new(self.store.clone()) as Arc<dyn StateStore>,
             log: self.log.clone(),
             memo: Arc::new(self.store.clone()),
-            schemas: Arc::new(anabranch_graph::schema::MemoryRegistry::new()),
+            schemas: self.schemas.clone(),
         };
         let permit = tokio::select! {
             biased;

@@ -136,10 +136,9 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("dev", "Development mode"),
 ];
 
-const API: &str = "the HTTP API";
+const LIVE_APPLY: &str = "applying pipelines through the HTTP API";
+const TLS: &str = "TLS of the HTTP API";
 const GRPC: &str = "the gRPC API";
-const STANDALONE: &str = "standalone plugins";
-const SCHEMAS: &str = "the schema registry";
 const INSTALL: &str = "plugin installation";
 const DEV: &str = "development mode";
 
@@ -248,61 +247,114 @@ pub const KEYS: &[Key] = &[
         Some("5m"),
         "How long a standalone connector may take to open, or to acknowledge any of the records it was given.",
     ),
-    Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors.")
-        .awaits(STANDALONE),
+    Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors."),
+    Key::new(
+        "processors.timeout",
+        Kind::Duration { zero: true },
+        Some("60s"),
+        "Longest time a standalone processor may take for the records of one call, 128 at most. 0s = no limit.",
+    ),
+    Key::new(
+        "processors.max-memory",
+        Kind::Bytes { min: 64 << 10 },
+        Some("1GiB"),
+        "Most memory of one instance of a standalone processor; there is one for each worker.",
+    ),
     Key::new(
         "processors.egress.enabled",
         Kind::Bool,
         Some("false"),
-        "Whether standalone processors may send HTTP requests.",
-    )
-    .awaits(STANDALONE),
-    Key::new("processors.egress.allow", Kind::List, Some(""), "Hosts that standalone processors may reach.")
-        .awaits(STANDALONE),
-    Key::new("processors.egress.secret-refs", Kind::List, Some(""), "Secrets that standalone processors may use.")
-        .awaits(STANDALONE),
+        "Whether standalone processors may send HTTP requests, each to the hosts its settings name.",
+    ),
+    Key::new(
+        "processors.egress.allow",
+        Kind::List,
+        Some(""),
+        "Hosts that standalone processors may reach: host, host:port, http://address:port. Empty = any that is public.",
+    ),
+    Key::new(
+        "processors.egress.secret-refs",
+        Kind::List,
+        Some(""),
+        "Secrets that standalone processors may use: NAME is the variable ANABRANCH_SECRET_NAME.",
+    ),
     Key::new(
         "processors.egress.timeout",
         Kind::Duration { zero: true },
         Some("0s"),
         "Longest time of one HTTP request of a standalone processor; 0s = the request's own.",
-    )
-    .awaits(STANDALONE),
+    ),
     Key::new(
         "processors.egress.max-response-bytes",
         Kind::Bytes { min: 0 },
         Some("0"),
-        "Largest HTTP response a standalone processor gets; 0 = no limit.",
-    )
-    .awaits(STANDALONE),
-    Key::new("schema-registry.type", Kind::Choice(&["builtin", "confluent"]), Some("builtin"), "Where schemas live.")
-        .awaits(SCHEMAS),
+        "Largest HTTP response a standalone processor gets; 0 = the processor's own limit.",
+    ),
+    Key::new("schema-registry.type", Kind::Choice(&["builtin", "confluent"]), Some("builtin"), "Where schemas live."),
     Key::new("schema-registry.confluent.connection-string", Kind::Text, None, "URL of the Confluent schema registry.")
-        .secret()
-        .awaits(SCHEMAS),
+        .secret(),
     Key::new(
         "schema-registry.confluent.auth.type",
         Kind::Choice(&["none", "basic", "bearer"]),
         Some("none"),
         "How to log in to the Confluent schema registry.",
-    )
-    .awaits(SCHEMAS),
-    Key::new("schema-registry.confluent.auth.basic.username", Kind::Text, None, "User, for basic authentication.")
-        .awaits(SCHEMAS),
+    ),
+    Key::new("schema-registry.confluent.auth.basic.username", Kind::Text, None, "User, for basic authentication."),
     Key::new("schema-registry.confluent.auth.basic.password", Kind::Text, None, "Password, for basic authentication.")
-        .secret()
-        .awaits(SCHEMAS),
+        .secret(),
     Key::new("schema-registry.confluent.auth.bearer.token", Kind::Text, None, "Token, for bearer authentication.")
-        .secret()
-        .awaits(SCHEMAS),
-    Key::new("api.enabled", Kind::Bool, Some("true"), "Whether to serve the API.").awaits(API),
-    Key::new("api.http.address", Kind::Address, Some("127.0.0.1:8080"), "Address of the HTTP API.").awaits(API),
-    Key::new("api.http.token-file", Kind::Path, None, "File with the token that requests must carry.").awaits(API),
-    Key::new("api.http.tls.cert", Kind::Path, None, "Certificate chain of the HTTP API, PEM.").awaits(API),
-    Key::new("api.http.tls.key", Kind::Path, None, "Private key of the HTTP API, PEM.").awaits(API),
-    Key::new("api.http.cors.allowed-origins", Kind::List, Some(""), "Origins whose pages may use the HTTP API.")
-        .awaits(API),
-    Key::new("api.http.ui.enabled", Kind::Bool, Some("true"), "Whether to serve the web interface.").awaits(API),
+        .secret(),
+    Key::new(
+        "schema-registry.serve",
+        Kind::Bool,
+        Some("false"),
+        "Serve the built-in schema registry over HTTP, in the way of Confluent's, for other tools.",
+    ),
+    Key::new(
+        "schema-registry.compatibility",
+        Kind::Choice(&[
+            "none",
+            "backward",
+            "backward_transitive",
+            "forward",
+            "forward_transitive",
+            "full",
+            "full_transitive",
+        ]),
+        Some("none"),
+        "What a schema that is registered over HTTP must be to earlier ones of its subject. Pipelines register any.",
+    ),
+    Key::new(
+        "api.enabled",
+        Kind::Bool,
+        Some("true"),
+        "Whether to serve HTTP. With `run --once`, only where this or the address is given.",
+    ),
+    Key::new(
+        "api.http.address",
+        Kind::Address,
+        Some("127.0.0.1:8080"),
+        "Address of the HTTP API; port 0 = any that is free. One that other machines reach needs a token.",
+    ),
+    Key::new("api.http.token", Kind::Text, None, "Token that requests must carry; better given as a variable.")
+        .secret(),
+    Key::new("api.http.token-file", Kind::Path, None, "File with the token that requests must carry."),
+    Key::new(
+        "api.http.allow-unauthenticated",
+        Kind::Bool,
+        Some("false"),
+        "Serve other machines without a token: whoever reaches the address may do everything.",
+    ),
+    Key::new("api.http.tls.cert", Kind::Path, None, "Certificate chain of the HTTP API, PEM.").awaits(TLS),
+    Key::new("api.http.tls.key", Kind::Path, None, "Private key of the HTTP API, PEM.").awaits(TLS),
+    Key::new(
+        "api.http.cors.allowed-origins",
+        Kind::List,
+        Some(""),
+        "Origins (https://host:port) of other sites whose pages may use the HTTP API; * = all.",
+    ),
+    Key::new("api.http.ui.enabled", Kind::Bool, Some("true"), "Whether to serve the web interface.")
+        .awaits("the web interface"),
     Key::new("api.grpc.address", Kind::Address, Some("127.0.0.1:8084"), "Address of the gRPC API.").awaits(GRPC),
     Key::new(
         "api.allow-live-restart-apply",
@@ -310,7 +362,7 @@ pub const KEYS: &[Key] = &[
         Some("false"),
         "Whether applying a changed pipeline through the API may restart it.",
     )
-    .awaits(API),
+    .awaits(LIVE_APPLY),
     Key::new("install.allow-unsigned", Kind::Bool, Some("false"), "Whether unsigned plugins may be installed.")
         .awaits(INSTALL),
     Key::new("install.max-staleness", Kind::Duration { zero: true }, Some("168h"), "Oldest plugin index that is used.")

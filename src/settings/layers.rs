@@ -1,5 +1,7 @@
 //! Which layer a setting's value comes from, and whether it is a valid one.
 
+mod listener;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,8 +13,8 @@ use anabranch_graph::plan::stage::Limits;
 
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
-    ConnectorSettings, Database, LogFormat, LogSettings, PipelineSettings, PostgresDatabase, RecoveryPolicy, Settings,
-    below, file,
+    ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, LogFormat, LogSettings,
+    PipelineSettings, PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below, file,
 };
 use crate::files::{self, Unreadable};
 
@@ -184,6 +186,10 @@ impl<'a> Checking<'a> {
                 self.report(entry, Diagnostic::warning("service.no_effect", message), None);
             }
         }
+        if self.text("schema-registry.type") == "confluent" {
+            self.check_confluent();
+        }
+        self.check_listener();
         if self.text("db.type") == "postgres" {
             let entry = self.entry("db.type");
             let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
@@ -201,6 +207,33 @@ impl<'a> Checking<'a> {
             let entry = self.entry("pipelines.error-recovery.max-delay");
             let message = "pipelines.error-recovery.max-delay must not be below pipelines.error-recovery.min-delay";
             self.report(entry, Diagnostic::error("service.invalid_value", message), None);
+        }
+    }
+
+    fn check_confluent(&mut self) {
+        let refuse = |what: String| Diagnostic::error("service.invalid_value", what);
+        if !cfg!(feature = "avro") {
+            let what = "schema-registry.type: this program was built without it (feature `avro`)";
+            self.report(self.entry("schema-registry.type"), refuse(what.to_owned()), Some("use `builtin`".to_owned()));
+            return;
+        }
+        let needed: &[&str] = match self.text("schema-registry.confluent.auth.type") {
+            "basic" => &["connection-string", "auth.basic.username", "auth.basic.password"],
+            "bearer" => &["connection-string", "auth.bearer.token"],
+            _ => &["connection-string"],
+        };
+        for name in needed {
+            let name = format!("schema-registry.confluent.{name}");
+            if self.text(&name).is_empty() {
+                let what = format!("{name} config value is required");
+                self.report(self.entry("schema-registry.type"), refuse(what), None);
+            }
+        }
+        let url = self.text("schema-registry.confluent.connection-string");
+        if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") {
+            let what = "schema-registry.confluent.connection-string is no URL of a server";
+            let hint = Some("as in https://registry:8081".to_owned());
+            self.report(self.entry("schema-registry.confluent.connection-string"), refuse(what.to_owned()), hint);
         }
     }
 
@@ -252,6 +285,16 @@ impl<'a> Checking<'a> {
         parse_duration(self.text(name)).unwrap_or_default()
     }
 
+    /// A duration of which zero is none.
+    fn limit(&self, name: &str) -> Option<Duration> {
+        Some(self.duration(name)).filter(|limit| !limit.is_zero())
+    }
+
+    /// Texts with commas between them.
+    fn list(&self, name: &str) -> Vec<String> {
+        self.text(name).split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+    }
+
     fn settings(&self, config_path: PathBuf) -> Settings {
         let shutdown = self.duration("shutdown.timeout");
         Settings {
@@ -264,6 +307,23 @@ impl<'a> Checking<'a> {
                 }),
                 _ => Database::Embedded(self.path("db.path")),
             },
+            schemas: match self.text("schema-registry.type") {
+                "confluent" => Schemas::Confluent(ConfluentSettings {
+                    url: self.text("schema-registry.confluent.connection-string").to_owned(),
+                    login: match self.text("schema-registry.confluent.auth.type") {
+                        "basic" => ConfluentLogin::Basic {
+                            username: self.text("schema-registry.confluent.auth.basic.username").into(),
+                            password: self.text("schema-registry.confluent.auth.basic.password").into(),
+                        },
+                        "bearer" => ConfluentLogin::Bearer {
+                            token: self.text("schema-registry.confluent.auth.bearer.token").into(),
+                        },
+                        _ => ConfluentLogin::None,
+                    },
+                }),
+                _ => Schemas::BuiltIn,
+            },
+            api: self.bool("api.enabled").then(|| self.api()),
             log: LogSettings {
                 level: match self.text("log.level") {
                     "trace" => LogLevel::Trace,
@@ -293,6 +353,19 @@ impl<'a> Checking<'a> {
                 path: self.path("connectors.path"),
                 record_limit: self.bytes("connectors.max-receive-record-size"),
                 timeout: self.duration("connectors.timeout"),
+            },
+            processors: ProcessorSettings {
+                path: self.path("processors.path"),
+                timeout: self.limit("processors.timeout"),
+                max_memory: self.bytes("processors.max-memory"),
+                egress: EgressSettings {
+                    enabled: self.bool("processors.egress.enabled"),
+                    allow: self.list("processors.egress.allow"),
+                    secret_refs: self.list("processors.egress.secret-refs"),
+                    timeout: self.limit("processors.egress.timeout"),
+                    max_response_bytes: parse_bytes(self.text("processors.egress.max-response-bytes"))
+                        .filter(|bytes| *bytes > 0),
+                },
             },
             limits: Limits {
                 replay_rows: usize::try_from(self.int("engine.replay-rows")).unwrap_or_default(),

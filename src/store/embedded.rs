@@ -11,6 +11,7 @@ use super::{Found, Read, Write, Written, compare, fence, tables, unavailable};
 use crate::panics::caught;
 
 mod memo;
+mod schemas;
 
 /// A handle; clones share it.
 #[derive(Clone)]
@@ -72,6 +73,7 @@ impl Shared {
                 fence(&epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
                 tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(Found::Marks)
             }
+            Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, &pipeline).map(Found::Marks),
             Read::DetachedMarks(pipeline) => {
                 tables::marks(&transaction, tables::DETACHED_MARKS, &pipeline).map(Found::Marks)
             }
@@ -79,6 +81,7 @@ impl Shared {
             Read::Active { pipeline, connector } => {
                 tables::active(&transaction, &pipeline, &connector).map(|found| Found::Recalled(vec![found]))
             }
+            Read::Schemas(question) => schemas::answer(&transaction, &question).map(Found::Schemas),
         }
     }
 
@@ -202,5 +205,6 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
             Ok(Written::Nothing)
         }
+        Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
     }
 }

@@ -1,6 +1,8 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use anabranch_graph::record::Position;
+use anabranch_graph::schema::{SchemaId, SchemaKind, SchemaRegistry as _, SchemaVersion};
 use anabranch_graph::source::Partition;
 
 use super::*;
@@ -185,6 +187,65 @@ async fn what_is_remembered_is_found_by_space_and_key() {
         assert_eq!(store.active(&"p".into(), &"in".into()).await.unwrap(), Some(value("3")));
         assert_eq!(store.active(&"p".into(), &"out".into()).await.unwrap(), Some(value("2")));
         assert_eq!(store.active(&"q".into(), &"in".into()).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn schemas_survive_a_restart() {
+    for database in Places::new().durable() {
+        let subject = |text: &'static str| Str::from_static(text);
+        let (long, int) = (Str::from_static("\"long\""), Str::from_static("\"int\""));
+        let numbers = |schema: Arc<Schema>| (schema.version.get(), schema.id.get());
+        {
+            let store = Store::open(&database).unwrap();
+            assert!(store.subjects().await.unwrap().is_empty());
+            assert_eq!(store.find(&subject("a"), &long).await.unwrap(), None);
+            let missing = store.get(&subject("a"), SchemaVersion::FIRST).await.unwrap_err();
+            assert_eq!(missing.code(), "schema_subject_not_found");
+            assert_eq!(store.by_id(SchemaId::FIRST).await.unwrap_err().code(), "schema_not_found");
+            for (name, text, expected) in [
+                ("a", &long, (1, 1)),
+                ("a", &int, (2, 2)),
+                ("b", &int, (1, 2)),
+                ("a", &long, (1, 1)),
+                ("aa", &long, (1, 1)),
+            ] {
+                let made = store.create(&subject(name), SchemaKind::Avro, text).await.unwrap();
+                assert_eq!(numbers(made), expected, "{name} {text}");
+            }
+            for n in 0..10 {
+                let text = format!("{{\"type\":\"fixed\",\"name\":\"f\",\"size\":{n}}}");
+                let made = store.create(&subject("many"), SchemaKind::Avro, &text.into()).await.unwrap();
+                assert_eq!(numbers(made), (n + 1, n + 3));
+            }
+        }
+        let store = Store::open(&database).unwrap();
+        let second = SchemaVersion::new(2).unwrap();
+        assert_eq!(store.get(&subject("a"), second).await.unwrap().text, int);
+        assert_eq!(store.by_id(SchemaId::FIRST).await.unwrap().text, long);
+        assert_eq!(store.versions(&subject("many")).await.unwrap().last(), SchemaVersion::new(10).as_ref());
+        assert_eq!(store.get(&subject("b"), second).await.unwrap_err().code(), "schema_version_not_found");
+        assert_eq!(numbers(store.create(&subject("b"), SchemaKind::Avro, &long).await.unwrap()), (2, 1));
+        let name = subject("c");
+        let many = (0..8).map(|_| store.create(&name, SchemaKind::Avro, &long));
+        let made: Vec<_> =
+            futures::future::join_all(many).await.into_iter().map(|made| numbers(made.unwrap())).collect();
+        assert_eq!(made, [(1, 1); 8]);
+        let names: Vec<String> = store.subjects().await.unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["a", "aa", "b", "c", "many"]);
+        let found = store.find(&subject("b"), &long).await.unwrap();
+        assert_eq!(found.map(numbers), Some((2, 1)));
+        for (name, text) in [("aa", &int), ("d", &long), ("a", &subject("\"none\""))] {
+            assert_eq!(store.find(&subject(name), text).await.unwrap(), None, "{name} {text}");
+        }
+        let uses = store.uses(SchemaId::new(2).unwrap()).await.unwrap();
+        assert_eq!(uses, [(subject("a"), second), (subject("b"), SchemaVersion::FIRST)]);
+        assert!(store.uses(SchemaId::new(99).unwrap()).await.unwrap().is_empty());
+        #[cfg(feature = "avro")]
+        for bad in ["{", "\"lon\"", "\0"] {
+            let error = store.create(&subject("a"), SchemaKind::Avro, &bad.into()).await.unwrap_err();
+            assert_eq!(error.code(), "schema_invalid");
+        }
     }
 }
 

@@ -22,16 +22,17 @@ fn crates_depend_one_way() {
     }
     assert_eq!(found["anabranch-graph"], [] as [&str; 0]);
     assert_eq!(found["anabranch-ops"], ["anabranch-graph"]);
-    let families = ["ai", "grpc", "http", "js", "postgres", "s3"].map(|family| format!("anabranch-ops-{family}"));
+    assert_eq!(found["anabranch-ops-opencdc"], ["anabranch-graph"]);
+    let families =
+        ["ai", "avro", "grpc", "http", "js", "postgres", "s3", "wasm"].map(|family| format!("anabranch-ops-{family}"));
     for family in &families {
         let shared: &[&str] = match family.as_str() {
-            "anabranch-ops-ai" => &["anabranch-graph", "anabranch-ops-http"],
-            "anabranch-ops-grpc" => &["anabranch-graph", "anabranch-ops-opencdc"],
+            "anabranch-ops-ai" | "anabranch-ops-avro" => &["anabranch-graph", "anabranch-ops-http"],
+            "anabranch-ops-grpc" | "anabranch-ops-wasm" => &["anabranch-graph", "anabranch-ops-opencdc"],
             _ => &["anabranch-graph"],
         };
         assert_eq!(found[family], shared, "{family}");
     }
-    assert_eq!(found["anabranch-ops-opencdc"], ["anabranch-graph"]);
     let own = ["anabranch-graph", "anabranch-ops"].map(str::to_owned);
     assert_eq!(found["anabranch"], [&own[..], &families[..]].concat());
 }

@@ -6,6 +6,9 @@
 #[cfg(feature = "ai")]
 mod ai;
 mod analyze;
+mod api;
+#[cfg(feature = "avro")]
+mod api_schemas;
 mod bad_input;
 mod branching;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
@@ -26,6 +29,7 @@ mod generated;
 mod javascript;
 mod kills;
 mod plan;
+mod positions;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod process;
@@ -35,6 +39,8 @@ mod readme;
 mod rest;
 mod s3;
 mod schema;
+#[cfg(feature = "avro")]
+mod schema_registry;
 mod sdk;
 mod servers;
 mod stop;
@@ -42,5 +48,7 @@ mod store;
 mod tools;
 mod upstream;
 mod validate;
+#[cfg(all(feature = "http", feature = "wasm"))]
+mod wasm;
 #[cfg(feature = "http")]
 mod webhook;

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -85,6 +87,8 @@ impl Workspace {
             .current_dir(self.root())
             .env_clear()
             .envs(std::env::vars().filter(|(k, _)| k == "PATH" || k == "HOME" || k == "TMPDIR"))
+            // Services that run beside each other must not want the same port.
+            .env("ANABRANCH_API_HTTP_ADDRESS", "127.0.0.1:0")
             .envs(&self.env)
             .stdin(Stdio::null());
         command
@@ -112,9 +116,40 @@ impl Workspace {
 /// A running process; killed on drop.
 pub struct Process {
     child: Child,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
+    stdout: Printed,
+    stderr: Printed,
     started: Instant,
+}
+
+/// What a process prints, gathered as it comes.
+struct Printed {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reading: Option<JoinHandle<()>>,
+}
+
+impl Printed {
+    fn gather(mut from: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
+        let gathered = bytes.clone();
+        let reading = std::thread::spawn(move || {
+            let mut buffer = [0; 8192];
+            while let Ok(read @ 1..) = from.read(&mut buffer) {
+                gathered.lock().unwrap().extend_from_slice(&buffer[..read]);
+            }
+        });
+        Printed { bytes, reading: Some(reading) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    fn whole(&mut self) -> String {
+        if let Some(reading) = self.reading.take() {
+            let _ = reading.join();
+        }
+        self.so_far()
+    }
 }
 
 impl Process {
@@ -123,19 +158,7 @@ impl Process {
     pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let drain = |mut from: Box<dyn Read + Send>| {
-            std::thread::spawn(move || {
-                let mut bytes = Vec::new();
-                let _ = from.read_to_end(&mut bytes);
-                String::from_utf8_lossy(&bytes).into_owned()
-            })
-        };
-        Process {
-            stdout: Some(drain(Box::new(stdout))),
-            stderr: Some(drain(Box::new(stderr))),
-            child,
-            started: Instant::now(),
-        }
+        Process { stdout: Printed::gather(stdout), stderr: Printed::gather(stderr), child, started: Instant::now() }
     }
 
     /// Its standard input, once and if it was piped.
@@ -145,6 +168,23 @@ impl Process {
 
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Where a service serves HTTP, as its log says.
+    #[track_caller]
+    pub fn address(&mut self) -> SocketAddr {
+        const BEFORE: &str = "HTTP is served at http://";
+        let mut found = None;
+        let printed = self.stdout.bytes.clone();
+        self.wait_until("the address of HTTP", || {
+            let text = String::from_utf8_lossy(&printed.lock().unwrap()).into_owned();
+            found = text.split_once(BEFORE).and_then(|(_, rest)| {
+                let end = rest.find(|c: char| c.is_whitespace() || c == '"')?;
+                rest[..end].parse().ok()
+            });
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     pub fn signal(&self, name: &str) {
@@ -192,9 +232,7 @@ impl Process {
     }
 
     fn collect(&mut self) -> (String, String) {
-        let text =
-            |thread: &mut Option<JoinHandle<String>>| thread.take().and_then(|t| t.join().ok()).unwrap_or_default();
-        (text(&mut self.stdout), text(&mut self.stderr))
+        (self.stdout.whole(), self.stderr.whole())
     }
 }
 
@@ -240,7 +278,8 @@ pub fn raw_after(line: &str) -> String {
     String::from_utf8(base64_decode(text)).unwrap()
 }
 
-fn base64_decode(text: &str) -> Vec<u8> {
+/// The bytes of base64 text.
+pub fn base64_decode(text: &str) -> Vec<u8> {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = Vec::new();
     let (mut bits, mut held) = (0u32, 0);

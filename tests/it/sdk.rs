@@ -1,4 +1,5 @@
-//! Processors that users write in Rust: made by `processors new`, compiled, and run in a host that is not ours.
+//! Processors that users write in Rust: made by `processors new`, compiled, and run in a host that is not ours
+//! and in ours.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::process::Command;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::process::Workspace;
+use crate::process::{Workspace, file_to_file};
 
 /// Compiles for WebAssembly, or says why not.
 fn compiled(directory: &Path) -> Option<PathBuf> {
@@ -53,7 +54,8 @@ fn record(text: &str) -> Vec<u8> {
 
 #[test]
 fn a_processor_made_by_the_command_runs_as_web_assembly() {
-    let workspace = Workspace::new();
+    let mut workspace = Workspace::new();
+    workspace.env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/wasm"));
     workspace.run(&["processors", "new", "my-guest"]).expect_code(0);
     let again = workspace.run(&["processors", "new", "my-guest"]).expect_code(2);
     assert!(again.stderr.contains("my-guest exists already"), "{}", again.stderr);
@@ -75,7 +77,7 @@ fn a_processor_made_by_the_command_runs_as_web_assembly() {
     let output = Command::new("node")
         .arg("--no-warnings")
         .arg(host)
-        .arg(module)
+        .arg(&module)
         .args(commands.map(|command| STANDARD.encode(command)))
         .output()
         .unwrap();
@@ -94,4 +96,34 @@ fn a_processor_made_by_the_command_runs_as_web_assembly() {
     assert_eq!(responses[3], field(4, &[]));
     assert_eq!(responses[4], field(5, &[&field(1, &[&field(1, &[&record("hello-world")])])]));
     assert_eq!(responses[5], field(6, &[]));
+    if cfg!(feature = "wasm") {
+        runs_in_a_pipeline(&workspace, &module);
+    }
+}
+
+/// The same module as a processor of ours.
+fn runs_in_a_pipeline(workspace: &Workspace, module: &Path) {
+    workspace.write("processors/any-name.wasm", std::fs::read(module).unwrap());
+    workspace.write("in.txt", "{\"text\":\"world\",\"big\":9007199254740993}\n{\"text\":5}\n");
+    let with = |settings: &str| {
+        let processors = format!(
+            "      - {{ id: json, plugin: json.decode, settings: {{ field: .Payload.After }} }}\n      \
+             - {{ id: mine, plugin: \"standalone:my-guest\", settings: {{ {settings} }} }}\n    \
+             dead-letter-queue: {{ plugin: file, settings: {{ path: dlq.ndjson }}, window-size: 0 }}\n"
+        );
+        workspace.write("pipelines/p.yaml", file_to_file("sdk", &processors));
+        workspace.run(&["run", "--once"])
+    };
+    let text = with("").expect_code(2).both();
+    assert!(text.contains("\"prefix\" is required by my-guest"), "{text}");
+    with("prefix: hello-").expect_code(0);
+    let payload = |file: &str| -> serde_json::Value {
+        let line = workspace.lines(file).remove(0);
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()["payload"]["after"].clone()
+    };
+    assert_eq!(payload("out.ndjson"), serde_json::json!({ "text": "hello-world", "big": 9_007_199_254_740_993_i64 }));
+    assert_eq!(workspace.lines("out.ndjson").len(), 1);
+    assert_eq!(payload("dlq.ndjson")["payload"]["after"]["text"], 5);
+    let error = &workspace.lines("dlq.ndjson")[0];
+    assert!(error.contains("not text"), "{error}");
 }

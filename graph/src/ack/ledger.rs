@@ -254,6 +254,11 @@ impl Ledger {
 
     /// Takes the settled prefix out, also of the front segment. O(rows that leave).
     pub fn advance(&mut self) -> Option<Advance> {
+        self.advance_below(u64::MAX)
+    }
+
+    /// As [`Ledger::advance`], of the rows below this number: it and those after it count as open.
+    pub fn advance_below(&mut self, limit: u64) -> Option<Advance> {
         let mut positions = Vec::new();
         while let Some(segment) = self.segments.front_mut() {
             let left =
@@ -267,12 +272,15 @@ impl Ledger {
                         false => rows.find(open).unwrap_or(self.drained),
                     }
                 };
+            let below = usize::try_from(limit.saturating_sub(segment.base)).unwrap_or(usize::MAX);
+            let cut = segment.rows > 0 && left > below;
+            let left = if cut { below.max(self.drained) } else { left };
             if segment.rows > 0 {
                 self.seq += (left - self.drained) as u64;
             }
             positions.extend(segment.positions[self.drained..left].iter_mut().map(std::mem::take));
             self.drained = left;
-            let leaves = segment.settled() || mutant!(WholeSegmentStored) && left == segment.positions.len();
+            let leaves = segment.settled() && !cut || mutant!(WholeSegmentStored) && left == segment.positions.len();
             if !leaves {
                 break;
             }
@@ -285,6 +293,13 @@ impl Ledger {
         }
         let position = positions.last()?.clone();
         Some(Advance { positions, mark: Mark { generation: self.generation, seq: self.seq, position } })
+    }
+
+    /// Whether [`Ledger::advance_below`] would take something out.
+    pub fn advances_below(&self, limit: u64) -> bool {
+        self.segments.front().is_some_and(|segment| {
+            segment.rows == 0 || segment.base + (self.drained as u64) < limit && segment.owes(self.drained) == 0
+        })
     }
 
     /// Notes that the rows of a run arrived at a destination. O(1) if it covers a segment whose rows have landed

@@ -240,3 +240,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn little_is_spent_on_finding_a_constant() {
+    let long = CompiledCondition::compile("{{ range 100000 }}{{ end }}true").unwrap();
+    assert_eq!((long.constant(), long.failure().is_some()), (None, false), "it is found out when there are records");
+    assert!(long.evaluate(&Record::default()).unwrap());
+    let endless = CompiledCondition::compile("{{ range 1000000000 }}{{ end }}true").unwrap();
+    assert_eq!((endless.constant(), endless.failure().is_some()), (None, false));
+    let short = CompiledCondition::compile("{{ range 10 }}{{ end }}true").unwrap();
+    assert_eq!(short.constant(), Some(true));
+    let wrong = CompiledCondition::compile("neither").unwrap();
+    assert_eq!((wrong.constant(), wrong.failure().is_some()), (None, true));
+}

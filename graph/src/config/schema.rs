@@ -365,9 +365,18 @@ fn settings(specification: &Specification) -> Value {
 fn name_pattern(name: &Str, specification: &Specification) -> String {
     let overlaps = |other: &str| {
         let part = |(a, b): (&str, &str)| a == b || a == "*" || b == "*";
-        other.split('.').count() == name.split('.').count() && other.split('.').zip(name.split('.')).all(part)
+        let (parts, others) = (name.split('.').count(), other.split('.').count());
+        // A last `*` takes all that is left.
+        let long_enough = |name: &str, parts, others| parts >= others || name == "*" || name.ends_with(".*");
+        long_enough(name, parts, others)
+            && long_enough(other, others, parts)
+            && other.split('.').zip(name.split('.')).all(part)
     };
-    let as_pattern = |name: &str| format!("{}$", regex::escape(name).replace(r"\*", "[^.]+"));
+    let as_pattern = |name: &str| {
+        let pattern = regex::escape(name).replace(r"\*", "[^.]+");
+        let open = pattern.strip_suffix("[^.]+").map(|begin| format!("{begin}.+"));
+        format!("{}$", open.unwrap_or(pattern))
+    };
     let names = || specification.parameters.iter().map(|parameter| &parameter.name);
     let exact = names().filter(|other| !other.contains('*'));
     let earlier = names().take_while(|other| *other != name).filter(|other| other.contains('*'));

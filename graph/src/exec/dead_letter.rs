@@ -11,13 +11,13 @@ use super::context::Context;
 use super::deliver::{Delivery, Outcome};
 use super::lanes::Origin;
 use super::queue::Idle;
+use crate::ack::LaneIndex;
 use crate::batch::Failed;
 use crate::destination::Delivered;
 use crate::fault::Fault;
 use crate::metadata::{Metadata, key};
 use crate::plan::stage::DeadLetterSpec;
 use crate::record::{Data, Operation, Record};
-use crate::state::LaneId;
 use crate::text::Str;
 use crate::value::{Object, Value};
 
@@ -60,7 +60,8 @@ pub(super) struct DeadLetters {
     threshold: u64,
     delivery: Delivery,
     most_rows: usize,
-    windows: BTreeMap<LaneId, Window>,
+    /// By lane: a partition that comes back has its rows read again in another one, with the same names.
+    windows: BTreeMap<LaneIndex, Window>,
 }
 
 impl DeadLetters {
@@ -148,7 +149,7 @@ impl DeadLetters {
     /// Counts a failure in the window of its lane.
     fn check(&mut self, origin: &Origin, fault: &Fault) -> Result<(), Fault> {
         let (size, threshold) = (self.window_size, self.threshold);
-        let window = self.windows.entry(origin.id.clone()).or_default();
+        let window = self.windows.entry(origin.lane).or_default();
         if !window.exceeded(origin.seq, size, threshold) {
             return Ok(());
         }
@@ -172,7 +173,7 @@ impl DeadLetters {
         let node = fault.node().cloned().unwrap_or_default();
         let path =
             [key::SPLIT_INDEX, key::CLONE_INDEX].map(|key| record.metadata.get(&key).cloned().unwrap_or_default());
-        let Origin { id, generation, seq, .. } = origin;
+        let Origin { lane, id, generation, seq } = origin;
         let mut name = format!("{}:{}", self.context().pipeline, id.connector);
         for part in [&*id.partition.0, &generation.to_string(), &seq.to_string(), &path[0], &path[1], &node] {
             name.push('/');
@@ -180,7 +181,7 @@ impl DeadLetters {
         }
         let name = Str::from(name);
         let replay_rows = self.context().limits.replay_rows;
-        let ordinal = self.windows.entry(id.clone()).or_default().ordinal(&name, *seq, replay_rows);
+        let ordinal = self.windows.entry(*lane).or_default().ordinal(&name, *seq, replay_rows);
         let named = if ordinal == 0 { name.to_string() } else { format!("{name}#{ordinal}") };
 
         let mut metadata = Metadata::with_capacity(5);

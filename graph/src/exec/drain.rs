@@ -105,6 +105,13 @@ impl Drain {
         if settled.is_empty() {
             return Ok(());
         }
+        let lanes: Vec<_> = settled.iter().map(|settled| settled.lane).collect();
+        self.store_and_tell(settled).await?;
+        self.context.lanes.told(&lanes);
+        Ok(())
+    }
+
+    async fn store_and_tell(&mut self, settled: Vec<Settled>) -> Result<(), Fault> {
         let moves: Vec<_> = settled.iter().map(|lane| (lane.id.clone(), lane.advance.mark.clone())).collect();
         if mutant!(RoomBeforeStored) {
             self.context.lanes.persisted(&settled);

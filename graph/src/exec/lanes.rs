@@ -30,14 +30,34 @@ pub(super) enum Due {
     Now,
 }
 
+/// Whose a lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// Its rows are delivered, stored and acknowledged. So are for a while those of a partition that was revoked.
+    Ours,
+    /// Somebody else's by now: nothing of it is written in a transaction, stored or acknowledged.
+    Abandoned,
+    /// The partition comes back: nothing of it is written in a transaction, what was settled is stored and acknowledged.
+    Returning,
+    /// The partition came back, and goes on in another lane.
+    Replaced,
+}
+
 struct Lane {
     id: LaneId,
     source: usize,
+    /// Whether its source replays exactly.
+    exact: bool,
     ledger: Ledger,
     /// Its source has nothing more to read now.
     idle: bool,
-    /// Somebody else's by now: not stored, not acknowledged.
-    abandoned: bool,
+    hold: Hold,
+    /// Transactions under way that hold rows of it.
+    writing: usize,
+    /// A part of it is being stored and acknowledged.
+    committing: bool,
+    /// Number of the first row that was given up: settled, and not written. It and those after it are never stored.
+    given_up: u64,
     stored: Option<Mark>,
     progress: Arc<LaneProgress>,
 }
@@ -59,6 +79,7 @@ pub(super) struct Settled {
 
 /// What names a copy that failed.
 pub(super) struct Origin {
+    pub(super) lane: LaneIndex,
     pub(super) id: LaneId,
     pub(super) generation: u64,
     /// Number of the row in its lane.
@@ -76,6 +97,34 @@ pub(super) struct Lanes {
     replay_rows: usize,
     held_bytes: usize,
     progress: Arc<Progress>,
+}
+
+impl State {
+    fn add(
+        &mut self,
+        source: usize,
+        id: LaneId,
+        resume: Option<Mark>,
+        exact: bool,
+        progress: Arc<LaneProgress>,
+    ) -> Result<LaneIndex, Fault> {
+        let index = u16::try_from(self.lanes.len())
+            .map_err(|_| Fault::fatal("too_many_lanes", "a pipeline can have at most 65536 partitions in a run"))?;
+        self.lanes.push(Lane {
+            ledger: Ledger::new(LaneIndex(index), resume.as_ref()),
+            progress,
+            id,
+            source,
+            exact,
+            idle: false,
+            hold: Hold::Ours,
+            writing: 0,
+            committing: false,
+            given_up: u64::MAX,
+            stored: resume,
+        });
+        Ok(LaneIndex(index))
+    }
 }
 
 fn overdrawn(cause: Overdrawn) -> Fault {
@@ -108,26 +157,16 @@ impl Lanes {
         }
     }
 
-    /// Adds a lane that goes on after `resume`. A lane with the same id that was there before is abandoned.
-    pub(super) fn add(&self, source: usize, id: LaneId, resume: Option<&Mark>) -> Result<LaneIndex, Fault> {
-        let mut state = self.lock();
-        let index = u16::try_from(state.lanes.len())
-            .map_err(|_| Fault::fatal("too_many_lanes", "a pipeline can have at most 65536 partitions in a run"))?;
-        let mut resume = resume.cloned();
-        for earlier in state.lanes.iter_mut().filter(|lane| lane.id == id) {
-            earlier.abandoned = true;
-            resume = earlier.stored.clone().or(resume);
-        }
-        state.lanes.push(Lane {
-            ledger: Ledger::new(LaneIndex(index), resume.as_ref()),
-            progress: self.progress.add_lane(id.clone()),
-            id,
-            source,
-            idle: false,
-            abandoned: false,
-            stored: resume,
-        });
-        Ok(LaneIndex(index))
+    /// Adds a lane that goes on after `resume`; `exact`: its source replays exactly.
+    pub(super) fn add(
+        &self,
+        source: usize,
+        id: LaneId,
+        resume: Option<&Mark>,
+        exact: bool,
+    ) -> Result<LaneIndex, Fault> {
+        let progress = self.progress.add_lane(id.clone());
+        self.lock().add(source, id, resume.cloned(), exact, progress)
     }
 
     /// Opens one segment per strip, under one lock.
@@ -191,6 +230,11 @@ impl Lanes {
             state.held -= if mutant!(BytesLeak) { 0 } else { settlement.bytes };
             if settlement.rows > 0 {
                 lane.progress.settled.fetch_add(settlement.rows as u64, Ordering::Relaxed);
+                if lane.hold == Hold::Replaced {
+                    // Nobody stores it: it need not be kept.
+                    lane.ledger.advance();
+                    continue;
+                }
                 due = due.max(if lane.ledger.unpersisted() * 2 >= self.replay_rows {
                     Due::Now
                 } else if lane.idle && lane.ledger.in_flight() == 0 {
@@ -239,6 +283,7 @@ impl Lanes {
         for run in lineage.runs() {
             let lane = &state.lanes[usize::from(run.lane().0)];
             origins.extend((0..run.rows()).map(|row| Origin {
+                lane: run.lane(),
                 id: lane.id.clone(),
                 generation: lane.ledger.generation(),
                 seq: lane.ledger.seq_of_row(run, row),
@@ -251,7 +296,7 @@ impl Lanes {
     pub(super) async fn room(&self, source: usize) -> Room {
         self.when_room(|state| {
             let window = |lane: &Lane| self.replay_rows.saturating_sub(lane.ledger.unpersisted());
-            let lanes = state.lanes.iter().filter(|lane| lane.source == source && !lane.abandoned);
+            let lanes = state.lanes.iter().filter(|lane| lane.source == source && lane.hold == Hold::Ours);
             // A source with several partitions may read as long as one of them has room.
             let rows = lanes.map(window).max().unwrap_or(self.replay_rows);
             let bytes =
@@ -271,11 +316,11 @@ impl Lanes {
         .await;
     }
 
-    async fn when_room<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
+    async fn when_room<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
-            if let Some(found) = ready(&self.lock()) {
+            if let Some(found) = ready(&mut self.lock()) {
                 return found;
             }
             room.await;
@@ -301,10 +346,12 @@ impl Lanes {
     /// Takes the settled prefix of every lane.
     pub(super) fn advance(&self) -> Vec<Settled> {
         let mut state = self.lock();
-        let lanes = state.lanes.iter_mut().enumerate().filter(|(_, lane)| !lane.abandoned);
+        let held = |lane: &Lane| matches!(lane.hold, Hold::Ours | Hold::Returning);
+        let lanes = state.lanes.iter_mut().enumerate().filter(|(_, lane)| held(lane));
         lanes
             .filter_map(|(index, lane)| {
-                let advance = lane.ledger.advance()?;
+                let advance = lane.ledger.advance_below(lane.given_up)?;
+                lane.committing = true;
                 Some(Settled { lane: LaneIndex(index as u16), id: lane.id.clone(), source: lane.source, advance })
             })
             .collect()
@@ -323,11 +370,53 @@ impl Lanes {
         self.room.notify_waiters();
     }
 
+    /// Notes that the sources were told what is stored of these lanes.
+    pub(super) fn told(&self, lanes: &[LaneIndex]) {
+        let mut state = self.lock();
+        for lane in lanes {
+            state.lanes[usize::from(lane.0)].committing = false;
+        }
+        drop(state);
+        self.room.notify_waiters();
+    }
+
     /// Gives up what is open in a lane that is somebody else's.
     pub(super) fn abandon(&self, lane: LaneIndex) {
-        self.lock().lanes[usize::from(lane.0)].abandoned = !mutant!(RevokedLingers);
+        if !mutant!(RevokedLingers) {
+            self.lock().lanes[usize::from(lane.0)].hold = Hold::Abandoned;
+        }
         self.room.notify_waiters();
         self.gathered.notify_waiters();
+    }
+
+    /// A partition comes back: its lane, or the one that takes its place, and the mark after which it goes on. Before
+    /// that no transaction holds rows of it any more, and everything that was settled is stored and acknowledged. What
+    /// is open then is given up: it will be read again.
+    pub(super) async fn renew(&self, lane: LaneIndex) -> Result<(LaneIndex, Option<Mark>), Fault> {
+        let index = usize::from(lane.0);
+        self.lock().lanes[index].hold = Hold::Returning;
+        self.gathered.notify_waiters();
+        self.when_room(|state| {
+            let old = &mut state.lanes[index];
+            if (old.writing > 0 || old.committing) && !mutant!(ReturnsTooSoon) {
+                return None;
+            }
+            if old.ledger.advances_below(old.given_up) {
+                self.raise(state, Due::Now);
+                return None;
+            }
+            let mark = old.stored.clone();
+            if old.ledger.is_empty() {
+                old.hold = Hold::Ours;
+                return Some(Ok((lane, mark)));
+            }
+            if !mutant!(RevokedLingers) {
+                old.hold = Hold::Replaced;
+            }
+            let (source, id, exact, progress) = (old.source, old.id.clone(), old.exact, old.progress.clone());
+            Some(state.add(source, id, mark.clone(), exact, progress).map(|lane| (lane, mark)))
+        })
+        .await
     }
 
     /// Whether everything that was read in a lane is settled and stored.
@@ -340,7 +429,7 @@ impl Lanes {
     /// Connectors of the lanes that still have open or unstored rows.
     pub(super) fn left(&self) -> Vec<crate::text::Str> {
         let state = self.lock();
-        let open = |lane: &&Lane| !lane.abandoned && (!lane.ledger.is_empty() || lane.ledger.unpersisted() > 0);
+        let open = |lane: &&Lane| lane.hold == Hold::Ours && (!lane.ledger.is_empty() || lane.ledger.unpersisted() > 0);
         let mut left: Vec<_> = state.lanes.iter().filter(open).map(|lane| lane.id.connector.clone()).collect();
         left.sort();
         left.dedup();
@@ -349,7 +438,7 @@ impl Lanes {
 
     /// Whether any lane was given up with rows still open.
     pub(super) fn any_abandoned(&self) -> bool {
-        self.lock().lanes.iter().any(|lane| lane.abandoned && !lane.ledger.is_empty())
+        self.lock().lanes.iter().any(|lane| lane.hold != Hold::Ours && !lane.ledger.is_empty())
     }
 
     /// Whether the counters of every ledger agree with its open rows. O(segments).

@@ -41,7 +41,7 @@ fn lane(rows: u64, transactional: bool) -> (Arc<Lanes>, LaneIndex, Lineage) {
     let progress = Arc::new(Progress::new(&Pipeline::new(&letters, 1, 0).plan()));
     let lanes = Arc::new(Lanes::new(rows as usize, 1, transactional, progress));
     let id = Lanes::lane_id(&"in".into(), &Partition::default());
-    let index = lanes.add(0, id, None).unwrap();
+    let index = lanes.add(0, id, None, false).unwrap();
     let alarm = Arc::new(Alarm::default());
     let mut lineage = Lineage::none(&alarm);
     let positions = (0..rows).map(|row| Position::copy_from(&[row as u8])).collect();

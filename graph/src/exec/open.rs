@@ -18,8 +18,8 @@ use super::parallel;
 use super::queue::{Idle, Receiver, Sender, queue};
 use super::read::Reading;
 use super::resume::{Foreign, resume};
+use super::write::Writing;
 use super::write::gate::FlushGate;
-use super::write::{Replayed, Writing};
 use crate::batch::Failed;
 use crate::destination::Writer;
 use crate::fault::Fault;
@@ -123,11 +123,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 let gate = Arc::new(FlushGate::default());
                 gates.push(gate.clone());
                 let at = StageId(index);
-                let replayed = Replayed {
-                    known: known.remove(&at).unwrap_or_default(),
-                    had: resume.had.remove(&at).unwrap_or_default(),
-                };
-                Box::pin(Writing::new(spec, writer, replayed, gate, output).run(input))
+                let known = known.remove(&at).unwrap_or_default();
+                Box::pin(Writing::new(spec, writer, known, gate, output).run(input))
             }
             (StageKind::Chain(steps), _, Some(input)) => {
                 Box::pin(chain::run(build_inline(context, steps, 0, &output)?, input, output))
@@ -217,7 +214,10 @@ async fn open_source(
     let ours = marks.iter().filter(|(lane, _)| lane.connector == spec.connector);
     let resume: BTreeMap<Partition, Mark> = ours.map(|(lane, mark)| (lane.partition.clone(), mark.clone())).collect();
     let host = context.host(&spec.connector);
-    let (reader, acker) = spec.source.open(&resume, &host).await.map_err(|fault| fault.at(&spec.connector))?;
+    // A lane that was told to start anew has a generation and nothing that was read of it.
+    let begun = resume.iter().filter(|(_, mark)| !mark.position.0.is_empty());
+    let begun = begun.map(|(partition, mark)| (partition.clone(), mark.clone())).collect();
+    let (reader, acker) = spec.source.open(&begun, &host).await.map_err(|fault| fault.at(&spec.connector))?;
     let reading = Reading::new(source, spec, reader, resume, output);
     Ok((name, reading, Acknowledging { connector: spec.connector.clone(), acker }))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::Interrupt;
@@ -34,7 +35,18 @@ pub(super) struct Reading {
     pub(super) resume: BTreeMap<Partition, Mark>,
     pub(super) output: Output,
     lanes: BTreeMap<Partition, LaneIndex>,
+    /// Partitions that are somebody else's.
+    revoked: BTreeMap<Partition, Revoked>,
+    /// Whether the source replays exactly.
+    exact: bool,
     stamp: Stamp,
+}
+
+/// A partition that is somebody else's, and may come back.
+struct Revoked {
+    lane: LaneIndex,
+    /// Ends when the lane is all stored, or is given up.
+    given_up: JoinHandle<()>,
 }
 
 /// Rows that were read and are not in the graph yet.
@@ -68,6 +80,8 @@ impl Reading {
             resume,
             output,
             lanes: BTreeMap::new(),
+            revoked: BTreeMap::new(),
+            exact: spec.source.replays_exactly(),
             stamp: Stamp { connector: id.into() },
         }
     }
@@ -144,7 +158,8 @@ impl Reading {
                 }
                 tokio::task::yield_now().await;
             }
-            Read::Revoked(partition) => self.revoke(&partition),
+            Read::Revoked(partition) => self.revoke(partition),
+            Read::Assigned(partition) => self.assign(partition).await?,
             Read::End => return Ok(More::No),
         }
         Ok(More::Yes)
@@ -200,12 +215,20 @@ impl Reading {
         Fault::fatal("empty_position", what).at(&self.connector)
     }
 
+    fn misused(&self, partition: &Partition, what: &str, whose: &str) -> Fault {
+        let what = format!("the source {what} partition {:?}, which it said is {whose}", partition.0);
+        Fault::fatal("partition_unexpected", what).at(&self.connector)
+    }
+
     fn lane(&mut self, partition: &Partition) -> Result<LaneIndex, Fault> {
         if let Some(lane) = self.lanes.get(partition) {
             return Ok(*lane);
         }
+        if self.revoked.contains_key(partition) {
+            return Err(self.misused(partition, "read", "somebody else's"));
+        }
         let id = Lanes::lane_id(&self.connector, partition);
-        let lane = self.context().lanes.add(self.source, id, self.resume.get(partition))?;
+        let lane = self.context().lanes.add(self.source, id, self.resume.get(partition), self.exact)?;
         self.lanes.insert(partition.clone(), lane);
         Ok(lane)
     }
@@ -268,11 +291,11 @@ impl Reading {
     }
 
     /// The partition is somebody else's: what is open may still be delivered for a while, then it is given up.
-    fn revoke(&mut self, partition: &Partition) {
-        let Some(lane) = self.lanes.remove(partition) else { return };
+    fn revoke(&mut self, partition: Partition) {
+        let Some(lane) = self.lanes.remove(&partition) else { return };
         let context = self.context().clone();
         let task = context.clone();
-        context.spawn(async move {
+        let given_up = context.spawn(async move {
             let end = Instant::now() + REVOKED;
             while Instant::now() < end && !task.lanes.is_stored(lane) {
                 tokio::select! {
@@ -283,6 +306,37 @@ impl Reading {
             }
             task.lanes.abandon(lane);
         });
+        self.revoked.insert(partition, Revoked { lane, given_up });
+    }
+
+    /// The partition is ours. One that comes back waits until what was open of it is delivered or given up, so that no
+    /// row of it is written by two at a time, and goes on after what is stored.
+    async fn assign(&mut self, partition: Partition) -> Result<(), Interrupt> {
+        if self.lanes.contains_key(&partition) {
+            return Err(self.misused(&partition, "was assigned", "its own already").into());
+        }
+        let context = self.context().clone();
+        let mark = match self.revoked.remove(&partition) {
+            None => self.resume.get(&partition).cloned(),
+            Some(Revoked { lane, given_up }) => {
+                let renewed = async {
+                    // It cannot fail, and if it did, the lane would be given up here.
+                    let _ = given_up.await;
+                    context.lanes.renew(lane).await
+                };
+                let renewed = tokio::select! {
+                    biased;
+                    () = context.stopping.wait() => return Ok(()),
+                    renewed = renewed => renewed,
+                };
+                let (lane, mark) = renewed?;
+                self.lanes.insert(partition.clone(), lane);
+                mark
+            }
+        };
+        let went_on = self.reader.go_on(&partition, mark.as_ref()).await;
+        self.named(went_on)?;
+        Ok(())
     }
 }
 

@@ -19,8 +19,6 @@ use crate::text::Str;
 pub(super) struct Resume {
     /// Marks that the store does not have yet: it is brought up to them before a source is opened.
     pub(super) moves: Vec<(LaneId, Mark)>,
-    /// For each stage what its destination has of the rows that come again.
-    pub(super) had: BTreeMap<StageId, Known>,
     /// Marks of destinations that are left aside.
     pub(super) foreign: Vec<Foreign>,
 }
@@ -62,13 +60,8 @@ pub(super) fn resume(plan: &StagePlan, stored: &BTreeMap<LaneId, Mark>, known: &
                     resume.foreign.push(Foreign { destination, lane, theirs, ours });
                     continue;
                 }
-                if ours.is_some_and(|ours| ours.seq >= theirs.seq) {
-                    continue;
-                }
-                if writes.len() == 1 {
+                if writes.len() == 1 && ours.is_none_or(|ours| ours.seq < theirs.seq) {
                     resume.moves.push((lane.clone(), theirs.clone()));
-                } else if read.source.replays_exactly() {
-                    resume.had.entry(*at).or_default().insert(lane.clone(), theirs.clone());
                 }
             }
         }

@@ -71,23 +71,13 @@ pub(super) struct Writing {
     gate: Open,
     accepted: Lineage,
     output: Output,
-    /// What a transactional destination has of rows that come again.
-    had: Known,
-}
-
-/// An open transactional destination, and which of the rows that are read again it has.
-pub(super) struct Replayed {
-    /// The marks it has.
-    pub(super) known: Known,
-    /// Those of them up to which rows that come again are not written again.
-    pub(super) had: Known,
 }
 
 impl Writing {
     pub(super) fn new(
         spec: &WriteSpec,
         writer: Box<dyn Writer>,
-        replayed: Replayed,
+        known: Known,
         gate: Arc<FlushGate>,
         output: Output,
     ) -> Self {
@@ -99,10 +89,9 @@ impl Writing {
             policy.rows = policy.rows.min(bucket.burst as usize).max(1);
         }
         let accepted = Lineage::none(&output.context.alarm);
-        let Replayed { known, had } = replayed;
         let delivery = Delivery { context: output.context.clone(), writer, retry: policy.retry, known };
         let connector = spec.connector.clone();
-        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, output, had }
+        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, output }
     }
 
     /// Writes until the input ends, then flushes and closes.

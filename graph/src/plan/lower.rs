@@ -13,11 +13,10 @@ use crate::config::{
 };
 use crate::destination::Destination;
 use crate::diagnostic::{Diagnostic, Diagnostics, Spanned};
-use crate::operator::{Access, Fan};
+use crate::operator::Fan;
 use crate::plan::CompileOptions;
 use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
-use crate::record::Record;
 use crate::registry::{Registry, ResolveError};
 use crate::secret;
 use crate::specification::Specification;
@@ -269,9 +268,7 @@ impl Resolver<'_> {
             }
         };
         // What reads nothing of a record gives every record the same answer.
-        if condition.reads() == Access::NOTHING
-            && let Err(fault) = condition.evaluate(&Record::default())
-        {
+        if let Some(fault) = condition.failure() {
             let message = match written.is_substituted() {
                 true => "the condition fails for every record".to_owned(),
                 false => format!("the condition fails for every record: {}", fault.message()),

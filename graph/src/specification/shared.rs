@@ -4,9 +4,9 @@
 
 use super::{Parameter, ParameterKind, Validation};
 
-/// Of every source: batching.
+/// Of every source: batching, and schemas that are inferred from its records where the settings ask for it.
 pub fn source() -> Vec<Parameter> {
-    vec![
+    let mut parameters = vec![
         Parameter::new("sdk.batch.size", ParameterKind::Int, "Records collected into one batch; 0 = as they come.")
             .default_value("0")
             .validate(Validation::GreaterThan(-1.0)),
@@ -16,11 +16,69 @@ pub fn source() -> Vec<Parameter> {
             "Longest time a batch waits for more records after its first; 0 = it does not wait.",
         )
         .default_value("0s"),
+    ];
+    parameters.extend(extraction("false"));
+    parameters
+}
+
+/// As [`source`], for a source of structured data: it infers their schemas unless the settings say otherwise.
+pub fn structured_source() -> Vec<Parameter> {
+    let mut parameters = source();
+    for extracted in extraction("true") {
+        if let Some(parameter) = parameters.iter_mut().find(|parameter| parameter.name == extracted.name) {
+            *parameter = extracted;
+        }
+    }
+    parameters
+}
+
+fn extraction(enabled: &'static str) -> Vec<Parameter> {
+    vec![
+        Parameter::new("sdk.schema.extract.type", ParameterKind::Text, "The language of inferred schemas.")
+            .default_value("avro")
+            .one_of(&["avro"]),
+        Parameter::new(
+            "sdk.schema.extract.key.enabled",
+            ParameterKind::Bool,
+            "Infer and register the schema of structured keys, and name it in the metadata.",
+        )
+        .default_value(enabled),
+        Parameter::new(
+            "sdk.schema.extract.key.subject",
+            ParameterKind::Text,
+            "Subject of inferred schemas of keys, after the collection and a dot where the record has one.",
+        )
+        .default_value("key"),
+        Parameter::new(
+            "sdk.schema.extract.payload.enabled",
+            ParameterKind::Bool,
+            "Infer and register the schema of structured payloads, and name it in the metadata.",
+        )
+        .default_value(enabled),
+        Parameter::new(
+            "sdk.schema.extract.payload.subject",
+            ParameterKind::Text,
+            "Subject of inferred schemas of payloads, after the collection and a dot where the record has one.",
+        )
+        .default_value("payload"),
+        Parameter::new(
+            "sdk.schema.context.enabled",
+            ParameterKind::Bool,
+            "Put the name of the schema context and a colon before subjects.",
+        )
+        .default_value("true"),
+        Parameter::new(
+            "sdk.schema.context.name",
+            ParameterKind::Text,
+            "Name of the schema context; the ids of pipeline and connector where it is not given, none where it is \
+             empty.",
+        ),
     ]
 }
 
-/// Of every destination: batching and rate.
+/// Of every destination: batching, rate, and whether data with a schema are decoded first.
 pub fn destination() -> Vec<Parameter> {
+    let decoded = |name, description| Parameter::new(name, ParameterKind::Bool, description).default_value("true");
     vec![
         Parameter::new("sdk.batch.size", ParameterKind::Int, "Most records of one write; 0 = the plugin's own.")
             .default_value("0")
@@ -41,6 +99,8 @@ pub fn destination() -> Vec<Parameter> {
         )
         .default_value("0")
         .validate(Validation::GreaterThan(-1.0)),
+        decoded("sdk.schema.extract.key.enabled", "Decode raw keys by the schema named in the metadata."),
+        decoded("sdk.schema.extract.payload.enabled", "Decode raw payloads by the schema named in the metadata."),
     ]
 }
 

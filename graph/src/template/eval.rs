@@ -22,21 +22,28 @@ const MOST_DEPTH: usize = 250;
 
 type Eval<T> = Result<T, EvalError>;
 
-/// Renders onto the end of `out`, or leaves it as it was.
-pub(super) fn render(tree: &Tree, missing: MissingKey, record: &Record, out: &mut String) -> Eval<()> {
-    let mut evaluator =
-        Evaluator { tree, record, missing, context: Context::new(), out: Out::after(std::mem::take(out)), depth: 0 };
+/// Renders onto the end of `out`, or leaves it as it was; says whether the allowance was used up.
+pub(super) fn render(
+    tree: &Tree,
+    missing: MissingKey,
+    record: &Record,
+    context: Context,
+    out: &mut String,
+) -> (Eval<()>, bool) {
+    let mut evaluator = Evaluator { tree, record, missing, context, out: Out::after(std::mem::take(out)), depth: 0 };
     let result = match tree.templates.first() {
         Some(main) => evaluator.run(main.slots, Dot::Record, &main.body),
         None => Ok(()),
     };
+    let spent = evaluator.context.is_spent();
     if let Err(error) = result {
         *out = evaluator.out.undo();
-        return Err(error);
+        return (Err(error), spent);
     }
     let (text, valid) = evaluator.out.finish();
     *out = text;
-    if valid { Ok(()) } else { Err(EvalError { offset: 0, message: "the output is not valid UTF-8".to_owned() }) }
+    let invalid = || EvalError { offset: 0, message: "the output is not valid UTF-8".to_owned() };
+    (if valid { Ok(()) } else { Err(invalid()) }, spent)
 }
 
 /// What `.` is.

@@ -120,6 +120,8 @@ impl From<String> for CallError {
 pub(crate) struct Context {
     bytes: usize,
     steps: usize,
+    /// More was asked for than there was.
+    spent: bool,
 }
 
 impl Context {
@@ -132,7 +134,18 @@ impl Context {
 
     /// The full allowance.
     pub(crate) const fn new() -> Context {
-        Context { bytes: Self::MAX_BYTES, steps: Self::MAX_STEPS }
+        Context { bytes: Self::MAX_BYTES, steps: Self::MAX_STEPS, spent: false }
+    }
+
+    /// What is spent on finding out, before there are any records, whether a template says the same of all of them: a
+    /// file may hold thousands of templates.
+    pub(crate) const fn brief() -> Context {
+        Context { bytes: 64 << 10, steps: 1000, spent: false }
+    }
+
+    /// Whether the allowance was used up.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent
     }
 
     /// Takes `bytes` of the allowance. Call it *before* building something whose size an argument
@@ -141,7 +154,9 @@ impl Context {
     /// # Errors
     /// When the allowance is used up.
     pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), CallError> {
-        self.bytes = self.bytes.checked_sub(bytes).ok_or("the template builds more than 256 MiB of text")?;
+        let left = self.bytes.checked_sub(bytes);
+        self.spent |= left.is_none();
+        self.bytes = left.ok_or("the template builds more than 256 MiB of text")?;
         Ok(())
     }
 
@@ -150,7 +165,9 @@ impl Context {
     /// # Errors
     /// When the allowance is used up.
     pub(crate) fn take_steps(&mut self, steps: usize) -> Result<(), CallError> {
-        self.steps = self.steps.checked_sub(steps).ok_or("the template takes more than 10 000 000 steps")?;
+        let left = self.steps.checked_sub(steps);
+        self.spent |= left.is_none();
+        self.steps = left.ok_or("the template takes more than 10 000 000 steps")?;
         Ok(())
     }
 }

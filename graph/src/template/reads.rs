@@ -1,12 +1,14 @@
 //! Which parts of the record a template reads, found in its tree.
 
+use std::collections::HashSet;
+
 use super::tree::{Body, Branches, Fields, Literal, Node, Operand, Pipeline, Term, Tree};
 use crate::operator::Access;
 use crate::text::Str;
 
 /// What the whole tree reads.
 pub(super) fn of(tree: &Tree) -> Access {
-    let mut reads = Reads { tree, everything: false, paths: Vec::new() };
+    let mut reads = Reads { tree, everything: false, paths: Vec::new(), seen: HashSet::new() };
     for (i, template) in tree.templates.iter().enumerate() {
         // Only in the main template are `.` and `$` known to be the record; what another one is given
         // counts where it is given.
@@ -18,7 +20,9 @@ pub(super) fn of(tree: &Tree) -> Access {
 struct Reads<'t> {
     tree: &'t Tree,
     everything: bool,
+    /// In the order in which they appear, each once.
     paths: Vec<Vec<Str>>,
+    seen: HashSet<Vec<Str>>,
 }
 
 impl Reads<'_> {
@@ -96,7 +100,7 @@ impl Reads<'_> {
 
     fn add(&mut self, path: Vec<Str>) {
         debug_assert!(self.tree.source.len() >= path.len());
-        if !self.paths.contains(&path) {
+        if self.seen.insert(path.clone()) {
             self.paths.push(path);
         }
     }

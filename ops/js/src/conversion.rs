@@ -15,6 +15,7 @@
 
 pub(crate) mod enter;
 pub(crate) mod leave;
+pub(crate) mod path;
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,12 @@
 //! accessor is a slot that is filled when it is touched. A prototype catches what is written to any other name: a
 //! misspelt field of a record would be lost without a word.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use anabranch_graph::record::{Change, Record};
+use boa_engine::builtins::proxy::Proxy;
+use boa_engine::object::FunctionObjectBuilder;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::{
     Context, Finalize, JsArgs, JsData, JsNativeError, JsObject, JsResult, JsString, JsValue, NativeFunction, Trace,
@@ -75,7 +78,8 @@ pub(crate) enum Field {
 /// What all objects of a kind have in common.
 struct Form {
     fields: Vec<(PropertyKey, PropertyDescriptor)>,
-    /// An object that no script has seen: as long as it lives, others with its hidden class have all fields as made.
+    /// An object that no script has seen: as long as it lives, others with its hidden class have all fields as made,
+    /// unless an accessor took the place of ours, see [`watch`].
     model: JsObject,
 }
 
@@ -84,6 +88,8 @@ struct Forms {
     guard: JsObject,
     record: Form,
     payload: Form,
+    /// Whether the script may have put accessors in the place of ours, see [`watch`].
+    defines: Cell<bool>,
 }
 
 impl Forms {
@@ -94,6 +100,15 @@ impl Forms {
         }
     }
 }
+
+/// Functions that can put an accessor in the place of another, and whether the object is their first argument.
+const DEFINING: [(&str, &str, bool); 5] = [
+    ("Object", "defineProperty", true),
+    ("Object", "defineProperties", true),
+    ("Reflect", "defineProperty", true),
+    ("Object.prototype", "__defineGetter__", false),
+    ("Object.prototype", "__defineSetter__", false),
+];
 
 /// Prepares a context whose globals no script has seen yet.
 pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
@@ -118,7 +133,36 @@ pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     };
     let record = form(&RECORD, Whole::Record(Record::default()));
     let payload = form(&PAYLOAD, Whole::Payload(Change::default()));
-    context.insert_data(Forms { guard, record, payload });
+    context.insert_data(Forms { guard, record, payload, defines: Cell::new(false) });
+    DEFINING.into_iter().try_for_each(|(holder, name, first)| watch(holder, name, first, context))
+}
+
+/// Has a function of the language tell when it is used on one of our objects, or on what may stand for one: a hidden
+/// class does not tell one accessor from another.
+fn watch(holder: &str, name: &str, first: bool, context: &mut Context) -> JsResult<()> {
+    let mut object = context.global_object();
+    for part in holder.split('.') {
+        let Some(inner) = object.get(JsString::from(part), context)?.as_object() else { return Ok(()) };
+        object = inner;
+    }
+    let key = JsString::from(name);
+    let Some(original) = object.get(key.clone(), context)?.as_callable() else { return Ok(()) };
+    let length = original.get(js_string!("length"), context)?.to_length(context)? as usize;
+    let watching = NativeFunction::from_copy_closure_with_captures(
+        move |this, args, original: &JsObject, context| {
+            let target = if first { args.get_or_undefined(0) } else { this };
+            if target.as_object().is_some_and(|target| target.is::<Envelope>() || target.is::<Proxy>())
+                && let Ok(forms) = forms(context)
+            {
+                forms.defines.set(true);
+            }
+            original.call(this, args, context)
+        },
+        original,
+    );
+    let watching = FunctionObjectBuilder::new(context.realm(), watching).name(key.clone()).length(length).build();
+    let property = PropertyDescriptor::builder().value(watching).writable(true).enumerable(false).configurable(true);
+    object.insert_property(key, property);
     Ok(())
 }
 
@@ -144,8 +188,9 @@ pub(crate) fn open(object: &JsObject, context: &mut Context) -> JsResult<Option<
     let held = object.downcast_ref::<Envelope>().map(|held| (held.whole.clone(), held.slots.clone()));
     let Some((whole, slots)) = held else { return Ok(None) };
     let mut fields = slots.map(|slot| slot.map_or(Field::Untouched, Field::Set));
-    let form = forms(context)?.of(&whole);
-    if pristine(object, form) {
+    let forms = forms(context)?;
+    let form = forms.of(&whole);
+    if unchanged(object, form) && !(forms.defines.get() && redefined(object, form)) {
         return Ok(Some(Opened { whole, fields, stranger: None }));
     }
     let known = form.fields.clone();
@@ -184,14 +229,19 @@ fn make(
     object
 }
 
-/// Whether no field was deleted or defined anew.
-fn pristine(object: &JsObject, form: &Form) -> bool {
+/// Whether no field was deleted or made another kind of property, and nothing was added.
+fn unchanged(object: &JsObject, form: &Form) -> bool {
     let object = object.borrow();
-    let (properties, model) = (object.properties(), form.model.borrow());
-    object.shape().to_addr_usize() == model.shape().to_addr_usize()
-        && properties.index_property_keys().next().is_none()
-        // An accessor may have taken the place of ours: a hidden class does not tell.
-        && form.fields.iter().all(|(key, made)| properties.get(key).is_some_and(|own| own.get() == made.get()))
+    object.shape().to_addr_usize() == form.model.borrow().shape().to_addr_usize()
+        && object.properties().index_property_keys().next().is_none()
+}
+
+/// Whether an accessor took the place of ours.
+#[cold]
+fn redefined(object: &JsObject, form: &Form) -> bool {
+    let object = object.borrow();
+    let same = |own: PropertyDescriptor, made: &PropertyDescriptor| own.get() == made.get();
+    !form.fields.iter().all(|(key, made)| object.properties().get(key).is_some_and(|own| same(own, made)))
 }
 
 fn accessor<const AT: usize>(context: &Context) -> PropertyDescriptor {

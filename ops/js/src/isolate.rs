@@ -19,7 +19,8 @@ use boa_engine::{
     Context, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, js_string,
 };
 
-use crate::conversion::leave::{Leave, Path, Unfit, described};
+use crate::conversion::leave::Leave;
+use crate::conversion::path::{Path, Unfit, described};
 use crate::envelope::{self, Whole};
 use crate::globals;
 use crate::position::{PATH, Position};

@@ -1,9 +1,10 @@
 //! What a script sees of a record: objects whose fields are converted when they are touched.
 //!
 //! Metadata, and every map in a record, is shown as a `Proxy` whose target is an ordinary object that
-//! holds the Rust value, too. A field that is read is converted once and becomes a property of the target;
-//! from then on the property is the field. What was never touched is never converted, in neither direction, so it
-//! cannot lose anything either.
+//! holds the Rust value, too. A field that is read is converted once and remembered beside the Rust value, as is what is
+//! written. Once a script does more than read and write (deletes, lists or defines fields), or touches many of them,
+//! what is remembered becomes properties of the target; from then on a property is the field. What was never touched
+//! is never converted, in neither direction, so it cannot lose anything either.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -38,7 +39,27 @@ pub(crate) struct View {
     /// Fields that were deleted.
     #[unsafe_ignore_trace]
     gone: RefCell<Vec<Str>>,
+    /// Fields that were read or written and are not properties yet.
+    touched: Touched,
 }
+
+#[derive(Trace, Finalize)]
+enum Touched {
+    /// In the order in which they were touched, each key once.
+    Fields(Vec<Field>),
+    /// What is touched is a property of the target.
+    Properties,
+}
+
+#[derive(Trace, Finalize)]
+struct Field {
+    #[unsafe_ignore_trace]
+    key: PropertyKey,
+    value: JsValue,
+}
+
+/// As many fields are remembered before they become properties.
+const FIELDS: usize = 12;
 
 impl View {
     /// The value as it was when it was shown.
@@ -138,7 +159,7 @@ fn optics(context: &Context) -> JsResult<&Optics> {
 /// An object through which a script sees the value.
 pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     let prototype = context.intrinsics().constructors().object().prototype();
-    let view = View { whole, gone: RefCell::default() };
+    let view = View { whole, gone: RefCell::default(), touched: Touched::Fields(Vec::new()) };
     let target = JsObject::new(context.root_shape(), prototype, view).upcast();
     let Optics { proxy, traps, .. } = optics(context)?;
     let (proxy, traps) = (proxy.clone(), traps.clone());
@@ -163,6 +184,64 @@ pub(crate) fn target(object: &JsObject, context: &mut Context) -> Option<JsObjec
     // A proxy of the script may throw here, or answer with something else.
     let target = object.get(symbol, context).ok()?.as_object()?;
     target.is::<View>().then_some(target)
+}
+
+/// Makes properties of what is remembered.
+fn settle(target: &JsObject) {
+    let fields = match target.downcast_mut::<View>().as_deref_mut() {
+        Some(View { touched: touched @ Touched::Fields(_), .. }) => std::mem::replace(touched, Touched::Properties),
+        _ => return,
+    };
+    if let Touched::Fields(fields) = &fields {
+        for field in fields {
+            insert(target, field.key.clone(), field.value.clone());
+        }
+    }
+}
+
+/// What is remembered of a field.
+pub(crate) fn remembered(target: &JsObject, key: &PropertyKey) -> Remembered {
+    match target.downcast_ref::<View>().as_deref() {
+        Some(View { touched: Touched::Fields(fields), .. }) => {
+            let field = fields.iter().find(|field| field.key == *key);
+            field.map_or(Remembered::No, |field| Remembered::Yes(field.value.clone()))
+        }
+        _ => Remembered::Elsewhere,
+    }
+}
+
+pub(crate) enum Remembered {
+    Yes(JsValue),
+    No,
+    /// It is a property, if it was touched.
+    Elsewhere,
+}
+
+/// Remembers a field that was read, or written where nothing else has a say.
+fn remember(target: &JsObject, key: PropertyKey, value: JsValue) {
+    if !matches!(key, PropertyKey::Index(_))
+        && let Some(mut view) = target.downcast_mut::<View>()
+        && let Touched::Fields(fields) = &mut view.touched
+    {
+        if let Some(field) = fields.iter_mut().find(|field| field.key == key) {
+            field.value = value;
+            return;
+        }
+        if fields.len() < FIELDS {
+            fields.push(Field { key, value });
+            return;
+        }
+    }
+    settle(target);
+    insert(target, key, value);
+}
+
+/// The keys of what was touched.
+pub(crate) fn touched(target: &JsObject, context: &mut Context) -> JsResult<Vec<PropertyKey>> {
+    if let Some(View { touched: Touched::Fields(fields), .. }) = target.downcast_ref::<View>().as_deref() {
+        return Ok(fields.iter().map(|field| field.key.clone()).collect());
+    }
+    target.own_property_keys(context)
 }
 
 /// The plain value of a property of the target.
@@ -195,7 +274,7 @@ fn convert(target: &JsObject, key: &PropertyKey, context: &mut Context) -> JsRes
     };
     let Some(part) = part else { return Ok(None) };
     let value = part.enter(context)?;
-    insert(target, key.clone(), value.clone());
+    remember(target, key.clone(), value.clone());
     Ok(Some(value))
 }
 
@@ -206,6 +285,7 @@ pub(crate) fn insert(target: &JsObject, key: PropertyKey, value: JsValue) {
 
 /// Makes properties of all fields.
 pub(crate) fn touch_all(target: &JsObject, context: &mut Context) -> JsResult<()> {
+    settle(target);
     let fields = target.downcast_ref::<View>().ok_or_else(misused)?.fields();
     fields.iter().try_for_each(|field| touch(target, &key(field), context))
 }
@@ -217,8 +297,14 @@ fn get(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
     {
         return Ok(target.into());
     }
-    if let Some(value) = property(&target, &key).as_ref().and_then(PropertyDescriptor::value) {
-        return Ok(value.clone());
+    match remembered(&target, &key) {
+        Remembered::Yes(value) => return Ok(value),
+        Remembered::No => {}
+        Remembered::Elsewhere => {
+            if let Some(value) = property(&target, &key).as_ref().and_then(PropertyDescriptor::value) {
+                return Ok(value.clone());
+            }
+        }
     }
     match convert(&target, &key, context)? {
         Some(value) => Ok(value),
@@ -234,7 +320,15 @@ fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
         // An object that inherits from this one.
         return heir.create_data_property(key, value, context).map(JsValue::from);
     }
-    let own = property(&target, &key);
+    let known = remembered(&target, &key);
+    if let Remembered::Yes(_) = known {
+        remember(&target, key, value);
+        return Ok(true.into());
+    }
+    let own = match known {
+        Remembered::Elsewhere => property(&target, &key),
+        _ => None,
+    };
     let field = own.is_none() && {
         let view = target.downcast_ref::<View>().ok_or_else(misused)?;
         name(&key).is_some_and(|field| view.part(&field).is_some())
@@ -249,9 +343,10 @@ fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
         None => target.is_extensible(context)? && !inherits(&target, &key),
     };
     if plain {
-        insert(&target, key, value);
+        remember(&target, key, value);
         return Ok(true.into());
     }
+    settle(&target);
     target.set(key, value, false, context).map(JsValue::from)
 }
 
@@ -263,6 +358,9 @@ fn inherits(target: &JsObject, key: &PropertyKey) -> bool {
 
 fn has(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = arguments(args, context)?;
+    if let Remembered::Yes(_) = remembered(&target, &key) {
+        return Ok(true.into());
+    }
     let field = {
         let view = target.downcast_ref::<View>().ok_or_else(misused)?;
         name(&key).is_some_and(|field| view.part(&field).is_some())
@@ -272,6 +370,7 @@ fn has(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
 
 fn delete(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = arguments(args, context)?;
+    settle(&target);
     let deleted = match property(&target, &key) {
         Some(property) if property.configurable() == Some(false) => false,
         Some(_) => target.delete_property_or_throw(key.clone(), context)?,
@@ -289,6 +388,7 @@ fn delete(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVa
 /// Fields in the order of the Rust value, then what the script added.
 fn keys(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let target = args.get_or_undefined(0).as_object().ok_or_else(misused)?;
+    settle(&target);
     let own = target.own_property_keys(context)?;
     let mut all: Vec<PropertyKey> = {
         let view = target.downcast_ref::<View>().ok_or_else(misused)?;
@@ -312,6 +412,7 @@ fn holds(whole: &Whole, field: &str) -> bool {
 
 fn descriptor(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = arguments(args, context)?;
+    settle(&target);
     touch(&target, &key, context)?;
     let Some(property) = property(&target, &key) else { return Ok(JsValue::undefined()) };
     let answer = JsObject::with_object_proto(context.intrinsics());
@@ -333,6 +434,7 @@ fn descriptor(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<
 
 fn define(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = arguments(args, context)?;
+    settle(&target);
     touch(&target, &key, context)?;
     let property = args.get_or_undefined(2).to_property_descriptor(context)?;
     target.define_property_or_throw(key, property, context).map(JsValue::from)

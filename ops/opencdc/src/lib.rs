@@ -3,8 +3,10 @@
 //! Records are written and read directly ([`record`]), since every record of a plugin's pipeline passes here; small
 //! messages are `prost` types ([`wire`]). A message that holds records holds them as bytes, which is the same on
 //! the wire. Plugins know metadata under `opencdc.` and `conduit.`, we under `recfmt.` and `svc.`: the names change
-//! here and nowhere else.
+//! here and nowhere else. What plugins print is read in [`line`].
 
+pub mod http;
+pub mod line;
 mod read;
 mod record;
 mod same;

@@ -4,11 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 /// Which servers are trusted.
@@ -65,15 +66,15 @@ impl Trust {
             Trust::Roots(trust, path) => (*trust, Some(path)),
             trust => (trust, None),
         };
-        let inner = match trust {
-            Trust::Anything => None,
+        let (inner, named) = match trust {
+            Trust::Anything => (None, Vec::new()),
             _ => {
-                let roots = Arc::new(roots(path)?);
-                Some(WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build()?)
+                let (roots, named) = roots(path)?;
+                (Some(WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?), named)
             }
         };
         let by_name = trust == Trust::ChainAndName;
-        let verifier = Arc::new(Verifier { provider: provider.clone(), inner, by_name });
+        let verifier = Arc::new(Verifier { provider: provider.clone(), inner, named, by_name });
         Ok(ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()
@@ -82,13 +83,17 @@ impl Trust {
     }
 }
 
-fn roots(path: Option<PathBuf>) -> Result<RootCertStore, TrustError> {
+/// The authorities, and the certificates of a file as they are.
+fn roots(path: Option<PathBuf>) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TrustError> {
     let mut roots = RootCertStore::empty();
+    let mut named = Vec::new();
     match path {
         Some(path) => {
             let broken = |error: &dyn fmt::Display| TrustError::File { path: path.clone(), why: error.to_string() };
             for certificate in CertificateDer::pem_file_iter(&path).map_err(|e| broken(&e))? {
-                roots.add(certificate.map_err(|e| broken(&e))?).map_err(|e| broken(&e))?;
+                let certificate = certificate.map_err(|e| broken(&e))?;
+                roots.add(certificate.clone()).map_err(|e| broken(&e))?;
+                named.push(certificate);
             }
             if roots.is_empty() {
                 return Err(broken(&"it holds no certificate"));
@@ -101,7 +106,7 @@ fn roots(path: Option<PathBuf>) -> Result<RootCertStore, TrustError> {
             }
         }
     }
-    Ok(roots)
+    Ok((roots, named))
 }
 
 /// Checks as much as `sslmode` asks for.
@@ -110,6 +115,8 @@ struct Verifier {
     provider: Arc<CryptoProvider>,
     /// What checks the chain.
     inner: Option<Arc<WebPkiServerVerifier>>,
+    /// Certificates that the user named: a server that shows one of them is the one that is meant.
+    named: Vec<CertificateDer<'static>>,
     by_name: bool,
 }
 
@@ -128,6 +135,13 @@ impl ServerCertVerifier for Verifier {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.by_name => Ok(ServerCertVerified::assertion()),
+            // A certificate that signed itself, which the verifier takes for an authority only.
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.named.contains(end_entity) => {
+                if self.by_name {
+                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                }
+                Ok(ServerCertVerified::assertion())
+            }
             verdict => verdict,
         }
     }

@@ -104,7 +104,7 @@ pub(super) fn specification() -> Specification {
             "Start of the random numbers: the same seed makes the same records (but for times), however often the \
              pipeline is restarted. Chosen at random where not given.",
         ))
-        .with_all(shared::source())
+        .with_all(shared::structured_source())
 }
 
 /// Checked settings.

@@ -63,6 +63,7 @@ impl Stand {
             id: "p".into(),
             plan: pipeline.plan(),
             options: RunOptions::default(),
+            schemas: std::sync::Arc::new(anabranch_graph::schema::MemoryRegistry::new()),
             store: self.store.clone(),
             log: Log::new(settings, Output::to_file(file)),
             executor: Handle::current(),

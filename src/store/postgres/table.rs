@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use anabranch_graph::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaVersion};
 use anabranch_graph::source::{Mark, Partition};
 use anabranch_graph::state::{Epoch, LaneId, MemoKey, StoreError};
 use anabranch_graph::text::Str;
@@ -12,6 +14,7 @@ use tokio_postgres::{Client, Error, GenericClient, Transaction};
 
 use super::Refused;
 use crate::store::entity::StoredPipeline;
+use crate::store::schemas::{self, Answer, Question};
 use crate::store::tables::{SCHEMA, decode, encode, understand};
 use crate::store::{Found, Provision, Read, Write, Written, compare, fence};
 
@@ -22,6 +25,10 @@ const PIPELINE: &str = "pipeline";
 const MARK: &str = "mark";
 const DETACHED: &str = "detached";
 const ACTIVE: &str = "active";
+/// Text of a schema; `pipeline` and `number` are its id.
+const DEFINITION: &str = "schema-text";
+/// Version of a subject; `pipeline` is the subject, `connector` the version, `number` the id of the text.
+const SUBJECT: &str = "schema-version";
 
 /// Most bytes of remembered results.
 const MEMO_BOUND: i64 = 256 << 20;
@@ -158,6 +165,7 @@ impl Table {
                     transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
                     Ok(Written::Nothing)
                 }
+                Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
                 Write::Marks { .. } => unreachable!("taken as a group above"),
             });
         }
@@ -322,14 +330,8 @@ impl Table {
                 let marks = marks.iter().map(|row| (row.get(1), row.get(2), row.get(4)));
                 Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.pipeline, marks)).map(Found::Marks))
             }
-            Read::DetachedMarks(pipeline) => {
-                let sql = format!(
-                    "SELECT connector, partition, value FROM {state} WHERE kind = '{DETACHED}' AND pipeline = $1"
-                );
-                let rows = client.query(&sql, &[&&**pipeline]).await?;
-                let marks = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
-                Ok(understood(pipeline, marks).map(Found::Marks))
-            }
+            Read::Positions(pipeline) => self.marks(client, pipeline, MARK).await,
+            Read::DetachedMarks(pipeline) => self.marks(client, pipeline, DETACHED).await,
             Read::Recall { space, keys } => {
                 let sql = format!("SELECT key, value FROM {memo} WHERE space = $1 AND key = ANY($2)");
                 let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
@@ -345,7 +347,134 @@ impl Table {
                 let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
                 Ok(Ok(Found::Recalled(vec![value])))
             }
+            Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(Found::Schemas)),
         }
+    }
+
+    async fn marks(&self, client: &Client, pipeline: &Str, kind: &str) -> Result<Result<Found, StoreError>, Error> {
+        let state = &self.state;
+        let sql = format!("SELECT connector, partition, value FROM {state} WHERE kind = '{kind}' AND pipeline = $1");
+        let rows = client.query(&sql, &[&&**pipeline]).await?;
+        let marks = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
+        Ok(understood(pipeline, marks).map(Found::Marks))
+    }
+
+    /// The version of a subject that has this text, made where there is none.
+    async fn create_schema(
+        &self,
+        transaction: &Transaction<'_>,
+        subject: &Str,
+        text: &Str,
+    ) -> Result<Result<Written, StoreError>, Error> {
+        let Table { state, name, .. } = self;
+        // Of several processes that register, one at a time.
+        transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("schemas of {name}")]).await?;
+        let by_text = format!("SELECT number FROM {state} WHERE kind = '{DEFINITION}' AND value = $1");
+        let known = transaction.query_opt(&by_text, &[&text.as_bytes()]).await?.map(|row| row.get::<_, i64>(0));
+        let versions = format!(
+            "SELECT connector::bigint, number FROM {state} WHERE kind = '{SUBJECT}' AND pipeline = $1 \
+             ORDER BY connector::bigint"
+        );
+        let rows = transaction.query(&versions, &[&&**subject]).await?;
+        let found = rows.iter().find(|row| Some(row.get::<_, i64>(1)) == known).map(|row| row.get::<_, i64>(0));
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let last = format!("SELECT coalesce(max(number), 0) FROM {state} WHERE kind = '{DEFINITION}'");
+                transaction.query_one(&last, &[]).await?.get::<_, i64>(0) + 1
+            }
+        };
+        let version = found.unwrap_or_else(|| rows.last().map_or(0, |row| row.get::<_, i64>(0)) + 1);
+        let (Some(schema_id), Some(schema_version)) =
+            (numbered(id, SchemaId::new), numbered(version, SchemaVersion::new))
+        else {
+            return Ok(Err(schemas::full()));
+        };
+        if known.is_none() {
+            let insert = format!("INSERT INTO {state} VALUES ('{DEFINITION}', $1, '', '', $2, $3)");
+            transaction.execute(&insert, &[&id.to_string(), &id, &text.as_bytes()]).await?;
+        }
+        if found.is_none() {
+            let insert = format!("INSERT INTO {state} VALUES ('{SUBJECT}', $1, $2, '', $3, '')");
+            transaction.execute(&insert, &[&&**subject, &version.to_string(), &id]).await?;
+        }
+        Ok(Ok(Written::Schema(Schema {
+            subject: subject.clone(),
+            version: schema_version,
+            id: schema_id,
+            kind: SchemaKind::Avro,
+            text: text.clone(),
+        })))
+    }
+
+    async fn schemas(&self, client: &Client, question: &Question) -> Result<Result<Answer, StoreError>, Error> {
+        let Table { state, .. } = self;
+        let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Str::from(text)),
+            Err(_) => Err(StoreError::Damaged("a schema is no text".to_owned())),
+        };
+        Ok(match question {
+            Question::Definition(id) => {
+                let sql = format!("SELECT value FROM {state} WHERE kind = '{DEFINITION}' AND pipeline = $1");
+                let row = client.query_opt(&sql, &[&id.to_string()]).await?;
+                let definition = row.map(|row| text(row.get(0))).transpose();
+                definition.map(|text| {
+                    let known = |text| Arc::new(Definition { id: *id, kind: SchemaKind::Avro, text });
+                    Answer::Definition(text.map(known))
+                })
+            }
+            Question::Version(subject, version) => {
+                let sql = format!(
+                    "SELECT d.number, d.value FROM {state} v JOIN {state} d ON d.kind = '{DEFINITION}' \
+                     AND d.pipeline = v.number::text WHERE v.kind = '{SUBJECT}' AND v.pipeline = $1 AND v.connector = $2"
+                );
+                let Some(row) = client.query_opt(&sql, &[&&**subject, &version.to_string()]).await? else {
+                    return Ok(Ok(Answer::Schema(None)));
+                };
+                let Some(id) = numbered(row.get(0), SchemaId::new) else { return Ok(Err(schemas::wrong_number())) };
+                let (subject, version, kind) = (subject.clone(), *version, SchemaKind::Avro);
+                let schema = |text| Answer::Schema(Some(Arc::new(Schema { subject, version, id, kind, text })));
+                text(row.get(1)).map(schema)
+            }
+            Question::Versions(subject) => {
+                let sql = format!(
+                    "SELECT connector::bigint FROM {state} WHERE kind = '{SUBJECT}' AND pipeline = $1 ORDER BY 1"
+                );
+                let rows = client.query(&sql, &[&&**subject]).await?;
+                let numbers = rows.iter().map(|row| numbered(row.get(0), SchemaVersion::new));
+                numbers.collect::<Option<_>>().map(Answer::Versions).ok_or_else(schemas::wrong_number)
+            }
+            Question::Subjects => {
+                let sql =
+                    format!("SELECT DISTINCT pipeline COLLATE \"C\" FROM {state} WHERE kind = '{SUBJECT}' ORDER BY 1");
+                let rows = client.query(&sql, &[]).await?;
+                Ok(Answer::Subjects(rows.iter().map(|row| Str::from(row.get::<_, &str>(0))).collect()))
+            }
+            Question::Find(subject, given) => {
+                let sql = format!(
+                    "SELECT d.number, v.connector::bigint FROM {state} v JOIN {state} d ON d.kind = '{DEFINITION}' \
+                     AND d.pipeline = v.number::text WHERE v.kind = '{SUBJECT}' AND v.pipeline = $1 AND d.value = $2"
+                );
+                let Some(row) = client.query_opt(&sql, &[&&**subject, &given.as_bytes()]).await? else {
+                    return Ok(Ok(Answer::Schema(None)));
+                };
+                let numbers = numbered(row.get(0), SchemaId::new).zip(numbered(row.get(1), SchemaVersion::new));
+                let Some((id, version)) = numbers else { return Ok(Err(schemas::wrong_number())) };
+                let (subject, kind, text) = (subject.clone(), SchemaKind::Avro, given.clone());
+                Ok(Answer::Schema(Some(Arc::new(Schema { subject, version, id, kind, text }))))
+            }
+            Question::Uses(id) => {
+                let sql = format!(
+                    "SELECT pipeline, connector::bigint FROM {state} WHERE kind = '{SUBJECT}' AND number = $1 \
+                     ORDER BY pipeline COLLATE \"C\", 2"
+                );
+                let rows = client.query(&sql, &[&i64::from(id.get())]).await?;
+                let uses = rows
+                    .iter()
+                    .map(|row| Some((Str::from(row.get::<_, &str>(0)), numbered(row.get(1), SchemaVersion::new)?)));
+                uses.collect::<Option<_>>().map(Answer::Uses).ok_or_else(schemas::wrong_number)
+            }
+        })
     }
 
     async fn pipelines(
@@ -367,6 +496,10 @@ fn marks_of(write: &Write) -> Option<(&Epoch, &[(LaneId, Mark)])> {
         Write::Marks { epoch, moves } => Some((epoch, moves)),
         _ => None,
     }
+}
+
+fn numbered<T>(stored: i64, new: impl Fn(u32) -> Option<T>) -> Option<T> {
+    u32::try_from(stored).ok().and_then(new)
 }
 
 fn number(stored: i64) -> u64 {

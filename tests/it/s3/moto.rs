@@ -107,6 +107,18 @@ fn a_versioned_bucket_of_moto_is_read_version_by_version() {
 }
 
 #[test]
+fn an_answer_that_means_nothing_is_not_asked_for_again() {
+    let Some(moto) = Moto::start() else { return };
+    moto.request("PUT", "/shelf", "", "");
+    let workspace = workspace(&moto.endpoint(), &bucket_to_file("shelf", ""));
+    // Its answer to the question for versions has a shape of its own.
+    let output = workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(1);
+    let text = output.both();
+    assert!(text.contains("versions: on or off needs no answer to that"), "{text}");
+    assert!(!text.contains("starts again"), "{text}");
+}
+
+#[test]
 fn a_plain_bucket_of_moto_is_read_and_written() {
     let Some(moto) = Moto::start() else { return };
     moto.request("PUT", "/shelf", "", "");

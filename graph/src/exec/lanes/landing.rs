@@ -8,7 +8,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Lanes, overdrawn};
+use super::{Hold, Lanes, overdrawn};
 use crate::ack::{LaneIndex, Ledger, Run};
 use crate::batch::Lineage;
 use crate::fault::Fault;
@@ -32,8 +32,10 @@ pub(in crate::exec) struct Place {
     pub(in crate::exec) pieces: bool,
     /// Rows below this number are gathered.
     pub(in crate::exec) gathered: u64,
-    /// Rows below this number are not to be written: the destination has them, or they are somebody else's.
+    /// Rows below this number are not to be written: the destination has them.
     pub(in crate::exec) had: u64,
+    /// Whether rows of the lane may be written: it is not somebody else's, and not to be read again.
+    pub(in crate::exec) ours: bool,
 }
 
 impl Lanes {
@@ -69,19 +71,22 @@ impl Lanes {
         self.take_back(lineage, if self.landing { Ledger::settle_landed } else { Ledger::settle })
     }
 
-    /// Where every run of a lineage is; `had`: what the destination has of a lane. O(runs).
-    pub(in crate::exec) fn places(&self, lineage: &Lineage, had: impl Fn(&LaneId) -> Option<Mark>) -> Vec<Place> {
+    /// Where every run of a lineage is; `known`: the mark of a lane at the destination, which says which rows it has
+    /// where the numbers of rows that come again mean the same rows. O(runs).
+    pub(in crate::exec) fn places<'a>(
+        &self,
+        lineage: &Lineage,
+        known: impl Fn(&LaneId) -> Option<&'a Mark>,
+    ) -> Vec<Place> {
         let mut state = self.lock();
         let mut place = |run: &Run| {
             let lane = &mut state.lanes[usize::from(run.lane().0)];
             let gathered = lane.ledger.gathered();
             let generation = lane.ledger.generation();
-            let (gathered, had) = match lane.abandoned {
-                true => (u64::MAX, u64::MAX),
-                false => (gathered, had(&lane.id).filter(|had| had.generation == generation).map_or(0, |had| had.seq)),
-            };
+            let had = known(&lane.id).filter(|had| lane.exact && had.generation == generation);
+            let (had, ours) = (had.map_or(0, |had| had.seq), lane.hold == Hold::Ours);
             let first = lane.ledger.seq_of_row(run, 0);
-            Place { lane: run.lane(), first, rows: run.rows(), pieces: run.is_pieces(), gathered, had }
+            Place { lane: run.lane(), first, rows: run.rows(), pieces: run.is_pieces(), gathered, had, ours }
         };
         lineage.runs().iter().map(&mut place).collect()
     }
@@ -117,8 +122,45 @@ impl Lanes {
         let mut state = self.lock();
         last.iter().all(|(index, seq)| {
             let lane = &mut state.lanes[usize::from(index.0)];
-            lane.abandoned || lane.ledger.gathered() > *seq
+            lane.hold != Hold::Ours || lane.ledger.gathered() > *seq
         })
+    }
+
+    /// A transaction that holds rows of these lanes is under way until [`Lanes::end_transaction`]; `false`, and it is
+    /// not, where one of them is not ours any more.
+    pub(in crate::exec) fn begin_transaction(&self, last: &LastRows) -> bool {
+        let mut state = self.lock();
+        let ours = last.iter().all(|(lane, _)| state.lanes[usize::from(lane.0)].hold == Hold::Ours);
+        if ours {
+            last.iter().for_each(|(lane, _)| state.lanes[usize::from(lane.0)].writing += 1);
+        }
+        ours
+    }
+
+    /// The transaction is over, whatever became of it.
+    pub(in crate::exec) fn end_transaction(&self, last: &LastRows) {
+        let mut state = self.lock();
+        last.iter().for_each(|(lane, _)| state.lanes[usize::from(lane.0)].writing -= 1);
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    /// Those of the lanes that are not ours any more.
+    pub(in crate::exec) fn gone(&self, last: &LastRows) -> Vec<LaneIndex> {
+        let state = self.lock();
+        let lanes = last.iter().map(|(lane, _)| *lane);
+        lanes.filter(|lane| state.lanes[usize::from(lane.0)].hold != Hold::Ours).collect()
+    }
+
+    /// Notes rows that are not written because their lane is not ours: they, and what follows, are never stored.
+    pub(in crate::exec) fn give_up(&self, lineage: &Lineage) {
+        let mut state = self.lock();
+        for run in lineage.runs() {
+            let lane = &mut state.lanes[usize::from(run.lane().0)];
+            if !mutant!(GivenUpIsStored) {
+                lane.given_up = lane.given_up.min(lane.ledger.seq_of_row(run, 0));
+            }
+        }
     }
 
     /// Completes when more rows may be gathered than when it was enabled.

@@ -154,7 +154,7 @@ async fn a_lineage_that_is_dropped_faults_the_run() {
     let context = running.context.clone();
     context
         .lanes
-        .add(0, super::super::lanes::Lanes::lane_id(&"in".into(), &crate::source::Partition("z".into())), None)
+        .add(0, super::super::lanes::Lanes::lane_id(&"in".into(), &crate::source::Partition("z".into())), None, false)
         .map(|lane| {
             context.lanes.open(lane, [(vec![crate::testing::position(0)], 1)].into_iter(), |run| {
                 drop(crate::batch::Lineage::of(run, &context.alarm));

@@ -1,6 +1,6 @@
 //! Positions without rows, and partitions that come and go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
@@ -9,10 +9,10 @@ use super::*;
 use crate::fault::Fault;
 use crate::operator::Host;
 use crate::plan::stage::{ReadSpec, StageKind};
-use crate::record::Position;
+use crate::record::{Position, Record};
 use crate::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
 use crate::state::LaneId;
-use crate::testing::{Reaction, position, record, row_at};
+use crate::testing::{Event, Reaction, position, record, row_at};
 
 /// Gives one scripted read after the other, a second apart, then waits.
 struct Scripted {
@@ -22,6 +22,8 @@ struct Scripted {
 
 struct End {
     reads: VecDeque<Read>,
+    /// The first row of a partition that came back.
+    from: BTreeMap<Partition, u64>,
     acked: Arc<Mutex<Vec<(Partition, u64)>>>,
 }
 
@@ -31,9 +33,13 @@ impl Source for Scripted {
         false
     }
 
+    fn replays_exactly(&self) -> bool {
+        true
+    }
+
     async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let reads = std::mem::take(&mut *self.reads.lock().unwrap());
-        let end = |reads| Box::new(End { reads, acked: self.acked.clone() });
+        let end = |reads| Box::new(End { reads, from: BTreeMap::new(), acked: self.acked.clone() });
         Ok((end(reads), end(VecDeque::new())))
     }
 }
@@ -43,9 +49,19 @@ impl Reader for End {
     async fn read(&mut self, _: Room) -> Result<Read, Fault> {
         tokio::time::sleep(Duration::from_secs(1)).await;
         match self.reads.pop_front() {
+            Some(Read::Rows { partition, mut records }) => {
+                let from = self.from.get(&partition).copied().unwrap_or(0);
+                records.retain(|record| row_at(record.position()) >= from);
+                Ok(Read::Rows { partition, records })
+            }
             Some(read) => Ok(read),
             None => std::future::pending().await,
         }
+    }
+
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
+        self.from.insert(partition.clone(), mark.map_or(0, |mark| mark.seq));
+        Ok(())
     }
 }
 
@@ -60,11 +76,17 @@ impl Acker for End {
 type Acked = Arc<Mutex<Vec<(Partition, u64)>>>;
 
 fn start_with(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelf: &Arc<Shelf>) -> (Running, Acked) {
+    start_to(bench, reads, &[shelf])
+}
+
+fn start_to(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelves: &[&Arc<Shelf>]) -> (Running, Acked) {
     let acked: Acked = Arc::default();
     let upstream = upstream(bench, 0);
-    let mut pipeline = bench.pipeline();
+    let mut pipeline = bench.tolerant();
     let read = pipeline.read("in", &upstream);
-    pipeline.write(&[read], "a", shelf);
+    for (i, shelf) in shelves.iter().enumerate() {
+        pipeline.write(&[read], ["a", "b"][i], shelf);
+    }
     let mut plan = (*pipeline.plan()).clone();
     if let StageKind::Read(ReadSpec { source, .. }) = &mut plan.stages[0].kind {
         *source = Arc::new(Scripted { reads: Mutex::new(reads.into_iter().collect()), acked: acked.clone() });
@@ -77,7 +99,12 @@ fn part(name: &str) -> Partition {
 }
 
 fn rows_of(name: &str, rows: std::ops::Range<u64>) -> Read {
-    Read::Rows { partition: part(name), records: rows.map(record).collect() }
+    let of = |row| {
+        let mut record = record(row);
+        record.metadata.insert("partition", name.to_owned());
+        record
+    };
+    Read::Rows { partition: part(name), records: rows.map(of).collect() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,10 +152,126 @@ async fn a_revoked_partition_is_given_up_and_the_others_go_on() {
 async fn a_partition_that_comes_back_goes_on_after_what_was_stored() {
     let bench = Bench::new();
     let a = shelf(&bench, "a");
-    let reads = [rows_of("x", 0..3), Read::Revoked(part("x")), rows_of("y", 0..2), rows_of("x", 3..5), Read::End];
+    let reads = [
+        rows_of("x", 0..3),
+        Read::Revoked(part("x")),
+        rows_of("y", 0..2),
+        Read::Assigned(part("x")),
+        rows_of("x", 0..5),
+        Read::End,
+    ];
     let (running, acked) = start_with(&bench, reads, &a);
     finished(&in_time(running.join()).await);
-    assert_eq!(acked.lock().unwrap().len(), 7);
-    let lane = LaneId { connector: "in".into(), partition: part("x") };
-    assert_eq!(bench.store.mark("p", &lane).unwrap().seq, 5);
+    assert_eq!(of_x(&acked), [0, 1, 2, 3, 4]);
+    assert_eq!(a.rows().len(), 7, "what was open was delivered before it came back");
+    assert_eq!(stored_of_x(&bench), 5);
+}
+
+fn of_x(acked: &Acked) -> Vec<u64> {
+    acked.lock().unwrap().iter().filter(|(partition, _)| *partition == part("x")).map(|(_, row)| *row).collect()
+}
+
+fn stored_of_x(bench: &Bench) -> u64 {
+    bench.store.mark("p", &LaneId { connector: "in".into(), partition: part("x") }).unwrap().seq
+}
+
+/// `x` goes away while its rows are being written, and comes back after so many reads of others.
+fn away_for(others: u64) -> Vec<Read> {
+    let mut reads = vec![rows_of("x", 0..3), Read::Revoked(part("x"))];
+    reads.extend((0..others).map(|row| rows_of("y", row..row + 1)));
+    reads.extend([Read::Assigned(part("x")), rows_of("x", 0..5), Read::End]);
+    reads
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_under_way_is_waited_for_before_its_rows_are_read_again() {
+    for others in [0, 3, 20] {
+        let bench = Bench::new();
+        let delay = Duration::from_secs(12);
+        let a = Arc::new(Shelf::new("a", &bench.journal).transactional().delay(delay));
+        let (running, acked) = start_with(&bench, away_for(others), &a);
+        finished(&in_time(running.join()).await);
+        let x: Vec<u64> = rows_in(&a, "x");
+        assert_eq!(x, [0, 1, 2, 3, 4], "after {others} others");
+        assert_eq!(of_x(&acked), [0, 1, 2, 3, 4]);
+        assert_eq!(stored_of_x(&bench), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_transaction_wrote_is_not_written_again_where_another_destination_lacks_it() {
+    let bench = Bench::new();
+    let a = Arc::new(Shelf::new("a", &bench.journal).transactional());
+    let b = Arc::new(Shelf::new("b", &bench.journal).delay(Duration::from_secs(12)));
+    let (running, acked) = start_to(&bench, away_for(20), &[&a, &b]);
+    finished(&in_time(running.join()).await);
+    assert_eq!(rows_in(&a, "x"), [0, 1, 2, 3, 4]);
+    assert_eq!(rows_in(&b, "x"), [0, 1, 2, 3, 4], "what it had in hand was stored before the partition came back");
+    assert_eq!(of_x(&acked), [0, 1, 2, 3, 4]);
+    // The first write of `b` fails for a while longer than the rows are waited for.
+    let bench = Bench::new();
+    let a = Arc::new(Shelf::new("a", &bench.journal).transactional());
+    let b = Arc::new(Shelf::new("b", &bench.journal).delay(Duration::from_secs(2)).script(|_, call| match call {
+        0..3 => Reaction::Fail(Fault::transient("away", "not yet")),
+        _ => Reaction::Durable,
+    }));
+    let (running, acked) = start_to(&bench, away_for(0), &[&a, &b]);
+    finished(&in_time(running.join()).await);
+    assert_eq!(rows_in(&a, "x"), [0, 1, 2, 3, 4]);
+    assert_eq!(rows_in(&b, "x"), [0, 1, 2, 0, 1, 2, 3, 4], "it is at least once");
+    assert_eq!(of_x(&acked), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_wait_for_a_letter_are_not_written_once_their_partition_is_gone() {
+    let bench = Bench::new();
+    let letters = Arc::new(Shelf::new("letters", &bench.journal).delay(Duration::from_secs(20)));
+    let bench = Bench { letters, ..bench };
+    let a = Arc::new(Shelf::new("a", &bench.journal).transactional().script(|rows, _| {
+        let bad = rows.iter().position(|row| row_at(row.position()) == 1 && !is_of_y(row));
+        match bad {
+            Some(row) => Reaction::Refuse(vec![(row, Fault::record("bad", "not this one"))]),
+            None => Reaction::Durable,
+        }
+    }));
+    let (running, acked) = start_with(&bench, away_for(0), &a);
+    finished(&in_time(running.join()).await);
+    assert_eq!(rows_in(&a, "x"), [0, 2, 3, 4]);
+    assert_eq!(of_x(&acked), [0, 1, 2, 3, 4]);
+    let events = bench.journal.events();
+    let at = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(wanted).unwrap();
+    let letter = at(&|event| matches!(event, Event::Durable { shelf, .. } if shelf == "letters"));
+    let mark = at(&|event| matches!(event, Event::Transacted { marks, .. } if !marks.is_empty()));
+    let keys: BTreeSet<String> = bench.letters.durable().iter().map(|letter| format!("{:?}", letter.key)).collect();
+    assert_eq!(
+        (bench.letters.rows(), keys.len()),
+        (vec![1, 1], 1),
+        "the letter of a row that is read again overwrites"
+    );
+    assert!(letter < mark, "no mark covers a row whose letter is not durable: {events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_a_partition_that_is_not_assigned_are_refused() {
+    for reads in [
+        vec![rows_of("x", 0..3), Read::Revoked(part("x")), rows_of("x", 3..5)],
+        vec![rows_of("x", 0..3), Read::Assigned(part("x"))],
+    ] {
+        let bench = Bench::new();
+        let a = shelf(&bench, "a");
+        let (running, _) = start_with(&bench, reads, &a);
+        let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("it went on") };
+        assert_eq!(fault.code(), "partition_unexpected");
+    }
+}
+
+fn is_of_y(row: &Record) -> bool {
+    row.metadata.get("partition").is_some_and(|partition| partition == "y")
+}
+
+/// Rows of a partition that are durable on a shelf.
+fn rows_in(shelf: &Shelf, name: &str) -> Vec<u64> {
+    let durable = shelf.durable();
+    let rows = durable.iter().filter(|row| row.metadata.get("partition").is_some_and(|partition| partition == name));
+    rows.map(|row| row_at(row.position())).collect()
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::destination::{Delivered, Retry};
 use crate::fault::{Fault, FaultClass};
 use crate::testing::{AtEnd, Reaction, row_at};
+use tokio::time::Instant;
 
 fn down() -> Fault {
     Fault::transient("down", "no route to host")
@@ -176,4 +177,66 @@ async fn a_source_that_cannot_be_told_is_told_nothing_later() {
     let ending = bench.run(&plan).await;
     assert!(matches!(ending, Ending::Faulted(fault) if fault.class() == FaultClass::Transient));
     assert_eq!(upstream.kept(), 100, "a gap in the acknowledgements");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_is_down_for_ten_minutes_costs_a_window_and_loses_nothing() {
+    const DOWN: Duration = Duration::from_secs(600);
+    const ROWS: u64 = 6000;
+    const WINDOW: usize = 500;
+    let bench = Bench::new();
+    let start = Instant::now();
+    let is_down = move || start.elapsed() < DOWN;
+    let a = Shelf::new("a", &bench.journal).script(move |_, _| match is_down() {
+        true => Reaction::Fail(down()),
+        false => Reaction::Durable,
+    });
+    let (a, b) = (Arc::new(a), shelf(&bench, "b"));
+    let upstream = Arc::new(Upstream::new(&bench.journal, 0, AtEnd::Wait));
+    let mut pipeline = bench.pipeline().limits(|limits| limits.replay_rows = WINDOW);
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &a);
+    pipeline.write(&[read], "b", &b);
+    let plan = pipeline.plan();
+    // As the service does it by default: a second after the first fault, twice as long after each that follows.
+    let (mut runs, mut wait, mut added, mut most) = (0, Duration::from_secs(1), 0, 0);
+    let mut asked = 0;
+    loop {
+        runs += 1;
+        let mut running = bench.start(&plan);
+        let progress = running.progress();
+        let ending = loop {
+            tokio::select! {
+                biased;
+                ending = running.wait() => break ending,
+                () = tokio::time::sleep(Duration::from_millis(100)) => {}
+            }
+            // Upstream goes on all the time.
+            let more = (start.elapsed().as_millis() as u64 / 100).min(ROWS);
+            upstream.add(added..more.max(added));
+            added = more.max(added);
+            most = most.max(progress.lanes().iter().map(|lane| lane.read - lane.persisted).max().unwrap_or(0));
+            if is_down() {
+                asked = a.calls().len();
+            }
+            if !is_down() && a.rows().len() as u64 == ROWS {
+                running.stop(None);
+            }
+        };
+        match ending {
+            Ending::Stopped => break,
+            Ending::Faulted(fault) if fault.class() == FaultClass::Transient => tokio::time::sleep(wait).await,
+            ending => panic!("{ending:?}"),
+        }
+        wait *= 2;
+    }
+    assert_eq!(a.rows(), (0..ROWS).collect::<Vec<_>>(), "each once, in order");
+    let there: std::collections::BTreeSet<u64> = b.rows().into_iter().collect();
+    assert_eq!(there.len() as u64, ROWS);
+    let again = b.rows().len() - there.len();
+    assert!(again <= WINDOW * (runs - 1), "{again} rows came again in {runs} runs");
+    assert_eq!(upstream.kept(), 0);
+    assert!(most <= WINDOW as u64 && most > WINDOW as u64 / 2, "{most} rows were held");
+    assert!((5..12).contains(&runs) && asked <= 8 * runs, "{runs} runs asked {asked} times");
+    assert!(start.elapsed() < DOWN * 2 + Duration::from_secs(30), "it went on {:?} after the start", start.elapsed());
 }

@@ -93,12 +93,16 @@ impl Writing {
     /// source row.
     fn whole(&self, held: &mut Batch) -> Result<Option<Batch>, Fault> {
         let mut places = self.places(held);
+        if places.iter().any(|place| !place.ours) {
+            self.give_up(held, &places, |place| !place.ours)?;
+            places = self.places(held);
+        }
         if places.iter().any(|place| place.first < place.had) {
             let had: Vec<usize> = {
                 let had = pieces(&places, |place, seq| seq < place.had);
                 had.into_iter().map(|piece| piece.row).collect()
             };
-            // It has them from the run before: they are delivered.
+            // It has them from before the restart or the return of a partition: they are delivered.
             let had = held.pick(&had);
             self.delivered(had.into_parts().1)?;
             places = self.places(held);
@@ -113,7 +117,16 @@ impl Writing {
     }
 
     fn places(&self, batch: &Batch) -> Vec<Place> {
-        self.output.context.lanes.places(batch.lineage(), |lane| self.had.get(lane).cloned())
+        self.output.context.lanes.places(batch.lineage(), |lane| self.delivery.known.get(lane))
+    }
+
+    /// Takes out the rows of lanes that are not ours any more. They are not written: who has the partition now reads
+    /// them, or we do again.
+    fn give_up(&self, batch: &mut Batch, places: &[Place], is_gone: impl Fn(&Place) -> bool) -> Result<(), Fault> {
+        let gone: Vec<usize> = pieces(places, |place, _| is_gone(place)).into_iter().map(|piece| piece.row).collect();
+        let lineage = batch.pick(&gone).into_parts().1;
+        self.output.context.lanes.give_up(&lineage);
+        self.delivered(lineage)
     }
 
     /// Writes whole source rows, less those that are refused.
@@ -128,10 +141,21 @@ impl Writing {
                 meters.step(0).count_in(part.rows(), part.rows());
             }
             let context = self.output.context.clone();
-            let last = context.lanes.last_rows(part.lineage());
-            let marks = context.lanes.marks(&last)?;
+            let mut last = context.lanes.last_rows(part.lineage());
+            let mut marks = context.lanes.marks(&last)?;
             while part.rows() > 0 {
-                let refused = match timed(self.delivery.transact(part.records(), &marks), meters.as_ref()).await? {
+                if !context.lanes.begin_transaction(&last) {
+                    let gone = context.lanes.gone(&last);
+                    let places = self.places(&part);
+                    self.give_up(&mut part, &places, |place| gone.contains(&place.lane))?;
+                    let mut lanes = last.iter();
+                    marks.retain(|_| lanes.next().is_some_and(|(lane, _)| !gone.contains(lane)));
+                    last.retain(|(lane, _)| !gone.contains(lane));
+                    continue;
+                }
+                let outcome = timed(self.delivery.transact(part.records(), &marks), meters.as_ref()).await;
+                context.lanes.end_transaction(&last);
+                let refused = match outcome? {
                     Transacted::Written => {
                         self.delivered(part.into_parts().1)?;
                         break;

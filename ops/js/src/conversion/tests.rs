@@ -256,3 +256,57 @@ fn a_copy_by_way_of_json_is_equal() {
         assert_eq!(plain_data(&after.payload.after), plain_data(&before.payload.after));
     });
 }
+
+/// Runs a script on random records, once as it is and once where all that is touched has become properties of the
+/// objects at which the script looks, and accessors are compared for each record.
+fn both_ways(body: &str) {
+    let settled = format!(
+        "Object.defineProperty(new Proxy({{}}, {{}}), 'x', {{ value: 1 }});
+         const settle = (v) => {{ if (v && typeof v === 'object') delete v.nosuch; return v; }};
+         function inner(rec) {{ {body} }}
+         function process(rec) {{
+           [rec.Metadata, rec.Key, rec.Payload.Before, rec.Payload.After].forEach(settle);
+           return inner(rec);
+         }}"
+    );
+    let settled = std::cell::RefCell::new(Worker::new(&settled));
+    let quick = std::cell::RefCell::new(Worker::new(&format!("function process(rec) {{ {body} }}")));
+    // Where a script threw differs, what it threw does not.
+    let shown = |made: Result<Vec<Record>, String>| match made {
+        Ok(records) => format!("{records:?}"),
+        Err(why) => why.split(" (at ").next().unwrap_or_default().to_owned(),
+    };
+    TestRunner::new(Config::with_cases(60))
+        .run(&records(false), |record| {
+            let records = [record];
+            let [a, b] = [&quick, &settled].map(|worker| shown(worker.borrow_mut().run(&records).remove(0)));
+            prop_assert_eq!(a, b, "{}", body);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_script_makes_the_same_of_a_record_however_its_fields_are_kept() {
+    for body in [
+        "rec.Metadata.js = '1'; if (rec.Payload.After) rec.Payload.After.done = true; return rec",
+        "const m = rec.Metadata; m.a = m.b ?? 'none'; m[1] = 2; m.a += m.a; delete m.b; m.b = 'again'; return rec",
+        "const a = rec.Payload.After ?? {}; a.a = a.b; a.b = a.c; delete a.a; a.a = a.c; a[7] = 7; return rec",
+        "const a = rec.Payload.After ?? {}; for (let i = 0; i < 40; i++) a['f' + i] = a['f' + (i - 1)] ?? i; return rec",
+        "const a = rec.Payload.After ?? {}; a.s = Object.keys(a).length + ('a' in a) + ('nosuch' in a); return rec",
+        "const a = rec.Payload.After ?? {}; a.a = 1; a.s = JSON.stringify(Object.entries(rec.Metadata)); return rec",
+        "const a = rec.Payload.After ?? {}; a.a = 1; Object.freeze(a); a.a = 2; a.b = 2; return rec",
+        "'use strict'; const m = rec.Metadata; m.x = 'y'; Object.seal(m); m.x = 'z'; m.y = 'z'; return rec",
+        "const a = rec.Payload.After ?? {}; a.x = undefined; a.a = undefined; a.y = null; return rec",
+        "const a = rec.Payload.After ?? {}; Object.defineProperty(a, 'a', {get() { return this.b }}); return rec",
+        "const a = rec.Payload.After ?? {}; a.a; Object.setPrototypeOf(a, {set b(v) { this.c = v }}); a.b = 1; return rec",
+        "const a = rec.Payload.After ?? {}; a.me = a; return rec",
+        "const a = rec.Payload.After ?? {}; a.__proto__ = {p: 1}; a.constructor = 'c'; a.s = String(a.p); return rec",
+        "const heir = Object.create(rec.Payload.After ?? {}); heir.a = 1; heir.b = heir.a; return {...rec, Key: heir}",
+        "rec.Payload.Before = rec.Payload.After; rec.Payload.After = {...rec.Metadata}; return [rec, rec]",
+        "const a = rec.Payload.After ?? {}; a[Symbol('s')] = 1; a.a = new Date(0); a.b = RawData('x'); return rec",
+        "const k = rec.Key; rec.Metadata.k = typeof k; rec.Key = k; if (k) k.a = k.a; return rec",
+    ] {
+        both_ways(body);
+    }
+}

@@ -8,7 +8,7 @@ use boa_engine::string::JsStrVariant;
 use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsStr, JsString, JsValue};
 
 use crate::conversion::enter;
-use crate::conversion::leave::described;
+use crate::conversion::path::described;
 
 /// As browsers read it: padding may be missing, and so may bits after the last byte.
 const BASE64: GeneralPurpose = GeneralPurpose::new(

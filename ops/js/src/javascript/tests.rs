@@ -430,3 +430,49 @@ fn metadata_of_many_entries_is_as_that_of_few() {
         assert_eq!(made.metadata, expected, "{entries}");
     }
 }
+
+#[test]
+fn a_replaced_accessor_is_noticed_however_it_was_replaced() {
+    for replace in [
+        "Object.defineProperty(rec, 'Key', { get })",
+        "Object.defineProperties(rec, { Key: { get } })",
+        "Reflect.defineProperty(rec, 'Key', { get })",
+        "Object.defineProperty(new Proxy(rec, {}), 'Key', { get })",
+        "rec.__defineGetter__('Key', get)",
+        "Object.prototype.__defineGetter__.call(rec, 'Key', get)",
+        "Reflect.apply(Object.defineProperty, null, [rec, 'Key', { get }])",
+        "Object.defineProperty(rec.Payload, 'After', { get })",
+        "rec.Payload.__defineGetter__('After', get)",
+    ] {
+        let script = format!(
+            "const get = () => ({{ id: 9 }});
+             function process(rec) {{
+               if (rec.Metadata.a === '1') {replace};
+               rec.Metadata.a = '2';
+               return rec;
+             }}"
+        );
+        let mut worker = Worker::new(&script);
+        let made = worker.json(SAMPLE).unwrap();
+        assert!(made.contains(r#"{"id":9}"#), "{replace}: {made}");
+        // The next record has its own again.
+        let other = SAMPLE.replace(r#""a":"1""#, r#""a":"3""#);
+        assert_eq!(worker.json(&other).unwrap(), SAMPLE.replace(r#""a":"1""#, r#""a":"2""#), "{replace}");
+    }
+}
+
+#[test]
+fn the_functions_that_are_watched_look_as_they_did() {
+    let mut worker = Worker::new(
+        "const seen = [Object.defineProperty, Object.defineProperties, Reflect.defineProperty, {}.__defineSetter__]
+           .map((f) => [f.name, f.length, typeof f.prototype, Object.keys(Object).length]);
+         function process(rec) {
+           rec.Payload.After = { seen: seen.join(), own: Object.defineProperty({}, 'x', { value: 1 }).x };
+           try { Object.defineProperty(1, 'x', {}) } catch (e) { rec.Payload.After.error = e.name }
+           return rec;
+         }",
+    );
+    let made = worker.json(SAMPLE).unwrap();
+    let expected = r#""after":{"error":"TypeError","own":1,"seen":"defineProperty,3,undefined,0,defineProperties,2,undefined,0,defineProperty,3,undefined,0,__defineSetter__,2,undefined,0"}"#;
+    assert!(made.contains(expected), "{made}");
+}

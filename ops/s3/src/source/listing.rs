@@ -120,6 +120,8 @@ impl Bucket {
     /// Whether the bucket keeps versions; none if that is not ours to know.
     pub(super) async fn keeps_versions(&self) -> Result<Option<bool>, Fault> {
         let answer = self.client.get_bucket_versioning().bucket(self.name.as_str()).send().await;
+        // An answer that came whole and still means nothing will be the same the next time.
+        let strange = matches!(&answer, Err(SdkError::ServiceError(context)) if context.raw().status().is_success());
         match answer.map_err(|error| self.refused("ask for the versioning of", &error)) {
             Ok(answer) => {
                 use BucketVersioningStatus::{Enabled, Suspended};
@@ -128,8 +130,9 @@ impl Bucket {
             Err(fault) if ["access_denied", "request_refused"].contains(&fault.code()) => Ok(None),
             Err(fault) if fault.message().contains("NotImplemented") => Ok(None),
             Err(fault) => {
-                let class = fault.class();
-                Err(Fault::new(class, fault.code(), format!("{fault}; versions: on or off needs no answer to that")))
+                let (class, code) =
+                    if strange { (FaultClass::Fatal, "answer_invalid") } else { (fault.class(), fault.code()) };
+                Err(Fault::new(class, code, format!("{fault}; versions: on or off needs no answer to that")))
             }
         }
     }

@@ -219,6 +219,16 @@ async fn keys_that_are_equal_only_to_the_server_are_no_error() {
 /// `sslmode` means what it means to libpq.
 #[tokio::test]
 async fn tls_checks_as_much_as_it_is_told() {
+    certified("CA:FALSE").await;
+}
+
+/// What `openssl req -x509` makes unless told otherwise, and what PostgreSQL's documentation has its readers make.
+#[tokio::test]
+async fn a_certificate_that_is_its_own_authority_is_checked_too() {
+    certified("CA:TRUE").await;
+}
+
+async fn certified(basic_constraints: &str) {
     let Some(server) = Server::start(&[]) else { return };
     let made = std::process::Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
@@ -228,7 +238,7 @@ async fn tls_checks_as_much_as_it_is_told() {
             "-addext",
             "subjectAltName=DNS:localhost",
             "-addext",
-            "basicConstraints=critical,CA:FALSE",
+            &format!("basicConstraints=critical,{basic_constraints}"),
             "-keyout",
             "server.key",
         ])

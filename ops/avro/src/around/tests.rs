@@ -1,0 +1,177 @@
+use anabranch_graph::metadata::key;
+use anabranch_graph::operator::Class;
+use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_graph::specification::shared;
+use anabranch_graph::value::Value;
+use bytes::Bytes;
+
+use super::*;
+use crate::testing::{after, configured, fields, host};
+
+/// Adds a field where it sees fields, and fails a record that says so.
+struct Adding(Specification, Class);
+
+impl Adding {
+    fn kind(class: Class) -> Arc<dyn OperatorKind> {
+        around(Arc::new(Adding(Specification::builtin("adding", "Adds.").with_all(shared::processor()), class)))
+    }
+}
+
+impl OperatorKind for Adding {
+    fn specification(&self) -> &Specification {
+        &self.0
+    }
+    fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        Ok(Arc::new(Add(self.1)))
+    }
+}
+
+struct Add(Class);
+
+impl ConfiguredOperator for Add {
+    fn signature(&self) -> Signature {
+        Signature { class: self.0, ..Signature::inline() }
+    }
+    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(match self.0 {
+            Class::Async => BuiltOperator::Async(Arc::new(Add(self.0))),
+            _ => BuiltOperator::Inline(Box::new(Add(self.0))),
+        })
+    }
+}
+
+fn add(record: &mut Record) -> Result<(), Fault> {
+    let Some(fields) = record.payload.after.fields_mut() else {
+        return Err(Fault::record("raw", "raw data"));
+    };
+    if fields.get("fail").is_some() {
+        return Err(Fault::record("asked", "asked to fail"));
+    }
+    fields.insert("more", Value::from(true));
+    Ok(())
+}
+
+impl Operator for Add {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| add(record).map(|()| Decision::Keep));
+    }
+}
+
+#[async_trait]
+impl AsyncOperator for Add {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        let verdict = |mut record| match add(&mut record) {
+            Ok(()) => Verdict::Keep(record),
+            Err(fault) => Verdict::Fail(fault),
+        };
+        rows.into_iter().map(verdict).collect()
+    }
+}
+
+const ID: &str = r#"{"name":"record","type":"record","fields":[{"name":"id","type":"long"}]}"#;
+const FAIL: &str = r#"{"name":"record","type":"record","fields":[{"name":"fail","type":"long"}]}"#;
+
+fn named(data: Bytes, version: &str) -> Record {
+    let mut record = after(anabranch_graph::record::Data::Raw(data));
+    record.metadata.insert(key::PAYLOAD_SCHEMA_SUBJECT, "s");
+    record.metadata.insert(key::PAYLOAD_SCHEMA_VERSION, version);
+    record
+}
+
+/// Good, undecodable, unknown version, no number, failing, without schema.
+fn strip() -> Vec<Record> {
+    let mut unnamed = named(Bytes::from_static(b"\x02"), "1");
+    unnamed.metadata = anabranch_graph::metadata::Metadata::new();
+    vec![
+        named(Bytes::from_static(b"\x02"), "1"),
+        named(Bytes::from_static(b"\x02\x02"), "1"),
+        named(Bytes::from_static(b"\x02"), "9"),
+        named(Bytes::from_static(b"\x02"), "x"),
+        named(Bytes::from_static(b"\x04"), "2"),
+        unnamed,
+    ]
+}
+
+async fn registry() -> Arc<MemoryRegistry> {
+    let registry = Arc::new(MemoryRegistry::new());
+    registry.create(&"s".into(), SchemaKind::Avro, &ID.into()).await.unwrap();
+    registry.create(&"s".into(), SchemaKind::Avro, &FAIL.into()).await.unwrap();
+    registry
+}
+
+const CODES: [&str; 6] = ["", "avro_invalid", "schema_version_not_found", "schema_version_invalid", "asked", "raw"];
+
+fn is_decoded_and_registered_anew(record: &Record, registry: &Schemas) {
+    assert_eq!(record.payload.after, fields(r#"{"id":1,"more":true}"#));
+    assert_eq!(record.metadata.get("recfmt.payload.schema.version").map(Str::as_str), Some("3"));
+    assert!(registry.text.contains("\"more\""), "{}", registry.text);
+}
+
+type Schemas = anabranch_graph::schema::Schema;
+
+#[tokio::test]
+async fn processors_see_fields_and_failed_rows_stay_as_they_came() {
+    let registry = registry().await;
+    let configured = configured(&Adding::kind(Class::Inline), &[]).unwrap();
+    let BuiltOperator::Inline(mut operator) = configured.build(0, &host(registry.clone())).unwrap() else { panic!() };
+    let (mut records, mut decisions) = (strip(), Vec::new());
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let third = registry.get(&"s".into(), SchemaVersion::new(3).unwrap()).await.unwrap();
+    is_decoded_and_registered_anew(&records[0], &third);
+    let mut codes = [""; 6];
+    for (row, decision) in decisions {
+        let Decision::Fail(fault) = decision else { panic!("{decision:?}") };
+        assert_eq!(codes[row], "", "one decision for a row");
+        codes[row] = fault.code();
+    }
+    assert_eq!(codes, CODES);
+    assert_eq!(records[1..], strip()[1..]);
+}
+
+#[tokio::test]
+async fn processors_that_wait_see_fields_too() {
+    let registry = registry().await;
+    let configured = configured(&Adding::kind(Class::Async), &[]).unwrap();
+    let BuiltOperator::Async(operator) = configured.build(0, &host(registry.clone())).unwrap() else { panic!() };
+    let verdicts = operator.call(strip()).await;
+    let third = registry.get(&"s".into(), SchemaVersion::new(3).unwrap()).await.unwrap();
+    let codes: Vec<&str> = verdicts
+        .iter()
+        .map(|verdict| match verdict {
+            Verdict::Keep(record) => {
+                is_decoded_and_registered_anew(record, &third);
+                ""
+            }
+            Verdict::Fail(fault) => fault.code(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(codes, CODES);
+}
+
+#[tokio::test]
+async fn switches_leave_data_alone() {
+    let registry = registry().await;
+    let run = |settings: &[(&str, &str)], record: Record| {
+        let mut operator =
+            configured(&Adding::kind(Class::Inline), settings).unwrap().build(0, &host(registry.clone())).unwrap();
+        crate::testing::process(&mut operator, record)
+    };
+    let raw = named(Bytes::from_static(b"\x02"), "1");
+    assert_eq!(run(&[("sdk.schema.decode.payload.enabled", "false")], raw.clone()), Err("raw: raw data".to_owned()));
+    let kept = run(&[("sdk.schema.encode.payload.enabled", "false")], raw).unwrap();
+    assert_eq!(kept.metadata.get("recfmt.payload.schema.version").map(Str::as_str), Some("1"));
+    assert_eq!(registry.versions(&"s".into()).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn bytes_are_made_where_records_leave() {
+    let registry = registry().await;
+    let mut desk = Desk::new(registry);
+    let mut record = named(Bytes::from_static(b"\x02"), "1");
+    let before = record.clone();
+    assert!(decode(&mut desk, Part::Payload, &mut record).unwrap());
+    assert!(!decode(&mut desk, Part::Payload, &mut record).unwrap());
+    assert!(crate::record::encode(&mut desk, Part::Payload, &mut record).unwrap());
+    assert_eq!(record, before);
+}

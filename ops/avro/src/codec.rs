@@ -1,0 +1,228 @@
+//! Data in the binary form of Avro, by their schema.
+//!
+//! The library parses and checks schemas. The data themselves are read and written here: between values of records
+//! and bytes without a tree in between, with maps in the order of their keys (the library's are in random order, so
+//! that equal records would give other bytes), and with bounds on what damaged bytes can make us allocate.
+//!
+//! | Avro | value | also written from |
+//! |---|---|---|
+//! | int, long | integer | float without fraction |
+//! | float, double | float | integer that the type holds exactly |
+//! | string, enum | text | time (string: RFC 3339) |
+//! | bytes, fixed | bytes | |
+//! | array, map, record | list, map, map | |
+//! | decimal, big-decimal | text, `"12.50"`: exact, with all digits of the scale | integer, float |
+//! | uuid | text | |
+//! | date, timestamp-*, local-timestamp-* | time, UTC | RFC 3339 text, `2024-01-31` for date, integer in the unit |
+//! | time-millis, time-micros | integer in that unit | |
+//! | duration | map of `months`, `days`, `millis` | |
+//!
+//! A time that is finer than its type is cut to the unit.
+
+mod compile;
+mod decimal;
+mod decode;
+mod encode;
+
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+
+/// What is wrong with data or a schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// The text is no Avro schema.
+    #[error("{0}")]
+    Schema(String),
+    /// A value does not fit.
+    #[error("{path}{what}", path = PathText(path))]
+    Misfit {
+        /// The keys that lead to it, the innermost first.
+        path: Vec<Str>,
+        /// Why.
+        what: String,
+    },
+    /// Bytes that this schema did not write.
+    #[error("byte {at}: {what}")]
+    Damaged {
+        /// Offset in the data.
+        at: usize,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// Data must be a record or a map to become structured.
+    #[error("the schema is {0}, not a record or a map")]
+    NotStructured(&'static str),
+}
+
+struct PathText<'a>(&'a [Str]);
+
+impl std::fmt::Display for PathText<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut path = self.0.iter().rev();
+        if let Some(first) = path.next() {
+            write!(f, "{first}")?;
+            path.try_for_each(|key| write!(f, ".{key}"))?;
+            f.write_str(": ")?;
+        }
+        Ok(())
+    }
+}
+
+/// Deeper values are refused: a schema may contain itself, and the stack is finite.
+const DEPTH: usize = 128;
+
+/// A schema, ready to encode and decode. O(size of the schema) to make.
+#[derive(Debug)]
+pub struct Codec {
+    root: Node,
+    /// Records, enums and fixed by number: a schema may contain itself.
+    named: Vec<Node>,
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    Null,
+    Boolean,
+    Int,
+    Long,
+    Float,
+    Double,
+    Bytes,
+    Text,
+    Array(Box<Node>),
+    Map(Box<Node>),
+    Union(Vec<Node>),
+    Record(Vec<Field>),
+    Enum(Vec<Str>),
+    Fixed(usize),
+    /// Digits, digits after the point, bytes where that is fixed.
+    Decimal(usize, usize, Option<usize>),
+    BigDecimal,
+    UuidText,
+    /// Sixteen bytes, after their number where they are `bytes`.
+    Uuid(Sized),
+    Date,
+    TimeMillis,
+    TimeMicros,
+    Timestamp(Unit),
+    Duration,
+    Named(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sized {
+    Fixed,
+    Bytes,
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    name: Str,
+    node: Node,
+    /// Written where the value has no such field.
+    default: Option<Value>,
+    /// Place among the names in order, so that a decoded map is sorted without comparing.
+    rank: usize,
+}
+
+/// Parts of a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Millis,
+    Micros,
+    Nanos,
+}
+
+impl Codec {
+    /// Whether its data are records or maps, so that they can be structured.
+    pub fn is_structured(&self) -> bool {
+        matches!(self.resolve(&self.root), Node::Record(_) | Node::Map(_))
+    }
+
+    /// Appends fields. On an error nothing was appended.
+    ///
+    /// # Errors
+    /// The fields do not fit the schema: one is missing without a default, unknown to the schema, or of another type.
+    pub fn encode_fields(&self, fields: &Object, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let start = out.len();
+        let written = match self.resolve(&self.root) {
+            Node::Record(schema) => encode::record(self, schema, fields, out, DEPTH),
+            Node::Map(values) => encode::map(self, values, fields, out, DEPTH),
+            other => Err(CodecError::NotStructured(other.name())),
+        };
+        written.inspect_err(|_| out.truncate(start))
+    }
+
+    /// Appends a value. On an error nothing was appended.
+    ///
+    /// # Errors
+    /// The value does not fit the schema.
+    pub fn encode(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let start = out.len();
+        encode::value(self, &self.root, value, out, DEPTH).inspect_err(|_| out.truncate(start))
+    }
+
+    /// All of `bytes` as fields.
+    ///
+    /// # Errors
+    /// This schema did not write the bytes, or what it writes are no fields.
+    pub fn decode_fields(&self, bytes: &[u8]) -> Result<Object, CodecError> {
+        if !self.is_structured() {
+            return Err(CodecError::NotStructured(self.resolve(&self.root).name()));
+        }
+        match self.decode(bytes)? {
+            Value::Map(map) => Ok(std::sync::Arc::unwrap_or_clone(map)),
+            _ => Err(CodecError::NotStructured(self.root.name())),
+        }
+    }
+
+    /// All of `bytes` as a value.
+    ///
+    /// # Errors
+    /// This schema did not write the bytes.
+    pub fn decode(&self, bytes: &[u8]) -> Result<Value, CodecError> {
+        decode::whole(self, bytes)
+    }
+
+    fn resolve<'a>(&'a self, node: &'a Node) -> &'a Node {
+        match node {
+            Node::Named(number) => &self.named[*number],
+            other => other,
+        }
+    }
+}
+
+impl Node {
+    /// The name of the type, as messages print it.
+    fn name(&self) -> &'static str {
+        match self {
+            Node::Null => "null",
+            Node::Boolean => "boolean",
+            Node::Int => "int",
+            Node::Long => "long",
+            Node::Float => "float",
+            Node::Double => "double",
+            Node::Bytes => "bytes",
+            Node::Text => "string",
+            Node::Array(_) => "array",
+            Node::Map(_) => "map",
+            Node::Union(_) => "union",
+            Node::Record(_) | Node::Named(_) => "record",
+            Node::Enum(_) => "enum",
+            Node::Fixed(_) => "fixed",
+            Node::Decimal(..) => "decimal",
+            Node::BigDecimal => "big-decimal",
+            Node::UuidText | Node::Uuid(_) => "uuid",
+            Node::Date => "date",
+            Node::TimeMillis => "time-millis",
+            Node::TimeMicros => "time-micros",
+            Node::Timestamp(Unit::Millis) => "timestamp-millis",
+            Node::Timestamp(Unit::Micros) => "timestamp-micros",
+            Node::Timestamp(Unit::Nanos) => "timestamp-nanos",
+            Node::Duration => "duration",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

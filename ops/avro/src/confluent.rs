@@ -1,0 +1,302 @@
+//! A client of Confluent's schema registry, and of all that speak its REST protocol.
+//!
+//! Requests run on a thread of their own: who asks may stand on any runtime, or on none that goes on meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::schema::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_graph::text::Str;
+use anabranch_ops_http::client::{
+    Accept, Answer, Client, HttpError, Method, Policy, Problem, Request, Retry, Tls, Url, header,
+};
+use async_trait::async_trait;
+use base64::Engine as _;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use serde_json::{Value as Json, json};
+use tokio::sync::{mpsc, oneshot};
+
+/// How to log in.
+#[derive(Clone)]
+pub enum Login {
+    /// Not at all, or with what the URL says.
+    None,
+    /// User and password.
+    Basic(Str, Str),
+    /// A token.
+    Bearer(Str),
+}
+
+/// The address is no address.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// It is no URL of a server.
+    #[error("is not the URL of a server, as https://registry:8081")]
+    NotAUrl,
+    /// A user, password or token that no header can carry.
+    #[error("the credentials hold characters that no HTTP header can carry")]
+    Credentials,
+    /// The system refuses.
+    #[error("{0}")]
+    System(String),
+}
+
+type Answered = oneshot::Sender<Result<Answer, HttpError>>;
+
+/// The registry behind an address.
+pub struct ConfluentRegistry {
+    base: Url,
+    login: Option<header::HeaderValue>,
+    requests: mpsc::UnboundedSender<(Request, Answered)>,
+}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const RETRY: Retry = Retry { count: 4, min: Duration::from_millis(100), max: Duration::from_secs(2), factor: 2.0 };
+/// Statuses that say something about schemas, with a body.
+const SPEAKING: [&str; 5] = ["401", "403", "404", "409", "422"];
+const MEDIA: &str = "application/vnd.schemaregistry.v1+json";
+
+impl ConfluentRegistry {
+    /// The registry at this URL. Connects to nothing.
+    ///
+    /// # Errors
+    /// The URL or the credentials cannot be used.
+    pub fn new(url: &str, login: &Login) -> Result<ConfluentRegistry, AddressError> {
+        let base = Url::parse(url.trim()).map_err(|_| AddressError::NotAUrl)?;
+        if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
+            return Err(AddressError::NotAUrl);
+        }
+        let value = match login {
+            Login::None => None,
+            Login::Basic(user, password) => {
+                let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+                Some(format!("Basic {pair}"))
+            }
+            Login::Bearer(token) => Some(format!("Bearer {}", token.trim())),
+        };
+        let login = value.map(header::HeaderValue::try_from).transpose().map_err(|_| AddressError::Credentials)?;
+        let login = login.map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        let mut accept = Accept::default();
+        for status in SPEAKING {
+            accept.add(status).map_err(|error| AddressError::System(error.to_string()))?;
+        }
+        let policy = Policy {
+            concurrency: 4,
+            per_minute: None,
+            timeout: Some(TIMEOUT),
+            retry: RETRY,
+            accept,
+            body_limit: 16 << 20,
+        };
+        let client = Client::new(&Tls::default(), policy).map_err(|fault| AddressError::System(fault.message()))?;
+        let (requests, waiting) = mpsc::unbounded_channel();
+        let system = |error: std::io::Error| AddressError::System(error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+        let live = move || runtime.block_on(live(client, waiting));
+        std::thread::Builder::new().name("schema-registry".to_owned()).spawn(live).map_err(system)?;
+        Ok(ConfluentRegistry { base, login, requests })
+    }
+
+    fn request(&self, method: Method, path: &[&str], body: Option<&Json>) -> Result<Request, SchemaError> {
+        let mut url = self.base.clone();
+        match url.path_segments_mut() {
+            Ok(mut segments) => segments.pop_if_empty().extend(path),
+            Err(()) => return Err(unavailable("the URL has no path")),
+        };
+        let credentials = (url.username().to_owned(), url.password().map(str::to_owned));
+        let _ = (url.set_username(""), url.set_password(None));
+        let mut request = Request::new(method, url);
+        let headers = request.headers_mut();
+        headers.insert(header::ACCEPT, header::HeaderValue::from_static(MEDIA));
+        match (&self.login, credentials) {
+            (Some(login), _) => drop(headers.insert(header::AUTHORIZATION, login.clone())),
+            (None, (user, password)) if !user.is_empty() || password.is_some() => {
+                let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+                let pair = format!("{}:{}", decode(&user), decode(&password.unwrap_or_default()));
+                let value = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair));
+                let mut value =
+                    header::HeaderValue::try_from(value).map_err(|_| unavailable("unusable credentials"))?;
+                value.set_sensitive(true);
+                headers.insert(header::AUTHORIZATION, value);
+            }
+            _ => {}
+        }
+        if let Some(body) = body {
+            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(MEDIA));
+            *request.body_mut() = Some(body.to_string().into());
+        }
+        Ok(request)
+    }
+
+    async fn ask(&self, method: Method, path: &[&str], body: Option<&Json>) -> Result<Json, Refusal> {
+        let request = self.request(method, path, body).map_err(Refusal::Other)?;
+        let (done, answer) = oneshot::channel();
+        let gone = || Refusal::Other(unavailable("its thread has ended"));
+        self.requests.send((request, done)).map_err(|_| gone())?;
+        let answer = answer.await.map_err(|_| gone())?.map_err(|error| Refusal::Other(failed(error)))?;
+        let body: Option<Json> = serde_json::from_slice(&answer.body).ok();
+        if answer.status.is_success() {
+            return body
+                .ok_or_else(|| Refusal::Other(unavailable("the answer is no JSON; is this a schema registry?")));
+        }
+        let field = |name| body.as_ref().and_then(|body| body.get(name));
+        let status = u64::from(answer.status.as_u16());
+        let code = field("error_code").and_then(Json::as_u64);
+        let message = field("message").and_then(Json::as_str).unwrap_or("no reason given");
+        let message: String = message.chars().take(1000).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        Err(match (status, code) {
+            (401 | 403, _) => Refusal::Other(SchemaError::Denied(format!("{}: {message}", answer.status).into())),
+            (_, Some(code)) => Refusal::Code(code, message.into()),
+            (409 | 422, None) => Refusal::Code(status, message.into()),
+            (_, None) => Refusal::Other(unavailable(&format!("{}: {message}", answer.status))),
+        })
+    }
+
+    /// The version of a subject that has this text.
+    async fn look_up(&self, subject: &Str, body: &Json) -> Result<Arc<Schema>, Refusal> {
+        let found = self.ask(Method::POST, &["subjects", subject], Some(body)).await?;
+        schema(subject, &found).map(Arc::new).map_err(Refusal::Other)
+    }
+}
+
+/// What the registry said instead of yes.
+enum Refusal {
+    /// With its own code: 40401, 42201.
+    Code(u64, Str),
+    Other(SchemaError),
+}
+
+impl Refusal {
+    fn of_subject(self, subject: &Str, version: Option<SchemaVersion>) -> SchemaError {
+        match self {
+            Refusal::Code(40402, _) if version.is_some() => match version {
+                Some(version) => SchemaError::VersionNotFound { subject: subject.clone(), version },
+                None => SchemaError::SubjectNotFound(subject.clone()),
+            },
+            Refusal::Code(40401 | 40402, _) => SchemaError::SubjectNotFound(subject.clone()),
+            Refusal::Code(40403, message) => SchemaError::SchemaNotFound(message),
+            Refusal::Code(409 | 40901, message) => SchemaError::Incompatible { subject: subject.clone(), message },
+            Refusal::Code(422 | 42201..=42299, message) => SchemaError::Invalid(message),
+            Refusal::Code(code, message) => unavailable(&format!("error {code}: {message}")),
+            Refusal::Other(error) => error,
+        }
+    }
+}
+
+fn unavailable(what: &str) -> SchemaError {
+    let error: Box<dyn std::error::Error + Send + Sync> = what.into();
+    SchemaError::Unavailable(error.into())
+}
+
+fn failed(error: HttpError) -> SchemaError {
+    match error.problem() {
+        Problem::Invalid(_) | Problem::TooLarge { .. } => SchemaError::Denied(error.to_string().into()),
+        _ => SchemaError::Unavailable(Arc::new(error)),
+    }
+}
+
+/// Makes requests until nobody can ask any more.
+async fn live(client: Client, mut waiting: mpsc::UnboundedReceiver<(Request, Answered)>) {
+    let mut running = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            next = waiting.recv() => match next {
+                Some((request, done)) => running.push(async {
+                    let turn = client.turn().await;
+                    // Whoever asked may be gone; the answer is then of no use.
+                    let _ = done.send(client.send(turn, request).await);
+                }),
+                None => return,
+            },
+            Some(()) = running.next() => {}
+        }
+    }
+}
+
+fn text_of(answer: &Json) -> Result<Str, SchemaError> {
+    if let Some(kind) = answer.get("schemaType").and_then(Json::as_str).filter(|kind| *kind != "AVRO") {
+        return Err(SchemaError::Invalid(format!("it is {kind}, and only Avro is understood").into()));
+    }
+    if answer.get("references").and_then(Json::as_array).is_some_and(|list| !list.is_empty()) {
+        return Err(SchemaError::Invalid("it refers to other schemas, which is not supported".into()));
+    }
+    answer.get("schema").and_then(Json::as_str).map(Str::from).ok_or_else(|| unavailable("an answer has no schema"))
+}
+
+fn number(answer: &Json, name: &str) -> Option<u32> {
+    answer.get(name)?.as_u64()?.try_into().ok()
+}
+
+fn schema(subject: &Str, answer: &Json) -> Result<Schema, SchemaError> {
+    let incomplete = || unavailable("an answer has no valid id and version");
+    Ok(Schema {
+        subject: subject.clone(),
+        version: number(answer, "version").and_then(SchemaVersion::new).ok_or_else(incomplete)?,
+        id: number(answer, "id").and_then(SchemaId::new).ok_or_else(incomplete)?,
+        kind: SchemaKind::Avro,
+        text: text_of(answer)?,
+    })
+}
+
+#[async_trait]
+impl SchemaRegistry for ConfluentRegistry {
+    /// Looks the schema up first: registering needs rights that reading does not. A subject that was not there gets
+    /// the compatibility level NONE, because a schema that is inferred from data changes as they do.
+    async fn create(&self, subject: &Str, _kind: SchemaKind, text: &Str) -> Result<Arc<Schema>, SchemaError> {
+        let body = json!({ "schema": text.as_str() });
+        let found = match self.look_up(subject, &body).await {
+            Ok(found) => found,
+            Err(Refusal::Code(code @ (40401 | 40403), _)) => {
+                let registered = self.ask(Method::POST, &["subjects", subject, "versions"], Some(&body)).await;
+                registered.map_err(|refusal| refusal.of_subject(subject, None))?;
+                if code == 40401 {
+                    let level = json!({ "compatibility": "NONE" });
+                    if let Err(refusal) = self.ask(Method::PUT, &["config", subject], Some(&level)).await {
+                        let error = refusal.of_subject(subject, None);
+                        tracing::warn!(%subject, %error, "the compatibility of a new subject stays as it is");
+                    }
+                }
+                self.look_up(subject, &body).await.map_err(|refusal| refusal.of_subject(subject, None))?
+            }
+            Err(refusal) => return Err(refusal.of_subject(subject, None)),
+        };
+        Ok(found)
+    }
+
+    async fn get(&self, subject: &Str, version: SchemaVersion) -> Result<Arc<Schema>, SchemaError> {
+        let path = ["subjects", subject, "versions", &version.to_string()];
+        let answer = self.ask(Method::GET, &path, None).await;
+        let answer = answer.map_err(|refusal| refusal.of_subject(subject, Some(version)))?;
+        schema(subject, &answer).map(Arc::new)
+    }
+
+    async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
+        let answer = match self.ask(Method::GET, &["schemas", "ids", &id.to_string()], None).await {
+            Ok(answer) => answer,
+            Err(Refusal::Code(40401..=40403, _)) => return Err(SchemaError::SchemaNotFound(format!("id {id}").into())),
+            Err(refusal) => return Err(refusal.of_subject(&Str::default(), None)),
+        };
+        Ok(Arc::new(Definition { id, kind: SchemaKind::Avro, text: text_of(&answer)? }))
+    }
+
+    async fn versions(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {
+        let answer = self.ask(Method::GET, &["subjects", subject, "versions"], None).await;
+        let answer = answer.map_err(|refusal| refusal.of_subject(subject, None))?;
+        let numbers = answer.as_array().into_iter().flatten();
+        let versions = numbers.filter_map(|n| n.as_u64()?.try_into().ok().and_then(SchemaVersion::new));
+        Ok(versions.collect())
+    }
+}
+
+impl From<AddressError> for Fault {
+    fn from(error: AddressError) -> Fault {
+        Fault::fatal("schema_registry_address", error)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anabranch_graph::schema::Cached;
+use anabranch_ops_http::testing::{Reply, Server};
+
+use super::*;
+use crate::testing::confluent;
+
+const LONG: &str = "\"long\"";
+
+fn registry(url: &str) -> Cached<ConfluentRegistry> {
+    Cached::new(ConfluentRegistry::new(url, &Login::None).unwrap())
+}
+
+fn text(text: &str) -> Str {
+    text.into()
+}
+
+#[tokio::test]
+async fn schemas_are_registered_found_and_remembered() {
+    let server = confluent();
+    let url = format!("{}/", server.url());
+    let ours = registry(&url);
+    let subject = text("p:c/users.payload");
+    let first = ours.create(&subject, SchemaKind::Avro, &text(LONG)).await.unwrap();
+    assert_eq!((first.version.get(), first.id.get(), first.text.as_str()), (1, 1, LONG));
+    let second = ours.create(&subject, SchemaKind::Avro, &text("\"int\"")).await.unwrap();
+    assert_eq!((second.version.get(), second.id.get()), (2, 2));
+    let asked = server.received().len();
+    assert_eq!(ours.create(&subject, SchemaKind::Avro, &text(LONG)).await.unwrap(), first);
+    assert_eq!(ours.get(&subject, second.version).await.unwrap(), second);
+    assert_eq!(server.received().len(), asked, "known");
+    let levels = server.received().into_iter().filter(|request| request.method == "PUT");
+    assert_eq!(levels.map(|request| request.text()).collect::<Vec<_>>(), [r#"{"compatibility":"NONE"}"#]);
+
+    let theirs = registry(&url);
+    assert_eq!(theirs.get(&subject, second.version).await.unwrap(), second);
+    assert_eq!(theirs.create(&subject, SchemaKind::Avro, &text(LONG)).await.unwrap(), first);
+    assert_eq!(theirs.by_id(first.id).await.unwrap().text.as_str(), LONG);
+    assert_eq!(theirs.versions(&subject).await.unwrap(), [first.version, second.version]);
+    assert!(
+        !server
+            .received()
+            .iter()
+            .skip(asked)
+            .any(|request| request.path.ends_with("versions") && request.method == "POST")
+    );
+}
+
+#[tokio::test]
+async fn refusals_say_which() {
+    let server = confluent();
+    let ours = registry(&server.url());
+    let subject = text("s");
+    let code = |error: SchemaError| error.code();
+    assert_eq!(ours.get(&subject, SchemaVersion::FIRST).await.map_err(code), Err("schema_subject_not_found"));
+    assert_eq!(ours.versions(&subject).await.map_err(code), Err("schema_subject_not_found"));
+    assert_eq!(ours.by_id(SchemaId::FIRST).await.map_err(code), Err("schema_not_found"));
+    assert_eq!(ours.create(&subject, SchemaKind::Avro, &text("{")).await.map_err(code), Err("schema_invalid"));
+    ours.create(&subject, SchemaKind::Avro, &text(LONG)).await.unwrap();
+    let missing = SchemaVersion::new(7).unwrap();
+    assert_eq!(ours.get(&subject, missing).await.map_err(code), Err("schema_version_not_found"));
+}
+
+#[tokio::test]
+async fn failures_are_tried_again_and_credentials_are_not_shown() {
+    let failures = AtomicUsize::new(0);
+    let server = Server::start(move |request| {
+        match request.header("authorization") {
+            Some("Bearer secret-token") => {}
+            Some("Basic dTpwQHM=") => return Reply::status(409, r#"{"error_code":409,"message":"incompatible"}"#),
+            _ => return Reply::status(401, r#"{"error_code":401,"message":"Unauthorized"}"#),
+        }
+        match failures.fetch_add(1, Ordering::Relaxed) {
+            0 => Reply::Close,
+            1 => Reply::status(503, ""),
+            _ => Reply::ok(r#"{"schema":"\"long\"","schemaType":"AVRO"}"#),
+        }
+    });
+    let bearer = ConfluentRegistry::new(&server.url(), &Login::Bearer("secret-token".into())).unwrap();
+    assert_eq!(bearer.by_id(SchemaId::FIRST).await.unwrap().text.as_str(), LONG);
+
+    let denied = registry(&server.url()).by_id(SchemaId::FIRST).await.unwrap_err();
+    assert!(matches!(&denied, SchemaError::Denied(text) if text.contains("Unauthorized")), "{denied}");
+
+    let with_password = server.url().replace("http://", "http://u:p%40s@");
+    let error = registry(&with_password).create(&text("s"), SchemaKind::Avro, &text(LONG)).await.unwrap_err();
+    assert!(matches!(error, SchemaError::Incompatible { .. }), "{error}");
+    assert!(!error.to_string().contains("p%40s") && !error.to_string().contains("p@s"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_registry_is_said() {
+    let server = Server::start(|request| match request.path.as_str() {
+        "/schemas/ids/1" => Reply::ok("<html>"),
+        "/schemas/ids/2" => Reply::ok(r#"{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF"}"#),
+        _ => Reply::status(404, "nothing here"),
+    });
+    let ours = registry(&server.url());
+    let said = async |id: u32| ours.by_id(SchemaId::new(id).unwrap()).await.unwrap_err().to_string();
+    assert!(said(1).await.contains("is this a schema registry?"));
+    assert!(said(2).await.contains("PROTOBUF"));
+    assert!(said(3).await.contains("404"));
+    for bad in ["", "registry:8081", "ftp://x", "http://"] {
+        assert!(matches!(ConfluentRegistry::new(bad, &Login::None), Err(AddressError::NotAUrl)), "{bad}");
+    }
+}

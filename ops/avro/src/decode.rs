@@ -1,0 +1,112 @@
+//! `avro.decode`: turns Avro in the Confluent wire format into fields.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::{Flow, Shape, Type};
+use anabranch_graph::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
+};
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::reference::{Part, Reference, Target};
+use anabranch_graph::specification::{Specification, shared};
+use anabranch_graph::value::Value;
+
+use crate::desk::Desk;
+use crate::{field, wire};
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    let specification =
+        Specification::builtin("avro.decode", "Decodes a field from Avro in the Confluent wire format.")
+            .describe(
+                "Reads the schema id in front of the data, fetches the schema from the schema registry and puts the \
+                 decoded value in the place of the field. What is absent or null stays.\n\n\
+                 Decimals become text with all digits of their scale, dates and timestamps become times, enums and \
+                 uuids text, `bytes` and `fixed` bytes.",
+            )
+            .with(field::parameter("The field to decode: .Key, .Payload.After, or a field below them."))
+            .with_all(shared::processor());
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
+    specification: Specification,
+}
+
+impl OperatorKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        Ok(Arc::new(Configured { field: field::of(arguments)? }))
+    }
+}
+
+struct Configured {
+    field: Reference,
+}
+
+impl ConfiguredOperator for Configured {
+    fn signature(&self) -> Signature {
+        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        match self.field.target() {
+            Target::Data(side) if !flow.record.side(*side).is_absent() => flow.set_side(*side, Shape::unknown()),
+            Target::Data(_) => {}
+            _ => flow.replace("field", &self.field, Type::any()),
+        }
+    }
+
+    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        let desk = Desk::new(host.schemas.clone());
+        Ok(BuiltOperator::Inline(Box::new(Decode { field: self.field.clone(), desk })))
+    }
+}
+
+struct Decode {
+    field: Reference,
+    desk: Desk,
+}
+
+impl Operator for Decode {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            if let Some(value) = self.decode(record)? {
+                self.field.set(record, value)?;
+            }
+            Ok(Decision::Keep)
+        });
+    }
+}
+
+impl Decode {
+    /// What the field becomes; `None` where it stays.
+    fn decode(&mut self, record: &Record) -> Result<Option<Value>, Fault> {
+        let field = &self.field;
+        let invalid = |what: &str| Fault::record("avro_invalid", format!("cannot decode {field}: {what}"));
+        let bytes = match field.get(record)? {
+            None | Some(Part::Data(Data::Absent) | Part::Value(Value::Null)) => return Ok(None),
+            Some(Part::Data(Data::Raw(bytes))) => bytes.as_ref(),
+            Some(Part::Value(Value::Bytes(bytes))) => bytes.as_ref(),
+            Some(Part::Value(Value::Text(text))) => text.as_bytes(),
+            Some(other) => {
+                let what = format!("cannot decode {field}: unexpected data type {}", other.type_name());
+                return Err(Fault::record("avro_unexpected_type", what));
+            }
+        };
+        let (id, data) = wire::split(bytes).map_err(invalid)?;
+        let codec = self.desk.id(id)?;
+        let named = |error: crate::codec::CodecError| invalid(&format!("schema id {id}: {error}"));
+        match field.target() {
+            Target::Data(_) => codec.decode_fields(data).map(|fields| Some(Value::from(fields))).map_err(named),
+            _ => codec.decode(data).map(Some).map_err(named),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What one worker knows of the registry: schemas it has used, ready to encode and decode.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::schema::{Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_graph::text::Str;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::codec::{Codec, CodecError};
+
+/// Most schemas kept of each kind: data whose shape never repeats must not fill the memory.
+const KEPT: usize = 1024;
+
+/// A version of a subject, ready to use.
+#[derive(Debug)]
+pub struct Known {
+    /// What the registry says.
+    pub schema: Arc<Schema>,
+    /// Ready to encode and decode.
+    pub codec: Arc<Codec>,
+}
+
+/// Schemas by the ways in which one asks for them. What is known costs a look-up and no lock; what is not, a question
+/// to the registry for which the thread waits.
+pub struct Desk {
+    registry: Arc<dyn SchemaRegistry>,
+    versions: HashMap<Str, HashMap<SchemaVersion, Arc<Known>>>,
+    texts: HashMap<Str, HashMap<Str, Arc<Known>>>,
+    codecs: HashMap<SchemaId, Arc<Codec>>,
+}
+
+impl Desk {
+    /// One that knows nothing.
+    pub fn new(registry: Arc<dyn SchemaRegistry>) -> Desk {
+        Desk { registry, versions: HashMap::new(), texts: HashMap::new(), codecs: HashMap::new() }
+    }
+
+    /// A version of a subject.
+    ///
+    /// # Errors
+    /// The registry has none or does not answer.
+    pub fn version(&mut self, subject: &Str, version: SchemaVersion) -> Result<Arc<Known>, Fault> {
+        if let Some(known) = self.versions.get(subject).and_then(|versions| versions.get(&version)) {
+            return Ok(known.clone());
+        }
+        let schema = wait(self.registry.get(subject, version))??;
+        let known = self.known(schema)?;
+        remember(&mut self.versions, subject, version, &known);
+        Ok(known)
+    }
+
+    /// The version of a subject that has this text; it is registered where there is none.
+    ///
+    /// # Errors
+    /// The registry refuses it or does not answer.
+    pub fn register(&mut self, subject: &Str, text: &str) -> Result<Arc<Known>, Fault> {
+        if let Some(known) = self.texts.get(subject).and_then(|texts| texts.get(text)) {
+            return Ok(known.clone());
+        }
+        let text = Str::from(text);
+        let schema = wait(self.registry.create(subject, SchemaKind::Avro, &text))??;
+        let known = self.known(schema)?;
+        remember(&mut self.texts, subject, text, &known);
+        remember(&mut self.versions, subject, known.schema.version, &known);
+        Ok(known)
+    }
+
+    /// The schema with an id.
+    ///
+    /// # Errors
+    /// The registry has none or does not answer.
+    pub fn id(&mut self, id: SchemaId) -> Result<Arc<Codec>, Fault> {
+        if let Some(codec) = self.codecs.get(&id) {
+            return Ok(codec.clone());
+        }
+        let definition = wait(self.registry.by_id(id))??;
+        self.codec(id, &definition.text)
+    }
+
+    fn known(&mut self, schema: Arc<Schema>) -> Result<Arc<Known>, Fault> {
+        let codec = self.codec(schema.id, &schema.text)?;
+        Ok(Arc::new(Known { schema, codec }))
+    }
+
+    fn codec(&mut self, id: SchemaId, text: &str) -> Result<Arc<Codec>, Fault> {
+        if let Some(codec) = self.codecs.get(&id) {
+            return Ok(codec.clone());
+        }
+        let invalid = |error: CodecError| SchemaError::Invalid(format!("id {id}: {error}").into());
+        let codec = Arc::new(Codec::parse(text).map_err(invalid)?);
+        if self.codecs.len() >= KEPT {
+            self.codecs.clear();
+        }
+        self.codecs.insert(id, codec.clone());
+        Ok(codec)
+    }
+}
+
+fn remember<K: Eq + std::hash::Hash>(
+    all: &mut HashMap<Str, HashMap<K, Arc<Known>>>,
+    subject: &Str,
+    key: K,
+    known: &Arc<Known>,
+) {
+    if all.len() >= KEPT && !all.contains_key(subject) {
+        all.clear();
+    }
+    let of_subject = all.entry(subject.clone()).or_default();
+    if of_subject.len() >= KEPT {
+        of_subject.clear();
+    }
+    of_subject.insert(key, known.clone());
+}
+
+/// Waits for the registry on this thread, once per schema. The question runs on a runtime of its own, so that it does
+/// not need the one whose thread waits; that one is told to let others work meanwhile.
+fn wait<T: Send>(question: impl Future<Output = T> + Send) -> Result<T, Fault> {
+    let gone = || Fault::transient("schema_registry_unavailable", "the schema registry panicked");
+    let ask = || {
+        let on_thread = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| Fault::transient("schema_registry_unavailable", error))?;
+            Ok(runtime.block_on(question))
+        };
+        std::thread::scope(|scope| scope.spawn(on_thread).join()).unwrap_or_else(|_| Err(gone()))
+    };
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(ask),
+        _ => ask(),
+    }
+}

@@ -1,0 +1,145 @@
+//! Keys and payloads of records, decoded and encoded by the schemas that their metadata name.
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::metadata::key;
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::reference::Side;
+use anabranch_graph::schema::SchemaVersion;
+use anabranch_graph::text::Str;
+use bytes::Bytes;
+
+use crate::desk::Desk;
+use crate::infer::infer;
+
+/// What has a schema of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The key.
+    Key,
+    /// Both sides of the payload share one.
+    Payload,
+}
+
+impl Part {
+    /// Both parts.
+    pub const ALL: [Part; 2] = [Part::Key, Part::Payload];
+
+    /// Its name in settings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Part::Key => "key",
+            Part::Payload => "payload",
+        }
+    }
+
+    /// The metadata keys of its subject and version.
+    pub const fn names(self) -> (Str, Str) {
+        match self {
+            Part::Key => (key::KEY_SCHEMA_SUBJECT, key::KEY_SCHEMA_VERSION),
+            Part::Payload => (key::PAYLOAD_SCHEMA_SUBJECT, key::PAYLOAD_SCHEMA_VERSION),
+        }
+    }
+
+    pub(crate) const fn sides(self) -> &'static [Side] {
+        match self {
+            Part::Key => &[Side::Key],
+            Part::Payload => &[Side::After, Side::Before],
+        }
+    }
+
+    pub(crate) fn any(self, record: &Record, is: impl Fn(&Data) -> bool) -> bool {
+        self.sides().iter().any(|side| is(side.of(record)))
+    }
+}
+
+/// The subject and version in the metadata; `None` where one of them is missing.
+fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fault> {
+    let (subject, version) = part.names();
+    let (Some(subject), Some(text)) = (record.metadata.get(&subject), record.metadata.get(&version)) else {
+        return Ok(None);
+    };
+    let parsed = text.parse().map_err(|error| {
+        Fault::record("schema_version_invalid", format!("the metadata {version} is {text:?}: {error}"))
+    })?;
+    Ok(Some((subject.clone(), parsed)))
+}
+
+/// Decodes raw data whose schema the metadata name; says whether there were any. On an error the record is as it was.
+///
+/// # Errors
+/// The schema is not to be had, or did not write the data.
+pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
+    if !part.any(record, |data| matches!(data, Data::Raw(_))) {
+        return Ok(false);
+    }
+    let Some((subject, version)) = named(part, record)? else { return Ok(false) };
+    let known = desk.version(&subject, version)?;
+    let mut decoded = Vec::with_capacity(2);
+    for side in part.sides() {
+        if let Data::Raw(bytes) = side.of(record) {
+            let fields = known.codec.decode_fields(bytes).map_err(|error| {
+                let what = format!("cannot decode {} by schema {subject:?}, version {version}: {error}", side.as_str());
+                Fault::record("avro_invalid", what)
+            })?;
+            decoded.push((*side, fields));
+        }
+    }
+    for (side, fields) in decoded {
+        *side.of_mut(record) = Data::from(fields);
+    }
+    Ok(true)
+}
+
+/// Encodes structured data whose schema the metadata name, for those who want bytes. Data that the named version does
+/// not fit are registered as a new version of the subject. On an error the record is as it was.
+///
+/// # Errors
+/// The schema is not to be had, or there is none for the data.
+pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
+    if !refresh(desk, part, record)? {
+        return Ok(false);
+    }
+    let Some((subject, version)) = named(part, record)? else { return Ok(false) };
+    let known = desk.version(&subject, version)?;
+    let mut encoded = Vec::with_capacity(2);
+    for side in part.sides() {
+        if let Some(fields) = side.of(record).fields() {
+            let mut bytes = Vec::new();
+            known.codec.encode_fields(fields, &mut bytes).map_err(|error| {
+                let what = format!("cannot encode {} by schema {subject:?}, version {version}: {error}", side.as_str());
+                Fault::record("avro_misfit", what)
+            })?;
+            encoded.push((*side, bytes));
+        }
+    }
+    for (side, bytes) in encoded {
+        *side.of_mut(record) = Data::Raw(Bytes::from(bytes));
+    }
+    Ok(true)
+}
+
+/// Makes the metadata of structured data name a version that fits them: where the one they name does not, a schema is
+/// inferred and registered under the same subject. Says whether there are structured data with a schema.
+///
+/// # Errors
+/// The named schema is not to be had, or there is none for the data.
+pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
+    if !part.any(record, |data| matches!(data, Data::Structured(_))) {
+        return Ok(false);
+    }
+    let Some((subject, version)) = named(part, record)? else { return Ok(false) };
+    let known = desk.version(&subject, version)?;
+    let mut scratch = Vec::new();
+    let fits = |data: &Data| data.fields().is_none_or(|fields| known.codec.encode_fields(fields, &mut scratch).is_ok());
+    if part.sides().iter().map(|side| side.of(record)).all(fits) {
+        return Ok(true);
+    }
+    let fields = part.sides().iter().find_map(|side| side.of(record).fields());
+    let mut text = String::new();
+    if let Some(fields) = fields {
+        infer(fields, &mut text).map_err(|error| Fault::record("avro_no_schema", error))?;
+    }
+    let known = desk.register(&subject, &text)?;
+    record.metadata.insert(part.names().1, known.schema.version.to_string());
+    Ok(true)
+}

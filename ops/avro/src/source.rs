@@ -1,0 +1,335 @@
+//! Schemas of what native sources read: where `sdk.schema.extract.*` asks for it, the schema of structured data is
+//! inferred and registered, and its subject and version go into the metadata.
+//!
+//! The data stay structured, so that conditions and processors see fields; bytes are made where records leave, see
+//! [`crate::record::encode`]. Records of a shape that was seen lately cost a comparison of their fields, and records
+//! that share their metadata share them afterwards too.
+
+use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::flow::RecordShape;
+use anabranch_graph::metadata::{Metadata, key};
+use anabranch_graph::operator::Host;
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
+use anabranch_graph::specification::Specification;
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+use async_trait::async_trait;
+
+use crate::desk::Desk;
+use crate::infer::infer;
+use crate::record::Part;
+
+/// The source with extraction around it.
+pub fn around(kind: Arc<dyn SourceKind>) -> Arc<dyn SourceKind> {
+    Arc::new(Kind(kind))
+}
+
+struct Kind(Arc<dyn SourceKind>);
+
+impl SourceKind for Kind {
+    fn specification(&self) -> &Specification {
+        self.0.specification()
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        let inner = self.0.configure(arguments)?;
+        let parts: Vec<Extraction> = Part::ALL
+            .into_iter()
+            .filter_map(|part| {
+                let name = format!("sdk.schema.extract.{}.enabled", part.as_str());
+                let by_default = self.specification().parameter(&name).and_then(|p| p.default.as_deref());
+                let subject = arguments.text(&format!("sdk.schema.extract.{}.subject", part.as_str()));
+                arguments.bool(&name).filter(|on| *on).map(|_| Extraction {
+                    part,
+                    subject: subject.cloned().unwrap_or_else(|| part.as_str().into()),
+                    asked: by_default != Some("true"),
+                })
+            })
+            .collect();
+        if parts.is_empty() {
+            return Ok(inner);
+        }
+        let context = if arguments.bool("sdk.schema.context.enabled") == Some(false) {
+            Context::None
+        } else {
+            match arguments.text("sdk.schema.context.name") {
+                Some(name) => Context::Named(name.clone()),
+                None if arguments.is_blank("sdk.schema.context.name") => Context::None,
+                None => Context::Connector,
+            }
+        };
+        Ok(Arc::new(Extracting { inner, parts, context }))
+    }
+}
+
+/// What stands before the colon of a subject.
+#[derive(Clone)]
+enum Context {
+    None,
+    Named(Str),
+    /// The id of the connector, with the one of its pipeline.
+    Connector,
+}
+
+#[derive(Clone)]
+struct Extraction {
+    part: Part,
+    /// The subject, without context and collection.
+    subject: Str,
+    /// Whether the setting asks for it, and not only the default.
+    asked: bool,
+}
+
+struct Extracting {
+    inner: Arc<dyn Source>,
+    parts: Vec<Extraction>,
+    context: Context,
+}
+
+#[async_trait]
+impl Source for Extracting {
+    fn catches_up(&self) -> bool {
+        self.inner.catches_up()
+    }
+
+    fn replays_exactly(&self) -> bool {
+        self.inner.replays_exactly()
+    }
+
+    fn shape(&self) -> RecordShape {
+        let mut shape = self.inner.shape();
+        for extraction in &self.parts {
+            let sides = extraction.part.sides().iter().map(|side| shape.side(*side));
+            if sides.into_iter().any(|side| !side.is_raw() && !side.is_absent()) {
+                let (subject, version) = extraction.part.names();
+                shape.metadata.allow(subject);
+                shape.metadata.allow(version);
+            }
+        }
+        shape
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        let (inner, acker) = self.inner.open(resume, host).await?;
+        let context = match &self.context {
+            Context::None => String::new(),
+            Context::Named(name) => format!("{name}:"),
+            Context::Connector => format!("{}:{}:", host.pipeline, host.node),
+        };
+        let parts = self.parts.iter().map(|part| Extractor::new(part.clone(), &context, host)).collect();
+        let desk = Desk::new(host.schemas.clone());
+        Ok((Box::new(ExtractingReader { inner, desk, parts, stamps: Vec::new() }), acker))
+    }
+}
+
+struct ExtractingReader {
+    inner: Box<dyn Reader>,
+    desk: Desk,
+    parts: Vec<Extractor>,
+    /// Of the record at hand; kept for its memory.
+    stamps: Vec<Option<Stamp>>,
+}
+
+#[async_trait]
+impl Reader for ExtractingReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        let mut read = self.inner.read(room).await?;
+        // Nothing is awaited from here on: a call that is dropped loses nothing.
+        if let Read::Rows { records, .. } = &mut read {
+            self.stamp(records)?;
+        }
+        Ok(read)
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.inner.stop().await
+    }
+}
+
+impl ExtractingReader {
+    fn stamp(&mut self, records: &mut [Record]) -> Result<(), Fault> {
+        // Metadata as they came and as they became, of the last record whose successor shares them.
+        let mut shared: Option<(Metadata, Vec<Option<Stamp>>, Metadata)> = None;
+        for row in 0..records.len() {
+            let record = &records[row];
+            self.stamps.clear();
+            for part in &mut self.parts {
+                self.stamps.push(part.stamp(&mut self.desk, record)?);
+            }
+            if self.stamps.iter().all(Option::is_none) {
+                continue;
+            }
+            if let Some((before, stamps, after)) = &shared
+                && before.shares(&record.metadata)
+                && *stamps == self.stamps
+            {
+                records[row].metadata = after.clone();
+                continue;
+            }
+            let is_shared = records.get(row + 1).is_some_and(|next| next.metadata.shares(&record.metadata));
+            let before = is_shared.then(|| record.metadata.clone());
+            let metadata = &mut records[row].metadata;
+            for (part, stamp) in self.parts.iter().zip(&self.stamps) {
+                if let Some(stamp) = stamp {
+                    let (subject, version) = part.part.names();
+                    metadata.insert(subject, stamp.subject.clone());
+                    metadata.insert(version, stamp.version.clone());
+                }
+            }
+            shared = before.map(|before| (before, self.stamps.clone(), metadata.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// What goes into the metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    subject: Str,
+    version: Str,
+}
+
+/// The names and types of fields none of which holds others.
+#[derive(Debug)]
+struct Shape(Vec<(Str, Discriminant<Value>)>);
+
+impl Shape {
+    /// `None` where a field is a list or a map.
+    fn of(fields: &Object) -> Option<Shape> {
+        let flat = |(name, value): (&Str, &Value)| match value {
+            Value::List(_) | Value::Map(_) => None,
+            _ => Some((name.clone(), discriminant(value))),
+        };
+        fields.iter().map(flat).collect::<Option<_>>().map(Shape)
+    }
+
+    fn is_of(&self, fields: &Object) -> bool {
+        self.0.len() == fields.len()
+            && self
+                .0
+                .iter()
+                .zip(fields.iter())
+                .all(|((name, kind), (other, value))| *kind == discriminant(value) && name == other)
+    }
+}
+
+/// Shapes that are remembered: those of as many collections, or of fields that are null now and then.
+const SHAPES: usize = 16;
+
+/// Finds the schema of one part of records.
+struct Extractor {
+    part: Part,
+    asked: bool,
+    pipeline: Str,
+    connector: Str,
+    context: Str,
+    subject: Str,
+    /// By collection and shape, the latest first.
+    lately: Vec<(Option<Str>, Shape, Stamp)>,
+    /// Subjects by collection.
+    subjects: BTreeMap<Option<Str>, Str>,
+    warned: bool,
+    text: String,
+}
+
+impl Extractor {
+    fn new(extraction: Extraction, context: &str, host: &Host) -> Extractor {
+        let Extraction { part, subject, asked } = extraction;
+        Extractor {
+            part,
+            asked,
+            pipeline: host.pipeline.clone(),
+            connector: host.node.clone(),
+            context: context.into(),
+            subject,
+            lately: Vec::new(),
+            subjects: BTreeMap::new(),
+            warned: false,
+            text: String::new(),
+        }
+    }
+
+    /// The schema of this part; `None` where it has one already, or there is none to be had.
+    fn stamp(&mut self, desk: &mut Desk, record: &Record) -> Result<Option<Stamp>, Fault> {
+        let (subject, version) = self.part.names();
+        match (record.metadata.get(&subject), record.metadata.get(&version)) {
+            (Some(_), Some(_)) => return Ok(None),
+            (None, None) => {}
+            (given, _) => {
+                let (has, lacks) = if given.is_some() { (subject, version) } else { (version, subject) };
+                let what = format!("the source gave a record the metadata {has} without {lacks}: it must give both");
+                return Err(Fault::fatal("schema_metadata_incomplete", what));
+            }
+        }
+        let Some(fields) = self.part.sides().iter().find_map(|side| side.of(record).fields()) else {
+            if self.part.any(record, |data| matches!(data, Data::Raw(_))) {
+                self.warn(&"it is raw data");
+            }
+            return Ok(None);
+        };
+        let collection = record.metadata.get(&key::COLLECTION);
+        let known = |(of, shape, _): &(Option<Str>, Shape, Stamp)| of.as_ref() == collection && shape.is_of(fields);
+        if let Some(found) = self.lately.iter().position(known) {
+            return Ok(Some(self.lately[found].2.clone()));
+        }
+        self.text.clear();
+        if let Err(error) = infer(fields, &mut self.text) {
+            self.warn(&error);
+            return Ok(None);
+        }
+        let collection = collection.cloned();
+        let subject = self.subject(collection.clone());
+        // A source has no way to give up single records.
+        let final_fault = |fault: Fault| match fault.class() {
+            FaultClass::Record => fault.with_class(FaultClass::Fatal),
+            FaultClass::Transient | FaultClass::Fatal => fault,
+        };
+        let known = desk.register(&subject, &self.text).map_err(final_fault)?;
+        let stamp = Stamp { subject, version: known.schema.version.to_string().into() };
+        if let Some(shape) = Shape::of(fields) {
+            self.lately.truncate(SHAPES - 1);
+            self.lately.insert(0, (collection, shape, stamp.clone()));
+        }
+        Ok(Some(stamp))
+    }
+
+    fn subject(&mut self, collection: Option<Str>) -> Str {
+        if self.subjects.len() >= 1024 {
+            self.subjects.clear();
+        }
+        let (context, subject) = (&self.context, &self.subject);
+        let made = self.subjects.entry(collection).or_insert_with_key(|collection| match collection {
+            Some(collection) => format!("{context}{collection}.{subject}").into(),
+            None => format!("{context}{subject}").into(),
+        });
+        made.clone()
+    }
+
+    /// Once for a run: the next record is most likely the same.
+    fn warn(&mut self, why: &dyn std::fmt::Display) {
+        if std::mem::replace(&mut self.warned, true) {
+            return;
+        }
+        let Extractor { pipeline, connector, .. } = &*self;
+        let part = self.part.as_str();
+        if self.asked {
+            tracing::warn!(%pipeline, %connector, "sdk.schema.extract.{part}.enabled: a record has no schema of its {part}: {why}");
+        } else {
+            tracing::debug!(%pipeline, %connector, "a record has no schema of its {part}: {why}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Processors on one record, and a schema registry that speaks Confluent's protocol from memory.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::config::Settings;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows,
+};
+use anabranch_graph::record::{Data, Position, Record};
+use anabranch_graph::schema::{MemoryRegistry, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_graph::state::Oblivion;
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+use anabranch_ops_http::testing::{Received, Reply, Server};
+use serde_json::{Value as Json, json};
+
+struct Silence;
+
+impl LogSink for Silence {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a future to its end.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+pub(crate) fn host(schemas: Arc<dyn SchemaRegistry>) -> Host {
+    Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion), schemas }
+}
+
+pub(crate) fn configured(
+    kind: &Arc<dyn OperatorKind>,
+    settings: &[(&str, &str)],
+) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
+        .and_then(|arguments| kind.configure(&arguments))
+}
+
+/// The record afterwards, or the code and message of its fault.
+pub(crate) fn process(operator: &mut BuiltOperator, record: Record) -> Result<Record, String> {
+    let BuiltOperator::Inline(operator) = operator else { panic!("not inline") };
+    let before = record.clone();
+    let (mut records, mut decisions) = (vec![record], Vec::new());
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    match decisions.pop() {
+        None => Ok(records.remove(0)),
+        Some((_, Decision::Fail(fault))) => {
+            assert_eq!(records[0], before, "a failed row changed");
+            Err(format!("{}: {}", fault.code(), fault.message()))
+        }
+        Some(other) => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn after(data: impl Into<Data>) -> Record {
+    Record::create(Position::copy_from(b"1"), Data::Absent, data.into())
+}
+
+pub(crate) fn fields(json: &str) -> Data {
+    match anabranch_graph::json::parse_value(json.as_bytes()).unwrap() {
+        Value::Map(map) => Data::Structured(map),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A registry that answers as Confluent's does.
+pub(crate) fn confluent() -> Server {
+    let memory = MemoryRegistry::new();
+    Server::start(move |request| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (status, body) = match runtime.block_on(answer(&memory, request)) {
+            Ok(body) => (200, body),
+            Err(error) => {
+                let code = match error {
+                    SchemaError::SubjectNotFound(_) => 40401,
+                    SchemaError::VersionNotFound { .. } => 40402,
+                    SchemaError::SchemaNotFound(_) => 40403,
+                    _ => 42201,
+                };
+                (code / 100, json!({ "error_code": code, "message": error.to_string() }))
+            }
+        };
+        Reply::status(u16::try_from(status).unwrap(), body.to_string())
+    })
+}
+
+async fn answer(memory: &MemoryRegistry, request: &Received) -> Result<Json, SchemaError> {
+    let decode = |part| percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned();
+    let parts: Vec<String> = request.path.trim_start_matches('/').split('/').map(decode).collect();
+    let path: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let text = || -> Result<Str, SchemaError> {
+        let body: Json = serde_json::from_slice(&request.body).unwrap();
+        let text = body["schema"].as_str().unwrap().to_owned();
+        crate::check(&text).map_err(|error| SchemaError::Invalid(error.into()))?;
+        Ok(text.into())
+    };
+    match (request.method.as_str(), path.as_slice()) {
+        ("POST", ["subjects", subject, "versions"]) => {
+            let schema = memory.create(&(*subject).into(), SchemaKind::Avro, &text()?).await?;
+            Ok(json!({ "id": schema.id.get() }))
+        }
+        ("POST", ["subjects", subject]) => {
+            let (subject, text) = (Str::from(*subject), text()?);
+            for version in memory.versions(&subject).await? {
+                let schema = memory.get(&subject, version).await?;
+                if schema.text == text {
+                    let (version, id) = (version.get(), schema.id.get());
+                    return Ok(json!({ "subject": &*subject, "version": version, "id": id, "schema": &*text }));
+                }
+            }
+            Err(SchemaError::SchemaNotFound("Schema not found".into()))
+        }
+        ("GET", ["subjects", subject, "versions", version]) => {
+            let version: SchemaVersion = version.parse().unwrap();
+            let schema = memory.get(&(*subject).into(), version).await?;
+            let id = schema.id.get();
+            Ok(json!({ "subject": subject, "version": version.get(), "id": id, "schema": &*schema.text }))
+        }
+        ("GET", ["subjects", subject, "versions"]) => {
+            let versions = memory.versions(&(*subject).into()).await?;
+            Ok(json!(versions.into_iter().map(SchemaVersion::get).collect::<Vec<_>>()))
+        }
+        ("GET", ["schemas", "ids", id]) => {
+            let definition = memory.by_id(id.parse().unwrap()).await?;
+            Ok(json!({ "schema": &*definition.text }))
+        }
+        ("PUT", ["config", _]) => Ok(json!({ "compatibility": "NONE" })),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,195 @@
+//! The five calls of the module `conduit`, each `(ptr, len) -> size or code`.
+
+use std::time::Duration;
+
+use anabranch_graph::schema::{Schema, SchemaError, SchemaKind, SchemaVersion};
+use anabranch_ops_opencdc::http;
+use anabranch_ops_opencdc::wire::{self, CommandResponse};
+use bytes::Bytes;
+use prost::Message as _;
+use wasmtime::{Caller, Linker, Result};
+
+use crate::egress::Refusal;
+use crate::guest::{Death, Gone, State};
+use crate::wasi::memory;
+
+/// Error codes, which are above every size.
+mod code {
+    pub(super) const NO_MORE_COMMANDS: u32 = 0xFFFF_FFFE;
+    pub(super) const UNKNOWN_RESPONSE: u32 = 0xFFFF_FFFC;
+    pub(super) const OUT_OF_RANGE: u32 = 0xFFFF_FFFB;
+    pub(super) const INTERNAL: u32 = 0xFFFF_FFFA;
+    pub(super) const SUBJECT_NOT_FOUND: u32 = 0xFFFF_FFF9;
+    pub(super) const VERSION_NOT_FOUND: u32 = 0xFFFF_FFF8;
+    pub(super) const INVALID_SCHEMA: u32 = 0xFFFF_FFF7;
+    pub(super) const EGRESS_DISABLED: u32 = 0xFFFF_FFF6;
+    pub(super) const EGRESS_FORBIDDEN: u32 = 0xFFFF_FFF5;
+    pub(super) const EGRESS_INVALID: u32 = 0xFFFF_FFF4;
+    pub(super) const EGRESS_DNS: u32 = 0xFFFF_FFF3;
+    pub(super) const EGRESS_TIMEOUT: u32 = 0xFFFF_FFF2;
+    pub(super) const EGRESS_TOO_LARGE: u32 = 0xFFFF_FFF1;
+    pub(super) const EGRESS_TRANSPORT: u32 = 0xFFFF_FFF0;
+    /// The lowest of them all.
+    pub(super) const FIRST: u32 = u32::MAX - 100;
+}
+
+/// How long the registry of schemas may take.
+const REGISTRY: Duration = Duration::from_secs(30);
+
+/// Answers that did not fit, each with the request it answers, by call.
+#[derive(Default)]
+pub(crate) struct Parked([Option<(Vec<u8>, Vec<u8>)>; 3]);
+
+type Answer = fn(&State, Bytes) -> Result<Vec<u8>, u32>;
+
+pub(crate) fn define(linker: &mut Linker<State>) -> Result<()> {
+    const MODULE: &str = "conduit";
+    linker.func_wrap(MODULE, "command_request", command_request)?;
+    linker.func_wrap(MODULE, "command_response", command_response)?;
+    linker.func_wrap(MODULE, "create_schema", |caller: Caller<'_, State>, at: u32, length: u32| {
+        exchange(caller, at, length, 0, create_schema)
+    })?;
+    linker.func_wrap(MODULE, "get_schema", |caller: Caller<'_, State>, at: u32, length: u32| {
+        exchange(caller, at, length, 1, get_schema)
+    })?;
+    linker.func_wrap(MODULE, "http_request", |caller: Caller<'_, State>, at: u32, length: u32| {
+        exchange(caller, at, length, 2, http_request)
+    })?;
+    Ok(())
+}
+
+fn range(memory: &[u8], at: u32, length: u32) -> Option<std::ops::Range<usize>> {
+    let end = usize::try_from(u64::from(at) + u64::from(length)).ok().filter(|end| *end <= memory.len())?;
+    Some(at as usize..end)
+}
+
+fn command_request(mut caller: Caller<'_, State>, at: u32, length: u32) -> Result<u32> {
+    let state = caller.data_mut();
+    if state.outstanding {
+        return Err(wasmtime::Error::msg("it asked for a command before it answered the last one"));
+    }
+    let command = match state.waiting.take() {
+        Some(command) => command,
+        None => match state.commands.recv() {
+            Ok(command) => {
+                state.begin();
+                command
+            }
+            Err(_) => return Ok(code::NO_MORE_COMMANDS),
+        },
+    };
+    let size = command.len();
+    let told = u32::try_from(size).ok().filter(|size| *size < code::FIRST);
+    let told = told.ok_or_else(|| wasmtime::Error::msg("a command is larger than 4 GiB"))?;
+    let (memory, state) = memory(&mut caller)?;
+    if length < told {
+        state.waiting = Some(command);
+        return Ok(told);
+    }
+    let Some(range) = range(memory, at, told) else {
+        state.waiting = Some(command);
+        return Ok(code::OUT_OF_RANGE);
+    };
+    memory[range].copy_from_slice(&command);
+    state.outstanding = true;
+    Ok(told)
+}
+
+fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Result<u32> {
+    let (memory, state) = memory(&mut caller)?;
+    let Some(range) = range(memory, at, length) else { return Ok(code::OUT_OF_RANGE) };
+    if !state.outstanding {
+        return Err(wasmtime::Error::msg("it answered without a command"));
+    }
+    state.outstanding = false;
+    let bytes = Bytes::copy_from_slice(&memory[range]);
+    // Records stay slices of `bytes`: this is cheap, and done again by who asked.
+    if let Err(error) = CommandResponse::decode(bytes.clone()) {
+        let _ = state.replies.send(Err(Gone { death: Death::Garbled(error.to_string()), took_command: true }));
+        return Ok(code::UNKNOWN_RESPONSE);
+    }
+    let _ = state.replies.send(Ok(bytes));
+    Ok(0)
+}
+
+/// A call whose answer takes the place of its request. An answer that is too long is kept for the next call, which
+/// comes with the request, zeros after it, in a longer buffer.
+fn exchange(mut caller: Caller<'_, State>, at: u32, length: u32, call: usize, answer: Answer) -> Result<u32> {
+    let (memory, state) = memory(&mut caller)?;
+    let Some(buffer) = range(memory, at, length).map(|range| &mut memory[range]) else {
+        return Ok(code::OUT_OF_RANGE);
+    };
+    let (request, response) = match state.parked.0[call].take() {
+        Some((request, response)) if buffer.starts_with(&request) => (request, response),
+        _ => match answer(state, Bytes::copy_from_slice(buffer)) {
+            Ok(response) => (buffer.to_vec(), response),
+            Err(code) => return Ok(code),
+        },
+    };
+    let Some(size) = u32::try_from(response.len()).ok().filter(|size| *size < code::FIRST) else {
+        return Ok(code::INTERNAL);
+    };
+    match buffer.get_mut(..response.len()) {
+        Some(place) => place.copy_from_slice(&response),
+        None => state.parked.0[call] = Some((request, response)),
+    }
+    Ok(size)
+}
+
+fn asked<T>(state: &State, call: impl Future<Output = Result<T, SchemaError>>) -> Result<T, u32> {
+    let Some(runtime) = &state.runtime else { return Err(code::INTERNAL) };
+    let patience = state.patience(REGISTRY);
+    let found = runtime.block_on(async { tokio::time::timeout(patience, call).await }).map_err(|_| code::INTERNAL)?;
+    found.map_err(|error| match error {
+        SchemaError::SubjectNotFound(_) => code::SUBJECT_NOT_FOUND,
+        SchemaError::VersionNotFound { .. } => code::VERSION_NOT_FOUND,
+        SchemaError::Invalid(_) | SchemaError::Incompatible { .. } => code::INVALID_SCHEMA,
+        _ => {
+            tracing::warn!(processor = %state.node, "a schema cannot be reached: {error}");
+            code::INTERNAL
+        }
+    })
+}
+
+fn http_request(state: &State, request: Bytes) -> Result<Vec<u8>, u32> {
+    let (Some(network), Some(runtime)) = (&state.network, &state.runtime) else { return Err(code::EGRESS_DISABLED) };
+    let request = http::Request::decode(request).map_err(|_| code::INTERNAL)?;
+    let answer = runtime.block_on(network.call(&state.node, request, state.patience(Duration::MAX)));
+    answer.map(|answer| answer.encode_to_vec()).map_err(|refusal| match refusal {
+        Refusal::Invalid(_) => code::EGRESS_INVALID,
+        Refusal::Forbidden(_) => code::EGRESS_FORBIDDEN,
+        Refusal::Dns(_) => code::EGRESS_DNS,
+        Refusal::Timeout(_) => code::EGRESS_TIMEOUT,
+        Refusal::TooLarge(_) => code::EGRESS_TOO_LARGE,
+        Refusal::Transport(_) => code::EGRESS_TRANSPORT,
+    })
+}
+
+fn create_schema(state: &State, request: Bytes) -> Result<Vec<u8>, u32> {
+    let request = wire::CreateSchema::decode(request).map_err(|_| code::INTERNAL)?;
+    let text = std::str::from_utf8(&request.bytes).map_err(|_| code::INVALID_SCHEMA)?;
+    if request.kind != 1 {
+        return Err(code::INVALID_SCHEMA);
+    }
+    let (subject, text) = (request.subject.as_str().into(), text.into());
+    asked(state, state.schemas.create(&subject, SchemaKind::Avro, &text)).map(|schema| found(&schema))
+}
+
+fn get_schema(state: &State, request: Bytes) -> Result<Vec<u8>, u32> {
+    let request = wire::GetSchema::decode(request).map_err(|_| code::INTERNAL)?;
+    let version = u32::try_from(request.version).ok().and_then(SchemaVersion::new).ok_or(code::VERSION_NOT_FOUND)?;
+    let subject = request.subject.as_str().into();
+    asked(state, state.schemas.get(&subject, version)).map(|schema| found(&schema))
+}
+
+fn found(schema: &Schema) -> Vec<u8> {
+    let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let schema = wire::Schema {
+        subject: schema.subject.to_string(),
+        version: number(schema.version.get()),
+        id: number(schema.id.get()),
+        kind: 1,
+        bytes: Bytes::copy_from_slice(schema.text.as_bytes()),
+    };
+    wire::FoundSchema { schema: Some(schema) }.encode_to_vec()
+}

@@ -1,0 +1,159 @@
+//! The directory of guests: which there are, and what each says it is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anabranch_graph::operator::OperatorKind;
+use anabranch_graph::schema::MemoryRegistry;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification};
+use anabranch_graph::text::Str;
+use anabranch_ops_opencdc::specification::parameters;
+use anabranch_ops_opencdc::wire::{Empty, Request, Response};
+use wasmtime::Module;
+
+use crate::egress::{self, Ceiling};
+use crate::guest::{Guest, Limits, Setting};
+use crate::module;
+use crate::operator::Kind;
+
+/// How long a guest may take to say what it is, compiled already.
+const SPECIFY: Duration = Duration::from_secs(5);
+
+/// How guests are loaded and run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where compiled code is kept; `None` = nowhere.
+    pub cache: Option<PathBuf>,
+    /// What each of them may use.
+    pub limits: Limits,
+    /// What they may reach at most.
+    pub ceiling: Ceiling,
+}
+
+/// What a directory holds.
+#[derive(Default)]
+pub struct Found {
+    /// The processors, those of one name from the oldest version to the newest.
+    pub operators: Vec<Arc<dyn OperatorKind>>,
+    /// Files that are none, with the reason, and processors of which there are two.
+    pub refused: Vec<(PathBuf, String)>,
+}
+
+struct Loaded {
+    path: PathBuf,
+    specification: Specification,
+    module: Module,
+}
+
+/// Loads every `.wasm` file of a directory, as many at a time as there are processors; a directory that is not there
+/// holds none. A large guest that is not in the cache takes half a minute: `compiling` is told of it before, with its
+/// size in bytes.
+pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) + Sync)) -> Found {
+    let mut found = Found::default();
+    let mut paths: Vec<PathBuf> = match fs::read_dir(directory) {
+        Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return found,
+        Err(error) => {
+            found.refused.push((directory.to_owned(), error.to_string()));
+            return found;
+        }
+    };
+    paths.retain(|path| path.extension().is_some_and(|e| e == "wasm") && path.is_file());
+    paths.sort();
+
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(paths.len());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    tracing::debug!(path = %path.display(), "loading a processor");
+                    let loaded = load_file(path, options, compiling);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push((path.clone(), loaded));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by(|a, b| a.0.cmp(&b.0));
+
+    let mut by_identity: BTreeMap<(Str, Str), Vec<Loaded>> = BTreeMap::new();
+    for (path, result) in results {
+        match result {
+            Ok(loaded) => {
+                let Specification { name, version, .. } = &loaded.specification;
+                by_identity.entry((name.clone(), version.trim_start_matches('v').into())).or_default().push(loaded);
+            }
+            Err(reason) => found.refused.push((path, reason)),
+        }
+    }
+    let ceiling = Arc::new(options.ceiling.clone());
+    let mut kinds = Vec::new();
+    for ((name, version), mut same) in by_identity {
+        if same.len() == 1 {
+            // What is no version is older than any.
+            let order = semver::Version::parse(&version).ok();
+            let kind = |loaded: Loaded| {
+                Arc::new(Kind::new(loaded.specification, loaded.module, options.limits, ceiling.clone()))
+            };
+            kinds.extend(same.pop().map(|loaded| (name, order, kind(loaded))));
+            continue;
+        }
+        // Which of them is meant cannot be told.
+        let names: Vec<String> = same.iter().map(|loaded| loaded.path.display().to_string()).collect();
+        let reason = format!("{name}@{version} is in several files: {}", names.join(", "));
+        found.refused.extend(same.into_iter().map(|loaded| (loaded.path, reason.clone())));
+    }
+    kinds.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    found.operators = kinds.into_iter().map(|(_, _, kind)| kind as Arc<dyn OperatorKind>).collect();
+    found
+}
+
+fn load_file(path: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) + Sync)) -> Result<Loaded, String> {
+    let wasm = fs::read(path).map_err(|error| error.to_string())?;
+    let module = module::compile(&wasm, options.cache.as_deref(), || compiling(path, wasm.len()))?;
+    let mut specification = specify(&module, options.limits)?;
+    if specification.parameters.is_empty() {
+        // The first guests declare none, whatever they take.
+        specification.parameters.push(Parameter::new("*", ParameterKind::Text, "Given to the processor as it is."));
+    }
+    if module.imports().any(|import| (import.module(), import.name()) == ("conduit", "http_request")) {
+        specification.parameters.extend(egress::parameters());
+    }
+    Ok(Loaded { path: path.to_owned(), specification, module })
+}
+
+/// Asks a guest what it is.
+fn specify(module: &Module, limits: Limits) -> Result<Specification, String> {
+    let node = Str::from_static("init-processor");
+    let schemas = Arc::new(MemoryRegistry::new());
+    let setting = Setting { node: &node, schemas, network: None, limits: Limits { time: Some(SPECIFY), ..limits } };
+    let mut guest = Guest::start(module, &setting).map_err(|death| death.to_string())?;
+    let given = match guest.ask(Request::Specify(Empty {})).map_err(|death| death.to_string())? {
+        Response::Specify(given) => given,
+        Response::Error(error) => return Err(format!("it does not say what it is: {}", error.message)),
+        _ => return Err("it answers the question what it is with something else".to_owned()),
+    };
+    // Nothing depends on what it says to this.
+    let _ = guest.ask(Request::Teardown(Empty {}));
+    if given.name.trim().is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    Ok(Specification {
+        name: given.name.as_str().into(),
+        version: given.version.as_str().into(),
+        summary: given.summary.as_str().into(),
+        description: given.description.as_str().into(),
+        author: given.author.as_str().into(),
+        parameters: parameters(&given.parameters),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+//! One running guest: a thread that is inside `_start` for as long as the guest lives.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anabranch_graph::schema::SchemaRegistry;
+use anabranch_graph::text::Str;
+use anabranch_ops_opencdc::wire::{CommandRequest, CommandResponse, Request, Response};
+use bytes::Bytes;
+use prost::Message as _;
+use wasmtime::{Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder, Trap, UpdateDeadline};
+
+use crate::calls::{self, Parked};
+use crate::egress::Network;
+use crate::module::engine;
+use crate::output::{Output, level};
+use crate::wasi::{self, Exit};
+
+/// More than the stack that wasmtime lets a guest use, for the calls of ours below it.
+const STACK: usize = 4 << 20;
+/// How long a guest may take to end after its last command.
+const LAST: Duration = Duration::from_secs(2);
+
+const COOKIE: &str = "3stnegqd0x02axggy0vrc4izjeq2zik6g7somyb3ye4vy5iivvjm5s1edppl5oja";
+
+/// What a guest may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest time for one command, the records of one call; `None` = no limit.
+    pub time: Option<Duration>,
+    /// Bytes of its memory.
+    pub memory: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { time: Some(Duration::from_secs(60)), memory: 1 << 30 }
+    }
+}
+
+/// Why a guest does not answer, now or ever.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Death {
+    #[error("the processor did not answer within {0:?}")]
+    TimedOut(Duration),
+    #[error("the processor trapped: {0}")]
+    Trapped(String),
+    #[error("the processor stopped with exit code {code} while it had a command to answer{}", last_words(.said))]
+    Exited { code: i32, said: Option<String> },
+    #[error("the processor answered with something that is no response: {0}")]
+    Garbled(String),
+    #[error("the processor cannot be started: {0}")]
+    Unstartable(String),
+}
+
+/// The last words of a guest.
+fn last_words(said: &Option<String>) -> String {
+    said.as_ref().map(|said| format!(": {said}")).unwrap_or_default()
+}
+
+impl Death {
+    /// The stable code of the fault.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Death::TimedOut(_) => "wasm_timeout",
+            Death::Trapped(_) => "wasm_trap",
+            Death::Exited { .. } => "wasm_exited",
+            Death::Garbled(_) => "wasm_bad_response",
+            Death::Unstartable(_) => "wasm_start",
+        }
+    }
+}
+
+/// A guest that is no more.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone {
+    pub(crate) death: Death,
+    /// Whether it had been given the command: then the command may be the reason.
+    pub(crate) took_command: bool,
+}
+
+/// What the calls of a guest work on.
+pub(crate) struct State {
+    pub(crate) node: Str,
+    /// Encoded commands.
+    pub(crate) commands: Receiver<Bytes>,
+    pub(crate) replies: Sender<Result<Bytes, Gone>>,
+    /// A command that did not fit into the guest's buffer.
+    pub(crate) waiting: Option<Bytes>,
+    /// A command was handed over and is not answered.
+    pub(crate) outstanding: bool,
+    pub(crate) parked: Parked,
+    pub(crate) schemas: Arc<dyn SchemaRegistry>,
+    /// What it may reach; `None` = nothing.
+    pub(crate) network: Option<Arc<Network>>,
+    pub(crate) runtime: Option<tokio::runtime::Handle>,
+    pub(crate) memory: Option<Memory>,
+    pub(crate) environment: Vec<String>,
+    pub(crate) output: Output,
+    /// When calls that wait have to give up; `None` = never.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) limits: Limits,
+    /// Nobody waits for the guest any more.
+    pub(crate) abandoned: Arc<AtomicBool>,
+    store: StoreLimits,
+}
+
+impl State {
+    /// How long a call may wait, at most `most`.
+    pub(crate) fn patience(&self, most: Duration) -> Duration {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left.map_or(most, |left| left.min(most))
+    }
+
+    /// A command begins.
+    pub(crate) fn begin(&mut self) {
+        self.deadline = self.limits.time.map(|time| Instant::now() + time);
+        self.output.forget();
+    }
+
+    fn gone(&mut self, death: Death) -> Gone {
+        Gone { death, took_command: self.outstanding || self.waiting.is_some() }
+    }
+}
+
+/// What a guest is started with.
+pub(crate) struct Setting<'a> {
+    /// What it is called in the log.
+    pub(crate) node: &'a Str,
+    pub(crate) schemas: Arc<dyn SchemaRegistry>,
+    pub(crate) network: Option<Arc<Network>>,
+    pub(crate) limits: Limits,
+}
+
+/// A guest that commands can be given to. When it is dropped, the guest is told that there are no more; one that does
+/// not end then is stopped.
+pub(crate) struct Guest {
+    /// `None` once there are no more.
+    commands: Option<Sender<Bytes>>,
+    replies: Receiver<Result<Bytes, Gone>>,
+    limits: Limits,
+    abandoned: Arc<AtomicBool>,
+    /// It said why it is gone, or is given up.
+    over: bool,
+}
+
+impl Guest {
+    /// Starts a guest.
+    pub(crate) fn start(module: &Module, setting: &Setting<'_>) -> Result<Guest, Death> {
+        let Setting { node, limits, .. } = *setting;
+        let (commands, inbox) = mpsc::channel();
+        let (outbox, replies) = mpsc::channel();
+        let environment = vec![
+            format!("CONDUIT_MAGIC_COOKIE={COOKIE}"),
+            format!("CONDUIT_PROCESSOR_ID={node}"),
+            format!("CONDUIT_LOG_LEVEL={}", level()),
+        ];
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let state = State {
+            node: node.clone(),
+            commands: inbox,
+            replies: outbox,
+            waiting: None,
+            outstanding: false,
+            parked: Parked::default(),
+            schemas: setting.schemas.clone(),
+            network: setting.network.clone(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
+            memory: None,
+            environment,
+            output: Output::new(node.clone()),
+            deadline: limits.time.map(|time| Instant::now() + time),
+            limits,
+            abandoned: abandoned.clone(),
+            store: StoreLimitsBuilder::new().memory_size(limits.memory).build(),
+        };
+        let module = module.clone();
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        thread::Builder::new()
+            .name(format!("wasm {node}"))
+            .stack_size(STACK)
+            .spawn(move || tracing::dispatcher::with_default(&dispatch, || live(&module, state)))
+            .map_err(|error| Death::Unstartable(format!("no thread: {error}")))?;
+        Ok(Guest { commands: Some(commands), replies, limits, abandoned, over: false })
+    }
+
+    /// Gives a command and waits for its answer.
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Response, Death> {
+        self.ask_within(request, self.limits.time)
+    }
+
+    /// The same with another limit, if that is less.
+    pub(crate) fn ask_within(&mut self, request: Request, time: Option<Duration>) -> Result<Response, Death> {
+        let command = CommandRequest { request: Some(request) }.encode_to_vec().into();
+        let time = self.limits.time.into_iter().chain(time).min();
+        self.give(command, time).map_err(|gone| gone.death)
+    }
+
+    /// The same with a command that is encoded already.
+    pub(crate) fn ask_encoded(&mut self, command: Bytes) -> Result<Response, Gone> {
+        self.give(command, self.limits.time)
+    }
+
+    fn give(&mut self, command: Bytes, time: Option<Duration>) -> Result<Response, Gone> {
+        if let Some(commands) = &self.commands {
+            // A guest that is gone said why before.
+            let _ = commands.send(command);
+        }
+        let reply = match time {
+            Some(time) => self.replies.recv_timeout(time).map_err(|error| match error {
+                RecvTimeoutError::Timeout => Death::TimedOut(time),
+                RecvTimeoutError::Disconnected => vanished(),
+            }),
+            None => self.replies.recv().map_err(|_| vanished()),
+        };
+        let reply = reply.map_err(|death| Gone { death, took_command: true }).flatten();
+        let response = reply.and_then(|reply| {
+            let garbled = |text: String| Gone { death: Death::Garbled(text), took_command: true };
+            let response = CommandResponse::decode(reply).map_err(|error| garbled(error.to_string()))?;
+            response.response.ok_or_else(|| garbled("it is empty".to_owned()))
+        });
+        if response.is_err() {
+            self.over = true;
+        }
+        response
+    }
+}
+
+fn vanished() -> Death {
+    Death::Trapped("it is gone".to_owned())
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.commands = None;
+        if !self.over && matches!(self.replies.recv_timeout(LAST), Ok(Err(_))) {
+            return;
+        }
+        // It is looked at when the guest next runs code of its own; calls of ours end by themselves.
+        self.abandoned.store(true, Ordering::Release);
+        if let Ok(engine) = engine() {
+            engine.increment_epoch();
+        }
+    }
+}
+
+fn linker() -> Result<&'static Linker<State>, String> {
+    static LINKER: OnceLock<Result<Linker<State>, String>> = OnceLock::new();
+    let made = LINKER.get_or_init(|| {
+        let mut linker = Linker::new(engine()?);
+        calls::define(&mut linker).and_then(|()| wasi::define(&mut linker)).map_err(|error| format!("{error:#}"))?;
+        Ok(linker)
+    });
+    made.as_ref().map_err(Clone::clone)
+}
+
+/// The life of the thread.
+fn live(module: &Module, state: State) {
+    let replies = state.replies.clone();
+    let unstartable = |text| Gone { death: Death::Unstartable(text), took_command: false };
+    let (linker, mut store) = match linker() {
+        Ok(linker) => (linker, Store::new(linker.engine(), state)),
+        Err(error) => {
+            let _ = replies.send(Err(unstartable(error)));
+            return;
+        }
+    };
+    store.limiter(|state| &mut state.store);
+    // The epoch moves when any guest is abandoned.
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|context| match context.data().abandoned.load(Ordering::Acquire) {
+        true => Err(Trap::Interrupt.into()),
+        false => Ok(UpdateDeadline::Continue(1)),
+    });
+    let start = linker
+        .instantiate(&mut store, module)
+        .and_then(|instance| instance.get_typed_func::<(), ()>(&mut store, "_start"));
+    let ended = match start {
+        Ok(start) => start.call(&mut store, ()),
+        Err(error) => {
+            let _ = replies.send(Err(unstartable(format!("{error:#}"))));
+            return;
+        }
+    };
+    let state = store.data_mut();
+    state.output.flush();
+    let exited = |code, state: &State| Death::Exited { code, said: state.output.said().map(str::to_owned) };
+    let death = match ended {
+        Ok(()) => exited(0, state),
+        Err(error) => match (error.downcast_ref::<Exit>(), error.downcast_ref::<Trap>()) {
+            (Some(exit), _) => exited(exit.0, state),
+            (_, Some(trap)) => Death::Trapped(trap.to_string()),
+            _ => Death::Trapped(error.root_cause().to_string()),
+        },
+    };
+    let gone = state.gone(death);
+    let _ = replies.send(Err(gone));
+}

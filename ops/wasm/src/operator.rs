@@ -1,0 +1,286 @@
+//! A guest as a processor of a pipeline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::operator::{
+    BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Rows, Signature,
+};
+use anabranch_graph::record::Record;
+use anabranch_graph::specification::Specification;
+use anabranch_ops_opencdc::wire::{self, Configure, Empty, Outcome, ProcessedRecord, Request, Response};
+use anabranch_ops_opencdc::{DecodeError, decode_record, encode_record, keep_types};
+use bytes::Bytes;
+use wasmtime::Module;
+
+use crate::egress::{self, Ceiling, Granted, Network};
+use crate::guest::{Death, Gone, Guest, Limits, Setting};
+
+/// A call takes no more than this of records, unless a single one is larger: the guest needs a multiple of it.
+const CALL_BYTES: usize = 4 << 20;
+/// After this many deaths in one strip the guest itself is broken, not its records.
+const DEATHS: usize = 8;
+/// Calls in a row that may leave all their records undone.
+const STALLS: usize = 3;
+/// How long a guest may take to close what it opened.
+const TEARDOWN: Duration = Duration::from_secs(5);
+
+/// A kind of processor that is a module.
+pub(crate) struct Kind {
+    specification: Specification,
+    module: Module,
+    limits: Limits,
+    ceiling: Arc<Ceiling>,
+}
+
+impl Kind {
+    pub(crate) fn new(specification: Specification, module: Module, limits: Limits, ceiling: Arc<Ceiling>) -> Self {
+        Kind { specification, module, limits, ceiling }
+    }
+}
+
+impl OperatorKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        let granted = egress::granted(arguments, &self.ceiling)?;
+        // Defaults are the guest's to fill in: it gets what was written.
+        let default = |name: &str| self.specification.parameter(name).and_then(|p| p.default.as_ref());
+        let settings = arguments
+            .iter_shown()
+            .filter(|(name, _)| !name.starts_with(egress::PREFIX))
+            .filter_map(|(name, _)| Some((name.to_string(), arguments.text(name)?)))
+            .filter(|(name, value)| default(name) != Some(value))
+            .map(|(name, value)| (name, value.to_string()))
+            .collect();
+        let configure = Configure { parameters: settings };
+        Ok(Arc::new(Configured { module: self.module.clone(), configure, granted, limits: self.limits }))
+    }
+}
+
+#[derive(Clone)]
+struct Configured {
+    module: Module,
+    configure: Configure,
+    granted: Granted,
+    limits: Limits,
+}
+
+impl ConfiguredOperator for Configured {
+    fn signature(&self) -> Signature {
+        Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
+    }
+
+    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        for refused in self.granted.refused.iter().filter(|_| worker == 0) {
+            tracing::warn!(processor = %host.node, "{refused}");
+        }
+        Ok(BuiltOperator::Isolate(Box::new(Wasm::open(self, host)?)))
+    }
+}
+
+/// A guest that is ready for records.
+fn begin(configured: &Configured, host: &Host, network: &Option<Arc<Network>>) -> Result<Guest, Fault> {
+    let fault = |death: Death| Fault::fatal(death.code(), death);
+    let setting = Setting {
+        node: &host.node,
+        schemas: host.schemas.clone(),
+        network: network.clone(),
+        limits: configured.limits,
+    };
+    let mut guest = Guest::start(&configured.module, &setting).map_err(fault)?;
+    match guest.ask(Request::Configure(configured.configure.clone())).map_err(fault)? {
+        Response::Configure(_) => {}
+        other => return Err(refused("wasm_configure", "its settings", &other)),
+    }
+    match guest.ask(Request::Open(Empty {})).map_err(fault)? {
+        Response::Open(_) => Ok(guest),
+        other => Err(refused("wasm_open", "to open", &other)),
+    }
+}
+
+/// What an error message of a guest says; some give only a number.
+fn message(error: &wire::Error) -> String {
+    if error.message.is_empty() { format!("error code {}", error.code) } else { error.message.clone() }
+}
+
+fn refused(code: &'static str, what: &str, response: &Response) -> Fault {
+    match response {
+        Response::Error(error) => Fault::fatal(code, format!("the processor refused {what}: {}", message(error))),
+        _ => Fault::fatal("wasm_bad_response", "the processor answered another question than was asked"),
+    }
+}
+
+struct Wasm {
+    configured: Configured,
+    host: Host,
+    network: Option<Arc<Network>>,
+    guest: Guest,
+}
+
+impl Operator for Wasm {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        let mut decisions = Vec::with_capacity(0);
+        let mut selected: Vec<(usize, &mut Record)> = rows.iter_mut().collect();
+        let end = self.strip(&mut selected, &mut decisions);
+        if let Err((at, fault)) = end {
+            decisions.extend(selected[at..].iter().map(|(row, _)| (*row, Decision::Fail(fault.clone()))));
+        }
+        drop(selected);
+        for (row, decision) in decisions {
+            rows.decide(row, decision);
+        }
+    }
+
+    fn close(&mut self) -> Result<(), Fault> {
+        match self.guest.ask_within(Request::Teardown(Empty {}), Some(TEARDOWN)) {
+            Ok(Response::Teardown(_)) => Ok(()),
+            Ok(other) => Err(refused("wasm_teardown", "to close", &other)),
+            Err(death) => Err(Fault::fatal(death.code(), death)),
+        }
+    }
+}
+
+impl Wasm {
+    fn open(configured: &Configured, host: &Host) -> Result<Wasm, Fault> {
+        let network = configured.granted.egress.clone().map(Network::new).transpose();
+        let network = network.map_err(|error| Fault::fatal("wasm_network", error))?.map(Arc::new);
+        let guest = begin(configured, host, &network)?;
+        Ok(Wasm { configured: configured.clone(), host: host.clone(), network, guest })
+    }
+
+    /// Works through the rows. An error ends it: the row from which on nothing is decided, and why.
+    fn strip(
+        &mut self,
+        rows: &mut [(usize, &mut Record)],
+        decisions: &mut Vec<(usize, Decision)>,
+    ) -> Result<(), (usize, Fault)> {
+        let (mut at, mut alone_until, mut deaths, mut stalls) = (0, 0, 0, 0);
+        while at < rows.len() {
+            let (command, count) = encode(&rows[at..], if at < alone_until { 1 } else { usize::MAX });
+            let response = match self.guest.ask_encoded(command) {
+                Ok(response) => response,
+                Err(Gone { death, took_command }) => {
+                    deaths += 1;
+                    let fault = Fault::record(death.code(), death);
+                    if deaths > DEATHS {
+                        return Err((at, fault.with_class(FaultClass::Fatal)));
+                    }
+                    tracing::warn!(processor = %self.host.node, "{fault}; it is started again");
+                    self.guest = begin(&self.configured, &self.host, &self.network).map_err(|fault| (at, fault))?;
+                    if took_command && count == 1 {
+                        decisions.push((rows[at].0, Decision::Fail(fault)));
+                        at += 1;
+                    } else if took_command {
+                        // One of these did it: the next guest gets them one by one.
+                        alone_until = at + count;
+                    }
+                    continue;
+                }
+            };
+            let results = match response {
+                Response::Process(processed) => processed.records,
+                Response::Error(error) => {
+                    let fault = Fault::record("wasm_error", message(&error));
+                    decisions.extend(rows[at..at + count].iter().map(|(row, _)| (*row, Decision::Fail(fault.clone()))));
+                    at += count;
+                    continue;
+                }
+                other => return Err((at, refused("wasm_bad_response", "the records", &other))),
+            };
+            if results.len() > count {
+                let text = format!("the processor gave {} results for {count} records", results.len());
+                return Err((at, Fault::fatal("wasm_bad_response", text)));
+            }
+            if results.is_empty() {
+                return Err((at, Fault::fatal("wasm_no_progress", "the processor returned no records")));
+            }
+            let before = at;
+            for result in results {
+                let Some(decided) = decide(result, rows[at].1) else { break };
+                match decided {
+                    Ok(Decision::Keep) => {}
+                    Ok(decision) => decisions.push((rows[at].0, decision)),
+                    Err(error) => {
+                        let fault = Fault::record("wasm_bad_record", format!("the processor gave no record: {error}"));
+                        decisions.push((rows[at].0, Decision::Fail(fault)));
+                    }
+                }
+                at += 1;
+            }
+            stalls = if at == before { stalls + 1 } else { 0 };
+            if stalls == STALLS {
+                return Err((
+                    at,
+                    Fault::fatal("wasm_no_progress", "the processor left its records undone three times"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The command that gives as many of these rows as one call takes, and how many those are.
+fn encode(rows: &[(usize, &mut Record)], most: usize) -> (Bytes, usize) {
+    // The number of bytes before the records is known after them.
+    const HEAD: usize = 11;
+    let mut out = vec![0; HEAD];
+    let mut one = Vec::new();
+    let mut count = 0;
+    for (_, record) in rows.iter().take(most) {
+        one.clear();
+        encode_record(record, &mut one);
+        if count > 0 && out.len() + one.len() > CALL_BYTES {
+            break;
+        }
+        out.push(0x0a);
+        prost::encoding::encode_varint(one.len() as u64, &mut out);
+        out.extend_from_slice(&one);
+        count += 1;
+    }
+    let mut head = vec![0x22];
+    prost::encoding::encode_varint((out.len() - HEAD) as u64, &mut head);
+    let from = HEAD - head.len();
+    out[from..HEAD].copy_from_slice(&head);
+    (Bytes::from(out).slice(from..), count)
+}
+
+/// What a guest made of a row, `None` if it left it undone.
+fn decide(result: ProcessedRecord, row: &mut Record) -> Option<Result<Decision, DecodeError>> {
+    let enter = |bytes: &Bytes, row: &Record| {
+        let mut record = decode_record(bytes)?.with_position(row.position().clone());
+        keep_types(row, &mut record);
+        Ok(record)
+    };
+    let decided = match result.outcome? {
+        Outcome::Single(bytes) => enter(&bytes, row).map(|record| {
+            *row = record;
+            Decision::Keep
+        }),
+        Outcome::Filter(_) => Ok(Decision::Filter),
+        Outcome::Error(error) => {
+            let text = error.error.as_ref().map_or_else(|| "an error without a message".to_owned(), message);
+            Ok(Decision::Fail(Fault::record("wasm_error", text)))
+        }
+        Outcome::Multi(parts) => {
+            let parts: Result<Vec<Record>, DecodeError> = parts.records.iter().map(|part| enter(part, row)).collect();
+            parts.map(|mut parts| match parts.len() {
+                1 => {
+                    *row = parts.remove(0);
+                    Decision::Keep
+                }
+                0 => Decision::Filter,
+                _ => Decision::Split(parts),
+            })
+        }
+    };
+    Some(decided)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

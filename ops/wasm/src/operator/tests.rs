@@ -1,0 +1,184 @@
+use std::time::{Duration, Instant};
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::config::Settings;
+use anabranch_graph::fault::FaultClass;
+use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
+use anabranch_graph::record::{Data, Position};
+use anabranch_graph::schema::MemoryRegistry;
+use anabranch_graph::state::Oblivion;
+
+use super::*;
+use crate::module::compile;
+
+struct Silence;
+
+impl LogSink for Silence {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn wasm(process: &str) -> Vec<u8> {
+    let text = include_str!("../../../../tests/guests/guest.wat");
+    let text = text.replacen("08NAME", "08the-test", 1).replacen("08VERSION", "08v0.01.00", 1);
+    wat::parse_str(text.replacen("    PROCESS", process, 1)).unwrap()
+}
+
+fn host() -> Host {
+    Host {
+        pipeline: "p".into(),
+        node: "w".into(),
+        log: Arc::new(Silence),
+        memo: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+    }
+}
+
+fn open(process: &str, limits: Limits) -> Wasm {
+    let module = compile(&wasm(process), None, || ()).unwrap();
+    let configured = Configured { module, configure: Configure::default(), granted: Granted::default(), limits };
+    Wasm::open(&configured, &host()).unwrap()
+}
+
+fn record(key: &str) -> Record {
+    let mut record = Record::create(Position::copy_from(key.as_bytes()), Data::text(key), Data::text("payload"));
+    record.metadata.insert("recfmt.readAt", "1");
+    record
+}
+
+/// What became of each row: `=` as it was, a number of parts, `-` filtered, or a code.
+fn run_on(operator: &mut Wasm, keys: &[&str]) -> Vec<String> {
+    let mut records: Vec<Record> = keys.iter().map(|key| record(key)).collect();
+    let before = records.clone();
+    let mut decisions = Vec::new();
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let outcome = |row: usize| match decisions.iter().find(|(r, _)| *r == row) {
+        None if records[row] == before[row] => "=".to_owned(),
+        None => "changed".to_owned(),
+        Some((_, Decision::Keep)) => "=".to_owned(),
+        Some((_, Decision::Filter)) => "-".to_owned(),
+        Some((_, Decision::Split(parts))) => {
+            assert!(parts.iter().all(|part| *part == before[row]));
+            parts.len().to_string()
+        }
+        Some((_, Decision::Fail(fault))) => {
+            assert_eq!(records[row], before[row]);
+            let fatal = if fault.class() == FaultClass::Fatal { "fatal " } else { "" };
+            format!("{fatal}{}", fault.code())
+        }
+    };
+    (0..keys.len()).map(outcome).collect()
+}
+
+fn run(process: &str, keys: &[&str]) -> Vec<String> {
+    run_on(&mut open(process, Limits::default()), keys)
+}
+
+fn quick() -> Limits {
+    Limits { time: Some(Duration::from_millis(200)), memory: 128 << 20 }
+}
+
+#[test]
+fn records_go_through_a_guest_that_begins_with_four_bytes() {
+    let mut operator = open("call $all_kept", Limits::default());
+    assert_eq!(run_on(&mut operator, &["a", "b", "c"]), ["=", "=", "="]);
+    assert_eq!(run_on(&mut operator, &[]), Vec::<String>::new());
+    let large = "x".repeat(10_000_000);
+    assert_eq!(run_on(&mut operator, &["a", &large, "b"]), ["=", "=", "="]);
+    operator.close().unwrap();
+}
+
+#[test]
+fn fewer_results_than_records_leave_the_rest_for_the_next_call() {
+    assert_eq!(run("call $keep", &["a", "b", "c"]), ["=", "=", "="]);
+    assert_eq!(run("", &["a", "b"]), ["fatal wasm_no_progress"; 2]);
+    let undone = "(call $byte (i32.const 0x0a)) (call $byte (i32.const 0))";
+    assert_eq!(run(undone, &["a", "b"]), ["fatal wasm_no_progress"; 2]);
+    let more = "call $all_kept (call $byte (i32.const 0x0a)) (call $byte (i32.const 0))";
+    assert_eq!(run(more, &["a", "b"]), ["fatal wasm_bad_response"; 2]);
+}
+
+#[test]
+fn records_are_filtered_split_and_failed() {
+    let filter = "(call $byte (i32.const 0x0a)) (call $byte (i32.const 2)) (call $byte (i32.const 0x12)) (call $byte (i32.const 0))";
+    assert_eq!(run(&format!("call $keep {filter}"), &["a", "b"]), ["=", "-"]);
+    assert_eq!(run("call $double call $keep", &["a", "b"]), ["2", "="]);
+    let none = "(call $byte (i32.const 0x0a)) (call $byte (i32.const 2)) (call $byte (i32.const 0x22)) (call $byte (i32.const 0))";
+    assert_eq!(run(none, &["a"]), ["-"]);
+    let error = "(call $byte (i32.const 0x0a)) (call $byte (i32.const 2)) (call $byte (i32.const 0x1a)) (call $byte (i32.const 0))";
+    assert_eq!(run(error, &["a", "b"]), ["wasm_error"; 2]);
+    let whole = "(call $answer (i32.const 1072) (i32.const 12)) return";
+    assert_eq!(run(whole, &["a", "b"]), ["wasm_error"; 2]);
+    let other = "(call $answer (i32.const 1064) (i32.const 2)) return";
+    assert_eq!(run(other, &["a"]), ["fatal wasm_bad_response"]);
+}
+
+#[test]
+fn a_record_that_kills_the_guest_fails_alone() {
+    let unless = |what: &str| format!("(if (call $has (i32.const 33)) (then {what})) call $all_kept");
+    let keys = ["a", "!", "b", "!", "c"];
+    for (what, code) in [
+        ("unreachable", "wasm_trap"),
+        ("(call $proc_exit (i32.const 0))", "wasm_exited"),
+        ("(call $proc_exit (i32.const 7))", "wasm_exited"),
+        ("(loop $ever (br $ever))", "wasm_timeout"),
+        ("(loop $ever (br_if $ever (i32.ne (memory.grow (i32.const 64)) (i32.const -1)))) unreachable", "wasm_trap"),
+        ("(drop (call $command_request (i32.const 0) (i32.const 9)))", "wasm_trap"),
+        ("(drop (call $command_response (i32.const 1120) (i32.const 9)))", "wasm_bad_response"),
+    ] {
+        let mut operator = open(&unless(what), quick());
+        assert_eq!(run_on(&mut operator, &keys), ["=", code, "=", code, "="], "{what}");
+        assert_eq!(run_on(&mut operator, &["d"]), ["="], "{what}");
+    }
+}
+
+#[test]
+fn a_guest_that_always_dies_is_given_up() {
+    let found = run("unreachable", &["a"; 20]);
+    assert_eq!(found.iter().filter(|found| *found == "wasm_trap").count(), 7);
+    assert_eq!(found.last().unwrap(), "fatal wasm_trap");
+}
+
+#[test]
+fn memory_out_of_range_and_the_network_are_refused() {
+    let code =
+        |call: &str, code: i32| format!("(if (i32.ne {call} (i32.const {code})) (then unreachable)) call $all_kept");
+    assert_eq!(run(&code("(call $command_response (i32.const -1) (i32.const 9))", -5), &["a"]), ["="]);
+    assert_eq!(run(&code("(call $get_schema (i32.const -1) (i32.const 9))", -5), &["a"]), ["="]);
+    assert_eq!(run(&code("(call $http_request (i32.const 0) (i32.const 0))", -10), &["a"]), ["="]);
+}
+
+#[test]
+fn schemas_are_parked_until_the_buffer_is_long_enough() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    // The first call is told the size, the second one has the request with zeros after it.
+    let twice =
+        "(if (i32.le_u (call $create_schema (i32.const 1200) (i32.const 12)) (i32.const 12)) (then unreachable))
+        (if (i32.ne (call $create_schema (i32.const 1200) (i32.const 40)) (i32.const 18)) (then unreachable))
+        (if (i32.ne (i32.load8_u (i32.const 1200)) (i32.const 0x0a)) (then unreachable))
+        call $all_kept";
+    assert_eq!(run(twice, &["a"]), ["="]);
+    let missing = "(if (i32.ne (call $get_schema (i32.const 1200) (i32.const 3)) (i32.const -8)) (then unreachable)) call $all_kept";
+    assert_eq!(run(missing, &["a"]), ["="]);
+}
+
+#[test]
+fn settings_are_checked_by_us_and_sent_as_written() {
+    let module = compile(&wasm("call $all_kept"), None, || ()).unwrap();
+    let kind = Kind::new(Specification::builtin("x", ""), module, Limits::default(), Arc::default());
+    let refused = Arguments::parse(kind.specification(), &Settings::from_pairs([("nonsense", "1")]));
+    assert!(refused.is_err());
+}
+
+#[test]
+fn a_hang_ends_when_its_time_is_over() {
+    let begun = Instant::now();
+    let mut operator = open("(loop $ever (br $ever))", quick());
+    assert_eq!(run_on(&mut operator, &["a"]), ["wasm_timeout"]);
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+}

@@ -1,0 +1,99 @@
+//! What guests print: lines for the log, with the level they were printed at.
+
+use anabranch_graph::text::Str;
+use anabranch_ops_opencdc::line::{Level, read_line};
+
+/// Longer lines are cut into several.
+const LONGEST: usize = 64 << 10;
+/// What is kept of a line to say why a guest ended.
+const SAID: usize = 500;
+/// Of lines of the service.
+const TARGET: &str = "anabranch::processor";
+
+/// What a guest prints to.
+#[derive(Clone, Copy)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
+
+/// Splits what a guest writes to standard output and error into lines.
+pub(crate) struct Output {
+    node: Str,
+    rest: [Vec<u8>; 2],
+    said: Option<String>,
+}
+
+impl Output {
+    pub(crate) fn new(node: Str) -> Self {
+        Output { node, rest: [Vec::new(), Vec::new()], said: None }
+    }
+
+    /// Takes a piece of a stream.
+    pub(crate) fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            for part in piece.chunks(LONGEST) {
+                let rest = &mut self.rest[stream as usize];
+                rest.extend_from_slice(part);
+                if rest.ends_with(b"\n") || rest.len() >= LONGEST {
+                    let line = std::mem::take(rest);
+                    self.line(stream, &line);
+                }
+            }
+        }
+    }
+
+    /// Writes what no line break ended.
+    pub(crate) fn flush(&mut self) {
+        for stream in [Stream::Output, Stream::Error] {
+            let line = std::mem::take(&mut self.rest[stream as usize]);
+            self.line(stream, &line);
+        }
+    }
+
+    /// The first error that was printed since it was last forgotten.
+    pub(crate) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.said = None;
+    }
+
+    fn line(&mut self, stream: Stream, line: &[u8]) {
+        let Some(line) = read_line(line) else { return };
+        let (node, text) = (&self.node, &line.text);
+        // Text without a level on standard error is what a runtime says as it breaks down.
+        let level = line.level.unwrap_or(match stream {
+            Stream::Output => Level::Info,
+            Stream::Error => Level::Warn,
+        });
+        let grave = level == Level::Error || matches!((stream, line.level), (Stream::Error, None));
+        if grave && self.said.is_none() {
+            self.said = Some(text.chars().take(SAID).collect());
+        }
+        match level {
+            Level::Trace => tracing::trace!(target: TARGET, processor = %node, "{text}"),
+            Level::Debug => tracing::debug!(target: TARGET, processor = %node, "{text}"),
+            Level::Info => tracing::info!(target: TARGET, processor = %node, "{text}"),
+            Level::Warn => tracing::warn!(target: TARGET, processor = %node, "{text}"),
+            Level::Error => tracing::error!(target: TARGET, processor = %node, "{text}"),
+        }
+    }
+}
+
+/// The level of the log, in the guests' words.
+pub(crate) fn level() -> &'static str {
+    use tracing::Level;
+    if tracing::enabled!(target: TARGET, Level::TRACE) {
+        "trace"
+    } else if tracing::enabled!(target: TARGET, Level::DEBUG) {
+        "debug"
+    } else if tracing::enabled!(target: TARGET, Level::INFO) {
+        "info"
+    } else if tracing::enabled!(target: TARGET, Level::WARN) {
+        "warn"
+    } else {
+        "error"
+    }
+}

@@ -1,0 +1,258 @@
+//! Destinations: what may arrive at them, in which order, and what of it is durable; letters and their names.
+
+use std::collections::BTreeMap;
+
+use anabranch_graph::record::Position;
+use anabranch_graph::source::Mark;
+use anabranch_graph::state::LaneId;
+
+use super::{HashMap, State, World};
+use crate::oracle::Fate;
+use crate::scenario::mix;
+
+/// What arrived at a destination.
+#[derive(Default)]
+pub struct Shelf {
+    /// Where each copy that may arrive comes from: lane, row, and place in the order of the lane.
+    arrivals: HashMap<u64, (usize, u32, usize)>,
+    /// How often each copy is there.
+    pub durable: HashMap<u64, u32>,
+    /// What its transactions stored.
+    pub marks: BTreeMap<LaneId, Mark>,
+    /// Accepted and not flushed: a crash may lose each.
+    unsynced: Vec<u64>,
+    /// How often each copy was put down in this run, and how often that was uncertain.
+    put: HashMap<u64, (u32, u32)>,
+    /// Latest place in the order of each lane that was given in this run, and that was put down.
+    latest: BTreeMap<usize, usize>,
+    latest_put: BTreeMap<usize, usize>,
+    /// Calls so far, in all runs.
+    pub calls: u64,
+}
+
+fn letter_id(node: &str, id: u64) -> u64 {
+    node.bytes().fold(mix(id, 77), |hash, byte| mix(hash, u64::from(byte)))
+}
+
+pub(super) fn expect(fate: &Fate, lane: usize, row: u32, shelves: &mut [Shelf]) {
+    let letters = shelves.len() - 1;
+    let mut arrives = |shelf: usize, id: u64| {
+        let place = shelves[shelf].arrivals.len();
+        shelves[shelf].arrivals.entry(id).or_insert((lane, row, place));
+    };
+    match fate {
+        Fate::Delivered(sink, id) => arrives(*sink, *id),
+        Fate::Letter(node, id, sink) => {
+            if let Some(sink) = sink {
+                arrives(*sink, *id);
+            }
+            arrives(letters, letter_id(node, *id));
+        }
+        Fate::Filtered => {}
+        Fate::All(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, shelves)),
+        Fate::Either(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, shelves)),
+    }
+}
+
+impl Shelf {
+    /// The process is gone; each row that was only accepted is lost or not.
+    pub(super) fn end_run(&mut self, salt: u64) {
+        for id in std::mem::take(&mut self.unsynced) {
+            if mix(salt, id).is_multiple_of(2) {
+                *self.durable.entry(id).or_default() += 1;
+            }
+        }
+        self.put.clear();
+        self.latest.clear();
+        self.latest_put.clear();
+    }
+
+    fn sync(&mut self) {
+        for id in std::mem::take(&mut self.unsynced) {
+            *self.durable.entry(id).or_default() += 1;
+        }
+    }
+}
+
+impl World {
+    /// The rows that a destination is given, before anything becomes of them. `shelf` is the number of the
+    /// destination.
+    pub fn presented<'a>(&self, shelf: usize, ids: &[u64], positions: impl Iterator<Item = &'a Position>) {
+        let mut state = self.lock();
+        for (id, at_position) in ids.iter().zip(positions) {
+            let Some((lane, row, place)) = state.shelves[shelf].arrivals.get(id).copied() else {
+                return self.broken(&mut state, || format!("d{shelf} is given record {id:x}, which must not exist"));
+            };
+            let source = state.lanes[lane].source;
+            if *at_position != state.scenario.sources[source].position(lane, row) {
+                return self.broken(&mut state, || format!("record {id:x} arrives with position {at_position:?}"));
+            }
+            let at = &mut state.shelves[shelf];
+            if !at.put.contains_key(id) {
+                at.put.insert(*id, (0, 0));
+                let latest = at.latest.insert(lane, place);
+                if latest.is_some_and(|latest| latest >= place) && !state.lanes[lane].again {
+                    return self.broken(&mut state, || {
+                        format!(
+                            "d{shelf} is given row {row} of lane {lane} after a later one ({place} after {latest:?})"
+                        )
+                    });
+                }
+            }
+            let stored = state.lanes[lane].stored;
+            let most = state.scenario.replay_rows;
+            if (row + 1).saturating_sub(stored) as usize > most {
+                return self.broken(&mut state, || {
+                    format!("row {row} of lane {lane} is in flight, {stored} are stored, and {most} may be open")
+                });
+            }
+        }
+    }
+
+    /// A destination puts a copy down: durable, or only accepted. `uncertain`: nobody is told.
+    pub fn put(&self, shelf: usize, id: u64, durable: bool, uncertain: bool) {
+        let mut state = self.lock();
+        let at = &mut state.shelves[shelf];
+        let (times, uncertainly) = at.put.entry(id).or_default();
+        let first = *times == 0;
+        *times += 1;
+        *uncertainly += u32::from(uncertain);
+        let twice = *times > *uncertainly + 1;
+        // Only a call that fails on some of its rows may leave them behind those that follow.
+        let known = state.shelves[shelf].arrivals.get(&id).copied();
+        let again = known.is_some_and(|(lane, ..)| state.lanes[lane].again);
+        let ordered = state.scenario.sinks[shelf].partial == 0 && !again;
+        let at = &mut state.shelves[shelf];
+        if let Some((lane, row, place)) = known.filter(|_| first && ordered) {
+            let latest = at.latest_put.insert(lane, place);
+            if latest.is_some_and(|latest| latest >= place) {
+                return self.broken(&mut state, || format!("d{shelf} gets row {row} of lane {lane} after a later one"));
+            }
+        }
+        let at = &mut state.shelves[shelf];
+        match durable {
+            true => *at.durable.entry(id).or_default() += 1,
+            false => at.unsynced.push(id),
+        }
+        if twice && !again {
+            self.broken(&mut state, || format!("d{shelf} is given record {id:x} twice in a run"));
+        }
+    }
+
+    /// A destination was flushed.
+    pub fn flushed(&self, shelf: usize) {
+        self.lock().shelves[shelf].sync();
+    }
+
+    /// A letter is put down.
+    pub fn put_letter(&self, node: &str, id: u64, key: &[u8], durable: bool) {
+        let mut state = self.lock();
+        let letters = state.scenario.sinks.len();
+        let id_of_letter = letter_id(node, id);
+        let Some((lane, row, _)) = state.shelves[letters].arrivals.get(&id_of_letter).copied() else {
+            return self.broken(&mut state, || format!("a letter from {node} on record {id:x}, which must not fail"));
+        };
+        if durable {
+            *state.shelves[letters].durable.entry(id_of_letter).or_default() += 1;
+        } else {
+            state.shelves[letters].unsynced.push(id_of_letter);
+        }
+        state.letters_in_run.push((lane, row));
+        let panics = state.scenario.panics();
+        let other = state.names.insert(key.to_vec(), id_of_letter);
+        if other.is_some_and(|other| other != id_of_letter) && !panics {
+            let key = String::from_utf8_lossy(key).to_string();
+            self.broken(&mut state, || format!("two letters are named {key}"));
+        }
+        let named = state.letters.entry(id_of_letter).or_default();
+        let before = named.get_or_insert_with(|| key.to_vec()).clone();
+        if before != key && !panics {
+            let [before, now] = [&before[..], key].map(String::from_utf8_lossy).map(|text| text.to_string());
+            self.broken(&mut state, || format!("a letter is named {now}, and was named {before} before"));
+        }
+    }
+
+    /// What a transactional destination is told along with rows.
+    pub fn told(&self, shelf: usize, ids: &[u64], marks: &[(LaneId, Mark)]) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let given: Vec<(usize, u64)> = ids.iter().map(|id| (shelf, *id)).collect();
+        for (id, mark) in marks {
+            let Some(lane) = state.lanes.iter().find(|lane| lane.id == *id) else { continue };
+            let upto = lane.rows_upto(mark).map_or(0, |rows| rows as usize).min(lane.fates.len());
+            let rows = (lane.stored as usize).min(upto)..upto;
+            if rows.clone().any(|row| !state.is_complete_at(shelf, &lane.fates[row], &given)) {
+                return self.broken(state, || format!("d{shelf} is told {mark:?}, and rows before are not safe"));
+            }
+        }
+    }
+}
+
+impl State {
+    /// Whether a fate has come true, `given` counting as delivered.
+    pub(super) fn is_durable(&self, fate: &Fate, given: &[(usize, u64)]) -> bool {
+        match fate {
+            Fate::Delivered(sink, id) => self.shelves[*sink].durable.contains_key(id) || given.contains(&(*sink, *id)),
+            // It refuses the row when it sees it, and what it is told holds for the rows that it takes.
+            Fate::Letter(_, id, Some(sink)) if given.contains(&(*sink, *id)) => true,
+            Fate::Letter(node, id, _) => {
+                self.shelves.last().is_some_and(|letters| letters.durable.contains_key(&letter_id(node, *id)))
+            }
+            Fate::Filtered => true,
+            Fate::All(fates) => fates.iter().all(|fate| self.is_durable(fate, given)),
+            Fate::Either(fates) => fates.iter().any(|fate| self.is_durable(fate, given)),
+        }
+    }
+
+    /// As [`State::is_durable`], but only for what concerns one destination and what never came to any: where there are
+    /// several, its marks say nothing about the others.
+    fn is_complete_at(&self, shelf: usize, fate: &Fate, given: &[(usize, u64)]) -> bool {
+        match fate {
+            Fate::Delivered(sink, _) | Fate::Letter(_, _, Some(sink)) if *sink != shelf => true,
+            Fate::All(fates) => fates.iter().all(|fate| self.is_complete_at(shelf, fate, given)),
+            Fate::Either(fates) => fates.iter().any(|fate| self.is_complete_at(shelf, fate, given)),
+            fate => self.is_durable(fate, given),
+        }
+    }
+
+    /// Whether so many letters may be due within a window of a lane.
+    pub fn may_exceed(&self, window: u64, threshold: u64) -> bool {
+        self.lanes.iter().any(|lane| {
+            let letters: Vec<u64> = lane.fates.iter().map(most_letters).collect();
+            letters.windows((window as usize).clamp(1, letters.len().max(1))).any(|w| w.iter().sum::<u64>() > threshold)
+        })
+    }
+
+    /// Whether more letters were written in this run within a window of a lane.
+    pub fn exceeded(&self, window: u64, threshold: u64) -> bool {
+        self.letters_in_run.iter().any(|(lane, row)| {
+            let within =
+                |(other, at): &&(usize, u32)| other == lane && *at <= *row && u64::from(*row) < u64::from(*at) + window;
+            self.letters_in_run.iter().filter(within).count() as u64 > threshold
+        })
+    }
+}
+
+fn most_letters(fate: &Fate) -> u64 {
+    match fate {
+        Fate::Letter(..) => 1,
+        Fate::Delivered(..) | Fate::Filtered => 0,
+        Fate::All(fates) => fates.iter().map(most_letters).sum(),
+        Fate::Either(fates) => fates.iter().map(most_letters).max().unwrap_or(0),
+    }
+}
+
+/// How many copies end delivered, in a letter, filtered; `None` where that is not certain.
+pub fn leaves(fate: &Fate) -> Option<[u64; 3]> {
+    match fate {
+        Fate::Delivered(..) => Some([1, 0, 0]),
+        Fate::Letter(..) => Some([0, 1, 0]),
+        Fate::Filtered => Some([0, 0, 1]),
+        Fate::All(fates) if fates.is_empty() => Some([0, 0, 1]),
+        Fate::All(fates) => fates.iter().try_fold([0; 3], |sum, fate| {
+            let one = leaves(fate)?;
+            Some([0, 1, 2].map(|i| sum[i] + one[i]))
+        }),
+        Fate::Either(_) => None,
+    }
+}

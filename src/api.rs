@@ -1,0 +1,172 @@
+//! The HTTP listener: health, what there is (read only), and the built-in schema registry for other tools.
+//!
+//! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while nobody
+//! asks. What is answered is in one file per subject below this one.
+
+mod access;
+mod error;
+mod health;
+mod pipelines;
+mod plugins;
+mod query;
+#[cfg(feature = "avro")]
+mod schemas;
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::registry::Registry;
+use anabranch_graph::text::Str;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::service::lifecycle::{Order, Seen};
+use crate::settings::{ApiSettings, ServedSchemas};
+use crate::store::Store;
+use access::{Access, ErrorBody};
+
+/// Largest body of a request.
+const BODY: usize = 4 << 20;
+/// Connections at a time; more wait to be accepted. A pipeline must not lack files because of them.
+const CONNECTIONS: usize = 256;
+/// How long a client may take for the head of a request, and leave a connection unused.
+const HEAD: Duration = Duration::from_secs(30);
+/// How long answers that are under way have when the service ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// The listener could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody else has the port.
+    #[error("api.http.address: {0} is in use by another program, or by another anabranch")]
+    InUse(String),
+    /// The system refuses.
+    #[error("api.http.address: cannot listen on {address}: {error}")]
+    System {
+        /// As it was given.
+        address: String,
+        /// The system's message.
+        error: std::io::Error,
+    },
+    /// The file with the token cannot be used.
+    #[error("api.http.token-file: {0}")]
+    Token(String),
+}
+
+/// What the API shows of the service.
+pub struct View {
+    /// The state store.
+    pub store: Store,
+    /// The plugins.
+    pub registry: Registry,
+    /// The pipelines that were started, once those that can be are; what has to be loaded first is added later.
+    pub pipelines: watch::Sender<Option<Vec<(Str, watch::Receiver<Seen>)>>>,
+    /// What is asked of all pipelines.
+    pub orders: watch::Receiver<Order>,
+}
+
+/// An open listener.
+pub struct Api {
+    listener: TcpListener,
+    address: SocketAddr,
+    access: Arc<Access>,
+    schemas: Option<ServedSchemas>,
+}
+
+impl Api {
+    /// Opens the listener. From now on clients wait for an answer.
+    ///
+    /// # Errors
+    /// The address is not to be had, or the token cannot be read.
+    pub async fn listen(settings: &ApiSettings) -> Result<Api, ListenError> {
+        let token = match (&settings.token, &settings.token_file) {
+            (Some(token), _) => Some(token.clone()),
+            (None, Some(path)) => Some(access::token_in(path).map_err(ListenError::Token)?),
+            (None, None) => None,
+        };
+        let host = if settings.host.is_empty() { "::" } else { settings.host.as_str() };
+        let mut bound = TcpListener::bind((host, settings.port)).await;
+        if settings.host.is_empty() && bound.as_ref().is_err_and(|e| e.kind() != std::io::ErrorKind::AddrInUse) {
+            // A system without IPv6.
+            bound = TcpListener::bind(("0.0.0.0", settings.port)).await;
+        }
+        let refused = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => ListenError::InUse(settings.shown()),
+            _ => ListenError::System { address: settings.shown(), error },
+        };
+        let listener = bound.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
+        Ok(Api { listener, address, access, schemas: settings.schemas })
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `stop`, and then only what was asked before.
+    pub async fn serve(self, view: Arc<View>, stop: impl Future<Output = ()>) {
+        let router = self.router(&view);
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let graceful = GracefulShutdown::new();
+        let mut connections = FuturesUnordered::new();
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                Some(_) = connections.next(), if !connections.is_empty() => {}
+                accepted = self.listener.accept(), if connections.len() < CONNECTIONS => match accepted {
+                    Ok((stream, _)) => {
+                        let service = TowerToHyperService::new(router.clone());
+                        connections.push(graceful.watch(http.serve_connection(TokioIo::new(stream), service)));
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "a connection was not accepted");
+                        // Most likely there is no file left, which the next moment does not change.
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                },
+            }
+        }
+        drop(self.listener);
+        let last = async { tokio::join!(graceful.shutdown(), connections.for_each(async |_| {})) };
+        let _ = timeout(LAST_ANSWERS, last).await;
+    }
+
+    fn router(&self, view: &Arc<View>) -> Router {
+        let guarded = |body| from_fn_with_state((self.access.clone(), body), access::guard);
+        let health = Router::new()
+            .route("/healthz", get(health::healthz))
+            .route("/readyz", get(health::readyz))
+            .with_state((view.clone(), self.access.clone()));
+        let router = pipelines::router(view.clone())
+            .merge(plugins::router(view.clone()))
+            .fallback(error::no_such_path)
+            .method_not_allowed_fallback(error::no_such_method);
+        let router = router.layer(guarded(ErrorBody::Own)).merge(health);
+        #[cfg(feature = "avro")]
+        let router = match self.schemas {
+            Some(served) => {
+                let schemas = schemas::router(view.store.clone(), served.compatibility);
+                router.merge(schemas.layer(guarded(ErrorBody::Registry)))
+            }
+            None => router,
+        };
+        router.layer(from_fn_with_state(self.access.clone(), access::same_site)).layer(DefaultBodyLimit::max(BODY))
+    }
+}

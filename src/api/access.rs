@@ -1,0 +1,269 @@
+//! Who may ask: a token where one is set, and pages of other sites only where they are allowed.
+
+use std::fs;
+use std::hint::black_box;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::text::Str;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, VARY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use tokio::time::timeout;
+
+use super::error::{ApiError, Kind};
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// The largest file with a token.
+const TOKEN_BYTES: u64 = 64 << 10;
+
+/// Who may ask.
+pub(super) struct Access {
+    token: Option<Str>,
+    /// Whether only programs of this machine reach it.
+    local: bool,
+    /// Other sites whose pages may ask, `*` for all.
+    origins: Vec<Str>,
+}
+
+/// How the errors of a path look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorBody {
+    Own,
+    /// As Confluent's schema registry has them.
+    #[cfg_attr(not(feature = "avro"), expect(dead_code, reason = "no path of this build has them"))]
+    Registry,
+}
+
+impl ErrorBody {
+    fn of(self, error: ApiError) -> Response {
+        match self {
+            ErrorBody::Own => error.into_response(),
+            ErrorBody::Registry => {
+                let body = serde_json::json!({ "error_code": error.kind.status().as_u16(), "message": error.message });
+                (error.kind.status(), axum::Json(body)).into_response()
+            }
+        }
+    }
+}
+
+/// The token in a file, without white space around it.
+pub(super) fn token_in(path: &Path) -> Result<Str, String> {
+    let shown = path.display();
+    let unreadable = |error: &std::io::Error| format!("cannot read {shown}: {}", crate::files::system(error));
+    if fs::metadata(path).map_err(|error| unreadable(&error))?.len() > TOKEN_BYTES {
+        return Err(format!("{shown} is too large for a token"));
+    }
+    let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    match text.trim() {
+        "" => Err(format!("{shown} is empty")),
+        token => Ok(token.into()),
+    }
+}
+
+impl Access {
+    pub(super) fn new(token: Option<Str>, local: bool, origins: Vec<Str>) -> Self {
+        Access { token, local, origins }
+    }
+
+    /// Whether the request may see what is not for everybody.
+    pub(super) fn knows_token(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else { return true };
+        let Some((scheme, given)) =
+            headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '))
+        else {
+            return false;
+        };
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return equal(given.trim().as_bytes(), token.as_bytes());
+        }
+        // Clients of schema registries often know nothing but a user and a password; whoever the user is.
+        let decoded = base64::engine::general_purpose::STANDARD.decode(given.trim());
+        let password = decoded.ok().and_then(|pair| {
+            let colon = pair.iter().position(|byte| *byte == b':')?;
+            Some(pair[colon + 1..].to_vec())
+        });
+        scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| equal(&password, token.as_bytes()))
+    }
+
+    /// A page of another site may not use a browser of this machine to ask: neither openly, with an origin, nor under a
+    /// name that it made point here.
+    fn refuses_site(&self, headers: &HeaderMap) -> Option<ApiError> {
+        let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if self.local && self.token.is_none() && !is_local(host) {
+            let what = format!("the host {host:?} is not a name of this machine");
+            let error = ApiError::new(Kind::PermissionDenied, "api.foreign_host", what);
+            return Some(error.suggest("ask for 127.0.0.1 or localhost, or set a token"));
+        }
+        let origin = headers.get(ORIGIN)?;
+        if self.allows_origin(origin, host) {
+            return None;
+        }
+        let what = format!("pages of {:?} may not use this API", String::from_utf8_lossy(origin.as_bytes()));
+        let error = ApiError::new(Kind::PermissionDenied, "api.foreign_origin", what);
+        Some(error.suggest("api.http.cors.allowed-origins names the origins that may"))
+    }
+
+    fn allows_origin(&self, origin: &HeaderValue, host: &str) -> bool {
+        let Ok(origin) = origin.to_str() else { return false };
+        let same = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
+        same || self.is_listed(origin)
+    }
+
+    fn is_listed(&self, origin: &str) -> bool {
+        self.origins.iter().any(|allowed| *allowed == *"*" || allowed.eq_ignore_ascii_case(origin))
+    }
+}
+
+/// Compares in a time that tells nothing about what is equal.
+fn equal(given: &[u8], secret: &[u8]) -> bool {
+    let differences = given.iter().zip(secret).fold(0, |found, (a, b)| black_box(found | (a ^ b)));
+    given.len() == secret.len() && differences == 0
+}
+
+/// Whether a `Host` header names this machine by a name that nobody else can give out.
+fn is_local(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Refuses pages of other sites, and answers browsers that ask whether they may.
+pub(super) async fn same_site(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    if let Some(error) = access.refuses_site(request.headers()) {
+        return error.into_response();
+    }
+    let origin = request.headers().get(ORIGIN).cloned();
+    let asks_first =
+        request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match (&origin, asks_first) {
+        (Some(_), true) => {
+            let headers = [
+                (ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE")),
+                (ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("authorization, content-type")),
+            ];
+            (StatusCode::NO_CONTENT, headers).into_response()
+        }
+        _ => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(origin) = origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+/// Refuses who does not know the token, and gives up what takes too long.
+pub(super) async fn guard(
+    State((access, body)): State<(Arc<Access>, ErrorBody)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if !access.knows_token(request.headers()) {
+        let error = ApiError::new(Kind::Unauthenticated, "api.unauthenticated", "this needs the token of the service");
+        let mut response = body.of(error.suggest("send it as `Authorization: Bearer TOKEN`"));
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer, Basic"));
+        return response;
+    }
+    match timeout(ANSWER, next.run(request)).await {
+        Ok(response) => in_form(body, response).await,
+        Err(_) => body.of(ApiError::new(Kind::DeadlineExceeded, "api.timeout", "the answer took longer than 30 s")),
+    }
+}
+
+/// What the library refuses before a handler sees it is told in the form of all other errors.
+async fn in_form(body: ErrorBody, response: Response) -> Response {
+    let is_text = |value: &HeaderValue| value.as_bytes().starts_with(b"text/plain");
+    if !response.status().is_client_error() || !response.headers().get(CONTENT_TYPE).is_some_and(is_text) {
+        return response;
+    }
+    let status = response.status();
+    let text = to_bytes(response.into_body(), 4096).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    body.of(ApiError::new(Kind::Malformed(status), "api.malformed_request", text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn the_token_comes_as_bearer_or_as_password() {
+        let access = Access::new(Some("secret".into()), true, Vec::new());
+        let knows = |value: &str| access.knows_token(&headers(&[("authorization", value)]));
+        let basic = |pair: &str| format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair));
+        for good in ["Bearer secret".to_owned(), "bearer  secret".to_owned(), basic("anybody:secret"), basic(":secret")]
+        {
+            assert!(knows(&good), "{good}");
+        }
+        for bad in ["Bearer secre".to_owned(), "Bearer secrets".to_owned(), "secret".to_owned(), "Bearer".to_owned()] {
+            assert!(!knows(&bad), "{bad}");
+        }
+        assert!(!knows(&basic("secret:")) && !knows(&basic("secret")) && !knows("Basic %") && !knows("Digest secret"));
+        assert!(!access.knows_token(&HeaderMap::new()));
+        assert!(Access::new(None, true, Vec::new()).knows_token(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn names_of_this_machine_are_known() {
+        for local in
+            ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.9.9.9", "[::1]:8080", "a.localhost", "localhost."]
+        {
+            assert!(is_local(local), "{local}");
+        }
+        for foreign in ["", "evil.example", "127.0.0.1.evil.example:8080", "10.0.0.1:8080", "[::2]:1", "localhost.evil"]
+        {
+            assert!(!is_local(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused() {
+        let local = Access::new(None, true, vec!["https://ok.example".into()]);
+        let remote = Access::new(Some("t".into()), false, Vec::new());
+        let code = |access: &Access, pairs: &[(&'static str, &str)]| {
+            access.refuses_site(&headers(pairs)).map_or("", |error| error.reason)
+        };
+        let here = ("host", "127.0.0.1:8080");
+        assert_eq!(code(&local, &[here]), "");
+        assert_eq!(code(&local, &[here, ("origin", "http://127.0.0.1:8080")]), "");
+        assert_eq!(code(&local, &[here, ("origin", "https://ok.example")]), "");
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:9", "http://127.0.0.1:8080.evil.example"] {
+            assert_eq!(code(&local, &[here, ("origin", origin)]), "api.foreign_origin", "{origin}");
+        }
+        assert_eq!(code(&local, &[("host", "evil.example")]), "api.foreign_host");
+        assert_eq!(code(&remote, &[("host", "stream.example")]), "");
+        assert_eq!(
+            code(&remote, &[("host", "stream.example"), ("origin", "https://evil.example")]),
+            "api.foreign_origin"
+        );
+    }
+}

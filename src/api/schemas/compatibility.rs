@@ -1,0 +1,118 @@
+//! Which schemas may follow each other under a subject.
+
+use std::sync::Arc;
+
+use anabranch_graph::schema::{Schema, SchemaVersion};
+use anabranch_ops_avro::can_read;
+
+use crate::settings::Compatibility;
+
+/// The versions that a new one is compared with.
+pub(super) fn concerned(level: Compatibility, mut versions: Vec<SchemaVersion>) -> Vec<SchemaVersion> {
+    if !level.is_transitive() {
+        versions.drain(..versions.len().saturating_sub(1));
+    }
+    versions
+}
+
+/// What keeps a schema from reading earlier ones, or from being read by them, as the level asks; empty: nothing.
+pub(super) fn misfits(level: Compatibility, text: &str, earlier: &[Arc<Schema>]) -> Vec<String> {
+    let mut found = Vec::new();
+    for schema in earlier {
+        let version = schema.version;
+        if level.reads_earlier()
+            && let Err(error) = can_read(&schema.text, text)
+        {
+            found.push(format!("it cannot read data of version {version}: {error}"));
+        }
+        if level.is_read_by_earlier()
+            && let Err(error) = can_read(text, &schema.text)
+        {
+            found.push(format!("version {version} cannot read its data: {error}"));
+        }
+    }
+    found
+}
+
+/// The text without white space between its parts: schemas that differ in nothing else are equal.
+pub(super) fn compact(text: &str) -> String {
+    let mut quoted = false;
+    let mut escaped = false;
+    let kept = |c: &char| {
+        if quoted {
+            let ends = *c == '"' && !escaped;
+            escaped = *c == '\\' && !escaped;
+            quoted = !ends;
+            return true;
+        }
+        quoted = *c == '"';
+        !c.is_ascii_whitespace()
+    };
+    text.chars().filter(kept).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_graph::schema::{SchemaId, SchemaKind};
+
+    use super::*;
+
+    #[test]
+    fn white_space_outside_of_strings_does_not_count() {
+        let text = "{ \"name\" : \"a b\",\n\t\"doc\": \"say \\\"x y\\\" \\\\\" , \"n\" : 1 }\r\n";
+        assert_eq!(compact(text), "{\"name\":\"a b\",\"doc\":\"say \\\"x y\\\" \\\\\",\"n\":1}");
+        assert_eq!(compact(" \"string\" "), "\"string\"");
+    }
+
+    fn record(fields: &str) -> String {
+        format!(r#"{{"type":"record","name":"r","fields":[{fields}]}}"#)
+    }
+
+    const A: &str = r#"{"name":"a","type":"int"}"#;
+    const B: &str = r#"{"name":"b","type":"int"}"#;
+    const B_OR_NOT: &str = r#"{"name":"b","type":["null","int"],"default":null}"#;
+    const A_LONG: &str = r#"{"name":"a","type":"long"}"#;
+
+    /// Whether the second may follow the first.
+    fn follows(level: Compatibility, first: &str, second: &str) -> bool {
+        let earlier = Schema {
+            subject: "s".into(),
+            version: SchemaVersion::FIRST,
+            id: SchemaId::FIRST,
+            kind: SchemaKind::Avro,
+            text: first.into(),
+        };
+        misfits(level, second, &[Arc::new(earlier)]).is_empty()
+    }
+
+    #[test]
+    fn each_level_allows_what_its_readers_can_read() {
+        use Compatibility::{Backward, Forward, Full, None};
+        let (a, ab, ab_or_not, long) =
+            (record(A), record(&format!("{A},{B}")), record(&format!("{A},{B_OR_NOT}")), record(A_LONG));
+        // First, second, and whether it may follow: backward, forward, full.
+        let cases = [
+            (&a, &ab, [false, true, false]),
+            (&ab, &a, [true, false, false]),
+            (&a, &ab_or_not, [true, true, true]),
+            (&ab_or_not, &a, [true, true, true]),
+            (&a, &long, [true, false, false]),
+            (&long, &a, [false, true, false]),
+            (&"\"string\"".to_owned(), &a, [false, false, false]),
+            (&r#"["int","string"]"#.to_owned(), &"\"int\"".to_owned(), [false, true, false]),
+        ];
+        for (first, second, expected) in cases {
+            let found = [Backward, Forward, Full].map(|level| follows(level, first, second));
+            assert_eq!(found, expected, "{first} then {second}");
+            assert!(follows(None, first, second));
+        }
+    }
+
+    #[test]
+    fn only_a_transitive_level_looks_further_back() {
+        let versions: Vec<_> = (1..=3).filter_map(SchemaVersion::new).collect();
+        assert_eq!(concerned(Compatibility::Backward, versions.clone()), versions[2..]);
+        assert_eq!(concerned(Compatibility::FullTransitive, versions.clone()), versions);
+        assert_eq!(concerned(Compatibility::Full, Vec::new()), []);
+    }
+}

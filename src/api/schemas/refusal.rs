@@ -1,0 +1,103 @@
+//! Errors of the registry, with the numbers that clients of the protocol know.
+
+use anabranch_graph::schema::SchemaError;
+use anabranch_graph::text::Str;
+use axum::Json;
+use axum::body::Bytes;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::settings::Compatibility;
+
+/// An error.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    code: u16,
+    message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, code: u16, message: impl Into<String>) -> Self {
+        Refusal { status, code, message: message.into() }
+    }
+
+    pub(super) fn invalid(what: impl std::fmt::Display) -> Self {
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42201, format!("invalid schema: {what}"))
+    }
+
+    pub(super) fn invalid_version(text: &str) -> Self {
+        let what = format!("{text:?} is not a version: it is a number from 1 to 2147483647, or \"latest\"");
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42202, what)
+    }
+
+    pub(super) fn failed(what: impl Into<String>) -> Self {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, 50001, what)
+    }
+
+    pub(super) fn incompatible(subject: &Str, level: Compatibility, misfits: &[String]) -> Self {
+        let what = format!(
+            "the schema is incompatible with an earlier one of subject {subject:?}, whose compatibility level is {}: {}",
+            level.as_str(),
+            misfits.join("; ")
+        );
+        Refusal::new(StatusCode::CONFLICT, 409, what)
+    }
+
+    pub(super) fn no_level_of(subject: &str) -> Self {
+        let what = format!("subject {subject:?} has no compatibility level of its own");
+        Refusal::new(StatusCode::NOT_FOUND, 40408, what)
+    }
+
+    pub(super) fn no_mode_of(subject: &str) -> Self {
+        Refusal::new(StatusCode::NOT_FOUND, 40409, format!("subject {subject:?} has no mode of its own"))
+    }
+
+    pub(super) fn fixed_level(level: Compatibility) -> Self {
+        let what = format!(
+            "the compatibility level of all subjects is {}: a setting of the service, schema-registry.compatibility",
+            level.as_str()
+        );
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42203, what)
+    }
+}
+
+impl From<SchemaError> for Refusal {
+    fn from(error: SchemaError) -> Self {
+        match &error {
+            SchemaError::SubjectNotFound(subject) => {
+                Refusal::new(StatusCode::NOT_FOUND, 40401, format!("subject {subject:?} not found"))
+            }
+            SchemaError::VersionNotFound { .. } => Refusal::new(StatusCode::NOT_FOUND, 40402, error.to_string()),
+            SchemaError::SchemaNotFound(_) => Refusal::new(StatusCode::NOT_FOUND, 40403, error.to_string()),
+            SchemaError::Invalid(what) => Refusal::invalid(what),
+            SchemaError::Incompatible { .. } => Refusal::new(StatusCode::CONFLICT, 409, error.to_string()),
+            SchemaError::Denied(_) | SchemaError::Unavailable(_) => Refusal::failed(error.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = json!({ "error_code": self.code, "message": self.message });
+        (self.status, Json(body)).into_response()
+    }
+}
+
+/// What a body says, whatever its type claims to be.
+pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| {
+        let what = format!("the body is not what it must be: {error}");
+        Refusal::new(StatusCode::BAD_REQUEST, 400, what)
+    })
+}
+
+pub(super) async fn no_such_method(method: Method, uri: Uri) -> Refusal {
+    let what = match method {
+        Method::DELETE => "nothing is ever removed from this registry: records name what there is".to_owned(),
+        _ => format!("{} does not take {method}", uri.path()),
+    };
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, 405, what)
+}

@@ -1,0 +1,35 @@
+//! The schema registry that pipelines share.
+
+use std::sync::Arc;
+
+use anabranch_graph::schema::{Cached, SchemaRegistry};
+
+use super::ServiceError;
+use crate::settings::Schemas;
+use crate::store::Store;
+
+/// The registry that the settings ask for. Connects to nothing.
+pub(super) fn registry(settings: &Schemas, store: &Store) -> Result<Arc<dyn SchemaRegistry>, ServiceError> {
+    match settings {
+        Schemas::BuiltIn => Ok(Arc::new(Cached::new(store.clone()))),
+        #[cfg(feature = "avro")]
+        Schemas::Confluent(confluent) => {
+            use anabranch_ops_avro::confluent::{ConfluentRegistry, Login};
+
+            use crate::settings::ConfluentLogin;
+
+            let login = match &confluent.login {
+                ConfluentLogin::None => Login::None,
+                ConfluentLogin::Basic { username, password } => Login::Basic(username.clone(), password.clone()),
+                ConfluentLogin::Bearer { token } => Login::Bearer(token.clone()),
+            };
+            let registry = ConfluentRegistry::new(&confluent.url, &login);
+            let registry = registry.map_err(|error| ServiceError::Schemas(error.to_string()))?;
+            Ok(Arc::new(Cached::new(registry)))
+        }
+        #[cfg(not(feature = "avro"))]
+        Schemas::Confluent(_) => {
+            Err(ServiceError::Schemas("this program was built without it (feature `avro`)".to_owned()))
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The built-in schema registry over HTTP: by the book, with a client that others wrote, and with our own in a second
+//! service.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::api::{ask, get};
+use crate::process::{Process, Workspace, base64_decode, file_to_file, skip};
+
+/// A service that serves its registry.
+fn registry(workspace: &Workspace, flags: &[&str]) -> (Process, SocketAddr) {
+    workspace.write("in.txt", "");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let mut process = workspace.start(&[&["run", "--schema-registry.serve"], flags].concat());
+    let address = process.address();
+    (process, address)
+}
+
+fn body(schema: &Value) -> String {
+    json!({ "schema": schema.to_string() }).to_string()
+}
+
+#[track_caller]
+fn post(address: SocketAddr, path: &str, body: &str) -> (u16, Value) {
+    let answer = ask(address, "POST", path, "Content-Type: application/vnd.schemaregistry.v1+json\r\n", body);
+    (answer.status, answer.json())
+}
+
+#[track_caller]
+fn found(address: SocketAddr, path: &str) -> Value {
+    let answer = get(address, path);
+    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    answer.json()
+}
+
+/// Status and number of an error.
+#[track_caller]
+fn refused(address: SocketAddr, path: &str) -> (u16, u64) {
+    let answer = get(address, path);
+    (answer.status, answer.json()["error_code"].as_u64().unwrap_or_else(|| panic!("{}", answer.body)))
+}
+
+fn record(fields: &[(&str, &str)]) -> Value {
+    let fields: Vec<Value> = fields.iter().map(|(name, kind)| json!({"name": name, "type": kind})).collect();
+    json!({"type": "record", "name": "r", "fields": fields})
+}
+
+#[test]
+fn schemas_are_registered_and_found() {
+    let workspace = Workspace::new();
+    let (process, address) = registry(&workspace, &[]);
+    let (a, ab) = (record(&[("a", "int")]), record(&[("a", "int"), ("b", "int")]));
+    assert_eq!(found(address, "/subjects"), json!([]));
+    assert_eq!(found(address, "/schemas/types"), json!(["AVRO"]));
+    for (subject, schema, id) in [("s", &a, 1), ("s", &ab, 2), ("s", &a, 1), ("x%2Fy%20z", &ab, 2)] {
+        let (status, answer) = post(address, &format!("/subjects/{subject}/versions"), &body(schema));
+        assert_eq!((status, &answer["id"]), (200, &json!(id)), "{answer}");
+    }
+    // White space makes no other schema.
+    let spaced = json!({ "schema": format!(" {} ", a.to_string().replace(':', " : ")) }).to_string();
+    assert_eq!(post(address, "/subjects/s/versions", &spaced).1["id"], 1);
+
+    assert_eq!(found(address, "/subjects"), json!(["s", "x/y z"]));
+    assert_eq!(found(address, "/subjects?subjectPrefix=x"), json!(["x/y z"]));
+    assert_eq!(found(address, "/subjects?offset=1&limit=1&deleted=False"), json!(["x/y z"]));
+    assert_eq!(found(address, "/subjects/s/versions"), json!([1, 2]));
+    let second = json!({"subject": "s", "version": 2, "id": 2, "schema": ab.to_string()});
+    for version in ["2", "latest", "-1"] {
+        assert_eq!(found(address, &format!("/subjects/s/versions/{version}")), second);
+    }
+    assert_eq!(found(address, "/subjects/s/versions/1/schema"), a);
+    assert_eq!(found(address, "/subjects/s/versions/1/referencedby"), json!([]));
+    assert_eq!(found(address, "/schemas/ids/1"), json!({"schema": a.to_string()}));
+    assert_eq!(found(address, "/schemas/ids/2/schema"), ab);
+    assert_eq!(found(address, "/schemas/ids/2/subjects"), json!(["s", "x/y z"]));
+    let uses = json!([{"subject": "s", "version": 2}, {"subject": "x/y z", "version": 1}]);
+    assert_eq!(found(address, "/schemas/ids/2/versions"), uses);
+    assert_eq!(post(address, "/subjects/s", &body(&ab)), (200, second));
+
+    // They are in the state store.
+    process.signal("TERM");
+    process.finish().expect_code(0);
+    let (_again, address) = registry(&workspace, &[]);
+    assert_eq!(found(address, "/subjects/s/versions/1/schema"), a);
+}
+
+#[test]
+fn errors_have_the_numbers_that_clients_know() {
+    let workspace = Workspace::new();
+    let (_process, address) = registry(&workspace, &[]);
+    let (a, b) = (record(&[("a", "int")]), record(&[("b", "int")]));
+    assert_eq!(post(address, "/subjects/s/versions", &body(&a)).0, 200);
+    assert_eq!(refused(address, "/subjects/none/versions"), (404, 40401));
+    assert_eq!(refused(address, "/subjects/none/versions/1"), (404, 40401));
+    assert_eq!(refused(address, "/subjects/none/versions/latest"), (404, 40401));
+    assert_eq!(refused(address, "/subjects/s/versions/2"), (404, 40402));
+    for bad in ["0", "x", "2147483648"] {
+        assert_eq!(refused(address, &format!("/subjects/s/versions/{bad}")), (422, 42202), "{bad}");
+    }
+    for id in ["9", "0", "x", "99999999999"] {
+        assert_eq!(refused(address, &format!("/schemas/ids/{id}")), (404, 40403), "{id}");
+        assert_eq!(refused(address, &format!("/schemas/ids/{id}/versions")), (404, 40403), "{id}");
+    }
+    assert_eq!(refused(address, "/config/s"), (404, 40408));
+    assert_eq!(refused(address, "/mode/s"), (404, 40409));
+    let code = |(status, body): (u16, Value)| (status, body["error_code"].as_u64().unwrap_or_default());
+    assert_eq!(code(post(address, "/subjects/none", &body(&a))), (404, 40401));
+    assert_eq!(code(post(address, "/subjects/s", &body(&b))), (404, 40403));
+    let invalid = [
+        body(&json!({"type": "recor"})),
+        json!({"schema": "{"}).to_string(),
+        json!({"schema": ""}).to_string(),
+        json!({}).to_string(),
+        json!({"schema": "{}", "schemaType": "JSON"}).to_string(),
+        json!({"schema": "\"int\"", "references": [{"name": "x", "subject": "s", "version": 1}]}).to_string(),
+        json!({"schema": "\"int\u{0}\""}).to_string(),
+    ];
+    for invalid in invalid {
+        assert_eq!(code(post(address, "/subjects/s/versions", &invalid)), (422, 42201), "{invalid}");
+    }
+    for malformed in ["", "{", "[]", "\"x\""] {
+        assert_eq!(code(post(address, "/subjects/s/versions", malformed)), (400, 400), "{malformed}");
+    }
+    for path in ["/subjects/s", "/subjects/s/versions/1"] {
+        let answer = ask(address, "DELETE", path, "", "");
+        assert_eq!((answer.status, answer.json()["error_code"].as_u64()), (405, Some(405)), "{}", answer.body);
+    }
+    assert_eq!(found(address, "/subjects/s/versions"), json!([1]), "nothing came of it");
+}
+
+#[test]
+fn the_level_and_the_mode_are_read_only() {
+    let workspace = Workspace::new();
+    let (_process, address) = registry(&workspace, &["--schema-registry.compatibility=full_transitive"]);
+    assert_eq!(found(address, "/config"), json!({"compatibilityLevel": "FULL_TRANSITIVE"}));
+    assert_eq!(found(address, "/config/s?defaultToGlobal=true"), json!({"compatibilityLevel": "FULL_TRANSITIVE"}));
+    assert_eq!(found(address, "/mode"), json!({"mode": "READWRITE"}));
+    let put = |path: &str, body: &str| {
+        let answer = ask(address, "PUT", path, "", body);
+        (answer.status, answer.json())
+    };
+    let same = put("/config/s", r#"{"compatibility":"FULL_TRANSITIVE"}"#);
+    assert_eq!(same, (200, json!({"compatibility": "FULL_TRANSITIVE"})));
+    let (status, other) = put("/config", r#"{"compatibility":"NONE"}"#);
+    assert_eq!((status, &other["error_code"]), (422, &json!(42203)));
+    assert!(other["message"].as_str().unwrap().contains("schema-registry.compatibility"), "{other}");
+    assert_eq!(put("/mode", r#"{"mode":"READWRITE"}"#).0, 200);
+    assert_eq!(put("/mode", r#"{"mode":"READONLY"}"#).1["error_code"], 42204);
+}
+
+#[test]
+fn a_level_refuses_what_its_readers_cannot_read() {
+    let workspace = Workspace::new();
+    let (_process, address) = registry(&workspace, &["--schema-registry.compatibility=backward"]);
+    let (a, ab) = (record(&[("a", "int")]), record(&[("a", "int"), ("b", "int")]));
+    assert_eq!(post(address, "/subjects/s/versions", &body(&a)).0, 200);
+    let (status, answer) = post(address, "/subjects/s/versions", &body(&ab));
+    assert_eq!((status, &answer["error_code"]), (409, &json!(409)));
+    let message = answer["message"].as_str().unwrap();
+    assert!(message.contains("BACKWARD") && message.contains("version 1") && message.contains('b'), "{message}");
+    assert_eq!(found(address, "/subjects/s/versions"), json!([1]));
+    // A subject of its own takes it, and then the other one is less.
+    assert_eq!(post(address, "/subjects/t/versions", &body(&ab)).0, 200);
+    assert_eq!(post(address, "/subjects/t/versions", &body(&a)).0, 200);
+
+    let check = |path: &str, schema: &Value| post(address, &format!("/compatibility/subjects/{path}"), &body(schema));
+    assert_eq!(check("s/versions/latest", &a), (200, json!({"is_compatible": true})));
+    assert_eq!(check("s/versions", &ab), (200, json!({"is_compatible": false})));
+    let (_, verbose) = check("s/versions/1?verbose=True", &ab);
+    assert!(verbose["messages"][0].as_str().unwrap().contains("version 1"), "{verbose}");
+    assert_eq!(check("none/versions", &ab), (200, json!({"is_compatible": true})));
+    assert_eq!(check("none/versions/1", &ab).1["error_code"], 40401);
+    assert_eq!(check("s/versions/1", &json!("nothing")).1["error_code"], 42201);
+}
+
+#[test]
+fn refusals_of_the_guard_have_its_form_too() {
+    let mut workspace = Workspace::new();
+    workspace.env("ANABRANCH_API_HTTP_TOKEN", "of-the-test");
+    let (_process, address) = registry(&workspace, &[]);
+    assert_eq!(refused(address, "/subjects"), (401, 401));
+    let basic = "Authorization: Basic YW55OndvbmctcGFzc3dvcmQ=\r\n";
+    assert_eq!(ask(address, "GET", "/subjects", basic, "").status, 401);
+    let answer = ask(address, "GET", "/subjects", "Authorization: Basic YW55Om9mLXRoZS10ZXN0\r\n", "");
+    assert_eq!((answer.status, answer.json()), (200, json!([])));
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    let workspace = Workspace::new();
+    let remote = "--schema-registry.confluent.connection-string=http://127.0.0.1:1";
+    let text = workspace.run(&["config", "--schema-registry.serve", "--schema-registry.type=confluent", remote]);
+    let text = text.expect_code(2).both();
+    assert!(text.contains("schema-registry.serve is for the built-in schema registry"), "{text}");
+    let text = workspace.run(&["config", "--schema-registry.serve", "--api.enabled=false"]).expect_code(2).both();
+    assert!(text.contains("schema-registry.serve needs the HTTP API"), "{text}");
+}
+
+/// What a program that uses Confluent's own client does.
+const CLIENT: &str = r#"
+import sys
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+url, token = sys.argv[1:]
+client = SchemaRegistryClient({"url": url, "basic.auth.user.info": "anybody:" + token})
+text = '{"type": "record", "name": "order", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]}'
+schema = Schema(text, "AVRO")
+first = client.register_schema("orders-value", schema)
+assert client.register_schema("orders-value", schema) == first
+assert client.get_subjects() == ["orders-value"], client.get_subjects()
+assert client.get_versions("orders-value") == [1]
+assert client.get_latest_version("orders-value").version == 1
+assert client.get_version("orders-value", 1).schema_id == first
+assert client.lookup_schema("orders-value", schema).version == 1
+assert client.test_compatibility("orders-value", schema)
+assert client.get_compatibility() == "NONE"
+
+def code(call, *arguments):
+    try:
+        call(*arguments)
+    except SchemaRegistryError as error:
+        return error.http_status_code, error.error_code
+    raise AssertionError("no error")
+
+assert code(client.get_latest_version, "none") == (404, 40401)
+assert code(client.get_version, "orders-value", 7) == (404, 40402)
+assert code(SchemaRegistryClient({"url": url, "basic.auth.user.info": "anybody:" + token}).get_schema, 99) == (404, 40403)
+assert code(client.register_schema, "orders-value", Schema('{"type": "nothing"}', "AVRO")) == (422, 42201)
+assert code(SchemaRegistryClient({"url": url}).get_subjects) == (401, 401)
+
+context = SerializationContext("orders", MessageField.VALUE)
+data = AvroSerializer(client, text)({"id": 7, "name": "tea"}, context)
+other = SchemaRegistryClient({"url": url, "basic.auth.user.info": "anybody:" + token})
+assert AvroDeserializer(other)(data, context) == {"id": 7, "name": "tea"}
+import base64
+print(base64.b64encode(data).decode())
+"#;
+
+/// The Python that has the client: the one that the set-up of the check made, or the system's.
+fn python() -> Option<String> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/schema-client/bin/python");
+    [own.display().to_string(), "python3".to_owned()].into_iter().find(|python| {
+        let imported = Command::new(python).args(["-c", "import confluent_kafka.schema_registry.avro"]).output();
+        imported.is_ok_and(|output| output.status.success())
+    })
+}
+
+#[test]
+fn the_client_of_others_is_served() {
+    let Some(python) = python() else { return skip("Confluent's schema registry client for Python is not installed") };
+    let mut workspace = Workspace::new();
+    workspace.env("ANABRANCH_API_HTTP_TOKEN", "of-the-test");
+    let (process, address) = registry(&workspace, &[]);
+    let script = workspace.write("client.py", CLIENT);
+    let mut command = Command::new(python);
+    command.arg(script).args([&format!("http://{address}"), "of-the-test"]);
+    let output = Process::spawn(&mut command).finish().expect_code(0);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+
+    // A pipeline of the same store reads what it wrote.
+    let decode = "      - { id: bytes, plugin: base64.decode, settings: { field: .Payload.After } }\n      \
+                  - { id: decode, plugin: avro.decode }\n";
+    workspace.write("in.txt", &output.stdout);
+    workspace.write("pipelines/p.yaml", file_to_file("p", decode));
+    workspace.once();
+    let line: Value = serde_json::from_str(&workspace.lines("out.ndjson")[0]).unwrap();
+    assert_eq!(line["payload"]["after"], json!({"id": 7, "name": "tea"}));
+}
+
+/// Encodes lines of `in.txt` by the registry at `url`.
+fn encoding(url: &str) -> Workspace {
+    let workspace = Workspace::new();
+    let encode = "      - { id: parse, plugin: json.decode, settings: { field: .Payload.After } }
+      - id: encode
+        plugin: avro.encode
+        settings: { schema.strategy: autoRegister, schema.autoRegister.subject: orders }\n";
+    workspace.write("in.txt", "{\"id\":1}\n{\"id\":2,\"name\":\"x\"}\n{\"id\":3}\n");
+    workspace.write("pipelines/p.yaml", file_to_file("encode", encode));
+    workspace.write(
+        "anabranch.yaml",
+        format!("schema-registry:\n  type: confluent\n  confluent:\n    connection-string: {url}\n"),
+    );
+    workspace
+}
+
+fn ids(workspace: &Workspace) -> Vec<u8> {
+    let id = |line: &String| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        base64_decode(record["payload"]["after"].as_str().unwrap())[4]
+    };
+    workspace.lines("out.ndjson").iter().map(id).collect()
+}
+
+#[test]
+fn one_service_uses_the_registry_of_another() {
+    let mut serving = Workspace::new();
+    serving.env("ANABRANCH_API_HTTP_TOKEN", "of-the-test");
+    let (_process, address) = registry(&serving, &[]);
+    let url = format!("http://{address}");
+    let auth = "--schema-registry.confluent.auth.type";
+    let logins: [&[&str]; 2] = [
+        &[
+            auth,
+            "basic",
+            "--schema-registry.confluent.auth.basic.username=me",
+            "--schema-registry.confluent.auth.basic.password=of-the-test",
+        ],
+        &[auth, "bearer", "--schema-registry.confluent.auth.bearer.token=of-the-test"],
+    ];
+    for login in logins {
+        let workspace = encoding(&url);
+        workspace.run(&[&["run", "--once"], login].concat()).expect_code(0);
+        assert_eq!(ids(&workspace), [1, 2, 1]);
+    }
+    let answer = ask(address, "GET", "/subjects/orders/versions", "Authorization: Bearer of-the-test\r\n", "");
+    assert_eq!(answer.json(), json!([1, 2]));
+
+    let workspace = encoding(&url);
+    let output = workspace.run(&["run", "--once"]).expect_code(1).both();
+    assert!(output.contains("schema registry refused the request") && output.contains("401"), "{output}");
+    assert!(ids(&workspace).is_empty());
+}
+
+#[test]
+fn a_registry_that_is_away_is_waited_for() {
+    let serving = Workspace::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let workspace = encoding(&format!("http://127.0.0.1:{port}"));
+    let min = "--pipelines.error-recovery.min-delay=50ms";
+    let mut waiting = workspace.start(&["run", min, "--pipelines.error-recovery.max-delay=100ms"]);
+    let address = waiting.address();
+    waiting.wait_until("a recovery", || {
+        let ready = get(address, "/readyz").json();
+        ready["status"] == "ready" && ready["pipelines"]["running"] == 0
+    });
+    assert!(ids(&workspace).is_empty());
+    let (_process, _) = registry(&serving, &[&format!("--api.http.address=127.0.0.1:{port}")]);
+    waiting.wait_until("all records", || workspace.lines("out.ndjson").len() == 3);
+    assert_eq!(ids(&workspace), [1, 2, 1]);
+    waiting.signal("TERM");
+    waiting.finish().expect_code(0);
+}
