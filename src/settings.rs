@@ -34,10 +34,10 @@ pub struct Settings {
     pub log: LogSettings,
     /// Pipeline files and what happens when a pipeline fails.
     pub pipelines: PipelineSettings,
-    /// Standalone processors.
-    pub processors: ProcessorSettings,
     /// Standalone connectors.
     pub connectors: ConnectorSettings,
+    /// Standalone processors.
+    pub processors: ProcessorSettings,
     /// Bounds of a running pipeline.
     pub limits: Limits,
     /// How long a stop waits for records in flight; `None` = for ever.
@@ -146,6 +146,17 @@ pub struct PipelineSettings {
     pub recovery: RecoveryPolicy,
 }
 
+/// Standalone connectors: programs in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectorSettings {
+    /// The directory.
+    pub path: PathBuf,
+    /// Bytes of the largest record that one is given.
+    pub record_limit: usize,
+    /// How long one may take for a call.
+    pub timeout: Duration,
+}
+
 /// Standalone processors: where they are and what they may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessorSettings {
@@ -172,17 +183,6 @@ pub struct EgressSettings {
     pub timeout: Option<Duration>,
     /// Largest answer in bytes; `None` = no limit.
     pub max_response_bytes: Option<u64>,
-}
-
-/// Standalone connectors: programs in a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectorSettings {
-    /// The directory.
-    pub path: PathBuf,
-    /// Bytes of the largest record that one is given.
-    pub record_limit: usize,
-    /// How long one may take for a call.
-    pub timeout: Duration,
 }
 
 /// When a failed pipeline is started again.

@@ -64,8 +64,8 @@ enum Write {
     Status { pipeline: Str, status: Status },
     Provision(Provision),
     Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
-    Schema { subject: Str, text: Str },
     Active { pipeline: Str, connector: Str, settings: Bytes },
+    Schema { subject: Str, text: Str },
 }
 
 #[derive(Debug)]
@@ -88,11 +88,11 @@ enum Read {
         space: Str,
         keys: Vec<MemoKey>,
     },
-    Schemas(schemas::Question),
     Active {
         pipeline: Str,
         connector: Str,
     },
+    Schemas(schemas::Question),
 }
 
 #[derive(Debug)]

@@ -349,6 +349,11 @@ impl<'a> Checking<'a> {
                     max_retries_window: self.duration("pipelines.error-recovery.max-retries-window"),
                 },
             },
+            connectors: ConnectorSettings {
+                path: self.path("connectors.path"),
+                record_limit: self.bytes("connectors.max-receive-record-size"),
+                timeout: self.duration("connectors.timeout"),
+            },
             processors: ProcessorSettings {
                 path: self.path("processors.path"),
                 timeout: self.limit("processors.timeout"),
@@ -361,11 +366,6 @@ impl<'a> Checking<'a> {
                     max_response_bytes: parse_bytes(self.text("processors.egress.max-response-bytes"))
                         .filter(|bytes| *bytes > 0),
                 },
-            },
-            connectors: ConnectorSettings {
-                path: self.path("connectors.path"),
-                record_limit: self.bytes("connectors.max-receive-record-size"),
-                timeout: self.duration("connectors.timeout"),
             },
             limits: Limits {
                 replay_rows: usize::try_from(self.int("engine.replay-rows")).unwrap_or_default(),

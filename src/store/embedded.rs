@@ -78,10 +78,10 @@ impl Shared {
                 tables::marks(&transaction, tables::DETACHED_MARKS, &pipeline).map(Found::Marks)
             }
             Read::Recall { space, keys } => memo::recall(&transaction, &space, &keys).map(Found::Recalled),
-            Read::Schemas(question) => schemas::answer(&transaction, &question).map(Found::Schemas),
             Read::Active { pipeline, connector } => {
                 tables::active(&transaction, &pipeline, &connector).map(|found| Found::Recalled(vec![found]))
             }
+            Read::Schemas(question) => schemas::answer(&transaction, &question).map(Found::Schemas),
         }
     }
 
@@ -200,11 +200,11 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             memo::keep(transaction, &space, &entries, memo::BOUND)?;
             Ok(Written::Nothing)
         }
-        Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
         Write::Active { pipeline, connector, settings } => {
             let mut active = transaction.open_table(tables::ACTIVE)?;
             active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
             Ok(Written::Nothing)
         }
+        Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
     }
 }

@@ -33,7 +33,6 @@ fn crates_depend_one_way() {
         };
         assert_eq!(found[family], shared, "{family}");
     }
-    assert_eq!(found["anabranch-ops-opencdc"], ["anabranch-graph"]);
     let own = ["anabranch-graph", "anabranch-ops"].map(str::to_owned);
     assert_eq!(found["anabranch"], [&own[..], &families[..]].concat());
 }

@@ -74,10 +74,6 @@ fn part(given: &crate::wire::Specification, role: Role, by_name: &HashMap<String
 
 /// A parameter of the plugin.
 fn own(mut parameter: Parameter) -> Parameter {
-    // The last star of theirs takes all that is left of a name, dots or not.
-    if parameter.name == *"*" || parameter.name.ends_with(".*") {
-        parameter.name = format!("{}*", parameter.name).into();
-    }
     // The plugin reads its own default, and may read it otherwise.
     if !is_usable(&parameter) {
         parameter.kind = ParameterKind::Text;

@@ -24,11 +24,11 @@ const EPOCH: &str = "epoch";
 const PIPELINE: &str = "pipeline";
 const MARK: &str = "mark";
 const DETACHED: &str = "detached";
+const ACTIVE: &str = "active";
 /// Text of a schema; `pipeline` and `number` are its id.
 const DEFINITION: &str = "schema-text";
 /// Version of a subject; `pipeline` is the subject, `connector` the version, `number` the id of the text.
 const SUBJECT: &str = "schema-version";
-const ACTIVE: &str = "active";
 
 /// Most bytes of remembered results.
 const MEMO_BOUND: i64 = 256 << 20;
@@ -156,7 +156,6 @@ impl Table {
                     self.keep(transaction, space, entries).await?;
                     Ok(Written::Nothing)
                 }
-                Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
                 Write::Active { pipeline, connector, settings } => {
                     let sql = format!(
                         "INSERT INTO {} VALUES ('{ACTIVE}', $1, $2, '', 0, $3) \
@@ -166,6 +165,7 @@ impl Table {
                     transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
                     Ok(Written::Nothing)
                 }
+                Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
                 Write::Marks { .. } => unreachable!("taken as a group above"),
             });
         }
@@ -340,7 +340,6 @@ impl Table {
                 let recalled = keys.iter().map(|key| found.get(&key[..]).map(|value| Bytes::copy_from_slice(value)));
                 Ok(Ok(Found::Recalled(recalled.collect())))
             }
-            Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(Found::Schemas)),
             Read::Active { pipeline, connector } => {
                 let sql =
                     format!("SELECT value FROM {state} WHERE kind = '{ACTIVE}' AND pipeline = $1 AND connector = $2");
@@ -348,6 +347,7 @@ impl Table {
                 let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
                 Ok(Ok(Found::Recalled(vec![value])))
             }
+            Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(Found::Schemas)),
         }
     }
 

@@ -1,0 +1,55 @@
+//! Connectors that are programs in a directory.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anabranch_graph::registry::Registry;
+use anabranch_ops_grpc as grpc;
+
+use crate::settings::Settings;
+
+/// Says where standalone connectors are. They are looked for when the first reference needs one.
+pub(super) fn add(registry: &mut Registry, settings: &Settings) {
+    let found = Arc::new(grpc::Settings {
+        directory: settings.connectors.path.clone(),
+        cache: cache(),
+        supervisor: vec![grpc::supervise::own_program("anabranch")],
+        record_limit: settings.connectors.record_limit,
+        patience: settings.connectors.timeout,
+        log_level: settings.log.level,
+    });
+    let builtin: Vec<String> = registry
+        .sources()
+        .map(|kind| kind.specification())
+        .chain(registry.destinations().map(|kind| kind.specification()))
+        .map(|specification| specification.name.to_string())
+        .collect();
+    registry.set_standalone_connectors(move || {
+        let grpc::Found { connectors, refused } = grpc::load(&found);
+        let warn = |text: String| {
+            // With nobody to read it there is nobody to warn.
+            let _ = writeln!(std::io::stderr(), "warning: {text}");
+        };
+        for (path, reason) in refused {
+            warn(format!("{} is not used: {reason}", path.display()));
+        }
+        for specification in connectors.iter().filter_map(|connector| connector.specification()) {
+            let name = &specification.name;
+            if builtin.iter().any(|builtin| *name == **builtin) {
+                warn(format!(
+                    "connector {name} is built in and installed too: `{name}` is the built-in one where it has the \
+                     role, `standalone:{name}` the other"
+                ));
+            }
+        }
+        connectors
+    });
+}
+
+/// Where the specifications of connectors are kept for the next start.
+fn cache() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
+    Some(caches.join("anabranch").join("connectors"))
+}
