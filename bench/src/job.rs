@@ -12,6 +12,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use crate::workload::guest;
+
 /// A line of an input file, by its number.
 pub(crate) type Line = Box<dyn Fn(u64) -> String>;
 
@@ -59,6 +61,10 @@ impl Job {
         fs::create_dir(directory.path().join("pipelines"))?;
         for (i, pipeline) in self.pipelines.iter().enumerate() {
             fs::write(directory.path().join(format!("pipelines/p{i}.yaml")), pipeline)?;
+        }
+        if self.pipelines.iter().any(|pipeline| pipeline.contains("standalone:")) {
+            fs::create_dir(directory.path().join("processors"))?;
+            fs::write(directory.path().join("processors/guest.wasm"), guest()?)?;
         }
         if let Some((line, lines)) = &self.input {
             let mut input = BufWriter::new(File::create(directory.path().join("in.txt"))?);

@@ -79,7 +79,18 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         input: Some(plain_line),
         ..Workload::new("w9", "file to file, lines", include_str!("../workloads/w9.yaml"))
     },
+    Workload {
+        fewer: 2,
+        ..Workload::new("w10", "a WebAssembly guest that changes nothing", include_str!("../workloads/w10.yaml"))
+    },
 ];
+
+/// The module of the processor `test.gst` that w10 runs: it copies each record into its answer.
+pub(crate) fn guest() -> anyhow::Result<Vec<u8>> {
+    let text = include_str!("../../tests/guests/guest.wat");
+    let text = text.replacen("08NAME", "08test.gst", 1).replacen("08VERSION", "08v0.01.00", 1);
+    Ok(wat::parse_str(text.replacen("    PROCESS", "call $all_kept", 1))?)
+}
 
 fn list_line(i: u64) -> String {
     format!(
