@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 use crate::read::{Field, Reader};
+use crate::same::keep_types;
 use crate::write::{self, FIXED64, VARINT};
 
 /// Values nested deeper than this are refused: a few bytes each would otherwise exhaust the stack.
@@ -67,13 +68,7 @@ pub fn decode_record(bytes: &Bytes) -> Result<Record, DecodeError> {
     while let Some(field) = reader.next()? {
         match field {
             (1, Field::Len(bytes)) => position = Position::copy_from(bytes.slice()),
-            (2, Field::Varint(0)) => {}
-            (2, Field::Varint(number)) => {
-                record.operation = i64::try_from(number)
-                    .ok()
-                    .and_then(Operation::from_number)
-                    .ok_or(DecodeError::UnknownOperation(number))?;
-            }
+            (2, Field::Varint(number)) => record.operation = operation(number)?,
             (3, Field::Len(entry)) => {
                 let (key, value) = text_entry(entry)?;
                 metadata.insert_translated(&key.into(), value);
@@ -85,6 +80,100 @@ pub fn decode_record(bytes: &Bytes) -> Result<Record, DecodeError> {
     }
     record.metadata = metadata;
     Ok(record.with_position(position))
+}
+
+/// Reads what a plugin made of `before`, which was sent to it as `sent`: as [`decode_record`] and [`keep_types`] do, but
+/// parts (metadata, key, payload before and after) that came back byte for byte are shared with `before` instead of
+/// read. The position is the one of `before`.
+///
+/// # Errors
+/// As [`decode_record`].
+pub fn decode_answer(bytes: &Bytes, sent: &Bytes, before: &Record) -> Result<Record, DecodeError> {
+    // Names that change on the way back have to take it.
+    let named = before.metadata.iter().all(|(key, _)| own_key(key).is_none());
+    if named && bytes == sent {
+        return Ok(before.clone());
+    }
+    let parts = Parts::of(sent)?;
+    let mut record = Record::default();
+    let mut reader = Reader::new(bytes);
+    let mut entries = Vec::new();
+    while let Some(field) = reader.next()? {
+        match field {
+            (2, Field::Varint(number)) => record.operation = operation(number)?,
+            (3, Field::Len(entry)) => entries.push(entry),
+            (4, Field::Len(message)) => record.key = data_or(message, parts.key, &before.key)?,
+            (5, Field::Len(mut message)) => {
+                let (was, now) = (&before.payload, &mut record.payload);
+                while let Some(field) = message.next()? {
+                    match field {
+                        (1, Field::Len(message)) => now.before = data_or(message, parts.before, &was.before)?,
+                        (2, Field::Len(message)) => now.after = data_or(message, parts.after, &was.after)?,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if named && entries.iter().map(Reader::slice).eq(parts.metadata.iter().copied()) {
+        record.metadata = before.metadata.clone();
+    } else {
+        let mut metadata = Metadata::new();
+        for entry in entries {
+            let (key, value) = text_entry(entry)?;
+            metadata.insert_translated(&key.into(), value);
+        }
+        record.metadata = metadata;
+    }
+    let mut record = record.with_position(before.position().clone());
+    keep_types(before, &mut record);
+    Ok(record)
+}
+
+/// Where the parts of a record are in its message.
+struct Parts<'a> {
+    metadata: Vec<&'a [u8]>,
+    key: Option<&'a [u8]>,
+    before: Option<&'a [u8]>,
+    after: Option<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(sent: &'a Bytes) -> Result<Self, DecodeError> {
+        let mut parts = Parts { metadata: Vec::new(), key: None, before: None, after: None };
+        let mut reader = Reader::new(sent);
+        while let Some(field) = reader.next()? {
+            match field {
+                (3, Field::Len(entry)) => parts.metadata.push(entry.slice()),
+                (4, Field::Len(message)) => parts.key = Some(message.slice()),
+                (5, Field::Len(mut message)) => {
+                    while let Some(field) = message.next()? {
+                        match field {
+                            (1, Field::Len(message)) => parts.before = Some(message.slice()),
+                            (2, Field::Len(message)) => parts.after = Some(message.slice()),
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// The data of a message; `was` if the message is the one that was sent for it.
+fn data_or(message: Reader<'_>, sent: Option<&[u8]>, was: &Data) -> Result<Data, DecodeError> {
+    if sent == Some(message.slice()) { Ok(was.clone()) } else { read_data(message) }
+}
+
+fn operation(number: u64) -> Result<Operation, DecodeError> {
+    if number == 0 {
+        return Ok(Operation::default());
+    }
+    let known = i64::try_from(number).ok().and_then(Operation::from_number);
+    known.ok_or(DecodeError::UnknownOperation(number))
 }
 
 fn metadata_entry(out: &mut Vec<u8>, record: &Record, key: &Str, value: &Str) {

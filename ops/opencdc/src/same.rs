@@ -17,6 +17,7 @@ pub fn keep_types(before: &Record, after: &mut Record) {
 
 fn data(before: &Data, after: &mut Data) {
     if let (Data::Structured(old), Data::Structured(new)) = (before, &mut *after)
+        && !Arc::ptr_eq(old, new)
         && object(old, Arc::make_mut(new))
     {
         *after = before.clone();

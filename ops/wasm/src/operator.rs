@@ -12,7 +12,7 @@ use anabranch_graph::operator::{
 use anabranch_graph::record::Record;
 use anabranch_graph::specification::Specification;
 use anabranch_ops_opencdc::wire::{self, Configure, Empty, Outcome, ProcessedRecord, Request, Response};
-use anabranch_ops_opencdc::{DecodeError, decode_record, encode_record, keep_types};
+use anabranch_ops_opencdc::{DecodeError, decode_answer, encode_record};
 use bytes::Bytes;
 use wasmtime::Module;
 
@@ -162,7 +162,8 @@ impl Wasm {
     ) -> Result<(), (usize, Fault)> {
         let (mut at, mut alone_until, mut deaths, mut stalls) = (0, 0, 0, 0);
         while at < rows.len() {
-            let (command, count) = encode(&rows[at..], if at < alone_until { 1 } else { usize::MAX });
+            let (command, sent) = encode(&rows[at..], if at < alone_until { 1 } else { usize::MAX });
+            let count = sent.len();
             let response = match self.guest.ask_encoded(command) {
                 Ok(response) => response,
                 Err(Gone { death, took_command }) => {
@@ -201,8 +202,8 @@ impl Wasm {
                 return Err((at, Fault::fatal("wasm_no_progress", "the processor returned no records")));
             }
             let before = at;
-            for result in results {
-                let Some(decided) = decide(result, rows[at].1) else { break };
+            for (result, sent) in results.into_iter().zip(&sent) {
+                let Some(decided) = decide(result, sent, rows[at].1) else { break };
                 match decided {
                     Ok(Decision::Keep) => {}
                     Ok(decision) => decisions.push((rows[at].0, decision)),
@@ -225,38 +226,36 @@ impl Wasm {
     }
 }
 
-/// The command that gives as many of these rows as one call takes, and how many those are.
-fn encode(rows: &[(usize, &mut Record)], most: usize) -> (Bytes, usize) {
+/// The command that gives as many of these rows as one call takes, and the message of each of those.
+fn encode(rows: &[(usize, &mut Record)], most: usize) -> (Bytes, Vec<Bytes>) {
     // The number of bytes before the records is known after them.
     const HEAD: usize = 11;
     let mut out = vec![0; HEAD];
     let mut one = Vec::new();
-    let mut count = 0;
+    let mut ends = Vec::with_capacity(rows.len().min(most));
     for (_, record) in rows.iter().take(most) {
         one.clear();
         encode_record(record, &mut one);
-        if count > 0 && out.len() + one.len() > CALL_BYTES {
+        if !ends.is_empty() && out.len() + one.len() > CALL_BYTES {
             break;
         }
         out.push(0x0a);
         prost::encoding::encode_varint(one.len() as u64, &mut out);
         out.extend_from_slice(&one);
-        count += 1;
+        ends.push((out.len() - one.len(), out.len()));
     }
     let mut head = vec![0x22];
     prost::encoding::encode_varint((out.len() - HEAD) as u64, &mut head);
     let from = HEAD - head.len();
     out[from..HEAD].copy_from_slice(&head);
-    (Bytes::from(out).slice(from..), count)
+    let out = Bytes::from(out);
+    let sent = ends.into_iter().map(|(start, end)| out.slice(start..end)).collect();
+    (out.slice(from..), sent)
 }
 
-/// What a guest made of a row, `None` if it left it undone.
-fn decide(result: ProcessedRecord, row: &mut Record) -> Option<Result<Decision, DecodeError>> {
-    let enter = |bytes: &Bytes, row: &Record| {
-        let mut record = decode_record(bytes)?.with_position(row.position().clone());
-        keep_types(row, &mut record);
-        Ok(record)
-    };
+/// What a guest made of a row that was sent so, `None` if it left it undone.
+fn decide(result: ProcessedRecord, sent: &Bytes, row: &mut Record) -> Option<Result<Decision, DecodeError>> {
+    let enter = |bytes: &Bytes, row: &Record| decode_answer(bytes, sent, row);
     let decided = match result.outcome? {
         Outcome::Single(bytes) => enter(&bytes, row).map(|record| {
             *row = record;
