@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use anabranch_graph::operator::LogLevel;
@@ -20,6 +20,8 @@ use crate::supervise::SUPERVISE;
 
 /// How long a process may take to say where it listens.
 const START: Duration = Duration::from_secs(60);
+/// How long what a plugin printed may come after its end.
+const LAST_LINES: Duration = Duration::from_millis(500);
 /// Lines that errors quote of what a plugin said last.
 const LAST_WORDS: usize = 12;
 /// Bytes that errors quote of it.
@@ -116,13 +118,16 @@ impl Process {
         let said = Arc::new(Said::default());
         let (first, line) = oneshot::channel();
         let (ending, ended) = watch::channel(None);
-        listen(&mut child, identity, &said, first).map_err(StartError::Spawn)?;
+        let heard = listen(&mut child, identity, &said, first).map_err(StartError::Spawn)?;
         let control = child.stdin.take();
         std::thread::Builder::new()
             .name("connector-wait".to_owned())
             .spawn(move || {
                 // A process that cannot be waited for is as good as ended.
                 let status = child.wait().unwrap_or_default();
+                // Its last words come first: who asks how it ended wants to quote them. Nothing is sent: the end of
+                // both senders is awaited, which somebody that it started may keep open.
+                let _ = heard.recv_timeout(LAST_LINES);
                 ending.send_replace(Some(status));
             })
             .map_err(StartError::Spawn)?;
@@ -220,21 +225,25 @@ fn socket_directory() -> std::io::Result<TempDir> {
 }
 
 /// Reads what the process prints, to the end and on threads of their own: a plugin must never wait for us to listen.
+/// What is returned is disconnected when all of it was heard.
 fn listen(
     child: &mut Child,
     identity: &Identity,
     said: &Arc<Said>,
     first: oneshot::Sender<String>,
-) -> std::io::Result<()> {
+) -> std::io::Result<mpsc::Receiver<()>> {
+    let (hearing, heard) = mpsc::channel::<()>();
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
     };
     if let Some(stdout) = child.stdout.take() {
         let (said, identity) = (said.clone(), identity.clone());
         let mut first = Some(first);
+        let hearing = hearing.clone();
         spawn(
             "connector-out",
             Box::new(move || {
+                let _hearing = hearing;
                 log::drain(stdout, |line| match first.take() {
                     Some(first) => drop(first.send(line.to_owned())),
                     None => {
@@ -251,6 +260,7 @@ fn listen(
         spawn(
             "connector-err",
             Box::new(move || {
+                let _hearing = hearing;
                 let mut voice = Voice::default();
                 log::drain(stderr, |line| {
                     if let Some(heard) = voice.hear(line) {
@@ -261,7 +271,7 @@ fn listen(
             }),
         )?;
     }
-    Ok(())
+    Ok(heard)
 }
 
 /// A span of time in words.
