@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
@@ -79,7 +80,8 @@ fn pipelines_without_work_wake_no_thread_and_keep_few() {
     while rest(&process) > most {
         assert!(started.elapsed() < PATIENCE, "threads without work do not end");
     }
-    fs::write(workspace.path("in7.txt"), "first\nsecond\n").unwrap();
+    let mut followed = fs::OpenOptions::new().append(true).open(workspace.path("in7.txt")).unwrap();
+    followed.write_all(b"second\n").unwrap();
     process.wait_until("the second line", || workspace.lines("f7.out").len() == 2);
     process.signal("TERM");
     process.finish().expect_code(0);

@@ -95,8 +95,12 @@ fn a_source_that_fails_while_it_reads_loses_nothing() {
 fn a_source_that_dies_is_started_again() {
     let workspace = workspace();
     pipeline(&workspace, "count: 300, batch: 4, fault: 'die-after:100'", "");
-    // It dies 100 lines after each start.
-    let output = run_to(&workspace, LINES).expect_code(0);
+    // It dies 100 lines after each start, mostly before all of them are stored: it may need many starts.
+    let soon = ["run", "--pipelines.error-recovery.min-delay=10ms", "--pipelines.error-recovery.max-delay=50ms"];
+    let mut process = workspace.start(&soon);
+    wait_for(&mut process, &workspace, LINES);
+    process.signal("INT");
+    let output = process.finish().expect_code(0);
     said(&output, "it said: panic: told to die", "die-after");
     nothing_is_lost(&workspace, LINES, "die-after");
     no_plugin_is_left(&workspace);
