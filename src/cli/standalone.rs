@@ -3,6 +3,9 @@
 #[cfg(feature = "grpc")]
 mod connectors;
 
+#[cfg(any(feature = "grpc", feature = "wasm"))]
+use std::path::PathBuf;
+
 use anabranch_graph::registry::Registry;
 
 use super::registry;
@@ -21,11 +24,18 @@ pub(super) fn registry_with(settings: &Settings) -> Registry {
     registry
 }
 
+/// Where what is made of plugins is kept for the next start.
+#[cfg(any(feature = "grpc", feature = "wasm"))]
+fn cache(of: &str) -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
+    Some(caches.join("anabranch").join(of))
+}
+
 #[cfg(feature = "wasm")]
 mod web_assembly {
     use std::collections::BTreeSet;
     use std::io::Write as _;
-    use std::path::PathBuf;
 
     use anabranch_graph::registry::Registry;
     use anabranch_graph::text::Str;
@@ -41,7 +51,7 @@ mod web_assembly {
         let builtin: BTreeSet<Str> = registry.operators().map(|kind| kind.specification().name.clone()).collect();
         registry.set_standalone(move || {
             let options = Options {
-                cache: compiled_modules(),
+                cache: super::cache("processors"),
                 limits: Limits { time: processors.timeout, memory: processors.max_memory },
                 ceiling: ceiling(&processors.egress),
             };
@@ -85,12 +95,5 @@ mod web_assembly {
             timeout: settings.timeout,
             response_bytes: settings.max_response_bytes,
         }
-    }
-
-    /// Where compiled processors are kept for the next start.
-    fn compiled_modules() -> Option<PathBuf> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
-        Some(caches.join("anabranch").join("processors"))
     }
 }

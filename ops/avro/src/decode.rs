@@ -6,6 +6,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Shape, Type};
+use anabranch_graph::kind;
 use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
 };
@@ -29,21 +30,11 @@ pub fn kind() -> Arc<dyn OperatorKind> {
             )
             .with(field::parameter("The field to decode: .Key, .Payload.After, or a field below them."))
             .with_all(shared::processor());
-    Arc::new(Kind { specification })
+    kind::operator(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl OperatorKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        Ok(Arc::new(Configured { field: field::of(arguments)? }))
-    }
+fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    Ok(Arc::new(Configured { field: field::of(arguments)? }))
 }
 
 struct Configured {

@@ -8,6 +8,7 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Kinds, Type};
 use anabranch_graph::json::parse_value;
+use anabranch_graph::kind;
 use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
 };
@@ -49,53 +50,43 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         )
         .with(text(AUTO_SUBJECT, "Subject under which inferred schemas are registered; for autoRegister."))
         .with_all(shared::processor());
-    Arc::new(Kind { specification })
+    kind::operator(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
-}
-
-impl OperatorKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let field = field::of(arguments)?;
-        let strategy = arguments.text(STRATEGY).map_or("", Str::as_str);
-        let missing = |name: &str| {
-            Diagnostic::error("settings.missing", format!("{name:?} is required by {STRATEGY}: {strategy}"))
-                .with_span(arguments.span(STRATEGY))
-                .with_path(format!("/{name}"))
+fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let field = field::of(arguments)?;
+    let strategy = arguments.text(STRATEGY).map_or("", Str::as_str);
+    let missing = |name: &str| {
+        Diagnostic::error("settings.missing", format!("{name:?} is required by {STRATEGY}: {strategy}"))
+            .with_span(arguments.span(STRATEGY))
+            .with_path(format!("/{name}"))
+    };
+    let subject = |name: &str| {
+        let given = arguments.text(name).filter(|subject| !subject.is_empty()).cloned();
+        given.ok_or_else(|| Diagnostics::from(missing(name)))
+    };
+    let strategy = if strategy == "preRegistered" {
+        let version = match arguments.int(VERSION) {
+            None => Err(Diagnostics::from(missing(VERSION))),
+            Some(number) => u32::try_from(number).ok().and_then(SchemaVersion::new).ok_or_else(|| {
+                Diagnostic::error("settings.invalid", format!("{VERSION}: {number} is larger than 2147483647"))
+                    .with_span(arguments.span(VERSION))
+                    .with_path(format!("/{VERSION}"))
+                    .into()
+            }),
         };
-        let subject = |name: &str| {
-            let given = arguments.text(name).filter(|subject| !subject.is_empty()).cloned();
-            given.ok_or_else(|| Diagnostics::from(missing(name)))
-        };
-        let strategy = if strategy == "preRegistered" {
-            let version = match arguments.int(VERSION) {
-                None => Err(Diagnostics::from(missing(VERSION))),
-                Some(number) => u32::try_from(number).ok().and_then(SchemaVersion::new).ok_or_else(|| {
-                    Diagnostic::error("settings.invalid", format!("{VERSION}: {number} is larger than 2147483647"))
-                        .with_span(arguments.span(VERSION))
-                        .with_path(format!("/{VERSION}"))
-                        .into()
-                }),
-            };
-            match (subject(SUBJECT), version) {
-                (Ok(subject), Ok(version)) => Strategy::Registered(subject, version),
-                (subject, version) => {
-                    let mut findings = Diagnostics::default();
-                    subject.err().into_iter().chain(version.err()).for_each(|more| findings.extend(more));
-                    return Err(findings);
-                }
+        match (subject(SUBJECT), version) {
+            (Ok(subject), Ok(version)) => Strategy::Registered(subject, version),
+            (subject, version) => {
+                let mut findings = Diagnostics::default();
+                subject.err().into_iter().chain(version.err()).for_each(|more| findings.extend(more));
+                return Err(findings);
             }
-        } else {
-            Strategy::Inferred(subject(AUTO_SUBJECT)?)
-        };
-        Ok(Arc::new(Configured { field, strategy }))
-    }
+        }
+    } else {
+        Strategy::Inferred(subject(AUTO_SUBJECT)?)
+    };
+    Ok(Arc::new(Configured { field, strategy }))
 }
 
 #[derive(Clone)]

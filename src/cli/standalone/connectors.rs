@@ -1,7 +1,6 @@
 //! Connectors that are programs in a directory.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
@@ -13,7 +12,7 @@ use crate::settings::Settings;
 pub(super) fn add(registry: &mut Registry, settings: &Settings) {
     let found = Arc::new(grpc::Settings {
         directory: settings.connectors.path.clone(),
-        cache: cache(),
+        cache: super::cache("connectors"),
         supervisor: vec![grpc::supervise::own_program("anabranch")],
         record_limit: settings.connectors.record_limit,
         patience: settings.connectors.timeout,
@@ -45,11 +44,4 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         }
         connectors
     });
-}
-
-/// Where the specifications of connectors are kept for the next start.
-fn cache() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
-    Some(caches.join("anabranch").join("connectors"))
 }
