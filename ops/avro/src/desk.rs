@@ -6,12 +6,27 @@ use std::sync::Arc;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::schema::{Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_graph::text::Str;
+use anabranch_graph::value::Object;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::codec::{Codec, CodecError};
+use crate::infer::infer;
+use crate::shape::Shape;
 
 /// Most schemas kept of each kind: data whose shape never repeats must not fill the memory.
 const KEPT: usize = 1024;
+
+/// A version beside the schema that is inferred of a shape.
+struct Compared {
+    subject: Str,
+    version: SchemaVersion,
+    shape: Shape,
+    /// Whether it is that schema.
+    same: bool,
+}
+
+/// Shapes that are remembered.
+const SHAPES: usize = 16;
 
 /// A version of a subject, ready to use.
 #[derive(Debug)]
@@ -29,12 +44,15 @@ pub struct Desk {
     versions: HashMap<Str, HashMap<SchemaVersion, Arc<Known>>>,
     texts: HashMap<Str, HashMap<Str, Arc<Known>>>,
     codecs: HashMap<SchemaId, Arc<Codec>>,
+    /// The latest first.
+    shapes: Vec<Compared>,
 }
 
 impl Desk {
     /// One that knows nothing.
     pub fn new(registry: Arc<dyn SchemaRegistry>) -> Desk {
-        Desk { registry, versions: HashMap::new(), texts: HashMap::new(), codecs: HashMap::new() }
+        let (versions, texts, codecs) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Desk { registry, versions, texts, codecs, shapes: Vec::new() }
     }
 
     /// A version of a subject.
@@ -77,6 +95,36 @@ impl Desk {
         }
         let definition = wait(self.registry.by_id(id))??;
         self.codec(id, &definition.text)
+    }
+
+    /// Whether this version is known to be the schema that is inferred of these fields, so that they fit it.
+    pub(crate) fn is_of(&self, subject: &Str, version: SchemaVersion, fields: &Object) -> bool {
+        self.compared(subject, version, fields) == Some(true)
+    }
+
+    /// The version known to be the schema that is inferred of these fields.
+    pub(crate) fn inferred(&self, subject: &Str, fields: &Object) -> Option<SchemaVersion> {
+        let is_it = |it: &&Compared| it.same && it.subject == *subject && it.shape.is_of(fields);
+        self.shapes.iter().find(is_it).map(|it| it.version)
+    }
+
+    /// Notes whether a version is the schema that is inferred of fields of this shape. Whether data fit one that
+    /// somebody wrote may depend on their values.
+    pub(crate) fn compare(&mut self, subject: &Str, known: &Known, fields: &Object) {
+        let version = known.schema.version;
+        if self.compared(subject, version, fields).is_some() {
+            return;
+        }
+        let Some(shape) = Shape::of(fields) else { return };
+        let mut text = String::new();
+        let same = infer(fields, &mut text).is_ok() && *text == *known.schema.text;
+        self.shapes.truncate(SHAPES - 1);
+        self.shapes.insert(0, Compared { subject: subject.clone(), version, shape, same });
+    }
+
+    fn compared(&self, subject: &Str, version: SchemaVersion, fields: &Object) -> Option<bool> {
+        let is_it = |it: &&Compared| it.version == version && it.subject == *subject && it.shape.is_of(fields);
+        self.shapes.iter().find(is_it).map(|it| it.same)
     }
 
     fn known(&mut self, schema: Arc<Schema>) -> Result<Arc<Known>, Fault> {

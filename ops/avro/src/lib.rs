@@ -12,6 +12,7 @@ pub mod encode;
 mod field;
 pub mod infer;
 pub mod record;
+mod shape;
 pub mod source;
 #[cfg(test)]
 mod testing;

@@ -6,6 +6,7 @@ use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::Side;
 use anabranch_graph::schema::SchemaVersion;
 use anabranch_graph::text::Str;
+use anabranch_graph::value::Object;
 use bytes::Bytes;
 
 use crate::desk::Desk;
@@ -128,18 +129,41 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
         return Ok(false);
     }
     let Some((subject, version)) = named(part, record)? else { return Ok(false) };
+    let only = only_fields(part, record);
+    if only.is_some_and(|fields| desk.is_of(&subject, version, fields)) {
+        return Ok(true);
+    }
     let known = desk.version(&subject, version)?;
     let mut scratch = Vec::new();
     let fits = |data: &Data| data.fields().is_none_or(|fields| known.codec.encode_fields(fields, &mut scratch).is_ok());
     if part.sides().iter().map(|side| side.of(record)).all(fits) {
+        if let Some(fields) = only {
+            desk.compare(&subject, &known, fields);
+        }
         return Ok(true);
     }
-    let fields = part.sides().iter().find_map(|side| side.of(record).fields());
-    let mut text = String::new();
-    if let Some(fields) = fields {
-        infer(fields, &mut text).map_err(|error| Fault::record("avro_no_schema", error))?;
-    }
-    let known = desk.register(&subject, &text)?;
-    record.metadata.insert(part.names().1, known.schema.version.to_string());
+    let found = only.and_then(|fields| desk.inferred(&subject, fields));
+    let version = match found {
+        Some(version) => version,
+        None => {
+            let fields = part.sides().iter().find_map(|side| side.of(record).fields());
+            let mut text = String::new();
+            if let Some(fields) = fields {
+                infer(fields, &mut text).map_err(|error| Fault::record("avro_no_schema", error))?;
+            }
+            let known = desk.register(&subject, &text)?;
+            if let Some(fields) = only {
+                desk.compare(&subject, &known, fields);
+            }
+            known.schema.version
+        }
+    };
+    record.metadata.insert(part.names().1, version.to_string());
     Ok(true)
+}
+
+/// The fields of a part where one of its sides has some, and the other has none.
+fn only_fields(part: Part, record: &Record) -> Option<&Object> {
+    let mut sides = part.sides().iter().filter_map(|side| side.of(record).fields());
+    sides.next().filter(|_| sides.next().is_none())
 }

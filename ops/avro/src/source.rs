@@ -6,7 +6,6 @@
 //! that share their metadata share them afterwards too.
 
 use std::collections::BTreeMap;
-use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
@@ -19,12 +18,12 @@ use anabranch_graph::record::{Data, Record};
 use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
 use anabranch_graph::specification::Specification;
 use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
 use async_trait::async_trait;
 
 use crate::desk::Desk;
 use crate::infer::infer;
 use crate::record::Part;
+use crate::shape::Shape;
 
 /// The source with extraction around it.
 pub fn around(kind: Arc<dyn SourceKind>) -> Arc<dyn SourceKind> {
@@ -198,30 +197,6 @@ impl ExtractingReader {
 struct Stamp {
     subject: Str,
     version: Str,
-}
-
-/// The names and types of fields none of which holds others.
-#[derive(Debug)]
-struct Shape(Vec<(Str, Discriminant<Value>)>);
-
-impl Shape {
-    /// `None` where a field is a list or a map.
-    fn of(fields: &Object) -> Option<Shape> {
-        let flat = |(name, value): (&Str, &Value)| match value {
-            Value::List(_) | Value::Map(_) => None,
-            _ => Some((name.clone(), discriminant(value))),
-        };
-        fields.iter().map(flat).collect::<Option<_>>().map(Shape)
-    }
-
-    fn is_of(&self, fields: &Object) -> bool {
-        self.0.len() == fields.len()
-            && self
-                .0
-                .iter()
-                .zip(fields.iter())
-                .all(|((name, kind), (other, value))| *kind == discriminant(value) && name == other)
-    }
 }
 
 /// Shapes that are remembered: those of as many collections, or of fields that are null now and then.

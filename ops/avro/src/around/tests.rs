@@ -175,3 +175,29 @@ async fn bytes_are_made_where_records_leave() {
     assert!(crate::record::encode(&mut desk, Part::Payload, &mut record).unwrap());
     assert_eq!(record, before);
 }
+
+/// What is remembered of shapes decides nothing that depends on values.
+#[test]
+fn a_written_schema_is_left_only_by_the_records_that_do_not_fit_it() {
+    let registry = Arc::new(MemoryRegistry::default());
+    let subject = Str::from_static("s");
+    let written = r#"{"type":"record","name":"r","fields":[{"name":"a","type":"int"}]}"#;
+    crate::testing::block_on(registry.create(&subject, SchemaKind::Avro, &Str::from(written))).unwrap();
+    let mut desk = Desk::new(registry);
+    let mut version = |json: &str, named: &str| {
+        let mut record = after(fields(json));
+        let (subject_key, version_key) = Part::Payload.names();
+        record.metadata.insert(subject_key, subject.clone());
+        record.metadata.insert(version_key.clone(), named);
+        assert!(refresh(&mut desk, Part::Payload, &mut record).unwrap());
+        record.metadata.get(&version_key).unwrap().to_string()
+    };
+    for _ in 0..2 {
+        assert_eq!(version(r#"{"a":1}"#, "1"), "1");
+        assert_eq!(version(r#"{"a":1099511627776}"#, "1"), "2");
+        assert_eq!(version(r#"{"a":1}"#, "2"), "2");
+        assert_eq!(version(r#"{"a":1,"b":"x"}"#, "1"), "3");
+        assert_eq!(version(r#"{"a":1,"b":"x"}"#, "2"), "3");
+        assert_eq!(version(r#"{"a":[1]}"#, "2"), "4");
+    }
+}
