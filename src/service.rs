@@ -216,8 +216,6 @@ impl Service {
             tokio::select! {
                 Some((id, outcome)) = lives.next(), if !lives.is_empty() => {
                     let degraded = matches!(outcome, Outcome::Degraded { .. });
-                    // What fails while it is drained was not drained.
-                    let outcome = if degraded && stopping { Outcome::NotDrained { left: Vec::new() } } else { outcome };
                     ended.outcomes.push((id, outcome));
                     if degraded && self.settings.pipelines.exit_on_degraded && !stopping {
                         tracing::error!("stopping, as pipelines.exit-on-degraded says");

@@ -190,9 +190,11 @@ impl Life {
     }
 
     async fn degraded(&mut self, error: String) -> Outcome {
+        // What fails while it is drained was not drained; who is told to stop afterwards had failed before.
+        let draining = *self.orders.borrow() != Order::Run;
         self.enter(Event::Fail { error: error.clone() }).await;
         tracing::error!(pipeline = %self.id, error = %error, "degraded: it does not run until the service is started again");
-        Outcome::Degraded { error }
+        if draining { Outcome::NotDrained { left: Vec::new() } } else { Outcome::Degraded { error } }
     }
 
     /// Moves the status, shows it, and stores it when awaited.
