@@ -1,16 +1,19 @@
-//! The HTTP listener: health, what there is (read only), and the built-in schema registry for other tools.
+//! The HTTP listener: health, what there is and how it is changed, and the built-in schema registry for other tools.
 //!
 //! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while nobody
 //! asks. What is answered is in one file per subject below this one.
 
 mod access;
+mod body;
 mod error;
 mod health;
+mod lifecycle;
 mod pipelines;
 mod plugins;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
+mod status;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -18,7 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::registry::Registry;
-use anabranch_graph::text::Str;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
@@ -29,10 +31,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::service::lifecycle::{Order, Seen};
+use crate::service::control::Control;
 use crate::settings::{ApiSettings, ServedSchemas};
 use crate::store::Store;
 use access::{Access, ErrorBody};
@@ -65,19 +66,14 @@ pub enum ListenError {
     Token(String),
 }
 
-/// A pipeline that was started, and how it is doing.
-pub type Watched = (Str, watch::Receiver<Seen>);
-
-/// What the API shows of the service.
+/// What the API sees of the service.
 pub struct View {
     /// The state store.
     pub store: Store,
     /// The plugins.
     pub registry: Registry,
-    /// The pipelines that were started, once those that can be are; what has to be loaded first is added later.
-    pub pipelines: watch::Sender<Option<Vec<Watched>>>,
-    /// What is asked of all pipelines.
-    pub orders: watch::Receiver<Order>,
+    /// The pipelines, and what is asked of them.
+    pub control: Control,
 }
 
 /// An open listener.
@@ -154,6 +150,7 @@ impl Api {
             .route("/readyz", get(health::readyz))
             .with_state((view.clone(), self.access.clone()));
         let router = pipelines::router(view.clone())
+            .merge(lifecycle::router(view.clone()))
             .merge(plugins::router(view.clone()))
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);

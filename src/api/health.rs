@@ -15,7 +15,6 @@ use tokio::time::timeout;
 use super::View;
 use super::access::Access;
 use super::error::{ApiError, Kind};
-use crate::service::lifecycle::{Order, Seen};
 use crate::store::Status;
 
 /// How long the state store may take to answer.
@@ -41,12 +40,12 @@ pub(super) async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Value>, A
 
 pub(super) async fn readyz(State((view, access)): State<(Arc<View>, Arc<Access>)>, headers: HeaderMap) -> Response {
     let unready = |body: Value| (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response();
-    if *view.orders.borrow() != Order::Run {
+    if view.control.is_stopping() {
         return unready(json!({ "status": "stopping" }));
     }
-    let Some(pipelines) = view.pipelines.borrow().clone() else {
+    if !view.control.is_ready() {
         return unready(json!({ "status": "starting" }));
-    };
+    }
     let reason = match timeout(STORE, view.store.pipelines()).await {
         Ok(Ok(_)) => None,
         Ok(Err(error)) => Some(error.to_string()),
@@ -60,7 +59,7 @@ pub(super) async fn readyz(State((view, access)): State<(Arc<View>, Arc<Access>)
     if !knows {
         return Json(json!({ "status": "ready" })).into_response();
     }
-    let seen: Vec<(&str, Seen)> = pipelines.iter().map(|(id, seen)| (&**id, seen.borrow().clone())).collect();
+    let seen = view.control.all();
     let degraded: Vec<Value> = seen
         .iter()
         .filter_map(|(id, seen)| match &seen.status {

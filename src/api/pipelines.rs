@@ -9,9 +9,10 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
 
+use super::View;
 use super::error::{ApiError, Kind};
 use super::query::Query;
-use super::{View, Watched};
+use super::status::PipelineStatus;
 use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 type Shared = State<Arc<View>>;
@@ -30,10 +31,7 @@ pub(super) fn router(view: Arc<View>) -> Router {
 }
 
 async fn stored(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
-    let failed = |error: anabranch_graph::state::StoreError| {
-        ApiError::new(Kind::Unavailable, "store.unavailable", error.to_string())
-    };
-    view.store.pipelines().await.map_err(failed)
+    Ok(view.store.pipelines().await?)
 }
 
 fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
@@ -148,14 +146,15 @@ fn connector_id(pipeline: &StoredPipeline, connector: &StoredConnector) -> Strin
 }
 
 fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Value {
-    let live = |all: &Vec<Watched>| {
-        let (_, seen) = all.iter().find(|(id, _)| *id == pipeline.id)?;
-        Some(seen.borrow().status.clone())
+    let seen = view.control.seen(&pipeline.id);
+    let shown = match &seen {
+        Some(seen) => PipelineStatus::of(seen, view.control.invalid(&pipeline.id)),
+        None => PipelineStatus::stored(&pipeline.status),
     };
-    let status = view.pipelines.borrow().as_ref().and_then(live).unwrap_or_else(|| pipeline.status.clone());
+    let status = seen.map_or_else(|| pipeline.status.clone(), |seen| seen.status);
     // The five that clients of this kind of service know, and beside them the word for it here.
     let (name, reason) = match &status {
-        Status::Running => ("STATUS_RUNNING", None),
+        Status::Starting | Status::Running => ("STATUS_RUNNING", None),
         Status::Recovering { .. } => ("STATUS_RECOVERING", None),
         Status::Degraded { .. } => ("STATUS_DEGRADED", None),
         Status::Stopped { reason: StopReason::User } => ("STATUS_STOPPED", Some("STOPPED_REASON_USER")),
@@ -172,6 +171,7 @@ fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Value {
             "stoppedReason": reason.unwrap_or("STOPPED_REASON_UNSPECIFIED"),
             "word": status.word(),
         },
+        "status": shown,
         "config": { "name": pipeline.name, "description": pipeline.description },
         "connectorIds": connectors,
         "processorIds": of_pipeline(pipeline).filter(|it| !it.of_connector).map(|it| it.id()).collect::<Vec<_>>(),

@@ -16,6 +16,7 @@ pub struct Answer {
 }
 
 impl Answer {
+    #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
@@ -27,7 +28,7 @@ impl Answer {
 
     /// The stable reason of an error.
     #[track_caller]
-    fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         self.json()["details"][0]["reason"].as_str().unwrap_or_else(|| panic!("{}", self.body)).to_owned()
     }
 }
