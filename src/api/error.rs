@@ -6,7 +6,7 @@ use anabranch_graph::state::StoreError;
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::service::control::ControlError;
 
@@ -18,6 +18,8 @@ pub(super) enum Kind {
     NotFound,
     AlreadyExists,
     PermissionDenied,
+    /// There is as much of it as there may be.
+    ResourceExhausted,
     /// It may be asked, but not as things are now.
     FailedPrecondition,
     /// Somebody else was faster.
@@ -36,6 +38,7 @@ impl Kind {
             Kind::NotFound => 5,
             Kind::AlreadyExists => 6,
             Kind::PermissionDenied => 7,
+            Kind::ResourceExhausted => 8,
             Kind::FailedPrecondition => 9,
             Kind::Aborted => 10,
             Kind::Unimplemented => 12,
@@ -51,6 +54,7 @@ impl Kind {
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::AlreadyExists | Kind::Aborted => StatusCode::CONFLICT,
             Kind::PermissionDenied => StatusCode::FORBIDDEN,
+            Kind::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
             // As gateways of gRPC have it.
             Kind::FailedPrecondition => StatusCode::BAD_REQUEST,
             Kind::Unimplemented => StatusCode::METHOD_NOT_ALLOWED,
@@ -89,16 +93,17 @@ impl ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
+impl ApiError {
+    /// As a client reads it.
+    pub(super) fn body(&self) -> Value {
         let mut metadata = Map::new();
-        if let Some(suggestion) = self.suggestion {
-            metadata.insert("suggestion".to_owned(), suggestion.into());
+        if let Some(suggestion) = &self.suggestion {
+            metadata.insert("suggestion".to_owned(), suggestion.as_ref().into());
         }
-        if let Some(path) = self.config_path {
-            metadata.insert("configPath".to_owned(), path.into());
+        if let Some(path) = &self.config_path {
+            metadata.insert("configPath".to_owned(), path.as_str().into());
         }
-        let body = json!({
+        json!({
             "code": self.kind.number(),
             "message": self.message,
             "details": [{
@@ -107,8 +112,13 @@ impl IntoResponse for ApiError {
                 "domain": "anabranch",
                 "metadata": metadata,
             }],
-        });
-        (self.kind.status(), Json(body)).into_response()
+        })
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.kind.status(), Json(self.body())).into_response()
     }
 }
 

@@ -4,6 +4,7 @@ mod analyze;
 mod chosen;
 mod dry_run;
 mod init;
+mod inspect;
 mod lint;
 mod list;
 mod plan;
@@ -28,6 +29,7 @@ pub(super) enum Command {
     Schema(schema::Arguments),
     #[command(visible_alias = "ls")]
     List(list::Arguments),
+    Inspect(inspect::Arguments),
 }
 
 pub(super) fn dispatch(command: Command, context: &Context) -> Report {
@@ -39,6 +41,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::DryRun(arguments) => dry_run::dry_run(&arguments, context),
         Command::Plan(arguments) => plan::plan(&arguments, context),
         Command::List(arguments) => list::list(&arguments, context),
+        Command::Inspect(arguments) => inspect::inspect(&arguments, context),
     }
 }
 

@@ -27,6 +27,7 @@ mod drawing;
 mod edits;
 mod examples;
 mod generated;
+mod inspect;
 mod javascript;
 mod kills;
 mod plan;
