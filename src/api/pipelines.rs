@@ -34,13 +34,24 @@ async fn stored(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
     Ok(view.store.pipelines().await?)
 }
 
+/// Those that are stored, and those that could never be because their files have errors.
+async fn known(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
+    let mut all = stored(view).await?;
+    for (id, _) in view.control.all() {
+        if let Err(at) = all.binary_search_by(|pipeline| pipeline.id.cmp(&id)) {
+            all.insert(at, StoredPipeline::unknown(id));
+        }
+    }
+    Ok(all)
+}
+
 fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
     ApiError::new(Kind::NotFound, reason, format!("there is no {what} {id:?}"))
 }
 
 async fn pipelines(State(view): Shared, query: Query) -> Answer {
     let name = query.pattern("name")?;
-    let all = stored(&view).await?;
+    let all = known(&view).await?;
     let found = all.iter().filter(|pipeline| name.as_ref().is_none_or(|name| name.is_match(&pipeline.name)));
     Ok(Json(found.map(|pipeline| shown_pipeline(&view, pipeline)).collect()))
 }
@@ -50,7 +61,7 @@ async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer {
 }
 
 async fn one(view: &View, id: &str) -> Result<StoredPipeline, ApiError> {
-    let found = stored(view).await?.into_iter().find(|pipeline| *pipeline.id == *id);
+    let found = known(view).await?.into_iter().find(|pipeline| *pipeline.id == *id);
     found.ok_or_else(|| missing("pipeline", id, "pipeline.not_found"))
 }
 
