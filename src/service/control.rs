@@ -295,7 +295,11 @@ impl Control {
         let life = Life {
             id: id.clone(),
             plan: pipeline.compiled.stages.clone(),
-            options: RunOptions { once: *once, mask: pipeline.compiled.secrets.clone().into(), meters: None },
+            options: RunOptions {
+                once: *once,
+                mask: pipeline.compiled.secrets.clone().into(),
+                ..RunOptions::default()
+            },
             store: store.clone(),
             schemas: schemas.clone(),
             log: log.clone(),
