@@ -11,6 +11,7 @@ mod plugins;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
+mod ui;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -86,6 +87,7 @@ pub struct Api {
     address: SocketAddr,
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
+    page: bool,
 }
 
 impl Api {
@@ -108,7 +110,7 @@ impl Api {
         let listener = bound.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
-        Ok(Api { listener, address, access, schemas: settings.schemas })
+        Ok(Api { listener, address, access, schemas: settings.schemas, page: settings.page })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -158,6 +160,7 @@ impl Api {
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);
         let router = router.layer(guarded(ErrorBody::Own)).merge(health);
+        let router = if self.page { router.merge(ui::router()) } else { router };
         #[cfg(feature = "avro")]
         let router = match self.schemas {
             Some(served) => {
