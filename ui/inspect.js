@@ -150,7 +150,7 @@ export class Inspector {
     this.#fresh = [];
     this.#seen.length = Math.min(this.#seen.length, KEPT);
     this.rows.show(this.#seen);
-    const left = this.#left ? `, ${plural(this.#left, "record")} left out by the service` : "";
+    const left = this.#left ? `, ${count(this.#left)} more were left out` : "";
     if (!this.#paused) say(this.state, `${plural(this.#came, "record")} came${left}; the latest are shown.`);
   }
 }
