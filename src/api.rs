@@ -6,12 +6,15 @@
 mod access;
 mod error;
 mod health;
+pub mod openapi;
 mod pipelines;
 mod plugins;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
+mod shapes;
 mod ui;
+mod viewer;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -23,7 +26,6 @@ use anabranch_graph::text::Str;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -32,6 +34,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::service::lifecycle::{Order, Seen};
 use crate::settings::{ApiSettings, ServedSchemas};
@@ -88,6 +91,11 @@ pub struct Api {
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
     page: bool,
+}
+
+/// The paths that are answered from the view, and need the token; each is declared beside what answers it.
+fn paths() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new().merge(pipelines::router()).merge(plugins::router())
 }
 
 impl Api {
@@ -151,16 +159,17 @@ impl Api {
 
     fn router(&self, view: &Arc<View>) -> Router {
         let guarded = |body| from_fn_with_state((self.access.clone(), body), access::guard);
-        let health = Router::new()
-            .route("/healthz", get(health::healthz))
-            .route("/readyz", get(health::readyz))
-            .with_state((view.clone(), self.access.clone()));
-        let router = pipelines::router(view.clone())
-            .merge(plugins::router(view.clone()))
+        let open = Router::from(health::router())
+            .with_state((view.clone(), self.access.clone()))
+            .merge(Router::from(openapi::router()))
+            .merge(viewer::router())
+            .merge(if self.page { ui::router() } else { Router::new() })
+            .method_not_allowed_fallback(error::no_such_method);
+        let router = Router::from(paths())
+            .with_state(view.clone())
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);
-        let router = router.layer(guarded(ErrorBody::Own)).merge(health);
-        let router = if self.page { router.merge(ui::router()) } else { router };
+        let router = router.layer(guarded(ErrorBody::Own)).merge(open);
         #[cfg(feature = "avro")]
         let router = match self.schemas {
             Some(served) => {

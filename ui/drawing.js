@@ -48,7 +48,7 @@ class Card {
     const [x, y, width, height] = ["x", "y", "width", "height"].map((name) => Number(box.getAttribute(name)));
     this.box = { x: x ?? 0, y: y ?? 0, width: width ?? 0, height: height ?? 0 };
     this.load = s("rect", { class: "load", x: this.box.x + 14, y: this.box.y + this.box.height - 5, width: 0, height: 2.5, rx: 1.2 });
-    this.said = element.getAttribute("aria-label") ?? node.id;
+    this.said = [...element.querySelectorAll("text:not(.live)")].map(({ textContent }) => textContent);
     element.append(this.load);
   }
 
@@ -81,8 +81,7 @@ class Card {
     const trouble = stalled ? `stalled ${duration(Math.floor(since(stalled.since) ?? 0))}` : failed > 0 ? `${about(failed)} failed`
       : busy >= BUSY ? `${percent(busy)} busy` : "";
     this.#mark(trouble);
-    const selectedPart = this.node.condition && rowsIn > 0 ? `, condition holds for ${percent(selected / rowsIn)}` : "";
-    mark(this.element, "aria-label", `${this.said}, ${rate(flow)}${selectedPart}${trouble && `, ${trouble}`}`);
+    mark(this.element, "aria-label", [...this.said, this.text.textContent, trouble].filter(Boolean).join(" "));
   }
 
   /** @param {string} text above the corner of the card; empty takes it away */

@@ -15,7 +15,7 @@ export class PlanText {
     this.pipeline = pipeline;
     const id = uniqueId();
     this.pass = h("select", { id, change: () => this.load() }, ...PASSES.map(([pass, label]) => h("option", { value: pass }, `${pass}: ${label}`)));
-    this.plan = h("pre", { class: "plan", tabindex: 0, role: "region", "aria-label": "Plan" });
+    this.plan = h("pre", { class: "plan", tabindex: 0, role: "group", "aria-label": "Plan as text" });
     this.element = h("section", { class: "page", "aria-label": "Plan" }, h("div", { class: "bar" }, h("label", { for: id }, "Pass"), this.pass,
       h("button", { type: "button", class: "small", click: (event) => copy(event.currentTarget, this.plan.textContent ?? "") }, "Copy")), this.plan);
   }

@@ -59,11 +59,8 @@ const ASSETS: &[Asset] = assets! {
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(super) fn router() -> Router {
-    Router::new()
-        .route("/", get(page))
-        .route("/ui/{name}", get(asset))
-        .method_not_allowed_fallback(error::no_such_method)
+pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new().route("/", get(page)).route("/ui/{name}", get(asset))
 }
 
 async fn page(asked: HeaderMap) -> Response {
