@@ -9,13 +9,13 @@ use axum::extract::{Path, State};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::View;
 use super::error::{ApiError, Error, Kind};
 use super::query::Query;
 use super::shapes::{
     Connector, ConnectorConfig, ConnectorType, DeadLetterQueue, ParentType, Pipeline, PipelineConfig, PipelineState,
     PipelineStatus, Processor, ProcessorConfig, ProcessorParent, Settings, StoppedReason,
 };
-use super::View;
 use super::status::StatusNow;
 use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
