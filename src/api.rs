@@ -9,12 +9,16 @@ mod error;
 mod health;
 mod inspect;
 mod lifecycle;
+pub mod openapi;
 mod pipelines;
 mod plugins;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
+mod shapes;
 mod status;
+mod ui;
+mod viewer;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -25,7 +29,6 @@ use anabranch_graph::registry::Registry;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::server::conn::http1::{self, UpgradeableConnection};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -33,6 +36,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::service::control::Control;
 use crate::settings::{ApiSettings, ServedSchemas};
@@ -91,6 +95,16 @@ pub struct Api {
     address: SocketAddr,
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
+    page: bool,
+}
+
+/// The paths that are answered from the view, and need the token; each is declared beside what answers it.
+fn paths() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new()
+        .merge(pipelines::router())
+        .merge(lifecycle::router())
+        .merge(inspect::router())
+        .merge(plugins::router())
 }
 
 impl Api {
@@ -113,7 +127,7 @@ impl Api {
         let listener = bound.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
-        Ok(Api { listener, address, access, schemas: settings.schemas })
+        Ok(Api { listener, address, access, schemas: settings.schemas, page: settings.page })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -158,17 +172,17 @@ impl Api {
 
     fn router(&self, view: &Arc<View>) -> Router {
         let guarded = |body| from_fn_with_state((self.access.clone(), body), access::guard);
-        let health = Router::new()
-            .route("/healthz", get(health::healthz))
-            .route("/readyz", get(health::readyz))
-            .with_state((view.clone(), self.access.clone()));
-        let router = pipelines::router(view.clone())
-            .merge(lifecycle::router(view.clone()))
-            .merge(inspect::router(view.clone()))
-            .merge(plugins::router(view.clone()))
+        let open = Router::from(health::router())
+            .with_state((view.clone(), self.access.clone()))
+            .merge(Router::from(openapi::router()))
+            .merge(viewer::router())
+            .merge(if self.page { ui::router() } else { Router::new() })
+            .method_not_allowed_fallback(error::no_such_method);
+        let router = Router::from(paths())
+            .with_state(view.clone())
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);
-        let router = router.layer(guarded(ErrorBody::Own)).merge(health);
+        let router = router.layer(guarded(ErrorBody::Own)).merge(open);
         #[cfg(feature = "avro")]
         let router = match self.schemas {
             Some(served) => {

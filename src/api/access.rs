@@ -20,7 +20,7 @@ use base64::Engine as _;
 use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 
-use super::error::{ApiError, Kind};
+use super::error::{ApiError, Kind, RegistryError};
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -48,8 +48,9 @@ impl ErrorBody {
         match self {
             ErrorBody::Own => error.into_response(),
             ErrorBody::Registry => {
-                let body = serde_json::json!({ "error_code": error.kind.status().as_u16(), "message": error.message });
-                (error.kind.status(), axum::Json(body)).into_response()
+                let status = error.kind.status();
+                let body = RegistryError { error_code: status.as_u16(), message: error.message };
+                (status, axum::Json(body)).into_response()
             }
         }
     }

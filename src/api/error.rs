@@ -6,7 +6,8 @@ use anabranch_graph::state::StoreError;
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::service::control::ControlError;
 
@@ -72,53 +73,102 @@ pub(super) struct ApiError {
     pub(super) reason: &'static str,
     pub(super) message: String,
     pub(super) suggestion: Option<Cow<'static, str>>,
-    /// The part of a configuration it is about, as a JSON pointer.
+    /// The part of a configuration that it is about, as a JSON pointer.
     pub(super) config_path: Option<String>,
+    /// What else is wrong with the same configuration.
+    pub(super) further: Vec<ApiError>,
 }
 
 impl ApiError {
     pub(super) fn new(kind: Kind, reason: &'static str, message: impl Into<String>) -> Self {
-        ApiError { kind, reason, message: message.into(), suggestion: None, config_path: None }
+        ApiError { kind, reason, message: message.into(), suggestion: None, config_path: None, further: Vec::new() }
     }
 
     pub(super) fn suggest(mut self, suggestion: impl Into<Cow<'static, str>>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
+}
 
-    /// About a part of a configuration, named by a JSON pointer.
-    pub(super) fn at(mut self, config_path: impl Into<String>) -> Self {
-        self.config_path = Some(config_path.into());
-        self
+/// The body of all errors.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "code": 5, "message": "there is no pipeline \"x\"",
+    "details": [{
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "pipeline.not_found", "domain": "anabranch",
+        "metadata": {},
+    }],
+}))]
+pub(super) struct Error {
+    /// The number that gRPC has for this kind of error.
+    code: u8,
+    /// What is wrong, for people.
+    message: String,
+    /// First what the message says; then what else is wrong with the same configuration.
+    #[schema(min_items = 1)]
+    details: Vec<ErrorInfo>,
+}
+
+/// What programs may compare, and what may help.
+#[derive(Serialize, ToSchema)]
+struct ErrorInfo {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    /// Stable, as the index of errors lists them.
+    reason: &'static str,
+    /// `anabranch`
+    domain: &'static str,
+    metadata: ErrorMetadata,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ErrorMetadata {
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<Cow<'static, str>>,
+    /// The part of a pipeline that it is about, as a JSON pointer: `/connectors/0/settings/path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_path: Option<String>,
+    /// What is wrong, where it is not what the message of the body says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// The body of errors of the schema registry.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "error_code": 40401, "message": "subject \"x\" not found" }))]
+pub(super) struct RegistryError {
+    /// A number of the protocol: the status, or the status and two more digits.
+    pub(super) error_code: u16,
+    /// What is wrong, for people.
+    pub(super) message: String,
+}
+
+impl ErrorInfo {
+    fn of(error: ApiError, message: Option<String>) -> Self {
+        let ApiError { reason, suggestion, config_path, .. } = error;
+        let metadata = ErrorMetadata { suggestion, config_path, message };
+        ErrorInfo { kind: "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "anabranch", metadata }
     }
 }
 
-impl ApiError {
-    /// As a client reads it.
-    pub(super) fn body(&self) -> Value {
-        let mut metadata = Map::new();
-        if let Some(suggestion) = &self.suggestion {
-            metadata.insert("suggestion".to_owned(), suggestion.as_ref().into());
-        }
-        if let Some(path) = &self.config_path {
-            metadata.insert("configPath".to_owned(), path.as_str().into());
-        }
-        json!({
-            "code": self.kind.number(),
-            "message": self.message,
-            "details": [{
-                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": self.reason,
-                "domain": "anabranch",
-                "metadata": metadata,
-            }],
-        })
+impl Error {
+    pub(super) fn of(mut error: ApiError) -> Self {
+        let (code, message) = (error.kind.number(), std::mem::take(&mut error.message));
+        let further = std::mem::take(&mut error.further);
+        let mut details = vec![ErrorInfo::of(error, None)];
+        details.extend(further.into_iter().map(|mut error| {
+            let message = std::mem::take(&mut error.message);
+            ErrorInfo::of(error, Some(message))
+        }));
+        Error { code, message, details }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.kind.status(), Json(self.body())).into_response()
+        (self.kind.status(), Json(Error::of(self))).into_response()
     }
 }
 

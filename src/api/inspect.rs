@@ -9,12 +9,13 @@ mod stream;
 
 use std::sync::Arc;
 
-use axum::Router;
+use anabranch_graph::exec::Side;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
-use axum::routing::get;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::View;
 use super::error::{ApiError, Kind};
@@ -69,16 +70,24 @@ impl Seat {
     }
 }
 
-pub(super) fn router(view: Arc<View>) -> Router {
-    Router::new()
-        .route("/v1/pipelines/{id}/inspect", get(of_pipeline))
-        .route("/v1/connectors/{id}/inspect", get(of_connector))
-        .route("/v1/processors/{id}/inspect-in", get(into_processor))
-        .route("/v1/processors/{id}/inspect-out", get(out_of_processor))
-        .with_state(view)
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new()
+        .routes(routes!(of_pipeline))
+        .routes(routes!(of_connector))
+        .routes(routes!(into_processor))
+        .routes(routes!(out_of_processor))
 }
 
-/// Records at a node of a pipeline.
+/// Records at a node of a pipeline
+///
+/// A websocket with a JSON object per text frame: `{"result": record, "at": {"node", "side"}}`; `{"dropped": n}`, at
+/// most once a second, where records passed that are not shown; `{"failed": n, "message"}` where the condition gave no
+/// verdict; `{"status": …}` first of all and when the pipeline does something else; `{"error": …}` before it ends.
+#[utoipa::path(
+    get, path = "/v1/pipelines/{id}/inspect", tag = "inspect",
+    params(("id" = String, Path, description = "Id of the pipeline"), Asked),
+    responses((status = 101, description = "The websocket")),
+)]
 async fn of_pipeline(
     State(view): State<Arc<View>>,
     Path(id): Path<String>,
@@ -89,21 +98,43 @@ async fn of_pipeline(
     upgrade(socket, view, request, Form::Own)
 }
 
-/// Records that a source has read, or that a destination is about to write.
+/// Records that a source has read, or that a destination is about to write
+///
+/// A websocket with a JSON object per text frame: `{"result": record}`, and `{"error": …}` before it ends. Key and
+/// payload are `{"rawData": base64}`, `{"structuredData": …}` or `null`.
+#[utoipa::path(
+    get, path = "/v1/connectors/{id}/inspect", tag = "inspect",
+    params(("id" = String, Path, description = "Id of the connector, after that of its pipeline and a colon")),
+    responses((status = 101, description = "The websocket")),
+)]
 async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
     let request = Request::of_connector(&view, &id);
     upgrade(socket, view, request, Form::Protobuf)
 }
 
-/// Records that come to a processor.
+/// Records that come to a processor
+///
+/// As those of a connector.
+#[utoipa::path(
+    get, path = "/v1/processors/{id}/inspect-in", tag = "inspect",
+    params(("id" = String, Path, description = "Id of the processor, after that of what it belongs to and a colon")),
+    responses((status = 101, description = "The websocket")),
+)]
 async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
-    let request = Request::of_processor(&view, &id, request::Side::Before);
+    let request = Request::of_processor(&view, &id, Side::Before);
     upgrade(socket, view, request, Form::Protobuf)
 }
 
-/// Records that leave a processor.
+/// Records that leave a processor
+///
+/// As those of a connector.
+#[utoipa::path(
+    get, path = "/v1/processors/{id}/inspect-out", tag = "inspect",
+    params(("id" = String, Path, description = "Id of the processor, after that of what it belongs to and a colon")),
+    responses((status = 101, description = "The websocket")),
+)]
 async fn out_of_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
-    let request = Request::of_processor(&view, &id, request::Side::After);
+    let request = Request::of_processor(&view, &id, Side::After);
     upgrade(socket, view, request, Form::Protobuf)
 }
 

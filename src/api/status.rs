@@ -4,14 +4,15 @@ use std::time::SystemTime;
 
 use anabranch_graph::text::Str;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::service::lifecycle::Seen;
 use crate::store::Status;
 
 /// How a pipeline is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PipelineStatus {
+pub(super) struct StatusNow {
     /// `starting`, `running`, `recovering`, `degraded`, `stopped`, `finished` or `invalid`.
     word: &'static str,
     /// Since when; left out where it was so before the service was started.
@@ -22,6 +23,7 @@ pub(super) struct PipelineStatus {
     error: Option<String>,
     /// The connector or processor where it went wrong.
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     place: Option<Str>,
     /// While recovering: number of the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,10 +35,10 @@ pub(super) struct PipelineStatus {
     run: u64,
 }
 
-impl PipelineStatus {
+impl StatusNow {
     /// Of a pipeline of this service. `invalid`: what is wrong with its configuration.
     pub(super) fn of(seen: &Seen, invalid: Option<Str>) -> Self {
-        PipelineStatus {
+        StatusNow {
             word: seen.status.word(),
             since: Some(rfc3339(seen.since)),
             error: seen.status.error().map(str::to_owned).or_else(|| invalid.map(|what| what.to_string())),
@@ -49,7 +51,7 @@ impl PipelineStatus {
 
     /// Of a pipeline that only the store knows.
     pub(super) fn stored(status: &Status) -> Self {
-        PipelineStatus {
+        StatusNow {
             word: status.word(),
             since: None,
             error: status.error().map(str::to_owned),

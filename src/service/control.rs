@@ -152,6 +152,10 @@ impl Control {
     pub async fn start(&self, id: &str) -> Result<(), ControlError> {
         let entry = self.entry(id)?;
         let _gate = self.gate(&entry).await?;
+        if !entry.seen.borrow().status.is_live() {
+            // What it came to is being stored.
+            entry.stands().await;
+        }
         if entry.is_live() {
             let stopping = *entry.orders.borrow() != Order::Run;
             let id = entry.id.clone();
@@ -168,7 +172,7 @@ impl Control {
     pub async fn stop(&self, id: &str, force: bool, wait: bool) -> Result<(), ControlError> {
         let entry = self.entry(id)?;
         let gate = self.gate(&entry).await?;
-        if !entry.is_live() {
+        if !entry.is_live() || !entry.seen.borrow().status.is_live() {
             return Err(ControlError::NotRunning(entry.id.clone()));
         }
         let by = StopReason::User;
@@ -314,8 +318,9 @@ impl Control {
         };
         tracing::info!(pipeline = %id, "starting");
         let entry = entry.clone();
+        let life = life.live();
         self.see_to(async move {
-            let outcome = life.live().await;
+            let outcome = life.await;
             entry.set_live(false);
             Done::Life(id, outcome)
         });

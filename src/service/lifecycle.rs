@@ -135,13 +135,24 @@ pub struct Life {
 const OPENING: Duration = Duration::from_millis(100);
 
 impl Life {
-    /// Runs the pipeline until it is finished, stopped or degraded.
-    pub async fn live(mut self) -> Outcome {
+    /// Runs the pipeline until it is finished, stopped or degraded. It is shown as starting at once.
+    pub fn live(self) -> impl Future<Output = Outcome> + Send {
+        let stored = self.enter(Event::Start);
+        self.run_again_and_again(stored)
+    }
+
+    async fn run_again_and_again(mut self, stored: impl Future<Output = ()>) -> Outcome {
         let mut recovery = Recovery::new(self.recovery);
+        let mut first = Some(stored);
         loop {
             // Sources need not wait until the disk knows that they are read.
-            let stored = self.enter(Event::Start);
-            let (ending, ()) = tokio::join!(self.run(), stored);
+            let ending = match first.take() {
+                Some(stored) => tokio::join!(self.run(), stored).0,
+                None => {
+                    let stored = self.enter(Event::Start);
+                    tokio::join!(self.run(), stored).0
+                }
+            };
             let (error, place) = match ending {
                 Ending::Finished => {
                     self.enter(Event::End).await;

@@ -155,6 +155,29 @@ pub struct StoredSetting {
     pub written: Str,
 }
 
+impl StoredPipeline {
+    /// A pipeline of which nothing is known but its id.
+    pub fn unknown(id: Str) -> Self {
+        StoredPipeline {
+            name: id.clone(),
+            id,
+            description: Str::default(),
+            autostart: true,
+            dead_letter: StoredDeadLetter {
+                plugin: Str::default(),
+                settings: Vec::new(),
+                window_size: 0,
+                window_nack_threshold: 0,
+            },
+            connectors: Vec::new(),
+            processors: Vec::new(),
+            detached_connectors: Vec::new(),
+            detached: false,
+            status: Status::Invalid,
+        }
+    }
+}
+
 impl From<&PipelineConfig> for StoredPipeline {
     fn from(config: &PipelineConfig) -> Self {
         let queue = &config.dead_letter_queue;

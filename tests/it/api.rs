@@ -21,7 +21,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         let line = self.head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
         line.split_once(':').map(|(_, value)| value.trim())
     }
@@ -67,7 +67,7 @@ fn workspace() -> Workspace {
 }
 
 #[track_caller]
-fn end(process: Process) {
+pub fn end(process: Process) {
     process.signal("TERM");
     process.finish().expect_code(0);
 }

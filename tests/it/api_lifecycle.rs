@@ -75,8 +75,6 @@ impl Service {
     }
 }
 
-const NOTHING: Value = Value::Null;
-
 fn nothing() -> Value {
     serde_json::json!({})
 }
@@ -130,10 +128,17 @@ fn what_has_errors_says_so_and_cannot_be_started() {
     service.end();
 }
 
+const LINES: usize = 40;
+
+fn long_line(i: usize) -> String {
+    format!("{i:02}").repeat(50_000)
+}
+
 /// A destination that nobody reads: it cannot be opened, and what is written to it goes nowhere.
 fn piped() -> Workspace {
     let workspace = Workspace::new();
-    workspace.write("in.txt", numbered_lines(20_000));
+    // No pipe holds one of its lines.
+    workspace.write("in.txt", (0..LINES).map(|i| long_line(i) + "\n").collect::<String>());
     assert!(Command::new("mkfifo").arg(workspace.path("pipe")).status().unwrap().success());
     workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("out.ndjson", "pipe"));
     workspace
@@ -159,7 +164,9 @@ fn a_stop_that_takes_long_can_be_forced_and_nothing_is_lost() {
     let mut service = Service::start(&workspace);
     // It opens the pipe, reads a little and holds it open.
     let reader = Process::spawn(
-        Command::new("sh").args(["-c", "exec 3<pipe; head -c 1 <&3; sleep 600"]).current_dir(workspace.root()),
+        Command::new("sh")
+            .args(["-c", "exec 3<pipe; head -c 1 <&3 >/dev/null; exec sleep 600"])
+            .current_dir(workspace.root()),
     );
     service.wait_for("p", "running");
     service.done("POST", "/v1/pipelines/p/stop", &nothing());
@@ -170,33 +177,39 @@ fn a_stop_that_takes_long_can_be_forced_and_nothing_is_lost() {
     drop(reader);
     let mut reader =
         Process::spawn(Command::new("sh").args(["-c", "cat pipe > copy.ndjson"]).current_dir(workspace.root()));
-    service.done("POST", "/v1/pipelines/p/start", &NOTHING);
-    service.process.wait_until("all lines", || workspace.lines("copy.ndjson").len() >= 20_000);
+    service.done("POST", "/v1/pipelines/p/start", &nothing());
+    let whole = || workspace.lines("copy.ndjson").iter().filter(|line| line.ends_with('}')).count();
+    service.process.wait_until("all lines", || whole() >= LINES);
     service.end();
     reader.wait_for_end();
     let mut lines: Vec<String> = workspace.lines("copy.ndjson").iter().map(|line| raw_after(line)).collect();
     lines.sort();
     lines.dedup();
-    assert_eq!(lines.len(), 20_000);
+    assert_eq!(lines, (0..LINES).map(long_line).collect::<Vec<_>>());
 }
 
-/// Where nobody listens.
+/// A destination where nobody listens.
 #[cfg(feature = "postgres")]
-fn unreachable() -> Workspace {
-    let workspace = Workspace::new();
-    workspace.write("in.txt", numbered_lines(1));
-    let settings = "path: out.ndjson";
-    let to = "url: postgres://u:p-of-the-test@127.0.0.1:1/db\n          table: t";
-    let file = file_to_file("p", "").replace(settings, to);
-    let (head, tail) = file.rsplit_once("plugin: file").unwrap();
-    workspace.write("pipelines/p.yaml", format!("{head}plugin: postgres{tail}"));
-    workspace
-}
+const UNREACHABLE: &str = r#"
+version: "2.2"
+pipelines:
+  - id: p
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings: { format.type: structured, format.options.n: int, recordCount: 1 }
+      - id: out
+        type: destination
+        plugin: postgres
+        settings: { url: "postgres://u:p-of-the-test@127.0.0.1:1/db", table: t }
+"#;
 
 #[cfg(feature = "postgres")]
 #[test]
 fn a_pipeline_that_recovers_says_when_it_tries_again_and_can_be_stopped() {
-    let mut workspace = unreachable();
+    let mut workspace = Workspace::new();
+    workspace.write("pipelines/p.yaml", UNREACHABLE);
     workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MIN_DELAY", "1h");
     workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MAX_DELAY", "2h");
     let mut service = Service::start(&workspace);

@@ -7,7 +7,7 @@ use anabranch_graph::record::{Data, Operation, Record};
 use axum::extract::ws::{Message, Utf8Bytes};
 use serde_json::json;
 
-use crate::api::error::ApiError;
+use crate::api::error::{ApiError, Error};
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +90,8 @@ pub(super) fn status(status: &impl serde::Serialize) -> Message {
 }
 
 /// Why the inspection ends.
-pub(super) fn error(error: &ApiError) -> Message {
-    text(json!({ "error": error.body() }))
+pub(super) fn error(error: ApiError) -> Message {
+    text(json!({ "error": Error::of(error) }))
 }
 
 fn text(value: serde_json::Value) -> Message {

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use anabranch_graph::condition::CompiledCondition;
-use anabranch_graph::exec::{Place, Station, places};
+use anabranch_graph::exec::{Place, Side, Station, places};
 use anabranch_graph::text::Str;
 use axum::http::StatusCode;
 use serde::Deserialize;
-
-pub(super) use anabranch_graph::exec::Side;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::api::View;
 use crate::api::error::{ApiError, Kind};
@@ -20,20 +19,23 @@ const USUAL: u32 = 100;
 const MOST: u32 = 1000;
 
 /// The query of a request.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Asked {
-    /// Id of a node; left out: behind all sources.
+    /// Id of a connector or processor, or `dead-letter-queue`; left out: behind all sources.
     at: Option<String>,
     /// Left out: behind the node, before a destination and the dead-letter queue.
+    #[param(inline)]
     side: Option<AskedSide>,
     /// A condition; left out: all records.
     #[serde(rename = "where")]
     condition: Option<String>,
-    /// Most records a second.
+    /// Most records a second; 100 if not given.
+    #[param(minimum = 1, maximum = 1000)]
     sample: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum AskedSide {
     Before,

@@ -16,7 +16,7 @@ use super::frame::{self, Form};
 use super::request::Request;
 use crate::api::View;
 use crate::api::error::{ApiError, Kind};
-use crate::api::status::PipelineStatus;
+use crate::api::status::StatusNow;
 use crate::service::lifecycle::Seen;
 
 /// How often the client is asked whether it is there.
@@ -47,7 +47,7 @@ pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
     let code = if matches!(error.kind, Kind::ResourceExhausted) { close_code::AGAIN } else { close_code::POLICY };
     let close = CloseFrame { code, reason: error.reason.into() };
     let last = async {
-        socket.send(frame::error(&error)).await?;
+        socket.send(frame::error(error)).await?;
         socket.send(Message::Close(Some(close))).await?;
         // Until the client has closed too: what it was sent last might not reach it otherwise.
         while let Some(Ok(_)) = socket.recv().await {}
@@ -159,7 +159,7 @@ impl<'a> Showing<'a> {
             self.places = places;
         }
         Ok(match self.form {
-            Form::Own => vec![frame::status(&PipelineStatus::of(&seen, None))],
+            Form::Own => vec![frame::status(&StatusNow::of(&seen, None))],
             Form::Protobuf => Vec::new(),
         })
     }
