@@ -15,6 +15,7 @@
 //! at any await point can only repeat rows, at most [`Limits::replay_rows`](crate::plan::stage::Limits) per lane and
 //! destination.
 
+mod activity;
 mod asynchronous;
 mod chain;
 mod context;
@@ -47,8 +48,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use meter::Meters;
-pub use progress::{LaneCount, Progress, StageCount, Totals};
+pub use activity::{Activity, STATE_STORE};
+pub use progress::{LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals};
 pub use trial::{Trial, try_out};
 
 use context::{Context, Interrupt};
@@ -80,8 +81,6 @@ pub struct RunOptions {
     pub once: bool,
     /// Secrets to mask in dead letters and faults.
     pub mask: Arc<[Str]>,
-    /// Where what every node does and takes is counted; `None` counts nothing and costs nothing.
-    pub meters: Option<Arc<Meters>>,
 }
 
 /// How a run ended.
