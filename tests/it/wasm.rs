@@ -1,6 +1,7 @@
 //! Processors in WebAssembly, from the directory to the pipeline: guests in the text format, of which each does one
 //! thing that a guest may do or should not.
 
+mod c;
 mod egress;
 mod faults;
 mod loading;

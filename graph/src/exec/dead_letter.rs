@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use tokio::sync::mpsc;
 
@@ -13,6 +13,7 @@ use super::lanes::Origin;
 use super::queue::Idle;
 use crate::ack::LaneIndex;
 use crate::batch::Failed;
+use crate::clock;
 use crate::destination::Delivered;
 use crate::fault::Fault;
 use crate::metadata::{Metadata, key};
@@ -185,7 +186,7 @@ impl DeadLetters {
         let named = if ordinal == 0 { name.to_string() } else { format!("{name}#{ordinal}") };
 
         let mut metadata = Metadata::with_capacity(5);
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let nanos = clock::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         metadata.insert(key::CREATED_AT, nanos.to_string());
         metadata.insert(key::SOURCE_CONNECTOR_ID, format!("{}:{}", self.context().pipeline, id.connector));
         metadata.insert(key::DLQ_NACK_ERROR, self.context().mask(&fault.message()));
