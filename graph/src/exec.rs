@@ -37,6 +37,7 @@ mod read;
 mod resume;
 mod signal;
 mod supervise;
+mod tap;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -50,6 +51,7 @@ use tokio::task::JoinHandle;
 
 pub use activity::{Activity, STATE_STORE};
 pub use progress::{LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals};
+pub use tap::{Glimpse, Inspection, Look, Place, Side, Station, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 
 use context::{Context, Interrupt};
@@ -81,6 +83,8 @@ pub struct RunOptions {
     pub once: bool,
     /// Secrets to mask in dead letters and faults.
     pub mask: Arc<[Str]>,
+    /// Where its records can be looked at: the pipeline's own, the same for all of its runs.
+    pub taps: Arc<Taps>,
 }
 
 /// How a run ended.

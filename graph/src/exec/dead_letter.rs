@@ -11,6 +11,7 @@ use super::context::Context;
 use super::deliver::{Delivery, Outcome};
 use super::lanes::Origin;
 use super::queue::Idle;
+use super::tap::{Side, Station, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::Failed;
 use crate::clock;
@@ -61,14 +62,17 @@ pub(super) struct DeadLetters {
     threshold: u64,
     delivery: Delivery,
     most_rows: usize,
+    tap: Arc<Tap>,
     /// By lane: a partition that comes back has its rows read again in another one, with the same names.
     windows: BTreeMap<LaneIndex, Window>,
 }
 
 impl DeadLetters {
     pub(super) fn new(spec: &DeadLetterSpec, node: Str, delivery: Delivery) -> Self {
+        let tap = delivery.context.options.taps.at(Station::DeadLetters, &Str::from_static(DeadLetterSpec::NODE));
         DeadLetters {
             node,
+            tap,
             window_size: spec.window_size,
             threshold: spec.threshold,
             most_rows: spec.destination.policy().rows.max(1),
@@ -110,6 +114,9 @@ impl DeadLetters {
                 break;
             }
             letters.push(self.letter(record, &origin, fault));
+        }
+        if let Some(watchers) = self.tap.watchers() {
+            watchers.show(Side::Before, &letters);
         }
         for letters in letters.chunks(self.most_rows) {
             let written = self.make_durable(letters).await;

@@ -18,6 +18,7 @@ use super::parallel;
 use super::queue::{Gauge, Idle, Receiver, Sender, queue};
 use super::read::Reading;
 use super::resume::{Foreign, resume};
+use super::tap::Station;
 use super::write::Writing;
 use super::write::gate::FlushGate;
 use crate::batch::Failed;
@@ -155,7 +156,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                     StepCondition::AsBefore => return Err(wrong_condition(step)),
                 };
                 let in_flight = (*in_flight).max(1) as usize;
-                let step = Asynchronous { node: step.node.clone(), condition, operator, in_flight };
+                let tap = output.tap(Station::Processor, &step.node);
+                let step = Asynchronous { node: step.node.clone(), condition, operator, in_flight, tap };
                 Box::pin(step.run(input, output))
             }
             _ => return Err(Fault::fatal("plan_broken", format!("stage {} cannot be run", stage.name))),
@@ -241,7 +243,7 @@ pub(super) fn build_inline(
             BuiltOperator::Isolate(_) | BuiltOperator::Async(_) => return Err(wrong_class(step)),
         }
     }
-    Ok(Steps::new(built, false, output.meters()))
+    Ok(Steps::new(built, false, output.meters(), output.taps()))
 }
 
 pub(super) fn build(context: &Context, step: &StepSpec, worker: usize) -> Result<BuiltOperator, Fault> {

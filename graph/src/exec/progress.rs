@@ -10,7 +10,7 @@ use super::meter::{Meter, Passed};
 use super::queue::Gauge;
 use crate::fault::Fault;
 use crate::plan::StepCount;
-use crate::plan::stage::{StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
+use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
 use crate::secret::mask;
 use crate::state::LaneId;
 use crate::text::Str;
@@ -220,7 +220,7 @@ impl Progress {
             lanes: RwLock::default(),
             stages: plan.stages.iter().map(StageProgress::of).collect(),
             queues: OnceLock::new(),
-            letters: Meter::new(Str::from_static("dead-letter-queue"), PATIENCE),
+            letters: Meter::new(Str::from_static(DeadLetterSpec::NODE), PATIENCE),
             born: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
             storing: AtomicU64::new(0),

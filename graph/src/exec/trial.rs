@@ -46,7 +46,7 @@ pub async fn try_out(
     mask: Arc<[Str]>,
 ) -> Result<Measured, Fault> {
     let plan = Arc::new(on_trial(plan, trial));
-    let options = RunOptions { once: true, mask };
+    let options = RunOptions { once: true, mask, ..RunOptions::default() };
     let begin = Instant::now();
     let mut running = start(
         plan,

@@ -14,6 +14,7 @@ use super::fan_out::{Output, overdrawn};
 use super::meter::{Passed, StageMeters, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
+use super::tap::{Side, Station, Tap};
 use crate::batch::{Batch, Failed, Lineage};
 use crate::destination::{Delivered, Retry, WritePolicy, Writer};
 use crate::fault::Fault;
@@ -70,6 +71,7 @@ pub(super) struct Writing {
     bucket: Option<Bucket>,
     gate: Open,
     accepted: Lineage,
+    tap: Arc<Tap>,
     output: Output,
     meters: StageMeters,
 }
@@ -94,7 +96,8 @@ impl Writing {
             Delivery { context: output.context.clone(), stage: Some(output.stage), writer, retry: policy.retry, known };
         let connector = spec.connector.clone();
         let meters = output.meters();
-        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, output, meters }
+        let tap = output.tap(Station::Destination, &connector);
+        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, tap, output, meters }
     }
 
     /// Writes until the input ends, then flushes and closes.
@@ -165,6 +168,13 @@ impl Writing {
         Ok(())
     }
 
+    /// Rows are about to be written.
+    fn show(&self, batch: &Batch) {
+        if let Some(watchers) = self.tap.watchers() {
+            watchers.show(Side::Before, batch.records());
+        }
+    }
+
     fn arrived(&self, batch: &Batch) -> Result<(), Fault> {
         self.meters.step(0).enter(batch.rows());
         self.output.context.lanes.land(batch.lineage())
@@ -183,6 +193,7 @@ impl Writing {
             if let Some(bucket) = &mut self.bucket {
                 bucket.take(chunk.rows()).await;
             }
+            self.show(&chunk);
             let outcome = timed(self.delivery.write(chunk.records()), &self.meters).await?;
             self.settle(chunk, outcome).await?;
             // A commit does not wait for the end of a batch that a rate limit draws out.

@@ -158,7 +158,7 @@ impl Resolver<'_> {
         let Writing { plugin, destination, settings, .. } = self.writer(path, &config.plugin, &config.settings)?;
         let (window_size, threshold) = (config.window_size.value, config.window_nack_threshold.value);
         let kind = NodeKind::DeadLetter(DeadLetterSpec { plugin, destination, window_size, threshold });
-        Some(Node { id: "dead-letter-queue".into(), kind, settings, span: config.plugin.span, path: path.into() })
+        Some(Node { id: DeadLetterSpec::NODE.into(), kind, settings, span: config.plugin.span, path: path.into() })
     }
 
     fn writer(&mut self, path: &str, plugin: &Spanned<Str>, settings: &Settings) -> Option<Writing> {
