@@ -61,7 +61,7 @@ pub(super) struct Request {
 impl Request {
     pub(super) fn of_pipeline(view: &View, id: &str, asked: Asked) -> Result<Self, ApiError> {
         if view.control.seen(id).is_none() {
-            return Err(missing("pipeline", id, "pipeline.not_found"));
+            return Err(missing(view, "pipeline", id, "pipeline.not_found"));
         }
         let side = asked.side.map(|side| match side {
             AskedSide::Before => Side::Before,
@@ -94,13 +94,14 @@ impl Request {
     /// `id` is that of the pipeline and that of the connector.
     pub(super) fn of_connector(view: &View, id: &str) -> Result<Self, ApiError> {
         let connector = |place: &Place| matches!(place.station, Station::Source | Station::Destination);
-        Request::of_part(view, id, None, true, connector).ok_or_else(|| missing("connector", id, "connector.not_found"))
+        Request::of_part(view, id, None, true, connector)
+            .ok_or_else(|| missing(view, "connector", id, "connector.not_found"))
     }
 
     /// `id` is that of the pipeline, of the connector where the processor has one, and of the processor.
     pub(super) fn of_processor(view: &View, id: &str, side: Side) -> Result<Self, ApiError> {
         Request::of_part(view, id, Some(side), false, |place| place.station == Station::Processor)
-            .ok_or_else(|| missing("processor", id, "processor.not_found"))
+            .ok_or_else(|| missing(view, "processor", id, "processor.not_found"))
     }
 
     fn of_part(
@@ -173,6 +174,10 @@ impl Request {
     }
 }
 
-fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
+fn missing(view: &View, what: &str, id: &str, reason: &'static str) -> ApiError {
+    if !view.control.is_ready() {
+        let error = ApiError::new(Kind::Unavailable, "service.starting", "the service is still starting");
+        return error.suggest("try again in a moment");
+    }
     ApiError::new(Kind::NotFound, reason, format!("there is no {what} {id:?}"))
 }
