@@ -14,4 +14,5 @@ pub mod service;
 pub mod settings;
 pub mod store;
 pub mod terminal;
+pub mod testing;
 pub mod trial;

@@ -8,6 +8,7 @@ mod lint;
 mod list;
 mod plan;
 mod schema;
+mod test;
 mod validate;
 
 use std::path::Path;
@@ -25,6 +26,7 @@ pub(super) enum Command {
     Lint(lint::Arguments),
     Plan(plan::Arguments),
     DryRun(dry_run::Arguments),
+    Test(Box<test::Arguments>),
     Schema(schema::Arguments),
     #[command(visible_alias = "ls")]
     List(list::Arguments),
@@ -36,6 +38,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::Validate(arguments) => validate::validate(&arguments, context),
         Command::Lint(arguments) => lint::lint(&arguments, context),
         Command::Schema(arguments) => schema::schema(&arguments),
+        Command::Test(arguments) => test::test(&arguments, context),
         Command::DryRun(arguments) => dry_run::dry_run(&arguments, context),
         Command::Plan(arguments) => plan::plan(&arguments, context),
         Command::List(arguments) => list::list(&arguments, context),

@@ -30,6 +30,7 @@ mod examples;
 mod generated;
 mod javascript;
 mod kills;
+mod pipeline_tests;
 mod plan;
 mod positions;
 #[cfg(feature = "postgres")]
