@@ -17,6 +17,7 @@ mod query;
 mod schemas;
 mod shapes;
 mod status;
+pub(crate) mod testing;
 mod ui;
 mod viewer;
 
@@ -104,6 +105,7 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(pipelines::router())
         .merge(lifecycle::router())
         .merge(inspect::router())
+        .merge(testing::router())
         .merge(plugins::router())
 }
 
