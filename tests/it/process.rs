@@ -181,7 +181,7 @@ impl SoFar {
 
 impl Process {
     /// What it has printed by now, whenever that is asked.
-    pub fn printed(&self) -> SoFar {
+    pub fn so_far(&self) -> SoFar {
         SoFar { stdout: self.stdout.bytes.clone(), stderr: self.stderr.bytes.clone() }
     }
 
