@@ -1,6 +1,6 @@
 // The records that go by at a place of the graph, as they go by.
 
-import { of, socket } from "./api.js";
+import { exact, of, socket } from "./api.js";
 import { Rows, h, say, uniqueId } from "./dom.js";
 import { clock, count, plural } from "./format.js";
 import { recordView, summary } from "./record.js";
@@ -145,7 +145,7 @@ export class Inspector {
     let number = this.#came - this.#fresh.length;
     for (const frame of this.#fresh) {
       number += 1;
-      this.#seen.unshift({ number, at, record: JSON.parse(frame).result });
+      this.#seen.unshift({ number, at, record: exact(frame).result });
     }
     this.#fresh = [];
     this.#seen.length = Math.min(this.#seen.length, KEPT);

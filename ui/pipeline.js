@@ -170,7 +170,8 @@ export class PipelinePage {
       this.#panel = null;
       this.#showNode();
     } catch (error) {
-      this.#loaded = -1;
+      // It may be about to be there: its plugins are loaded, or its file is mended.
+      setTimeout(() => { this.#loaded = -1; }, 5000);
       this.#canvas.room.replaceChildren(h("div", { class: "empty" }, h("h2", {}, "The graph cannot be drawn"), h("p", {}, text(error))));
     }
   }
