@@ -12,7 +12,7 @@ async function told(line) {
 
 await browse({}, async (page) => {
   await page.goto(at("/"));
-  const field = page.getByLabel("Token");
+  const field = page.locator("input[type=password]");
   await field.fill("wrong");
   await page.keyboard.press("Enter");
   await page.getByText("not the right one").waitFor();

@@ -46,7 +46,7 @@ try {
     assert.match(await text(".letter-detail"), /decode/);
     await accessible(page, "a dead letter");
     await page.getByRole("button", { name: "Edit and replay" }).click();
-    const field = page.getByLabel("payload.after");
+    const field = page.getByRole("dialog").getByLabel("payload.after");
     assert.equal(await field.inputValue(), '{"order": "bad", "amount": 9007199254740993 ]');
     await field.fill('{"order": "mended", "amount": 9007199254740993}');
     await accessible(page, "the editor");
