@@ -174,6 +174,7 @@ fn the_page_asks_for_the_token_and_outlives_the_service() {
 fn the_page_is_served_whole_and_to_everybody() {
     let mut workspace = Workspace::new();
     workspace.env("ANABRANCH_API_HTTP_TOKEN", "a-token-of-the-test");
+    orders(&workspace);
     let mut service = workspace.start(&["run"]);
     let address = service.address();
     let page = get(address, "/");
@@ -198,6 +199,7 @@ fn the_page_is_served_whole_and_to_everybody() {
     drop(service);
 
     let workspace = Workspace::new();
+    orders(&workspace);
     let mut service = workspace.start(&["run", "--api.http.ui.enabled=false"]);
     let address = service.address();
     assert_eq!((get(address, "/").status, get(address, "/ui/main.js").status), (404, 404));
