@@ -10,7 +10,7 @@
  *   lagRows?: number, lagSeconds?: number }} Lane
  * @typedef {{ node: number, id: string, rowsIn: number, selected: number, rowsOut: number, failed: number, held?: number,
  *   busySeconds: number, lastError?: { message: string, at: string } }} LiveNode
- * @typedef {{ from: number, to: number, rows: number, queuedRows?: number, queuedBytes?: number,
+ * @typedef {{ from: number, to: number, rows: number, queuedRows?: number, boundRows?: number, queuedBytes?: number,
  *   boundBytes?: number, full?: boolean }} LiveEdge
  * @typedef {{ read: number, settled: number, born: number, delivered: number, filtered: number, failed: number,
  *   deadLettered: number, inFlight: number }} Totals

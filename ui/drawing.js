@@ -123,12 +123,13 @@ class Way {
   update(live, all) {
     this.#rates.add(all.at, all.status.run, { rows: live.rows });
     const flow = this.#rates.rate("rows");
-    const bound = live.boundBytes ?? 0;
-    const filled = bound > 0 ? Math.min(1, (live.queuedBytes ?? 0) / bound) : 0;
+    /** @param {number | undefined} queued @param {number | undefined} bound */
+    const part = (queued, bound) => (bound ? Math.min(1, (queued ?? 0) / bound) : 0);
+    const filled = Math.max(part(live.queuedBytes, live.boundBytes), part(live.queuedRows, live.boundRows));
     const level = live.full ? "full" : filled >= NEARLY ? "nearly" : flow ? "flows" : "rests";
     const queue = live.full ? "queue full" : (live.queuedRows ?? 0) > 0 ? `${about(live.queuedRows)} wait` : "";
     if (this.text) say(this.text, [rate(flow), queue].filter(Boolean).join(" · "));
-    say(this.title, `${plural(live.rows, "record")}${live.queuedRows ? `, ${count(live.queuedRows)} in the queue, ${percent(filled)} of its bytes` : ""}`);
+    say(this.title, `${plural(live.rows, "record")}${live.queuedRows ? `, ${count(live.queuedRows)} in the queue, which is ${percent(filled)} full` : ""}`);
     // Twice as wide from 1/s to 1,000/s.
     const width = flow ? 1.4 + Math.min(3.6, Math.log10(1 + flow) * 0.6) : 1.2;
     for (const element of [this.line, this.place]) {
