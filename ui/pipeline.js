@@ -56,6 +56,7 @@ export class PipelinePage {
   /** @type {{ tab: string, item: string }} */
   #place = { tab: "", item: "" };
   #loaded = -1;
+  #drawn = "";
   #busy = false;
   #lettersSeen = -1;
 
@@ -159,14 +160,14 @@ export class PipelinePage {
       h("p", {}, text(error)), h("p", {}, h("a", { href: "#/" }, "All pipelines")));
   }
 
-  /** The graph can be another one in every run. @param {number} run */
+  /** The graph can be another one in every run; where it is not, nothing is drawn anew. @param {number} run */
   async #load(run) {
     this.#loaded = run;
     try {
-      const [svg, plan] = await Promise.all([
-        getText(of(this.id, "/graph", { pass: "fused", format: "live" })), get(of(this.id, "/graph", { pass: "fused", format: "json" })),
-      ]);
-      this.#drawing = new Drawing(svg, plan, (node) => { location.hash = `${this.home}/nodes/${encodeURIComponent(node.id)}`; });
+      const [svg, plan] = await Promise.all(["live", "json"].map((format) => getText(of(this.id, "/graph", { pass: "fused", format }))));
+      if (svg === undefined || plan === undefined || svg + plan === this.#drawn) return;
+      this.#drawn = svg + plan;
+      this.#drawing = new Drawing(svg, JSON.parse(plan), (node) => { location.hash = `${this.home}/nodes/${encodeURIComponent(node.id)}`; });
       this.#canvas.show(this.#drawing.element);
       if (this.#live) this.#drawing.update(this.#live);
       this.#panel?.close();
