@@ -6,6 +6,7 @@ pub mod api;
 pub mod cli;
 pub mod client;
 pub mod files;
+pub mod fixing;
 pub mod log;
 pub mod panics;
 pub mod pipelines;

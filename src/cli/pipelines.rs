@@ -1,9 +1,15 @@
 //! `anabranch pipelines …`.
 
 mod analyze;
+mod answers;
+mod apply;
 mod chosen;
+mod describe;
+mod dev;
 mod dry_run;
+mod gallery;
 mod init;
+mod lifecycle;
 mod lint;
 mod list;
 mod plan;
@@ -17,6 +23,7 @@ use clap::Subcommand;
 
 use super::{Context, Report};
 
+pub(super) use dev::Watch;
 pub(super) use init::DEMO;
 
 #[derive(Debug, Subcommand)]
@@ -30,6 +37,13 @@ pub(super) enum Command {
     Schema(schema::Arguments),
     #[command(visible_alias = "ls")]
     List(list::Arguments),
+    #[command(visible_alias = "desc")]
+    Describe(describe::Arguments),
+    Start(lifecycle::Start),
+    Stop(lifecycle::Stop),
+    Delete(lifecycle::Delete),
+    Apply(apply::Arguments),
+    Dev(dev::Arguments),
 }
 
 pub(super) fn dispatch(command: Command, context: &Context) -> Report {
@@ -42,6 +56,12 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::DryRun(arguments) => dry_run::dry_run(&arguments, context),
         Command::Plan(arguments) => plan::plan(&arguments, context),
         Command::List(arguments) => list::list(&arguments, context),
+        Command::Describe(arguments) => describe::describe(&arguments, context),
+        Command::Start(arguments) => lifecycle::start(&arguments, context),
+        Command::Stop(arguments) => lifecycle::stop(&arguments, context),
+        Command::Dev(arguments) => dev::dev(&arguments, context),
+        Command::Apply(arguments) => apply::apply(&arguments, context),
+        Command::Delete(arguments) => lifecycle::delete(&arguments, context),
     }
 }
 
