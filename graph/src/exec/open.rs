@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::asynchronous::Asynchronous;
 use super::chain::{self, Steps};
 use super::context::{Context, Interrupt};
-use super::dead_letter::DeadLetters;
+use super::dead_letter::{DeadLetters, Outlet};
 use super::deliver::{Delivery, Known};
 use super::drain::{Acknowledging, Drain, store_fault};
 use super::fan_out::Output;
@@ -85,12 +85,9 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let Wiring { mut inputs, outputs } = wire(plan)?;
 
     let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
-    let dead_letter = async {
-        let host = context.host(&dead_node);
-        plan.dead_letter.destination.open(&host).await.map_err(|fault| fault.at(&dead_node))
-    };
+    let dead_letter = open_dead_letters(context, plan, &dead_node);
     let writers = try_join_all(plan.stages.iter().map(|stage| open_writer(context, stage)));
-    let (dead_writer, mut writers) = futures::try_join!(dead_letter, writers)?;
+    let (letters_to, mut writers) = futures::try_join!(dead_letter, writers)?;
 
     let mut known = read_marks(plan, &mut writers).await?;
     let mut resume = resume(plan, &marks, &known);
@@ -162,9 +159,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     drop(dead);
     drop(outputs);
 
-    let retry = plan.dead_letter.destination.policy().retry;
-    let delivery = Delivery { context: context.clone(), writer: dead_writer, retry, known: Known::new() };
-    let letters = DeadLetters::new(&plan.dead_letter, dead_node.clone(), delivery);
+    let letters = DeadLetters::new(context, &plan.dead_letter, dead_node.clone(), letters_to);
     let idle = Idle::default();
     stages.push(Stage { name: dead_node, idle: idle.clone(), task: Box::pin(letters.run(failures, idle)) });
 
@@ -178,6 +173,16 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         sources.push(acknowledging);
     }
     Ok(Opened { stages, drain: Drain { context: context.clone(), epoch, sources, gates } })
+}
+
+async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str) -> Result<Outlet, Fault> {
+    let destination = &plan.dead_letter.destination;
+    if let Some(bounds) = destination.keeps_letters() {
+        return Ok(Outlet::Store(bounds));
+    }
+    let writer = destination.open(&context.host(node)).await.map_err(|fault| fault.at(node))?;
+    let retry = destination.policy().retry;
+    Ok(Outlet::Destination(Delivery { context: context.clone(), writer, retry, known: Known::new() }))
 }
 
 async fn open_writer(context: &Arc<Context>, stage: &StageSpec) -> Result<Option<Box<dyn Writer>>, Fault> {
