@@ -94,11 +94,7 @@ impl Api {
     /// # Errors
     /// The address is not to be had, or the token cannot be read.
     pub async fn listen(settings: &ApiSettings) -> Result<Api, ListenError> {
-        let token = match (&settings.token, &settings.token_file) {
-            (Some(token), _) => Some(token.clone()),
-            (None, Some(path)) => Some(access::token_in(path).map_err(ListenError::Token)?),
-            (None, None) => None,
-        };
+        let token = settings.read_token().map_err(ListenError::Token)?;
         let host = if settings.host.is_empty() { "::" } else { settings.host.as_str() };
         let mut bound = TcpListener::bind((host, settings.port)).await;
         if settings.host.is_empty() && bound.as_ref().is_err_and(|e| e.kind() != std::io::ErrorKind::AddrInUse) {

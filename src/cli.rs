@@ -8,6 +8,8 @@ mod plugins;
 mod positions;
 mod processors;
 mod quickstart;
+#[allow(dead_code, reason = "the commands that ask come one by one")]
+mod remote;
 mod report;
 mod run;
 mod standalone;

@@ -93,8 +93,14 @@ pub struct Found {
     pub unreadable: Vec<(PathBuf, Diagnostic)>,
 }
 
-/// Pipeline files at `paths`: a file as it is, of a directory its direct children named `*.yml` or `*.yaml`,
-/// sorted by name.
+/// Whether a file holds tests of pipelines, by its name: `orders.test.yaml`.
+pub fn is_test(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    name.ends_with(".test.yaml") || name.ends_with(".test.yml")
+}
+
+/// Pipeline files at `paths`: a file as it is, of a directory its direct children named `*.yml` or `*.yaml` that are no
+/// tests, sorted by name.
 pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
     let mut found = Found::default();
     for path in paths {
@@ -144,7 +150,7 @@ fn children(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
         let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
         // A directory or device of that name is not a pipeline file; a dangling link is one that is missing.
         let file = std::fs::metadata(&path).map_or(true, |m| m.is_file());
-        if matches!(extension.as_deref(), Some("yml" | "yaml")) && file {
+        if matches!(extension.as_deref(), Some("yml" | "yaml")) && file && !is_test(&path) {
             paths.push(path);
         }
     }
@@ -159,7 +165,7 @@ mod tests {
     #[test]
     fn a_directory_gives_its_yaml_files_in_order() {
         let directory = tempfile::tempdir().unwrap();
-        for name in ["b.yaml", "a.YML", "c.txt", "d.yaml.bak"] {
+        for name in ["b.yaml", "a.YML", "c.txt", "d.yaml.bak", "b.test.yaml"] {
             std::fs::write(directory.path().join(name), "x").unwrap();
         }
         std::fs::create_dir(directory.path().join("sub.yml")).unwrap();

@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod cli;
+pub mod client;
 pub mod files;
 pub mod log;
 pub mod panics;

@@ -15,7 +15,7 @@ use anabranch_graph::plan::stage::Limits;
 use anabranch_graph::text::Str;
 
 pub use document::document;
-pub use flags::SettingFlags;
+pub use flags::{ServiceFlags, SettingFlags};
 pub use layers::{Layers, Refused, Resolved, Source};
 pub use listener::{ApiSettings, Compatibility, ServedSchemas};
 

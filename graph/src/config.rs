@@ -16,7 +16,7 @@ mod schema;
 mod settings;
 mod version;
 mod written;
-mod yaml;
+pub mod yaml;
 
 #[cfg(test)]
 mod tests;

@@ -63,6 +63,7 @@ pub mod ack;
 mod arbitrary;
 pub mod arguments;
 pub mod batch;
+pub mod clock;
 pub mod condition;
 pub mod config;
 pub mod destination;

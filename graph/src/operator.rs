@@ -2,6 +2,7 @@
 //!
 //! An operator sees rows and gives verdicts. It never sees credit, channels or the runtime.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -348,6 +349,19 @@ pub struct Host {
     pub memo: Arc<dyn Memo>,
     /// The schemas of keys and payloads.
     pub schemas: Arc<dyn SchemaRegistry>,
+    /// The way to services in the network, for operators.
+    pub network: Network,
+}
+
+/// The way of HTTP requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Network {
+    /// To where their URL says.
+    #[default]
+    Open,
+    /// All of them to the proxy at this address, which answers in the place of every service: no connection is made to
+    /// anywhere else.
+    Through(SocketAddr),
 }
 
 /// The level of a log line.

@@ -38,6 +38,7 @@ pub(crate) fn host() -> Host {
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
     }
 }
 

@@ -1,9 +1,7 @@
 //! Who may ask: a token where one is set, and pages of other sites only where they are allowed.
 
-use std::fs;
 use std::hint::black_box;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +23,6 @@ use super::error::{ApiError, Kind};
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(30);
-
-/// The largest file with a token.
-const TOKEN_BYTES: u64 = 64 << 10;
 
 /// Who may ask.
 pub(super) struct Access {
@@ -56,20 +51,6 @@ impl ErrorBody {
                 (error.kind.status(), axum::Json(body)).into_response()
             }
         }
-    }
-}
-
-/// The token in a file, without white space around it.
-pub(super) fn token_in(path: &Path) -> Result<Str, String> {
-    let shown = path.display();
-    let unreadable = |error: &std::io::Error| format!("cannot read {shown}: {}", crate::files::system(error));
-    if fs::metadata(path).map_err(|error| unreadable(&error))?.len() > TOKEN_BYTES {
-        return Err(format!("{shown} is too large for a token"));
-    }
-    let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
-    match text.trim() {
-        "" => Err(format!("{shown} is empty")),
-        token => Ok(token.into()),
     }
 }
 

@@ -1,10 +1,12 @@
 //! What a command has to say, as text or as JSON, and the exit code.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, Write as _};
 
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
 use serde_json::{Value, json};
 
+use crate::client::ClientError;
 use crate::files::system;
 
 /// Exit codes.
@@ -32,7 +34,17 @@ pub struct Report {
     summary: Value,
     result: Value,
     streamed: bool,
-    error: Option<(&'static str, String, Option<String>)>,
+    error: Option<Error>,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+struct Error {
+    code: Cow<'static, str>,
+    message: String,
+    suggestion: Option<String>,
+    /// Which part of what was given is wrong, as a JSON pointer.
+    path: Option<String>,
 }
 
 impl Report {
@@ -87,10 +99,35 @@ impl Report {
 
     /// The command failed.
     #[must_use]
-    pub fn fail(mut self, exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+    pub fn fail(mut self, exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         self.exit = exit;
-        self.error = Some((code, message.into(), None));
+        self.error = Some(Error { code: code.into(), message: message.into(), suggestion: None, path: None });
         self
+    }
+
+    /// The command failed because of the service that it asked.
+    #[must_use]
+    pub fn refused(self, error: &ClientError) -> Self {
+        let (exit, path) = match error {
+            ClientError::Refused(refusal) => (
+                match refusal.status.as_u16() {
+                    // Who may not ask, who asks too much, and a service that stops or cannot reach its store.
+                    401 | 403 | 408 | 429 | 503 | 504 => Exit::Environment,
+                    400..=499 => Exit::Invalid,
+                    _ => Exit::Failed,
+                },
+                refusal.path.clone(),
+            ),
+            ClientError::Token(_) => (Exit::Invalid, None),
+            ClientError::Broken { .. } => (Exit::Failed, None),
+            _ => (Exit::Environment, None),
+        };
+        let mut report = self.fail(exit, error.code().to_owned(), error.to_string());
+        if let Some(failed) = &mut report.error {
+            failed.suggestion = error.suggestion().map(str::to_owned);
+            failed.path = path;
+        }
+        report
     }
 
     /// The result is on standard output already, in a form of its own: no JSON object follows it.
@@ -103,8 +140,8 @@ impl Report {
     /// What to do about the failure.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
-        if let Some((_, _, slot)) = &mut self.error {
-            *slot = Some(suggestion.into());
+        if let Some(error) = &mut self.error {
+            error.suggestion = Some(suggestion.into());
         }
         self
     }
@@ -113,9 +150,13 @@ impl Report {
     pub fn print(self, as_json: bool) -> Exit {
         let mut err = std::io::stderr();
         let out = if as_json && !self.streamed {
-            let error = self.error.map(|(code, message, suggestion)| match suggestion {
-                None => json!({ "code": code, "message": message }),
-                Some(suggestion) => json!({ "code": code, "message": message, "suggestion": suggestion }),
+            let error = self.error.map(|error| {
+                let mut shown = json!({ "code": error.code, "message": error.message });
+                let more = [("suggestion", error.suggestion), ("configPath", error.path)];
+                for (name, text) in more.into_iter().filter_map(|(name, text)| Some((name, text?))) {
+                    shown[name] = text.into();
+                }
+                shown
             });
             let envelope = json!({
                 "command": self.command,
@@ -127,7 +168,7 @@ impl Report {
             format!("{envelope}\n")
         } else {
             let mut notes = self.notes;
-            if let Some((_, message, suggestion)) = self.error {
+            if let Some(Error { message, suggestion, .. }) = self.error {
                 notes.push_str(&format!("error: {message}\n"));
                 if let Some(suggestion) = suggestion {
                     notes.push_str(&format!("  {suggestion}\n"));

@@ -86,3 +86,31 @@ impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
         Self::augment_args(command)
     }
 }
+
+/// The settings of a command that asks a running service: as those of others, and where it is.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceFlags(pub SettingFlags<false>);
+
+/// Settings that say where a service is.
+const WHERE: &[&str] = &["api.http.address", "api.http.token-file"];
+
+impl clap::FromArgMatches for ServiceFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        SettingFlags::from_arg_matches(matches).map(ServiceFlags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl clap::Args for ServiceFlags {
+    fn augment_args(command: Command) -> Command {
+        let command = SettingFlags::<false>::augment_args(command);
+        WHERE.iter().fold(command, |command, name| command.mut_arg(*name, |arg| arg.hide(false)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}

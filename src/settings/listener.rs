@@ -1,8 +1,9 @@
 //! Where HTTP is served, to whom, and what.
 
 use std::fmt;
+use std::fs;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anabranch_graph::text::Str;
 
@@ -102,10 +103,39 @@ impl ApiSettings {
         }
     }
 
+    /// The token that requests must carry, out of its file where it stands in one.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    pub fn read_token(&self) -> Result<Option<Str>, String> {
+        match (&self.token, &self.token_file) {
+            (Some(token), _) => Ok(Some(token.clone())),
+            (None, Some(path)) => token_in(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
     /// Whether only programs of this machine reach it.
     pub fn is_local(&self) -> bool {
         self.host.eq_ignore_ascii_case("localhost")
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// The largest file with a token.
+const TOKEN_BYTES: u64 = 64 << 10;
+
+/// The token in a file, without white space around it.
+fn token_in(path: &Path) -> Result<Str, String> {
+    let shown = path.display();
+    let unreadable = |error: &std::io::Error| format!("cannot read {shown}: {}", crate::files::system(error));
+    if fs::metadata(path).map_err(|error| unreadable(&error))?.len() > TOKEN_BYTES {
+        return Err(format!("{shown} is too large for a token"));
+    }
+    let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    match text.trim() {
+        "" => Err(format!("{shown} is empty")),
+        token => Ok(token.into()),
     }
 }
 

@@ -25,16 +25,18 @@ const NODE_BYTES: usize = 16;
 
 /// A node and where it stands.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) span: Span,
-    pub(super) value: Value,
+pub struct Node {
+    /// Where it stands.
+    pub span: Span,
+    /// What it holds.
+    pub value: Value,
     bytes: usize,
     depth: usize,
 }
 
 /// What a node holds.
 #[derive(Debug)]
-pub(super) enum Value {
+pub enum Value {
     /// Nothing, `~` or `null`.
     Null,
     /// A scalar, not yet typed.
@@ -49,47 +51,59 @@ pub(super) enum Value {
 
 /// A scalar's text after escapes and line folding.
 #[derive(Debug)]
-pub(super) struct Scalar {
-    pub(super) text: Str,
+pub struct Scalar {
+    /// The text.
+    pub text: Str,
     pub(super) style: ScalarStyle,
+}
+
+impl Scalar {
+    /// Whether it stands there without quotes and not as a block, so that it may be a number or a boolean.
+    pub fn is_plain(&self) -> bool {
+        self.style == ScalarStyle::Plain
+    }
 }
 
 /// A map without duplicate keys.
 #[derive(Debug, Default)]
-pub(super) struct Map {
-    pub(super) entries: Vec<Entry>,
+pub struct Map {
+    /// In the order of the file.
+    pub entries: Vec<Entry>,
     /// Whether an entry was refused, and reported.
-    pub(super) flawed: bool,
+    pub flawed: bool,
     /// Whether it looks like `{{ ... }}`, a template that is not quoted.
-    pub(super) like_template: bool,
+    pub like_template: bool,
 }
 
 /// A key with its value.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: Str,
-    pub(super) key_span: Span,
-    pub(super) value: Rc<Node>,
+pub struct Entry {
+    /// The key.
+    pub key: Str,
+    /// Where the key stands.
+    pub key_span: Span,
+    /// The value.
+    pub value: Rc<Node>,
 }
 
 impl Entry {
     /// Where the value stands; the key where there is nothing to point at.
-    pub(super) fn value_span(&self) -> Span {
+    pub fn value_span(&self) -> Span {
         let span = self.value.span;
         if span.start == span.end { self.key_span } else { span }
     }
 }
 
 /// One document of a file.
-pub(super) struct Document {
+pub struct Document {
     /// Its content, where it did parse.
-    pub(super) root: Option<Rc<Node>>,
+    pub root: Option<Rc<Node>>,
     /// Whether errors were found in it.
-    pub(super) flawed: bool,
+    pub flawed: bool,
 }
 
-/// Reads all documents of a file.
-pub(super) fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec<Document> {
+/// Reads all documents of a file, of any kind: linear in its size, with limits on nesting and aliases.
+pub fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec<Document> {
     let mut options = Options::default();
     options.set_emit_comments(false);
     options.emit_unresolved_aliases = true;

@@ -17,7 +17,7 @@ use super::signal::Signal;
 use super::{RunOptions, Services};
 use crate::batch::Alarm;
 use crate::fault::{Fault, FaultClass};
-use crate::operator::Host;
+use crate::operator::{Host, Network};
 use crate::plan::stage::{Limits, StagePlan, StageSpec};
 use crate::secret::mask;
 use crate::text::Str;
@@ -128,6 +128,7 @@ impl Context {
             log: self.services.log.clone(),
             memo: self.services.memo.clone(),
             schemas: self.services.schemas.clone(),
+            network: Network::Open,
         }
     }
 

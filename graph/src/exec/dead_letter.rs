@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tokio::sync::mpsc;
 
@@ -14,6 +13,7 @@ use super::lanes::Origin;
 use super::queue::Idle;
 use crate::ack::LaneIndex;
 use crate::batch::Failed;
+use crate::clock;
 use crate::destination::Delivered;
 use crate::fault::Fault;
 use crate::letter::{Letter, LetterBounds};
@@ -208,7 +208,7 @@ impl DeadLetters {
         let ordinal = self.windows.entry(*lane).or_default().ordinal(&name, *seq, replay_rows);
         Letter {
             name: if ordinal == 0 { name } else { format!("{name}#{ordinal}").into() },
-            at: SystemTime::now(),
+            at: clock::now(),
             lane: id.clone(),
             generation: *generation,
             seq: *seq,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
@@ -14,6 +14,7 @@ use super::lanes::Lanes;
 use super::meter::timed;
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
+use crate::clock;
 use crate::fault::Fault;
 use crate::metadata::{Metadata, key};
 use crate::plan::stage::ReadSpec;
@@ -348,7 +349,7 @@ struct Stamp {
 impl Stamp {
     /// One clock read per call. Records that share their metadata still share it afterwards.
     fn apply(&self, records: &mut [Record]) {
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let nanos = clock::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let read_at = Str::from(itoa::Buffer::new().format(nanos));
         let mut from = 0;
         while from < records.len() {

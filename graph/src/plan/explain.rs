@@ -21,6 +21,7 @@ use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use serde::Serialize;
 
+use self::figure::Purpose;
 use self::measured::{Cost, Totals};
 use self::route::Route;
 use super::flow;
@@ -72,6 +73,9 @@ pub enum Format {
     Svg,
     /// A page to look around in: all passes, and the settings of every node.
     Html,
+    /// A drawing without style and titles, with room for what a run does: a page fills in the texts of class `live` in
+    /// the nodes (`data-node` is their index) and of class `flow` on the edges (`data-from`, `data-to`).
+    Live,
 }
 
 /// What a terminal can show. Matters for [`Format::Text`] only.
@@ -105,6 +109,7 @@ impl Compiled {
         let picture = picture(pass);
         match format {
             Format::Html | Format::Svg => svg::print(&picture),
+            Format::Live => svg::embedded(&picture, Purpose::Live),
             Format::Text => text::print(&picture, style),
             Format::Dot => dot::print(&picture),
             Format::Mermaid => mermaid::print(&picture),

@@ -60,8 +60,11 @@ impl<Q: Question> ConfiguredOperator for Asking<Q> {
         self.question.flow(flow);
     }
 
-    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Async(Arc::new(Asked { service: self.address.open()?, question: self.question.clone() })))
+    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(BuiltOperator::Async(Arc::new(Asked {
+            service: self.address.open(host.network)?,
+            question: self.question.clone(),
+        })))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Network;
 use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 use anabranch_graph::text::Str;
 use anabranch_ops_http::client::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -162,11 +163,11 @@ impl Address {
     }
 
     /// Opens it: connections are made when they are needed.
-    pub(crate) fn open(&self) -> Result<Service, Fault> {
+    pub(crate) fn open(&self, network: Network) -> Result<Service, Fault> {
         Ok(Service {
             url: self.url.clone(),
             headers: self.headers.clone(),
-            client: Client::new(&Tls::default(), self.policy.clone())?,
+            client: Client::new(&Tls::default(), network, self.policy.clone())?,
             concurrency: self.policy.concurrency,
         })
     }

@@ -60,6 +60,7 @@ fn host(memo: Arc<dyn Memo>) -> Host {
         log: Arc::new(Silence),
         memo,
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Network;
 use anabranch_graph::schema::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_graph::text::Str;
 use anabranch_ops_http::client::{
@@ -92,7 +93,8 @@ impl ConfluentRegistry {
             accept,
             body_limit: 16 << 20,
         };
-        let client = Client::new(&Tls::default(), policy).map_err(|fault| AddressError::System(fault.message()))?;
+        let client = Client::new(&Tls::default(), Network::Open, policy)
+            .map_err(|fault| AddressError::System(fault.message()))?;
         let (requests, waiting) = mpsc::unbounded_channel();
         let system = |error: std::io::Error| AddressError::System(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;

@@ -33,7 +33,14 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn host(schemas: Arc<dyn SchemaRegistry>) -> Host {
-    Host { pipeline: "p".into(), node: "p:n".into(), log: Arc::new(Silence), memo: Arc::new(Oblivion), schemas }
+    Host {
+        pipeline: "p".into(),
+        node: "p:n".into(),
+        log: Arc::new(Silence),
+        memo: Arc::new(Oblivion),
+        schemas,
+        network: Default::default(),
+    }
 }
 
 pub(crate) fn configured(

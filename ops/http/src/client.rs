@@ -11,13 +11,15 @@ mod pause;
 mod retry;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Network;
 use bytes::{Bytes, BytesMut};
-use reqwest::Response;
 use reqwest::tls::Certificate;
+use reqwest::{Proxy, Response};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use accept::{Accept, InvalidAccept};
@@ -31,6 +33,9 @@ pub use retry::Retry;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long an unused connection is kept: less than servers do, so that they rarely close one as it is used again.
 const IDLE: Duration = Duration::from_secs(30);
+
+/// Header that names the scheme of a request's URL where it went to a proxy in plain text ([`Network::Through`]).
+pub const ENCRYPTED: &str = "x-anabranch-scheme";
 
 /// How the requests of one processor are made.
 #[derive(Clone, Debug)]
@@ -61,6 +66,7 @@ pub struct Tls {
 /// The client of one processor. Its workers share it.
 pub struct Client {
     http: reqwest::Client,
+    network: Network,
     policy: Policy,
     turns: Semaphore,
     pace: Pace,
@@ -82,14 +88,14 @@ pub struct Answer {
 }
 
 impl Client {
-    /// A client on the connections of this TLS configuration. Connects to nothing.
+    /// A client on the connections of this TLS configuration and network. Connects to nothing.
     ///
     /// # Errors
     /// `tls_invalid`: the roots are no certificates.
-    pub fn new(tls: &Tls, policy: Policy) -> Result<Client, Fault> {
+    pub fn new(tls: &Tls, network: Network, policy: Policy) -> Result<Client, Fault> {
         let turns = Semaphore::new(policy.concurrency.clamp(1, Semaphore::MAX_PERMITS));
         let pace = Pace::new(policy.per_minute);
-        Ok(Client { http: pooled(tls)?, policy, turns, pace, pause: Pause::default() })
+        Ok(Client { http: pooled(tls, network)?, network, policy, turns, pace, pause: Pause::default() })
     }
 
     /// A request without headers and body; credentials in the URL become its `Authorization`.
@@ -144,6 +150,10 @@ impl Client {
 
     async fn attempt(&self, request: Request) -> Result<Answer, HttpError> {
         let method = request.method().clone();
+        let mut request = request;
+        if self.network != Network::Open {
+            lay_open(&mut request);
+        }
         let mut response = match self.http.execute(request).await {
             Ok(response) => response,
             Err(error) => return Err(HttpError::of(error::shown(&method, error.url()), error)),
@@ -187,9 +197,19 @@ async fn body(response: &mut Response, limit: u64) -> Result<Bytes, Problem> {
     Ok(whole.freeze())
 }
 
-/// The connections of a TLS configuration.
-fn pooled(tls: &Tls) -> Result<reqwest::Client, Fault> {
+/// Tells a proxy in the place of all services what an encrypted connection would keep from it.
+fn lay_open(request: &mut Request) {
+    if request.url().scheme() == "https" && request.url_mut().set_scheme("http").is_ok() {
+        request.headers_mut().insert(ENCRYPTED, header::HeaderValue::from_static("https"));
+    }
+}
+
+/// The connections of a TLS configuration and network.
+fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
     static POOLS: LazyLock<Mutex<HashMap<Tls, reqwest::Client>>> = LazyLock::new(Mutex::default);
+    if let Network::Through(proxy) = network {
+        return through(proxy);
+    }
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pool) = pools.get(tls) {
         return Ok(pool.clone());
@@ -222,6 +242,19 @@ fn pooled(tls: &Tls) -> Result<reqwest::Client, Fault> {
         },
     };
     Ok(pools.entry(tls.clone()).or_insert(pool).clone())
+}
+
+/// Connections to a proxy that stands for all services: not pooled with others, and nothing is known of certificates.
+fn through(proxy: SocketAddr) -> Result<reqwest::Client, Fault> {
+    // Whoever was first may have installed it; there is but one provider in this program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let unusable = |error: reqwest::Error| Fault::fatal("proxy_unusable", error);
+    reqwest::Client::builder()
+        .user_agent(concat!("anabranch/", env!("CARGO_PKG_VERSION")))
+        .proxy(Proxy::all(format!("http://{proxy}")).map_err(unusable)?)
+        .tls_certs_only([])
+        .build()
+        .map_err(unusable)
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ impl ConfiguredOperator for Configured {
         }
     }
 
-    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
+    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
         let (ca, skip_verify) = &self.tls;
         let roots = ca.as_ref().map(|path| {
             let unreadable = |error| Fault::fatal("tls_invalid", format!("tls.ca: cannot read {path}: {error}"));
@@ -226,7 +226,7 @@ impl ConfiguredOperator for Configured {
             message: self.message.clone(),
             destination: self.destination.clone(),
             concurrency: self.policy.concurrency,
-            client: Client::new(&tls, self.policy.clone())?,
+            client: Client::new(&tls, host.network, self.policy.clone())?,
         })))
     }
 }

@@ -6,12 +6,14 @@ use std::path::Path as FilePath;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
 use boa_engine::builtins::promise::{Promise, PromiseState};
+use boa_engine::context::Clock;
+use boa_engine::context::time::{JsInstant, StdClock};
 use boa_engine::job::{Job, JobExecutor, SimpleJobExecutor};
 use boa_engine::object::builtins::JsPromise;
 use boa_engine::property::Attribute;
@@ -89,6 +91,21 @@ impl JobExecutor for Jobs {
     }
 }
 
+/// The time of day as all steps of a pipeline see it, and a clock that never goes back.
+#[derive(Default)]
+struct Clocks(StdClock);
+
+impl Clock for Clocks {
+    fn now(&self) -> JsInstant {
+        self.0.now()
+    }
+
+    fn system_time_millis(&self) -> i64 {
+        let since = anabranch_graph::clock::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
 /// The record that `process` is called with.
 #[derive(Default)]
 struct AtHand(RefCell<Option<Record>>);
@@ -97,7 +114,8 @@ impl Isolate {
     /// Runs the script up to its end: from then on it has a function `process`.
     pub(crate) fn open(program: &Program, limits: Limits, node: &Str) -> Result<Self, Failure> {
         let jobs = Rc::new(Jobs::default());
-        let mut context = match Context::builder().job_executor(jobs.clone()).build() {
+        let mut context = match Context::builder().job_executor(jobs.clone()).clock(Rc::new(Clocks::default())).build()
+        {
             Ok(context) => context,
             Err(error) => return Err(Failure::Stopped(Fault::fatal("script_failed", first_line(&error)))),
         };

@@ -40,6 +40,7 @@ pub(crate) fn build(configured: &dyn ConfiguredOperator) -> Result<Box<dyn Opera
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
     };
     match configured.build(0, &host)? {
         BuiltOperator::Isolate(operator) => Ok(operator),

@@ -43,6 +43,7 @@ async fn open(log: &Arc<Recorder>, settings: &[(&str, &str)]) -> Box<dyn Writer>
         log: log.clone(),
         memo: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
     };
     kind.configure(&arguments).unwrap().open(&host).await.unwrap()
 }

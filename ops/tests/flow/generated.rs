@@ -251,6 +251,7 @@ fn apply(operator: &Arc<dyn ConfiguredOperator>, record: &mut Record) -> Decisio
         log: Arc::new(Silent),
         memo: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
     };
     let BuiltOperator::Inline(mut built) = operator.build(0, &host).unwrap() else { panic!("all are inline") };
     let mut decisions = Vec::new();

@@ -7,9 +7,13 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Config, Engine, Module};
+
+/// How long what nobody loads stays in the cache.
+const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The engine of this process.
 pub(crate) fn engine() -> Result<&'static Engine, String> {
@@ -35,6 +39,8 @@ pub(crate) fn compile(wasm: &[u8], cache: Option<&Path>, compiling: impl FnOnce(
     let digest: String = Sha256::digest(wasm).iter().map(|byte| format!("{byte:02x}")).collect();
     let path = cache.join(format!("{digest}-{:016x}.cwasm", compatible.finish()));
     if let Some(module) = cached(engine, &path) {
+        // Its time is when it was last of use. One that cannot be set only makes it compile again some day.
+        let _ = fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         return Ok(module);
     }
     compiling();
@@ -42,7 +48,20 @@ pub(crate) fn compile(wasm: &[u8], cache: Option<&Path>, compiling: impl FnOnce(
     if let Err(error) = keep(&module, cache, &path) {
         tracing::warn!(path = %path.display(), "cannot keep a compiled processor: {error}");
     }
+    prune(cache);
     Ok(module)
+}
+
+/// Removes what was not loaded for long: code of older versions of a guest, or for another build of this program.
+fn prune(cache: &Path) {
+    let Ok(entries) = fs::read_dir(cache) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let used = path.symlink_metadata().and_then(|metadata| metadata.modified());
+        let unused = used.is_ok_and(|used| used.elapsed().is_ok_and(|since| since > UNUSED));
+        if unused && path.extension().is_some_and(|extension| extension == "cwasm") {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// A compiled module is machine code: it is taken only from a file and a directory that nobody else can write or

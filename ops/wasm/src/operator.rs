@@ -148,7 +148,7 @@ impl Operator for Wasm {
 
 impl Wasm {
     fn open(configured: &Configured, host: &Host) -> Result<Wasm, Fault> {
-        let network = configured.granted.egress.clone().map(Network::new).transpose();
+        let network = configured.granted.egress.clone().map(|egress| Network::new(egress, host.network)).transpose();
         let network = network.map_err(|error| Fault::fatal("wasm_network", error))?.map(Arc::new);
         let guest = begin(configured, host, &network)?;
         Ok(Wasm { configured: configured.clone(), host: host.clone(), network, guest })

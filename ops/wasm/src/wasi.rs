@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use wasmtime::{Caller, Error, Extern, FuncType, Linker, Result, Val, ValType};
 
@@ -16,6 +16,11 @@ const BADF: i32 = 8;
 const FAULT: i32 = 21;
 const INVAL: i32 = 28;
 const SPIPE: i32 = 70;
+
+/// Parts of one `fd_write` that are looked at, and bytes that are taken of them. A guest writes what is left by another
+/// call: between calls it can be interrupted, in them it cannot.
+const PARTS: u32 = 1024;
+const AT_ONCE: u32 = 1 << 20;
 
 /// A guest that sleeps for long is given up after no more than this.
 const NAP: Duration = Duration::from_millis(200);
@@ -177,7 +182,7 @@ fn describe(caller: &mut C<'_>, fd: u32, at: u32, stat: &[u8]) -> Result<i32> {
 fn now(clock: u32) -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let time = match clock {
-        0 => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        0 => anabranch_graph::clock::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         _ => START.get_or_init(Instant::now).elapsed() + Duration::from_secs(1),
     };
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -195,8 +200,8 @@ fn environ_get(mut caller: C<'_>, pointers: u32, texts: u32) -> Result<i32> {
         if write(memory).is_none() {
             return Ok(FAULT);
         }
-        pointer += 4;
-        text += u32::try_from(entry.len()).unwrap_or(0) + 1;
+        pointer = pointer.wrapping_add(4);
+        text = text.wrapping_add(u32::try_from(entry.len()).unwrap_or(0).wrapping_add(1));
     }
     Ok(OK)
 }
@@ -209,12 +214,14 @@ fn fd_write(mut caller: C<'_>, fd: u32, vectors: u32, count: u32, written: u32) 
     };
     let (memory, state) = memory(&mut caller)?;
     let mut total = 0u32;
-    for i in 0..count {
+    for i in 0..count.min(PARTS) {
         let vector = || vectors.checked_add(i.checked_mul(8)?);
         let part = vector().and_then(|at| Some((word(memory, at)?, word(memory, at.checked_add(4)?)?)));
-        let Some(part) = part.and_then(|(at, length)| slice(memory, at, length)) else { return Ok(FAULT) };
+        let Some((at, length)) = part else { return Ok(FAULT) };
+        let length = length.min(AT_ONCE - total);
+        let Some(part) = slice(memory, at, length) else { return Ok(FAULT) };
         state.output.write(stream, part);
-        total = total.saturating_add(u32::try_from(part.len()).unwrap_or(u32::MAX));
+        total += length;
     }
     Ok(done(put(memory, written, &total.to_le_bytes())))
 }
@@ -267,3 +274,6 @@ fn poll_oneoff(mut caller: C<'_>, input: u32, output: u32, count: u32, stored: u
     }
     Ok(done(put(memory, stored, &events.to_le_bytes())))
 }
+
+#[cfg(test)]
+mod tests;

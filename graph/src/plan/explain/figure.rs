@@ -21,6 +21,19 @@ const STEP_GAP: f64 = 16.0;
 const LABEL_WIDTH: f64 = 230.0;
 const RECORDS_WIDTH: f64 = 300.0;
 const LABEL_PADDING: f64 = 7.0;
+/// Room for what is filled in later: in a box, on a line between two stages, and between the steps of a stage.
+const LIVE_WIDTH: f64 = 196.0;
+const FLOW: Size = Size { width: 128.0, height: 20.0 };
+const FLOW_GAP: f64 = 28.0;
+
+/// What a drawing is made for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Purpose {
+    /// To be read as it is.
+    Print,
+    /// To be filled in, by a page, with what a run does at the moment.
+    Live,
+}
 
 /// What a text in the drawing is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +48,8 @@ pub(super) enum Role {
     Detail,
     /// What was measured.
     Measure,
+    /// What a page fills in.
+    Live,
     /// The title of a stage.
     Stage,
     /// What is written on a line.
@@ -48,7 +63,7 @@ impl Role {
         match self {
             Role::Name => Face::Bold,
             Role::Condition | Role::Records => Face::Mono,
-            Role::Kind | Role::Detail | Role::Measure | Role::Stage | Role::Label => Face::Regular,
+            Role::Kind | Role::Detail | Role::Measure | Role::Live | Role::Stage | Role::Label => Face::Regular,
         }
     }
 
@@ -59,7 +74,7 @@ impl Role {
             Role::Kind => 12.0,
             Role::Condition => 10.5,
             Role::Records => 10.0,
-            Role::Detail | Role::Measure | Role::Stage | Role::Label => 11.0,
+            Role::Detail | Role::Measure | Role::Live | Role::Stage | Role::Label => 11.0,
         }
     }
 
@@ -68,6 +83,7 @@ impl Role {
         match self {
             Role::Name => 18.0,
             Role::Kind => 16.0,
+            Role::Live => 19.0,
             Role::Condition | Role::Detail | Role::Measure | Role::Stage => 15.0,
             Role::Label | Role::Records => 14.0,
         }
@@ -80,6 +96,7 @@ impl Role {
             Role::Condition => "condition",
             Role::Detail => "detail",
             Role::Measure => "measure",
+            Role::Live => "live",
             Role::Stage => "title",
             Role::Label => "label",
             Role::Records => "records",
@@ -148,23 +165,23 @@ struct Draft {
 }
 
 impl Figure {
-    pub(super) fn of(picture: &Picture<'_>) -> Self {
-        let drafts: Vec<Option<Draft>> = picture.nodes.iter().map(|node| Draft::of(node, picture)).collect();
+    pub(super) fn of(picture: &Picture<'_>, purpose: Purpose) -> Self {
+        let drafts: Vec<Option<Draft>> = picture.nodes.iter().map(|node| Draft::of(node, picture, purpose)).collect();
         match picture.stages.is_empty() {
-            true => Figure::graph(picture, drafts),
-            false => Figure::stages(picture, drafts),
+            true => Figure::graph(picture, drafts, purpose),
+            false => Figure::stages(picture, drafts, purpose),
         }
     }
 
     /// Every node is a box of its own.
-    fn graph(picture: &Picture<'_>, drafts: Vec<Option<Draft>>) -> Self {
+    fn graph(picture: &Picture<'_>, drafts: Vec<Option<Draft>>, purpose: Purpose) -> Self {
         let sizes: Vec<Size> = drafts.iter().flatten().map(|draft| draft.size).collect();
         let mut places = vec![None; drafts.len()];
         for (place, draft) in drafts.iter().flatten().enumerate() {
             places[draft.index] = Some(place);
         }
         let ways: Vec<&Line> = picture.ways().collect();
-        let labels: Vec<_> = ways.iter().map(|line| label(line)).collect();
+        let labels: Vec<_> = ways.iter().map(|line| label(line, purpose)).collect();
         let link = |(line, label): (&&Line, &Option<(Size, Vec<Text>)>)| Link {
             from: places[line.from].unwrap_or(usize::MAX),
             to: places[line.to].unwrap_or(usize::MAX),
@@ -186,7 +203,7 @@ impl Figure {
     }
 
     /// Every stage is a box with its steps from above to below.
-    fn stages(picture: &Picture<'_>, mut drafts: Vec<Option<Draft>>) -> Self {
+    fn stages(picture: &Picture<'_>, mut drafts: Vec<Option<Draft>>, purpose: Purpose) -> Self {
         let titles: Vec<Text> = picture.stages.iter().map(|stage| Text::new(Role::Stage, stage.title('×'))).collect();
         // What is written below each step, inside of its stage.
         let mut stage_of = vec![usize::MAX; drafts.len()];
@@ -197,9 +214,10 @@ impl Figure {
             picture.ways().partition(|line| stage_of[line.from] == stage_of[line.to]);
         let mut below: Vec<Option<(Size, Vec<Text>)>> = drafts.iter().map(|_| None).collect();
         for line in &inside {
-            below[line.from] = label(line);
+            below[line.from] = label(line, purpose);
         }
         let gap = |node: usize| match &below[node] {
+            _ if purpose == Purpose::Live => FLOW_GAP,
             Some((size, _)) => size.height + 2.0 * STEP_GAP,
             None => STEP_GAP,
         };
@@ -216,7 +234,7 @@ impl Figure {
                 Size { width: width + 2.0 * STAGE_PADDING, height: STAGE_TITLE + heights + gaps + STAGE_PADDING }
             })
             .collect();
-        let labels: Vec<_> = between.iter().map(|line| label(line)).collect();
+        let labels: Vec<_> = between.iter().map(|line| label(line, purpose)).collect();
         let link = |(line, label): (&&Line, &Option<(Size, Vec<Text>)>)| Link {
             from: stage_of[line.from],
             to: stage_of[line.to],
@@ -271,7 +289,7 @@ impl Figure {
 }
 
 impl Draft {
-    fn of(node: &Shape<'_>, picture: &Picture<'_>) -> Option<Self> {
+    fn of(node: &Shape<'_>, picture: &Picture<'_>, purpose: Purpose) -> Option<Self> {
         if node.kind == DEAD_LETTER {
             return None;
         }
@@ -308,14 +326,20 @@ impl Draft {
             1 => details.push("1 setting".to_owned()),
             n => details.push(format!("{n} settings")),
         }
-        if !details.is_empty() {
+        if purpose == Purpose::Live {
+            texts.push(Text::new(Role::Live, ""));
+        } else if !details.is_empty() {
             texts.push(Text::new(Role::Detail, details.join(" · ")));
         }
         texts.extend(node.measured.iter().flat_map(|measured| {
             [measured.rows(), measured.cost()].into_iter().map(|text| Text::new(Role::Measure, text))
         }));
         let width = texts.iter().map(Text::width).fold(0.0, f64::max) + 2.0 * PADDING;
-        let least = if node.plugin.is_some() { LEAST_WIDTH } else { 0.0 };
+        let least = match (purpose, node.plugin) {
+            (Purpose::Live, _) => LIVE_WIDTH,
+            (Purpose::Print, Some(_)) => LEAST_WIDTH,
+            (Purpose::Print, None) => 0.0,
+        };
         let height = texts.iter().map(|text| text.role.leading()).sum::<f64>() + 16.0;
         Some(Draft { index: node.index, texts, size: Size { width: width.max(least), height } })
     }
@@ -334,7 +358,10 @@ fn bare(text: &str) -> &str {
 }
 
 /// What is written on a line, and how much room that takes.
-fn label(line: &Line) -> Option<(Size, Vec<Text>)> {
+fn label(line: &Line, purpose: Purpose) -> Option<(Size, Vec<Text>)> {
+    if purpose == Purpose::Live {
+        return Some((FLOW, Vec::new()));
+    }
     let port = matches!(line.port, Port::Taken | Port::Skipped).then(|| line.port.as_str().to_owned());
     let said = port.into_iter().chain(line.cut.map(|reason| reason.to_string())).map(|text| (Role::Label, text));
     let shape = line.shown_shape().map(|shape| (Role::Records, one_line(shape, RECORDS, "…")));

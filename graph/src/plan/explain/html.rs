@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::figure::Purpose;
 use super::svg::{self, Escaped};
 use super::{Pass, Picture};
 
@@ -73,7 +74,7 @@ fn panel(out: &mut String, picture: &Picture<'_>, shown: bool) {
          <div class=\"view\" tabindex=\"0\" role=\"group\" aria-label=\"Drawing of the {pass} plan\">\n{}</div>\n</div>\n",
         if shown { "" } else { " hidden=\"hidden\"" },
         Escaped(&picture.counted()),
-        svg::embedded(picture)
+        svg::embedded(picture, Purpose::Print)
     );
 }
 

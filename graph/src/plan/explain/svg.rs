@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::figure::{Arrow, Card, Figure, Frame, Role, Text};
+use super::figure::{Arrow, Card, Figure, Frame, Purpose, Role, Text};
 use super::layout::{Point, Rect, Size};
 use super::typeface::Face;
 use super::{Picture, Shape};
@@ -22,7 +22,7 @@ pub(super) const STYLE: &str = include_str!("svg/style.css");
 
 /// A drawing with its title above it and its guarantees below.
 pub(super) fn print(picture: &Picture<'_>) -> String {
-    let figure = Figure::of(picture);
+    let figure = Figure::of(picture, Purpose::Print);
     let width = figure.size.width.max(LEAST_WIDTH);
     let mut head = Sheet::new(MARGIN, MARGIN + 18.0, width);
     head.line("plan-name", Face::Bold, 18.0, 24.0, picture.pipeline);
@@ -54,8 +54,8 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
 }
 
 /// The drawing alone, for a page that has a style and texts of its own.
-pub(super) fn embedded(picture: &Picture<'_>) -> String {
-    let figure = Figure::of(picture);
+pub(super) fn embedded(picture: &Picture<'_>, purpose: Purpose) -> String {
+    let figure = Figure::of(picture, purpose);
     let size = Size { width: figure.size.width + 2.0 * MARGIN, height: figure.size.height + 2.0 * MARGIN };
     let mut out = String::new();
     open(&mut out, picture, size, " class=\"figure\"");
@@ -181,7 +181,10 @@ fn arrow(out: &mut String, arrow: &Arrow, tip: &str) {
 }
 
 fn label(out: &mut String, arrow: &Arrow) {
-    let Some((Rect { x, y, width, height }, lines)) = &arrow.label else { return };
+    let Some((rect @ Rect { x, y, width, height }, lines)) = &arrow.label else { return };
+    if lines.is_empty() {
+        return flow(out, arrow, *rect);
+    }
     let class = match arrow.port {
         Port::Taken => "said taken",
         Port::Out | Port::Skipped | Port::Failed => "said",
@@ -194,6 +197,26 @@ fn label(out: &mut String, arrow: &Arrow) {
     for line in lines {
         baseline += line.role.leading();
         text(out, line, x + width / 2.0, baseline - 2.0, "middle");
+    }
+    out.push_str("</g>\n");
+}
+
+/// The place where a page says how much goes along a line.
+fn flow(out: &mut String, arrow: &Arrow, Rect { x, y, width, height }: Rect) {
+    let Arrow { from, to, .. } = arrow;
+    let (at, baseline, size) = (x + width / 2.0, y + height / 2.0 + 4.0, Role::Live.size());
+    let _ =
+        write!(out, "<g class=\"flow{}\" data-from=\"{from}\" data-to=\"{to}\">", if arrow.cut { " cut" } else { "" });
+    if arrow.cut {
+        let _ = write!(
+            out,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{:.1}\"/>\
+             <text x=\"{at:.1}\" y=\"{baseline:.1}\" font-size=\"{size}\" text-anchor=\"middle\"></text>",
+            height / 2.0
+        );
+    } else {
+        // Beside the line, which is short.
+        let _ = write!(out, "<text x=\"{:.1}\" y=\"{baseline:.1}\" font-size=\"{size}\"></text>", at + 10.0);
     }
     out.push_str("</g>\n");
 }

@@ -87,6 +87,7 @@ fn apply(
         log: Arc::new(Silent),
         memo: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
     };
     let mut built: Box<dyn Operator> = match operator.build(0, &host).unwrap() {
         BuiltOperator::Inline(operator) => operator,

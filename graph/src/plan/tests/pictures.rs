@@ -988,3 +988,23 @@ fn five_hundred_processors_compile_in_milliseconds() {
     // Unoptimised and beside other tests; quadratic passes take seconds here.
     assert!(compiled_in.as_millis() < 500 && shown_in.as_millis() < 1000, "{compiled_in:?} {shown_in:?}");
 }
+
+#[test]
+fn a_live_drawing_has_a_place_for_every_number() {
+    let compiled = compiled(EXAMPLE);
+    let drawing = compiled.explain(Pass::Fused, Format::Live, TextStyle::default());
+    let plan = compiled.explain(Pass::Fused, Format::Json, TextStyle::default());
+    let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+    let nodes = plan["nodes"].as_array().unwrap().iter().filter(|node| node["kind"] != "dead-letter queue");
+    let edges = plan["edges"].as_array().unwrap().iter().filter(|edge| edge["port"] != "failed");
+    let places = |of: &str| drawing.matches(of).count();
+    for node in nodes.clone() {
+        assert_eq!(places(&format!("data-node=\"{}\"", node["index"])), 1, "{node}");
+    }
+    for edge in edges.clone() {
+        // The line itself, and the place of its number.
+        assert_eq!(places(&format!("data-from=\"{}\" data-to=\"{}\"", edge["from"], edge["to"])), 2, "{edge}");
+    }
+    assert_eq!((places("class=\"live\""), places("class=\"flow")), (nodes.count(), edges.count()));
+    assert!(drawing.starts_with("<svg") && !drawing.contains("<style"));
+}

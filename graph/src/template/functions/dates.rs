@@ -1,11 +1,11 @@
 //! Dates and durations. The zone of the process is UTC: where a service runs does not change what it writes.
 
 use std::rc::Rc;
-use std::time::SystemTime;
 
 use super::cast::{NoInteger, plain_integer};
 use super::signature::function;
 use super::{CallError, Function};
+use crate::clock;
 use crate::template::val::{Text, Time, Val, duration_text};
 use crate::text::Str;
 
@@ -54,7 +54,7 @@ pub(super) static TABLE: &[Function] = &[
 
 /// The time of the clock, in UTC.
 fn now() -> Time {
-    Time::utc(SystemTime::now().into())
+    Time::utc(clock::now().into())
 }
 
 /// As a layout of Go says: what the method `Format` of a time does.

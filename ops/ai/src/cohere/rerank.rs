@@ -76,8 +76,8 @@ impl ConfiguredOperator for Rerank {
         flow.set("response.body", &self.output, Type::of(Kinds::TEXT));
     }
 
-    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Async(Arc::new(Opened { rerank: self.clone(), service: self.address.open()? })))
+    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(BuiltOperator::Async(Arc::new(Opened { rerank: self.clone(), service: self.address.open(host.network)? })))
     }
 }
 

@@ -72,7 +72,7 @@ impl ConfiguredOperator for Rows {
 
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
         let memory = self.remember.then(|| Memory::new(host.memo.clone(), self.address.shown()));
-        let service = self.address.open()?;
+        let service = self.address.open(host.network)?;
         let embedder = Embedder { service, model: self.model.clone(), batch: self.batch, memory };
         Ok(BuiltOperator::Async(Arc::new(Opened { rows: self.clone(), embedder })))
     }

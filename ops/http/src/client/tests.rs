@@ -15,7 +15,7 @@ fn policy() -> Policy {
 }
 
 async fn get(policy: Policy, url: &str) -> Result<Answer, HttpError> {
-    let client = Client::new(&Tls::default(), policy).unwrap();
+    let client = Client::new(&Tls::default(), Network::Open, policy).unwrap();
     let request = client.request(Method::GET, Url::parse(url).unwrap())?;
     client.send(client.turn().await, request).await
 }
@@ -66,7 +66,7 @@ async fn the_server_says_when_to_come_back_and_all_requests_obey() {
         0 => Reply::status(429, "").with("Retry-After", "1"),
         _ => Reply::ok("yes"),
     });
-    let client = Client::new(&Tls::default(), policy()).unwrap();
+    let client = Client::new(&Tls::default(), Network::Open, policy()).unwrap();
     let send = async || {
         let request = client.request(Method::GET, Url::parse(&server.url()).unwrap()).unwrap();
         client.send(client.turn().await, request).await.unwrap();
@@ -89,7 +89,7 @@ async fn the_server_says_when_to_come_back_and_all_requests_obey() {
 async fn attempts_are_spread_over_the_minute() {
     let server = Server::start(|_| Reply::ok("yes"));
     // One every 20 ms: the first goes at once.
-    let client = Client::new(&Tls::default(), Policy { per_minute: Some(3000.0), ..policy() }).unwrap();
+    let client = Client::new(&Tls::default(), Network::Open, Policy { per_minute: Some(3000.0), ..policy() }).unwrap();
     let start = Instant::now();
     futures::future::join_all((0..6).map(|_| async {
         let request = client.request(Method::GET, Url::parse(&server.url()).unwrap()).unwrap();
@@ -184,7 +184,7 @@ async fn connections_are_used_again_and_requests_in_flight_are_bounded() {
         std::thread::sleep(Duration::from_millis(2));
         Reply::ok("x")
     });
-    let client = Client::new(&Tls::default(), policy()).unwrap();
+    let client = Client::new(&Tls::default(), Network::Open, policy()).unwrap();
     let requests = (0..200).map(|_| async {
         let turn = client.turn().await;
         let request = client.request(Method::GET, Url::parse(&server.url()).unwrap()).unwrap();
@@ -218,7 +218,7 @@ async fn dropping_the_future_aborts_the_request() {
 fn roots_must_be_certificates() {
     for text in ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         let tls = Tls { roots: Some(text.into()), skip_verify: false };
-        let fault = Client::new(&tls, policy()).err().unwrap();
+        let fault = Client::new(&tls, Network::Open, policy()).err().unwrap();
         assert_eq!(fault.code(), "tls_invalid", "{text:?}");
     }
 }
@@ -283,7 +283,7 @@ async fn certificates_are_verified_unless_it_is_switched_off() {
     };
     let url = format!("https://localhost:{}/", server.address.port());
     let ask = async |tls: Tls| {
-        let client = Client::new(&tls, Policy { retry: Retry::NEVER, ..policy() }).unwrap();
+        let client = Client::new(&tls, Network::Open, Policy { retry: Retry::NEVER, ..policy() }).unwrap();
         let request = client.request(Method::GET, Url::parse(&url).unwrap()).unwrap();
         shown(client.send(client.turn().await, request).await)
     };

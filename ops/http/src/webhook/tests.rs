@@ -37,6 +37,7 @@ fn opened(settings: &[(&str, &str)]) -> Arc<dyn AsyncOperator> {
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
     };
     match configured(settings).unwrap().build(0, &host).unwrap() {
         BuiltOperator::Async(operator) => operator,

@@ -32,8 +32,16 @@ fn what_is_no_processor_and_what_is_there_twice_is_refused() {
     assert_eq!(load().operators.len(), 1);
     assert!(!compiled.lock().unwrap().iter().any(|(name, _)| name == "a.wasm"));
 
+    // What was loaded lately stays when something else is compiled, and what was not goes.
+    let put_aside = cache.join("0000.cwasm");
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(40 * 24 * 3600);
+    for path in [&put_aside, &kept[0], &cache.join("not-ours.txt")] {
+        let file = fs::File::options().create(true).append(true).open(path).unwrap();
+        file.set_modified(long_ago).unwrap();
+    }
     put("b.wasm", &wasm("call $keep"));
     let found = load();
+    assert!(!put_aside.exists() && kept[0].exists() && cache.join("not-ours.txt").exists());
     assert!(found.operators.is_empty());
     let twice: Vec<_> =
         found.refused.iter().filter(|(_, reason)| reason.contains("a.wasm") && reason.contains("b.wasm")).collect();

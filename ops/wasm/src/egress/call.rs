@@ -14,7 +14,9 @@ use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue,
 };
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, Response, Url};
+use reqwest::{Client, ClientBuilder, Method, Proxy, Response, Url};
+
+use anabranch_graph::operator::Network as Way;
 
 use super::Egress;
 use super::place::{Place, is_public};
@@ -80,19 +82,24 @@ pub(crate) struct Network {
 
 impl Network {
     /// Connects to nothing.
-    pub(crate) fn new(egress: Egress) -> Result<Network, String> {
+    pub(crate) fn new(egress: Egress, way: Way) -> Result<Network, String> {
         // Whoever was first may have installed it; there is but one provider in this program.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let names = Arc::new(Names { places: egress.places.clone() });
+        let proxy = match way {
+            Way::Open => None,
+            Way::Through(proxy) => Some(Proxy::all(format!("http://{proxy}")).map_err(|error| error.to_string())?),
+        };
         let builder = || {
-            Client::builder()
+            let builder = Client::builder()
                 .user_agent(concat!("anabranch/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT)
                 .pool_idle_timeout(IDLE)
                 .redirect(Policy::none())
                 .referer(false)
                 .no_proxy()
-                .dns_resolver(names.clone())
+                .dns_resolver(names.clone());
+            proxy.iter().cloned().fold(builder, ClientBuilder::proxy)
         };
         // A machine without certificates can still talk to its neighbours in plain text.
         let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());

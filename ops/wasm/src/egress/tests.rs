@@ -63,7 +63,7 @@ fn call(server: &Server, request: Request) -> Result<Response, Refusal> {
 
 fn send(egress: Egress, request: Request) -> Result<Response, Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let network = Network::new(egress).unwrap();
+    let network = Network::new(egress, Default::default()).unwrap();
     runtime.block_on(network.call("p", request, Duration::from_secs(60)))
 }
 

@@ -35,6 +35,7 @@ fn host() -> Host {
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
     }
 }
 

@@ -1,0 +1,390 @@
+//! A client of a running service: plain HTTP, one connection per request, and the websockets of inspections.
+//!
+//! It speaks to a service of this very program and knows the form of its errors; nothing else is needed of it, so it has
+//! no pool, follows no redirect, and heeds no proxy.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anabranch_graph::text::Str;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST};
+use axum::http::{HeaderValue, Method, Request, StatusCode};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+use crate::settings::ApiSettings;
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long an answer may take: longer than the service itself gives it.
+const ANSWER: Duration = Duration::from_secs(35);
+/// Largest answer that is taken.
+const BODY: usize = 256 << 20;
+
+/// A websocket to the service.
+pub type Socket = WebSocketStream<TcpStream>;
+/// What comes and goes over a [`Socket`].
+pub type SocketMessage = Message;
+
+/// A running service. Cheap to make: nothing is asked before the first request.
+#[derive(Clone)]
+pub struct Client {
+    host: String,
+    port: u16,
+    token: Option<Str>,
+}
+
+/// The service could not be asked, or refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The settings say that nothing is served.
+    #[error("api.enabled is false: the service is not served over HTTP")]
+    Disabled,
+    /// The settings leave the port to the system.
+    #[error("api.http.address leaves the port to the system: name the one that the log of the service says")]
+    NoPort,
+    /// The token cannot be read.
+    #[error("api.http.token-file: {0}")]
+    Token(String),
+    /// Nobody listens there.
+    #[error("no service answers at {url}: {}", crate::files::system(.error))]
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// The system's message.
+        error: io::Error,
+    },
+    /// It took too long.
+    #[error("the service at {url} did not answer within {} s", .after.as_secs())]
+    Silent {
+        /// Where it is.
+        url: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The connection broke, or what listens there speaks no HTTP.
+    #[error("the answer of {url} broke off: {what}")]
+    Broken {
+        /// Where it is.
+        url: String,
+        /// What happened.
+        what: String,
+    },
+    /// It is no service of this kind, or one of another version.
+    #[error("what listens at {url} is not an anabranch that knows this request ({status}{what})")]
+    Foreign {
+        /// Where it is.
+        url: String,
+        /// What it answered.
+        status: StatusCode,
+        /// What cannot be read of it; empty, or text after a colon.
+        what: String,
+    },
+    /// The service refused.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+}
+
+/// An error that the service answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Status of the answer.
+    pub status: StatusCode,
+    /// Stable code: `pipeline.not_found`.
+    pub reason: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub suggestion: Option<String>,
+    /// Which part of the request is wrong, as a JSON pointer.
+    pub path: Option<String>,
+}
+
+impl ClientError {
+    /// A stable code.
+    pub fn code(&self) -> &str {
+        match self {
+            ClientError::Disabled | ClientError::NoPort => "service.no_address",
+            ClientError::Token(_) => "api.token_unreadable",
+            ClientError::Unreachable { .. } => "service.unreachable",
+            ClientError::Silent { .. } => "service.timeout",
+            ClientError::Broken { .. } => "service.broken_answer",
+            ClientError::Foreign { .. } => "service.foreign",
+            ClientError::Refused(refusal) => &refusal.reason,
+        }
+    }
+
+    /// What to do about it.
+    pub fn suggestion(&self) -> Option<&str> {
+        match self {
+            ClientError::Disabled | ClientError::NoPort | ClientError::Unreachable { .. } => {
+                Some("start one with `anabranch run`, or name another with --api.http.address")
+            }
+            ClientError::Foreign { .. } => Some("name another with --api.http.address"),
+            ClientError::Refused(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
+                Some("give it with --api.http.token-file, or in the variable ANABRANCH_API_HTTP_TOKEN")
+            }
+            ClientError::Refused(refusal) => refusal.suggestion.as_deref(),
+            ClientError::Token(_) | ClientError::Silent { .. } | ClientError::Broken { .. } => None,
+        }
+    }
+
+    /// Whether nobody was there to be asked.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, ClientError::Disabled | ClientError::NoPort | ClientError::Unreachable { .. })
+    }
+}
+
+/// What must be escaped in one segment of a path, or in a value of a query.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Text as one segment of a path, or as a value of a query.
+pub fn escaped(text: &str) -> String {
+    utf8_percent_encode(text, ESCAPED).to_string()
+}
+
+impl Client {
+    /// The service that a `run` with these settings would be; `None` of them serves nothing.
+    ///
+    /// # Errors
+    /// The settings do not say where it is, or its token cannot be read.
+    pub fn of(settings: Option<&ApiSettings>) -> Result<Client, ClientError> {
+        let settings = settings.ok_or(ClientError::Disabled)?;
+        if settings.port == 0 {
+            return Err(ClientError::NoPort);
+        }
+        let token = settings.read_token().map_err(ClientError::Token)?;
+        // All addresses of this machine: any of them will do.
+        let host = match settings.host.parse::<IpAddr>() {
+            Ok(IpAddr::V4(address)) if address.is_unspecified() => "127.0.0.1",
+            Ok(IpAddr::V6(address)) if address.is_unspecified() => "::1",
+            _ if settings.host.is_empty() => "localhost",
+            _ => &settings.host,
+        };
+        Ok(Client { host: host.to_owned(), port: settings.port, token })
+    }
+
+    /// Where the service is: `http://127.0.0.1:8080`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.authority())
+    }
+
+    fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// What is at the path, which may have a query; its parts are [`escaped`].
+    ///
+    /// # Errors
+    /// The service cannot be asked, or refuses.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.json(Method::GET, path, None).await
+    }
+
+    /// Sends JSON and takes JSON.
+    ///
+    /// # Errors
+    /// The service cannot be asked, or refuses.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.json(Method::POST, path, Some(self.written(body)?)).await
+    }
+
+    /// Sends JSON in place of what is at the path.
+    ///
+    /// # Errors
+    /// The service cannot be asked, or refuses.
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.json(Method::PUT, path, Some(self.written(body)?)).await
+    }
+
+    /// Removes what is at the path.
+    ///
+    /// # Errors
+    /// The service cannot be asked, or refuses.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.json(Method::DELETE, path, None).await
+    }
+
+    /// What is at the path, as text: a drawing, metrics.
+    ///
+    /// # Errors
+    /// The service cannot be asked, or refuses.
+    pub async fn text(&self, path: &str) -> Result<String, ClientError> {
+        let (_, bytes) = self.ask(Method::GET, path, None).await?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Opens a websocket. Messages have no largest size.
+    ///
+    /// # Errors
+    /// The service cannot be asked, or refuses.
+    pub async fn websocket(&self, path: &str) -> Result<Socket, ClientError> {
+        let broken = |what: String| ClientError::Broken { url: self.url(), what };
+        let mut request =
+            format!("ws://{}{path}", self.authority()).into_client_request().map_err(|e| broken(e.to_string()))?;
+        if let Some(token) = self.authorization() {
+            request.headers_mut().insert(AUTHORIZATION, token);
+        }
+        let unbounded = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        let shaken = client_async_with_config(request, self.connect().await?, Some(unbounded));
+        match timeout(ANSWER, shaken).await {
+            Ok(Ok((socket, _))) => Ok(socket),
+            Ok(Err(tungstenite::Error::Http(answer))) => {
+                let status = answer.status();
+                Err(self.refused(status, answer.body().as_deref().unwrap_or_default()))
+            }
+            Ok(Err(error)) => Err(broken(error.to_string())),
+            Err(_) => Err(ClientError::Silent { url: self.url(), after: ANSWER }),
+        }
+    }
+
+    fn written(&self, body: &impl Serialize) -> Result<Vec<u8>, ClientError> {
+        serde_json::to_vec(body).map_err(|error| ClientError::Broken { url: self.url(), what: error.to_string() })
+    }
+
+    async fn json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<T, ClientError> {
+        let (status, bytes) = self.ask(method, path, body).await?;
+        let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        serde_json::from_slice(text).map_err(|error| ClientError::Foreign {
+            url: self.url(),
+            status,
+            what: format!(": {error}"),
+        })
+    }
+
+    /// One request over a connection of its own.
+    async fn ask(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<(StatusCode, Bytes), ClientError> {
+        let broken = |what: String| ClientError::Broken { url: self.url(), what };
+        let mut request =
+            Request::builder().method(method).uri(path).header(HOST, self.authority()).header(CONNECTION, "close");
+        if let Some(token) = self.authorization() {
+            request = request.header(AUTHORIZATION, token);
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request =
+            request.body(body.map_or_else(Body::empty, Body::from)).map_err(|error| broken(error.to_string()))?;
+        let stream = self.connect().await?;
+        let answered = async {
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(readable)?;
+            let answer = async move {
+                let (head, body) = sender.send_request(request).await.map_err(readable)?.into_parts();
+                let bytes = to_bytes(Body::new(body), BODY).await.map_err(|error| error.to_string())?;
+                Ok((head.status, bytes))
+            };
+            // The connection moves the bytes; what is wrong with it, the answer knows too.
+            let (answer, _) = tokio::join!(answer, connection);
+            answer
+        };
+        let (status, bytes) = match timeout(ANSWER, answered).await {
+            Ok(answer) => answer.map_err(broken)?,
+            Err(_) => return Err(ClientError::Silent { url: self.url(), after: ANSWER }),
+        };
+        if status.is_success() { Ok((status, bytes)) } else { Err(self.refused(status, &bytes)) }
+    }
+
+    async fn connect(&self) -> Result<TcpStream, ClientError> {
+        match timeout(CONNECT, TcpStream::connect((self.host.as_str(), self.port))).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(ClientError::Unreachable { url: self.url(), error }),
+            Err(_) => {
+                let error = io::Error::new(io::ErrorKind::TimedOut, "the connection took too long");
+                Err(ClientError::Unreachable { url: self.url(), error })
+            }
+        }
+    }
+
+    fn authorization(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.token.as_ref()?)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    fn refused(&self, status: StatusCode, body: &[u8]) -> ClientError {
+        let foreign = || ClientError::Foreign { url: self.url(), status, what: String::new() };
+        let Ok(body) = serde_json::from_slice::<Value>(body) else { return foreign() };
+        let detail = &body["details"][0];
+        let (Some(message), Some(reason)) = (body["message"].as_str(), detail["reason"].as_str()) else {
+            return foreign();
+        };
+        let of = |name: &str| detail["metadata"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        ClientError::Refused(Refusal {
+            status,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            suggestion: of("suggestion"),
+            path: of("configPath"),
+        })
+    }
+}
+
+/// The error of the library with what caused it.
+fn readable(error: hyper::Error) -> String {
+    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(host: &str, port: u16) -> ApiSettings {
+        let host = host.to_owned();
+        ApiSettings { host, port, token: None, token_file: None, origins: Vec::new(), schemas: None, asked: true }
+    }
+
+    fn url(host: &str) -> String {
+        Client::of(Some(&settings(host, 80))).unwrap().url()
+    }
+
+    #[test]
+    fn the_service_is_looked_for_where_it_listens() {
+        assert_eq!(url("127.0.0.1"), "http://127.0.0.1:80");
+        assert_eq!(url("::1"), "http://[::1]:80");
+        assert_eq!(url("0.0.0.0"), "http://127.0.0.1:80");
+        assert_eq!(url("::"), "http://[::1]:80");
+        assert_eq!(url(""), "http://localhost:80");
+        assert!(matches!(Client::of(Some(&settings("h", 0))), Err(ClientError::NoPort)));
+        assert!(matches!(Client::of(None), Err(ClientError::Disabled)));
+    }
+
+    #[test]
+    fn errors_are_read_in_the_form_of_the_service_only() {
+        let client = Client::of(Some(&settings("h", 1))).unwrap();
+        let body = br#"{"code":5,"message":"m","details":[{"reason":"a.b","metadata":{"suggestion":"s"}}]}"#;
+        let ClientError::Refused(refusal) = client.refused(StatusCode::NOT_FOUND, body) else { panic!("its own form") };
+        assert_eq!((refusal.reason.as_str(), refusal.message.as_str()), ("a.b", "m"));
+        assert_eq!((refusal.suggestion.as_deref(), refusal.path), (Some("s"), None));
+        for other in [&b"<html>"[..], b"", br#"{"message":"m"}"#, b"[]"] {
+            assert!(matches!(client.refused(StatusCode::NOT_FOUND, other), ClientError::Foreign { .. }));
+        }
+    }
+
+    #[test]
+    fn ids_are_one_segment() {
+        assert_eq!(escaped("a b/c?d#e%"), "a%20b%2Fc%3Fd%23e%25");
+        assert_eq!(escaped("a-b_c.d~é"), "a-b_c.d~%C3%A9");
+    }
+}
