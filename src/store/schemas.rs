@@ -55,7 +55,7 @@ impl Store {
     async fn answer(&self, question: Question) -> Result<Answer, SchemaError> {
         match self.read(Read::Schemas(question)).await.map_err(failed)? {
             Found::Schemas(answer) => Ok(answer),
-            Found::Pipelines(_) | Found::Marks(_) | Found::Recalled(_) => Err(contradiction()),
+            Found::Pipelines(_) | Found::Marks(_) | Found::Recalled(_) | Found::Letters(_) => Err(contradiction()),
         }
     }
 
