@@ -183,7 +183,11 @@ impl Service {
             let life = Life {
                 id: id.clone(),
                 plan: pipeline.compiled.stages.clone(),
-                options: RunOptions { once: self.once, mask: pipeline.compiled.secrets.into(), meters: None },
+                options: RunOptions {
+                    once: self.once,
+                    mask: pipeline.compiled.secrets.into(),
+                    ..RunOptions::default()
+                },
                 store: store.clone(),
                 schemas: schemas.clone(),
                 log: self.log.clone(),

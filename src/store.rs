@@ -220,7 +220,12 @@ impl StateStore for Store {
         self.write(Write::Marks { epoch: epoch.clone(), moves: moves.to_vec() }).await.map(drop)
     }
 
-    async fn keep_letters(&self, pipeline: &Str, letters: Vec<Letter>, bounds: &LetterBounds) -> Result<(), StoreError> {
+    async fn keep_letters(
+        &self,
+        pipeline: &Str,
+        letters: Vec<Letter>,
+        bounds: &LetterBounds,
+    ) -> Result<(), StoreError> {
         let letters = letters.iter().map(form::stored).collect::<Result<_, _>>()?;
         self.put_letters(pipeline, letters, bounds).await
     }

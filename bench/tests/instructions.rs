@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use anabranch_graph::config::{self, Variables};
 use anabranch_graph::diagnostic::Files;
-use anabranch_graph::exec::{self, Ending, RunOptions};
+use anabranch_graph::exec::{self, Ending, Look, RunOptions, Taps};
 use anabranch_graph::plan::{self, CompileOptions};
 use anabranch_graph::registry::Registry;
 use anabranch_graph::testing::{Journal, MemoryStore, services};
@@ -40,6 +40,7 @@ const LONG: u64 = 640;
 /// Pipeline and the line of its input file.
 const WORKLOADS: &[(&str, &str, &str)] = &[
     ("w1", include_str!("../workloads/w1.yaml"), ""),
+    (INSPECTED, include_str!("../workloads/w1.yaml"), ""),
     ("w3", include_str!("../workloads/w3.yaml"), ""),
     ("w3json", include_str!("../workloads/w3json.yaml"), ""),
     ("w4half", include_str!("../workloads/w4half.yaml"), ""),
@@ -55,6 +56,11 @@ const WORKLOADS: &[(&str, &str, &str)] = &[
         "line 000000000001 of a file whose lines are about eighty-five bytes long, as logs often are",
     ),
 ];
+
+/// W1 with somebody who looks at every place of it.
+const INSPECTED: &str = "w1inspected";
+/// How much more that may cost, in percent.
+const INSPECTION: f64 = 5.0;
 
 /// Expected counts: compiler → workload → instructions per record read.
 type Expected = BTreeMap<String, BTreeMap<String, f64>>;
@@ -114,8 +120,14 @@ fn gate() -> Result<(), String> {
         );
         return Ok(());
     };
+    let counts = count();
     let mut wrong = Vec::new();
-    for (name, count) in &count() {
+    let more = (counts[INSPECTED] / counts["w1"] - 1.0) * 100.0;
+    println!("an open inspection costs {more:.2} %");
+    if more > INSPECTION {
+        wrong.push(format!("an open inspection costs {more:.1} %, which is more than {INSPECTION} %"));
+    }
+    for (name, count) in &counts {
         let Some(expected) = expected.get(name) else {
             wrong.push(format!("{name}: {count:.0} instructions per record, none recorded"));
             continue;
@@ -228,11 +240,16 @@ fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
         .max_blocking_threads(1)
         .build()
         .unwrap();
+    let taps = Arc::new(Taps::default());
+    let look = Look { places: exec::places(&compiled.stages), condition: None, per_second: 100 };
+    let inspection = (name == INSPECTED).then(|| taps.inspect(look));
     let ending = runtime.block_on(async {
         let services = services(&Arc::new(MemoryStore::new(&Journal::default())));
-        exec::start(compiled.stages, services, RunOptions { once: true, ..RunOptions::default() }).join().await
+        exec::start(compiled.stages, services, RunOptions { once: true, taps, ..RunOptions::default() }).join().await
     });
     assert!(matches!(ending, Ending::Finished), "{name}: {ending:?}");
+    let shown = inspection.map(|mut inspection| std::iter::from_fn(|| inspection.try_next()).count());
+    assert!(shown.is_none_or(|shown| shown == 100), "{name}: {shown:?}");
     let arrived = fs::read(&paths.output).unwrap().iter().filter(|byte| **byte == b'\n').count() as u64;
     let copies = if name == "w6" { 6 } else { 1 };
     assert_eq!(arrived, records * copies, "{name}");

@@ -36,6 +36,7 @@ mod read;
 mod resume;
 mod signal;
 mod supervise;
+mod tap;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -49,6 +50,7 @@ use tokio::task::JoinHandle;
 
 pub use meter::Meters;
 pub use progress::{LaneCount, Progress, StageCount, Totals};
+pub use tap::{Glimpse, Inspection, Look, Place, Side, Station, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 
 use context::{Context, Interrupt};
@@ -82,6 +84,8 @@ pub struct RunOptions {
     pub mask: Arc<[Str]>,
     /// Where what every node does and takes is counted; `None` counts nothing and costs nothing.
     pub meters: Option<Arc<Meters>>,
+    /// Where its records can be looked at: the pipeline's own, the same for all of its runs.
+    pub taps: Arc<Taps>,
 }
 
 /// How a run ended.

@@ -3,7 +3,7 @@
 //! A seed makes a [`scenario`]. [`pipeline`] has the compiler make a plan of it, [`run`] has the executor run it on a
 //! paused clock with the [`ends`] and [`steps`] of the scenario, over crashes and restarts until the sources are
 //! exhausted. The [`oracle`] says of every row what must become of it, and the [`world`] checks at every write, commit
-//! and acknowledgement that no promise is broken:
+//! and acknowledgement that no promise is broken. Those who look on (`watch`) come and go meanwhile:
 //!
 //! * no row is lost, and none is stored or acknowledged before all that became of it is durable;
 //! * acknowledgements come in the order of reading, each once in a run;
@@ -23,6 +23,7 @@ pub mod scenario;
 pub mod shrink;
 pub mod steps;
 pub mod transaction;
+pub mod watch;
 pub mod world;
 
 /// Keeps the panics of simulated processors off the screen.

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::ends::SimStore;
 use crate::pipeline::plan;
 use crate::scenario::{Place, Scenario};
+use crate::watch::Watching;
 use crate::world::{Order, TROUBLED_RUNS, World, leaves};
 
 /// Nothing that can go on takes so long, on the paused clock.
@@ -48,7 +49,7 @@ impl LogSink for Silent {
 /// # Errors
 /// The first promise that was broken.
 pub fn simulate(scenario: &Arc<Scenario>, logging: bool) -> Result<(), Failure> {
-    let (result, log) = observe(scenario, logging);
+    let (result, log, _) = observe(scenario, logging, !scenario.seed.is_multiple_of(4));
     result.map_err(|what| Failure { what, log })
 }
 
@@ -61,7 +62,7 @@ pub fn race(scenario: &Scenario) -> Result<(), Failure> {
     let world = World::new(&Arc::new(scenario.in_haste()), true);
     let runtime = Builder::new_multi_thread().worker_threads(3).enable_time().build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(to_the_end(&world)),
+        Ok(runtime) => runtime.block_on(to_the_end(&world, true)),
         Err(error) => Err(format!("no runtime: {error}")),
     };
     let mut state = world.lock();
@@ -69,29 +70,33 @@ pub fn race(scenario: &Scenario) -> Result<(), Failure> {
     state.broken.take().map_or(result, Err).map_err(|what| Failure { what, log })
 }
 
-fn observe(scenario: &Arc<Scenario>, logging: bool) -> (Result<(), String>, Vec<String>) {
+fn observe(scenario: &Arc<Scenario>, logging: bool, watched: bool) -> (Result<(), String>, Vec<String>, u64) {
     // In half of the scenarios credit runs out soon.
     set_credit(if scenario.seed.is_multiple_of(2) { 1 << 10 } else { 1 << 31 });
     let world = World::new(scenario, logging);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(to_the_end(&world)),
+        Ok(runtime) => runtime.block_on(to_the_end(&world, watched)),
         Err(error) => Err(format!("no runtime: {error}")),
     };
     let mut state = world.lock();
     let log = state.log.take().unwrap_or_default();
-    (state.broken.take().map_or(result, Err), log)
+    (state.broken.take().map_or(result, Err), log, state.watching.seen)
 }
 
-/// What happens in a scenario, line by line.
-pub fn course(scenario: &Arc<Scenario>) -> Vec<String> {
-    let (result, mut log) = observe(scenario, true);
+/// What happens in a scenario, line by line, with somebody who looks on or without; and how many records they saw.
+pub fn course(scenario: &Arc<Scenario>, watched: bool) -> (Vec<String>, u64) {
+    let (result, mut log, seen) = observe(scenario, true, watched);
     log.extend(result.err());
-    log
+    (log, seen)
 }
 
-async fn to_the_end(world: &Arc<World>) -> Result<(), String> {
+async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
     let mut stages = plan(world, false)?;
+    if watched {
+        world.lock().watching = Watching::at(&stages, world.scenario.seed);
+    }
+    let taps = world.lock().watching.taps.clone();
     for run in 0.. {
         let services = Services {
             store: Arc::new(SimStore(world.clone())),
@@ -99,7 +104,7 @@ async fn to_the_end(world: &Arc<World>) -> Result<(), String> {
             memo: Arc::new(Oblivion),
             schemas: Arc::new(MemoryRegistry::new()),
         };
-        let options = RunOptions { once: world.scenario.once, ..RunOptions::default() };
+        let options = RunOptions { once: world.scenario.once, taps: taps.clone(), ..RunOptions::default() };
         let mut running = start(stages.clone(), services, options);
         let progress = running.progress();
         world.lock().progress = Some(progress.clone());

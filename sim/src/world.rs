@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::oracle::{Fate, fate};
 use crate::scenario::{Interruption, Scenario, hits, mix};
+use crate::watch::Watching;
 use shelves::expect;
 
 pub use lanes::{Lane, first, position};
@@ -111,6 +112,8 @@ pub struct State {
     order: Option<Order>,
     /// What happened, where somebody wants to see it.
     pub log: Option<Vec<String>>,
+    /// Who looks on.
+    pub watching: Watching,
 }
 
 impl World {
@@ -158,6 +161,7 @@ impl World {
             broken: None,
             order: None,
             log: logging.then(Vec::new),
+            watching: Watching::default(),
         };
         Arc::new(World { scenario: scenario.clone(), state: Mutex::new(state), orders: Notify::new() })
     }
@@ -182,6 +186,7 @@ impl World {
         }
         let at = state.ticks;
         state.ticks += 1;
+        state.watching.turn();
         if at > MOST_TICKS {
             self.broken(&mut state, || "it goes round in circles".to_owned());
             return false;

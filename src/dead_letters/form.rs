@@ -177,7 +177,9 @@ impl From<ValueForm> for Value {
             ValueForm::Float(v) => Value::Float(v),
             ValueForm::Text(v) => Value::Text(v),
             ValueForm::Bytes(v) => Value::Bytes(v.into()),
-            ValueForm::Time(seconds, nanos) => Timestamp::from_timestamp(seconds, nanos).map_or(Value::Null, Value::Time),
+            ValueForm::Time(seconds, nanos) => {
+                Timestamp::from_timestamp(seconds, nanos).map_or(Value::Null, Value::Time)
+            }
             ValueForm::List(v) => Value::from(v.into_iter().map(Value::from).collect::<Vec<_>>()),
             ValueForm::Map(v) => Value::from(object(v)),
         }

@@ -209,9 +209,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
             Ok(Written::Nothing)
         }
-        Write::Letters { pipeline, change } => {
-            letters::change(transaction, &pipeline, change).map(Written::Letters)
-        }
+        Write::Letters { pipeline, change } => letters::change(transaction, &pipeline, change).map(Written::Letters),
         Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
     }
 }

@@ -105,7 +105,7 @@ impl SchemaRegistry for Store {
         let write = Write::Schema { subject: subject.clone(), text: text.clone() };
         match self.write(write).await.map_err(failed)? {
             Written::Schema(schema) => Ok(Arc::new(schema)),
-            Written::Nothing | Written::Epoch(_) | Written::Changes(_) => Err(contradiction()),
+            Written::Nothing | Written::Epoch(_) | Written::Changes(_) | Written::Letters(_) => Err(contradiction()),
         }
     }
 

@@ -12,6 +12,7 @@ use super::fan_out::{Output, overdrawn};
 use super::meter::timed;
 use super::parallel::receive;
 use super::queue::Receiver;
+use super::tap::{Side, Tap};
 use crate::batch::{Batch, Mask, STRIP_BYTES, STRIP_ROWS};
 use crate::condition::Condition;
 use crate::fault::Fault;
@@ -28,6 +29,7 @@ pub(super) struct Asynchronous {
     pub(super) operator: Arc<dyn AsyncOperator>,
     /// Most strips in flight; more, if it is not 1, as long as all of them together are less than one full strip.
     pub(super) in_flight: usize,
+    pub(super) tap: Arc<Tap>,
 }
 
 /// A strip whose call is under way.
@@ -67,7 +69,11 @@ impl Asynchronous {
                 Some(verdicts) = front(&mut flying) => {
                     let flown = if mutant!(CallsLandInReverse) { flying.pop_back() } else { flying.pop_front() };
                     if let Some(flown) = flown {
-                        land(&self.node, flown, verdicts, &output).await?;
+                        let batch = land(&self.node, flown, verdicts, &output).await?;
+                        if let Some(watchers) = self.tap.watchers() {
+                            watchers.show(Side::After, batch.records());
+                        }
+                        output.emit(batch).await?;
                     }
                 }
                 batch = receive(&mut input, idle), if open && room => match batch {
@@ -94,6 +100,9 @@ impl Asynchronous {
     }
 
     fn start(&mut self, batch: Batch, output: &Output) -> InFlight {
+        if let Some(watchers) = self.tap.watchers() {
+            watchers.show(Side::Before, batch.records());
+        }
         let meters = output.meters();
         let since = meters.as_ref().map(|_| Instant::now());
         let mut condition_failed = Vec::new();
@@ -118,13 +127,13 @@ impl Asynchronous {
     }
 }
 
-/// Applies the verdicts on a strip, and sends it on.
+/// Applies the verdicts on a strip; what is left of it is to be sent on.
 async fn land(
     node: &Str,
     flown: InFlight,
     verdicts: Result<Result<Vec<Verdict>, Fault>, JoinError>,
     output: &Output,
-) -> Result<(), Interrupt> {
+) -> Result<Batch, Interrupt> {
     let InFlight { mut batch, selected, condition_failed, call } = flown;
     drop(call);
     let mut decisions: Vec<(usize, Decision)> = Vec::new();
@@ -164,7 +173,7 @@ async fn land(
         meters.step(0).count_out(batch.rows());
     }
     output.put_aside(left).await?;
-    output.emit(batch).await
+    Ok(batch)
 }
 
 /// The outcome of the oldest call; `None` when there is none.

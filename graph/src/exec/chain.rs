@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinError;
@@ -12,6 +13,7 @@ use super::context::Context;
 use super::fan_out::{Output, overdrawn};
 use super::meter::StageMeters;
 use super::queue::Receiver;
+use super::tap::{Side, Station, Tap, Taps};
 use crate::batch::{Batch, Leftover, Lend, Mask};
 use crate::condition::Condition;
 use crate::fault::Fault;
@@ -37,6 +39,7 @@ struct Step<O: ?Sized> {
     multiplies: bool,
     operator: Box<O>,
     panicked: bool,
+    tap: Arc<Tap>,
 }
 
 /// The steps of a chain. A row that was split goes on in pieces no larger than a strip, each to the end of the chain
@@ -61,6 +64,7 @@ impl<O: Operator + ?Sized> Steps<O> {
         steps: impl IntoIterator<Item = (&'a StepSpec, Box<O>)>,
         repairable: bool,
         meters: Option<StageMeters>,
+        taps: &Taps,
     ) -> Self {
         let step = |(spec, operator): (&StepSpec, _)| Step {
             node: spec.node.clone(),
@@ -72,6 +76,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             multiplies: spec.multiplies,
             operator,
             panicked: false,
+            tap: taps.at(Station::Processor, &spec.node),
         };
         Steps {
             steps: steps.into_iter().map(step).collect(),
@@ -128,6 +133,10 @@ impl<O: Operator + ?Sized> Steps<O> {
         let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
         let metered = meters.as_ref().map(|meters| (meters.step(at), std::time::Instant::now()));
         let step = &mut steps[at];
+        let watchers = step.tap.watchers();
+        if let Some(watchers) = &watchers {
+            watchers.show(Side::Before, batch.records());
+        }
         match &mut step.selection {
             Selection::All => *masked = false,
             Selection::AsBefore => {}
@@ -165,6 +174,9 @@ impl<O: Operator + ?Sized> Steps<O> {
         batch.apply(decisions, left, lend).map_err(overdrawn)?;
         if let Some((meter, _)) = metered {
             meter.count_out(batch.rows());
+        }
+        if let Some(watchers) = &watchers {
+            watchers.show(Side::After, batch.records());
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::deliver::{Delivery, Outcome};
 use super::drain::store_fault;
 use super::lanes::Origin;
 use super::queue::Idle;
+use super::tap::{Side, Station, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::Failed;
 use crate::clock;
@@ -76,15 +77,18 @@ pub(super) struct DeadLetters {
     threshold: u64,
     outlet: Outlet,
     most_rows: usize,
+    tap: Arc<Tap>,
     /// By lane: a partition that comes back has its rows read again in another one, with the same names.
     windows: BTreeMap<LaneIndex, Window>,
 }
 
 impl DeadLetters {
     pub(super) fn new(context: &Arc<Context>, spec: &DeadLetterSpec, node: Str, outlet: Outlet) -> Self {
+        let tap = context.options.taps.at(Station::DeadLetters, &Str::from_static(DeadLetterSpec::NODE));
         DeadLetters {
             context: context.clone(),
             node,
+            tap,
             window_size: spec.window_size,
             threshold: spec.threshold,
             most_rows: spec.destination.policy().rows.max(1),
@@ -122,6 +126,11 @@ impl DeadLetters {
                 break;
             }
             letters.push(self.letter(record, &origin, fault));
+        }
+        if let Some(watchers) = self.tap.watchers() {
+            let pipeline = &self.context.pipeline;
+            let records: Vec<Record> = letters.iter().map(|letter| letter.to_record(pipeline)).collect();
+            watchers.show(Side::Before, &records);
         }
         for letters in letters.chunks(self.most_rows) {
             let written = self.make_durable(letters).await;

@@ -8,9 +8,11 @@ use super::Interrupt;
 use super::context::Context;
 use super::meter::StageMeters;
 use super::queue::Sender;
+use super::tap::{Station, Tap, Taps};
 use crate::ack::{Overdrawn, Run};
 use crate::batch::{Batch, Failed, Leftover};
 use crate::fault::{Fault, FaultClass};
+use crate::text::Str;
 
 /// The outputs of one stage.
 #[derive(Clone)]
@@ -34,6 +36,16 @@ impl Output {
     /// Where the stage is measured, if the run is.
     pub(super) fn meters(&self) -> Option<StageMeters> {
         self.context.options.meters.as_ref().map(|meters| meters.of(self.stage))
+    }
+
+    /// The taps of the pipeline.
+    pub(super) fn taps(&self) -> &Taps {
+        &self.context.options.taps
+    }
+
+    /// The tap of a node of the stage.
+    pub(super) fn tap(&self, station: Station, node: &Str) -> Arc<Tap> {
+        self.taps().at(station, node)
     }
 
     /// Tops up the credit of a run.

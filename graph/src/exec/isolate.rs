@@ -81,7 +81,7 @@ impl Isolate {
             };
             built.push((step, operator));
         }
-        Ok(Steps::new(built, true, self.output.meters()))
+        Ok(Steps::new(built, true, self.output.meters(), self.output.taps()))
     }
 
     /// The life of the thread.

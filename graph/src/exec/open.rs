@@ -18,6 +18,7 @@ use super::parallel;
 use super::queue::{Idle, Receiver, Sender, queue};
 use super::read::Reading;
 use super::resume::{Foreign, resume};
+use super::tap::Station;
 use super::write::Writing;
 use super::write::gate::FlushGate;
 use crate::batch::Failed;
@@ -149,7 +150,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                     StepCondition::AsBefore => return Err(wrong_condition(step)),
                 };
                 let in_flight = (*in_flight).max(1) as usize;
-                let step = Asynchronous { node: step.node.clone(), condition, operator, in_flight };
+                let tap = output.tap(Station::Processor, &step.node);
+                let step = Asynchronous { node: step.node.clone(), condition, operator, in_flight, tap };
                 Box::pin(step.run(input, output))
             }
             _ => return Err(Fault::fatal("plan_broken", format!("stage {} cannot be run", stage.name))),
@@ -178,7 +180,9 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
 async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str) -> Result<Outlet, Fault> {
     let destination = &plan.dead_letter.destination;
     if let Some(bounds) = destination.keeps_letters() {
-        return Ok(Outlet::Store(bounds));
+        // What is too old goes, and a store that keeps no letters is found out before a record needs one.
+        let kept = context.services.store.keep_letters(&plan.pipeline, Vec::new(), &bounds).await;
+        return kept.map(|()| Outlet::Store(bounds)).map_err(|error| store_fault(error).at(node));
     }
     let writer = destination.open(&context.host(node)).await.map_err(|fault| fault.at(node))?;
     let retry = destination.policy().retry;
@@ -242,7 +246,7 @@ pub(super) fn build_inline(
             BuiltOperator::Isolate(_) | BuiltOperator::Async(_) => return Err(wrong_class(step)),
         }
     }
-    Ok(Steps::new(built, false, output.meters()))
+    Ok(Steps::new(built, false, output.meters(), output.taps()))
 }
 
 pub(super) fn build(context: &Context, step: &StepSpec, worker: usize) -> Result<BuiltOperator, Fault> {

@@ -12,6 +12,7 @@ use super::context::Context;
 use super::fan_out::Output;
 use super::lanes::Lanes;
 use super::meter::timed;
+use super::tap::{Side, Station, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
 use crate::clock;
@@ -41,6 +42,7 @@ pub(super) struct Reading {
     /// Whether the source replays exactly.
     exact: bool,
     stamp: Stamp,
+    tap: Arc<Tap>,
 }
 
 /// A partition that is somebody else's, and may come back.
@@ -79,11 +81,12 @@ impl Reading {
             batch_delay: spec.batch_delay,
             reader,
             resume,
-            output,
             lanes: BTreeMap::new(),
             revoked: BTreeMap::new(),
             exact: spec.source.replays_exactly(),
             stamp: Stamp { connector: id.into() },
+            tap: output.tap(Station::Source, &spec.connector),
+            output,
         }
     }
 
@@ -286,6 +289,9 @@ impl Reading {
             meters.step(0).count_out(total);
         }
         for ((records, bytes), lineage) in strips.into_iter().zip(runs) {
+            if let Some(watchers) = self.tap.watchers() {
+                watchers.show(Side::After, &records);
+            }
             self.output.emit(Batch::new(records, lineage, bytes)).await?;
         }
         Ok(())

@@ -25,14 +25,14 @@ use crate::plan::stage::StagePlan;
 use crate::testing::{Journal, MemoryStore, Pipeline, Shelf, Upstream, services};
 
 /// What most scenarios need.
-struct Bench {
-    journal: Journal,
-    store: Arc<MemoryStore>,
+pub(super) struct Bench {
+    pub(super) journal: Journal,
+    pub(super) store: Arc<MemoryStore>,
     letters: Arc<Shelf>,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let journal = Journal::default();
         let store = Arc::new(MemoryStore::new(&journal));
         let letters = Arc::new(Shelf::new("letters", &journal));
@@ -40,12 +40,12 @@ impl Bench {
     }
 
     /// A pipeline with the default window: the first failure stops it.
-    fn pipeline(&self) -> Pipeline {
+    pub(super) fn pipeline(&self) -> Pipeline {
         Pipeline::new(&self.letters, 1, 0)
     }
 
     /// A pipeline whose failures all go to the letters.
-    fn tolerant(&self) -> Pipeline {
+    pub(super) fn tolerant(&self) -> Pipeline {
         Pipeline::new(&self.letters, 0, 0)
     }
 
@@ -63,18 +63,18 @@ impl Bench {
 }
 
 /// Nothing here takes an hour of the paused clock, unless it hangs.
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
+pub(super) async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3600), future).await.expect("it hangs")
 }
 
-fn finished(ending: &Ending) {
+pub(super) fn finished(ending: &Ending) {
     assert!(matches!(ending, Ending::Finished), "{ending:?}");
 }
 
-fn upstream(bench: &Bench, rows: u64) -> Arc<Upstream> {
+pub(super) fn upstream(bench: &Bench, rows: u64) -> Arc<Upstream> {
     Arc::new(Upstream::new(&bench.journal, rows, crate::testing::AtEnd::End))
 }
 
-fn shelf(bench: &Bench, name: &str) -> Arc<Shelf> {
+pub(super) fn shelf(bench: &Bench, name: &str) -> Arc<Shelf> {
     Arc::new(Shelf::new(name, &bench.journal))
 }

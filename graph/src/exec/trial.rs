@@ -47,7 +47,7 @@ pub async fn try_out(
 ) -> Result<Measured, Fault> {
     let plan = Arc::new(on_trial(plan, trial));
     let meters = Arc::new(Meters::new(&plan));
-    let options = RunOptions { once: true, mask, meters: Some(meters.clone()) };
+    let options = RunOptions { once: true, mask, meters: Some(meters.clone()), ..RunOptions::default() };
     let begin = Instant::now();
     let mut running = start(
         plan,

@@ -14,6 +14,7 @@ use super::fan_out::{Output, overdrawn};
 use super::meter::timed;
 use super::parallel::receive;
 use super::queue::Receiver;
+use super::tap::{Side, Station, Tap};
 use crate::batch::{Batch, Failed, Lineage};
 use crate::destination::{Delivered, Retry, WritePolicy, Writer};
 use crate::fault::Fault;
@@ -70,6 +71,7 @@ pub(super) struct Writing {
     bucket: Option<Bucket>,
     gate: Open,
     accepted: Lineage,
+    tap: Arc<Tap>,
     output: Output,
 }
 
@@ -91,7 +93,8 @@ impl Writing {
         let accepted = Lineage::none(&output.context.alarm);
         let delivery = Delivery { context: output.context.clone(), writer, retry: policy.retry, known };
         let connector = spec.connector.clone();
-        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, output }
+        let tap = output.tap(Station::Destination, &connector);
+        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, tap, output }
     }
 
     /// Writes until the input ends, then flushes and closes.
@@ -162,6 +165,13 @@ impl Writing {
         Ok(())
     }
 
+    /// Rows are about to be written.
+    fn show(&self, batch: &Batch) {
+        if let Some(watchers) = self.tap.watchers() {
+            watchers.show(Side::Before, batch.records());
+        }
+    }
+
     fn arrived(&self, batch: &Batch) -> Result<(), Fault> {
         self.output.count_in(batch);
         self.output.context.lanes.land(batch.lineage())
@@ -184,6 +194,7 @@ impl Writing {
             if let Some(meters) = &meters {
                 meters.step(0).count_in(chunk.rows(), chunk.rows());
             }
+            self.show(&chunk);
             let outcome = timed(self.delivery.write(chunk.records()), meters.as_ref()).await?;
             self.settle(chunk, outcome).await?;
             // A commit does not wait for the end of a batch that a rate limit draws out.

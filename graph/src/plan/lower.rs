@@ -170,7 +170,7 @@ impl Resolver<'_> {
             );
         }
         let kind = NodeKind::DeadLetter(DeadLetterSpec { plugin, destination, window_size, threshold });
-        Some(Node { id: "dead-letter-queue".into(), kind, settings, span: config.plugin.span, path: path.into() })
+        Some(Node { id: DeadLetterSpec::NODE.into(), kind, settings, span: config.plugin.span, path: path.into() })
     }
 
     fn writer(&mut self, path: &str, plugin: &Spanned<Str>, settings: &Settings, letters: bool) -> Option<Writing> {

@@ -174,6 +174,11 @@ pub struct DeadLetterSpec {
     pub threshold: u64,
 }
 
+impl DeadLetterSpec {
+    /// Id of the node that takes dead letters.
+    pub const NODE: &str = "dead-letter-queue";
+}
+
 /// Bounds on what a pipeline holds in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

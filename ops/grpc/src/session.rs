@@ -1,6 +1,7 @@
 //! A plugin in use: started, configured, opened, and ended in order.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,7 @@ use anabranch_graph::schema::SchemaRegistry;
 use anabranch_graph::text::Str;
 use bytes::Bytes;
 use prost::Message as _;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -48,8 +50,12 @@ pub(crate) struct Plugin {
     pub(crate) settings: Arc<Settings>,
 }
 
-/// A running plugin in one role. Dropping it ends the process at once; [`Session::end`] does so in order.
-pub(crate) struct Session {
+/// A running plugin in one role. [`Connected::end`] ends it in order. Dropping it does so in the background where
+/// nothing is wrong with the plugin, and otherwise ends its process at once.
+pub(crate) struct Session(Arc<Connected>);
+
+/// What is known of a running plugin. Dropping it ends the process at once.
+pub(crate) struct Connected {
     plugin: Arc<Plugin>,
     role: Role,
     protocol: Protocol,
@@ -57,6 +63,29 @@ pub(crate) struct Session {
     process: Process,
     tasks: Mutex<JoinSet<()>>,
     stopping: AtomicBool,
+    /// It was ended, or does not do what it should: there is no farewell.
+    over: AtomicBool,
+}
+
+impl Deref for Session {
+    type Target = Connected;
+
+    fn deref(&self) -> &Connected {
+        &self.0
+    }
+}
+
+impl Drop for Session {
+    /// A plugin whose pipeline failed elsewhere may hold what the next run needs: a lock, a slot for replication.
+    fn drop(&mut self) {
+        if let Ok(runtime) = Handle::try_current()
+            && !self.over.load(Ordering::Acquire)
+        {
+            let connected = self.0.clone();
+            // The stream was closed by who dropped its other end along with this.
+            runtime.spawn(async move { connected.end().await });
+        }
+    }
 }
 
 /// The stream of a run, from our side.
@@ -98,7 +127,7 @@ impl Session {
         if futures::poll!(listening.as_mut()).is_pending() {
             tasks.spawn(listening);
         }
-        Ok(Session {
+        Ok(Session(Arc::new(Connected {
             plugin,
             role,
             protocol,
@@ -106,9 +135,12 @@ impl Session {
             process,
             tasks: Mutex::new(tasks),
             stopping: AtomicBool::new(false),
-        })
+            over: AtomicBool::new(false),
+        })))
     }
+}
 
+impl Connected {
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -220,6 +252,9 @@ impl Session {
 
     /// Tears it down and ends the process. The stream must have been closed: a plugin waits for that.
     pub(crate) async fn end(&self) {
+        if self.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let patience = self.plugin.settings.patience.min(STOP);
         match self.call(Call::Teardown, Vec::new(), patience).await {
             Ok(_) => {}
@@ -245,6 +280,9 @@ impl Session {
     pub(crate) async fn fault(&self, class: FaultClass, code: &'static str, what: &str, error: &CallError) -> Fault {
         let Plugin { name, file, .. } = &*self.plugin;
         let file = file.display();
+        if let CallError::Lost(_) | CallError::Late(_) = error {
+            self.over.store(true, Ordering::Release);
+        }
         if let CallError::Lost(_) = error {
             let ended = self.process.wait(LAST_WORDS).await;
             let ended = ended.map_or_else(String::new, |status| format!(", its process ended ({})", described(status)));

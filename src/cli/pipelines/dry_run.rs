@@ -149,7 +149,7 @@ async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
     let trace = Arc::new(Trace::default());
     let plan = &pipeline.compiled.stages;
     let tapped = Arc::new(tapped(plan, arguments.records as usize, &trace));
-    let options = RunOptions { once: true, mask: pipeline.compiled.secrets.clone().into(), meters: None };
+    let options = RunOptions { once: true, mask: pipeline.compiled.secrets.clone().into(), ..RunOptions::default() };
     let mut running = start(tapped, services(), options);
     let mut timed_out = false;
     let ending = tokio::select! {

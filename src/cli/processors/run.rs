@@ -122,7 +122,7 @@ fn execute(compiled: &Compiled, workers: u32) -> std::io::Result<Ending> {
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = crate::runtime::start(runtime.worker_threads(threads))?;
-    let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), meters: None };
+    let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), ..RunOptions::default() };
     let ending = runtime.block_on(async { start(compiled.stages.clone(), services(), options).join().await });
     runtime.shutdown_background();
     Ok(ending)

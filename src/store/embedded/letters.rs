@@ -161,11 +161,7 @@ impl<'t> Shelf<'t> {
     }
 }
 
-pub(super) fn answer(
-    transaction: &ReadTransaction,
-    pipeline: &str,
-    question: &Question,
-) -> Result<Answer, StoreError> {
+pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Question) -> Result<Answer, StoreError> {
     let Some(table) = table(transaction, LETTERS)? else {
         return Ok(match question {
             Question::Totals => Answer::Totals(LetterTotals::default()),

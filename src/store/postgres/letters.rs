@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anabranch_graph::letter::LetterBounds;
 use anabranch_graph::state::StoreError;
-use tokio_postgres::{Client, Error, GenericClient, Transaction};
+use tokio_postgres::{Client, Error, Transaction};
 
 use super::table::Table;
 use crate::store::letters::{ANSWER_BYTES, Answer, Change, LetterTotals, Question, StoredLetter, Which, weight};

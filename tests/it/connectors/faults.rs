@@ -191,3 +191,17 @@ fn a_supervisor_that_is_killed_takes_its_plugin_along_and_both_come_again() {
     nothing_is_lost(&workspace, last + 1, "a killed supervisor");
     no_plugin_is_left(&workspace);
 }
+
+#[test]
+fn a_plugin_whose_pipeline_fails_elsewhere_is_torn_down() {
+    let mut workspace = workspace();
+    workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MAX_RETRIES", "0");
+    pipeline(&workspace, "count: 3000, batch: 100", "fault: 'error-after:150'");
+    let mut process = workspace.start(&["run"]);
+    for log in ["source.log", "destination.log"] {
+        process.wait_until("the end of the plugin", || workspace.read(log).contains("teardown, was listened to once"));
+    }
+    no_plugin_is_left(&workspace);
+    process.signal("INT");
+    process.finish();
+}

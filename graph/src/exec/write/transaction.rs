@@ -131,6 +131,7 @@ impl Writing {
 
     /// Writes whole source rows, less those that are refused.
     async fn transact(&mut self, rows: Batch) -> Result<(), Interrupt> {
+        self.show(&rows);
         let mut parts = Vec::from([rows]);
         while let Some(mut part) = parts.pop() {
             if let Some(bucket) = &mut self.bucket {

@@ -1,0 +1,223 @@
+//! One who looks: what is wanted, what is held for it, and what had to be left out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::pace::Pace;
+use super::{Place, Side, Tap, Watcher};
+use crate::condition::CompiledCondition;
+use crate::exec::chain::text;
+use crate::fault::Fault;
+use crate::record::{Data, Record};
+
+const SECOND: u64 = 1_000_000_000;
+/// Records that are held for one who does not fetch them.
+const HELD_ROWS: usize = 1000;
+/// Bytes that are held, and the record with which they are reached.
+const HELD_BYTES: usize = 4 << 20;
+/// All inspections of a pipeline together take one part in so many of a thread's time.
+const SHARE: u64 = 50;
+/// For how long the share may be used up at once: a strip is looked through in one go.
+const AT_ONCE: u64 = SECOND;
+/// Nobody is kept out for longer than this because of what one look took.
+const LONGEST_WAIT: u64 = 5 * SECOND;
+/// What a byte of a copied record is charged with, in nanoseconds: a step may have to copy what is shared.
+const PER_BYTE: u64 = 1;
+/// Rows between two looks at the clock, where a condition takes next to no time.
+const GLANCE: usize = 16;
+/// Slices up to so many bytes are copied: they would keep the much larger buffer that they are part of.
+const SLICE: usize = 64 << 10;
+
+/// What is looked for.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Where.
+    pub places: Vec<Place>,
+    /// For which records; `None` = all.
+    pub condition: Option<Arc<CompiledCondition>>,
+    /// Most records a second, at least 1. So many may come at once.
+    pub per_second: u32,
+}
+
+/// A record that was on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Glimpse {
+    /// Index of the place in [`Look::places`].
+    pub place: usize,
+    /// A copy of the record as it was there.
+    pub record: Record,
+}
+
+/// Records for which the condition gave no verdict.
+#[derive(Clone, Debug)]
+pub struct Unjudged {
+    /// How many.
+    pub rows: u64,
+    /// What the latest one failed of. It is not masked: conditions can quote records and settings.
+    pub fault: Fault,
+}
+
+/// A look at records on their way, until it is dropped. It survives the end of a run.
+#[derive(Debug)]
+pub struct Inspection {
+    session: Arc<Session>,
+    glimpses: mpsc::UnboundedReceiver<(Glimpse, usize)>,
+    taps: Vec<Arc<Tap>>,
+}
+
+/// What stages and the one who looks share. No lock is on the way of a record.
+#[derive(Debug)]
+pub(super) struct Session {
+    since: Instant,
+    condition: Option<Arc<CompiledCondition>>,
+    pace: Pace,
+    /// What one record takes of `pace`.
+    each: u64,
+    time: Pace,
+    inspections: Arc<AtomicUsize>,
+    held_rows: AtomicUsize,
+    held_bytes: AtomicUsize,
+    left_out: AtomicU64,
+    unjudged: Mutex<Option<Unjudged>>,
+    glimpses: mpsc::UnboundedSender<(Glimpse, usize)>,
+}
+
+impl Inspection {
+    pub(super) fn open(taps: Vec<(Arc<Tap>, Side)>, look: Look, inspections: Arc<AtomicUsize>) -> Self {
+        let (sender, glimpses) = mpsc::unbounded_channel();
+        inspections.fetch_add(1, Ordering::Relaxed);
+        let each = SECOND / u64::from(look.per_second.max(1));
+        let session = Arc::new(Session {
+            since: Instant::now(),
+            condition: look.condition,
+            pace: Pace::new(SECOND - each, u64::MAX),
+            each,
+            time: Pace::new(AT_ONCE, AT_ONCE + LONGEST_WAIT),
+            inspections,
+            held_rows: AtomicUsize::new(0),
+            held_bytes: AtomicUsize::new(0),
+            left_out: AtomicU64::new(0),
+            unjudged: Mutex::default(),
+            glimpses: sender,
+        });
+        for (place, (tap, side)) in taps.iter().enumerate() {
+            tap.change(|watchers| watchers.push(Watcher { session: session.clone(), place, side: *side }));
+        }
+        Inspection { session, glimpses, taps: taps.into_iter().map(|(tap, _)| tap).collect() }
+    }
+
+    /// The next record; waits for it as long as it takes, over the ends of runs. Cancel-safe.
+    pub async fn next(&mut self) -> Glimpse {
+        match self.glimpses.recv().await {
+            Some((glimpse, bytes)) => self.released(glimpse, bytes),
+            // The session holds the other end.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next record, if there is one already.
+    pub fn try_next(&mut self) -> Option<Glimpse> {
+        let (glimpse, bytes) = self.glimpses.try_recv().ok()?;
+        Some(self.released(glimpse, bytes))
+    }
+
+    fn released(&self, glimpse: Glimpse, bytes: usize) -> Glimpse {
+        self.session.held_rows.fetch_sub(1, Ordering::Relaxed);
+        self.session.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        glimpse
+    }
+
+    /// How many records passed and were neither shown nor found not to be wanted, since this was last asked.
+    pub fn take_left_out(&self) -> u64 {
+        self.session.left_out.swap(0, Ordering::Relaxed)
+    }
+
+    /// The records for which the condition gave no verdict, since this was last asked.
+    pub fn take_unjudged(&self) -> Option<Unjudged> {
+        self.session.unjudged.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Inspection {
+    fn drop(&mut self) {
+        for tap in &self.taps {
+            tap.change(|watchers| watchers.retain(|watcher| !Arc::ptr_eq(&watcher.session, &self.session)));
+        }
+        self.session.inspections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Session {
+    fn now(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Looks at records, and takes copies of those that are wanted.
+    pub(super) fn show(&self, place: usize, records: &[Record]) {
+        let glance = if self.condition.as_ref().is_none_or(|condition| condition.is_native()) { GLANCE } else { 1 };
+        let mut rest = records;
+        let mut left_out = 0;
+        let mut begun = self.now();
+        while !rest.is_empty() && self.pace.has_room(begun) && self.time.has_room(begun) && self.has_space() {
+            let (some, more) = rest.split_at(rest.len().min(glance));
+            rest = more;
+            let mut bytes = 0;
+            for record in some.iter().filter(|record| self.wants(record)) {
+                match self.take(place, record, begun) {
+                    Some(weight) => bytes += weight as u64,
+                    None => left_out += 1,
+                }
+            }
+            let now = self.now();
+            let took = (now - begun).saturating_add(bytes.saturating_mul(PER_BYTE));
+            let rivals = self.inspections.load(Ordering::Relaxed).max(1) as u64;
+            self.time.spend(now, took.saturating_mul(SHARE * rivals));
+            begun = now;
+        }
+        left_out += rest.len() as u64;
+        if left_out > 0 {
+            self.left_out.fetch_add(left_out, Ordering::Relaxed);
+        }
+    }
+
+    fn has_space(&self) -> bool {
+        self.held_rows.load(Ordering::Relaxed) < HELD_ROWS && self.held_bytes.load(Ordering::Relaxed) < HELD_BYTES
+    }
+
+    fn wants(&self, record: &Record) -> bool {
+        let Some(condition) = &self.condition else { return true };
+        let verdict = catch_unwind(AssertUnwindSafe(|| condition.evaluate(record)));
+        let fault = match verdict {
+            Ok(Ok(verdict)) => return verdict,
+            Ok(Err(fault)) => fault,
+            Err(panic) => Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic))),
+        };
+        let mut unjudged = self.unjudged.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = unjudged.as_ref().map_or(0, |unjudged| unjudged.rows) + 1;
+        *unjudged = Some(Unjudged { rows, fault });
+        false
+    }
+
+    /// Copies a record, if it may; says how many bytes it has.
+    fn take(&self, place: usize, record: &Record, now: u64) -> Option<usize> {
+        if !self.has_space() || !self.pace.take(now, self.each) {
+            return None;
+        }
+        let weight = record.weight();
+        let mut record = record.clone();
+        for data in [&mut record.key, &mut record.payload.before, &mut record.payload.after] {
+            if matches!(data, Data::Raw(bytes) if bytes.len() <= SLICE) {
+                data.compact();
+            }
+        }
+        self.held_rows.fetch_add(1, Ordering::Relaxed);
+        self.held_bytes.fetch_add(weight, Ordering::Relaxed);
+        // The other end is gone only when nobody looks any more.
+        let _ = self.glimpses.send((Glimpse { place, record }, weight));
+        Some(weight)
+    }
+}

@@ -1,0 +1,76 @@
+//! Those who look at records on their way: they come and go at random, fetch what they are shown or do not, and nothing
+//! that happens may depend on them.
+
+use std::sync::Arc;
+
+use anabranch_graph::condition::CompiledCondition;
+use anabranch_graph::exec::{Inspection, Look, Place, Taps, places};
+use anabranch_graph::plan::StagePlan;
+
+use crate::ends::MARK;
+use crate::scenario::mix;
+
+/// Most that look at the same time.
+const MOST: usize = 5;
+
+/// Who looks at the pipeline of a scenario.
+#[derive(Default)]
+pub struct Watching {
+    /// The taps of the pipeline: every run has them.
+    pub taps: Arc<Taps>,
+    places: Vec<Place>,
+    salt: u64,
+    turns: u64,
+    open: Vec<Inspection>,
+    /// Records that were fetched.
+    pub seen: u64,
+}
+
+impl Watching {
+    /// Nobody yet; from now on they come and go.
+    pub fn at(plan: &StagePlan, seed: u64) -> Self {
+        Watching { places: places(plan), salt: mix(seed, 77), ..Watching::default() }
+    }
+
+    /// Something happens in the world; perhaps somebody comes, goes, or fetches some of what was shown.
+    pub fn turn(&mut self) {
+        if self.places.is_empty() {
+            return;
+        }
+        self.turns += 1;
+        let random = mix(self.salt, self.turns);
+        match random % 16 {
+            0 | 1 if self.open.len() < MOST => self.open.push(self.taps.inspect(self.look(random >> 8))),
+            2 if !self.open.is_empty() => {
+                let gone = (random >> 8) as usize % self.open.len();
+                drop(self.open.swap_remove(gone));
+            }
+            3..6 => {
+                let most = (random >> 8) % 200;
+                for inspection in &mut self.open {
+                    let fetched = (0..most).map_while(|_| inspection.try_next()).count();
+                    self.seen += fetched as u64;
+                    inspection.take_left_out();
+                    inspection.take_unjudged();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn look(&self, random: u64) -> Look {
+        let number = random as usize % 3;
+        let some = (0..=number as u64).map(|i| self.places[mix(random, i) as usize % self.places.len()].clone());
+        let condition = match (random >> 4) % 5 {
+            0 => Some(format!("{{{{ eq (index .Metadata \"{MARK}\") \"1\" }}}}")),
+            1 => Some(format!("{{{{ index .Metadata \"{MARK}\" }}}}")),
+            2 => Some("{{ .Payload.After.nothing.there }}".to_owned()),
+            _ => None,
+        };
+        Look {
+            places: some.collect(),
+            condition: condition.and_then(|text| CompiledCondition::compile(&text).ok()).map(Arc::new),
+            per_second: [1, 100, 10_000, 1_000_000][(random >> 8) as usize % 4],
+        }
+    }
+}
