@@ -6,11 +6,14 @@
 mod access;
 mod error;
 mod health;
+pub mod openapi;
 mod pipelines;
 mod plugins;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
+mod shapes;
+mod viewer;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -22,7 +25,6 @@ use anabranch_graph::text::Str;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -31,6 +33,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::service::lifecycle::{Order, Seen};
 use crate::settings::{ApiSettings, ServedSchemas};
@@ -86,6 +89,11 @@ pub struct Api {
     address: SocketAddr,
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
+}
+
+/// The paths that are answered from the view, and need the token; each is declared beside what answers it.
+fn paths() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new().merge(pipelines::router()).merge(plugins::router())
 }
 
 impl Api {
@@ -149,15 +157,16 @@ impl Api {
 
     fn router(&self, view: &Arc<View>) -> Router {
         let guarded = |body| from_fn_with_state((self.access.clone(), body), access::guard);
-        let health = Router::new()
-            .route("/healthz", get(health::healthz))
-            .route("/readyz", get(health::readyz))
-            .with_state((view.clone(), self.access.clone()));
-        let router = pipelines::router(view.clone())
-            .merge(plugins::router(view.clone()))
+        let open = Router::from(health::router())
+            .with_state((view.clone(), self.access.clone()))
+            .merge(Router::from(openapi::router()))
+            .merge(viewer::router())
+            .method_not_allowed_fallback(error::no_such_method);
+        let router = Router::from(paths())
+            .with_state(view.clone())
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);
-        let router = router.layer(guarded(ErrorBody::Own)).merge(health);
+        let router = router.layer(guarded(ErrorBody::Own)).merge(open);
         #[cfg(feature = "avro")]
         let router = match self.schemas {
             Some(served) => {

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use tokio::time::timeout;
 
-use super::error::{ApiError, Kind};
+use super::error::{ApiError, Kind, RegistryError};
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -47,8 +47,9 @@ impl ErrorBody {
         match self {
             ErrorBody::Own => error.into_response(),
             ErrorBody::Registry => {
-                let body = serde_json::json!({ "error_code": error.kind.status().as_u16(), "message": error.message });
-                (error.kind.status(), axum::Json(body)).into_response()
+                let status = error.kind.status();
+                let body = RegistryError { error_code: status.as_u16(), message: error.message };
+                (status, axum::Json(body)).into_response()
             }
         }
     }

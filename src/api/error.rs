@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// What kind of error it is. The number is the one of gRPC, which clients of this kind of service know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +66,65 @@ impl ApiError {
     }
 }
 
+/// The body of all errors.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "code": 5, "message": "there is no pipeline \"x\"",
+    "details": [{
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "pipeline.not_found", "domain": "anabranch",
+        "metadata": {},
+    }],
+}))]
+pub(super) struct Error {
+    /// The number that gRPC has for this kind of error.
+    code: u8,
+    /// What is wrong, for people.
+    message: String,
+    #[schema(min_items = 1, max_items = 1)]
+    details: Vec<ErrorInfo>,
+}
+
+/// What programs may compare, and what may help.
+#[derive(Serialize, ToSchema)]
+struct ErrorInfo {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    /// Stable, as the index of errors lists them.
+    reason: &'static str,
+    /// `anabranch`
+    domain: &'static str,
+    metadata: ErrorMetadata,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ErrorMetadata {
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<&'static str>,
+}
+
+/// The body of errors of the schema registry.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "error_code": 40401, "message": "subject \"x\" not found" }))]
+pub(super) struct RegistryError {
+    /// A number of the protocol: the status, or the status and two more digits.
+    pub(super) error_code: u16,
+    /// What is wrong, for people.
+    pub(super) message: String,
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut metadata = Map::new();
-        if let Some(suggestion) = self.suggestion {
-            metadata.insert("suggestion".to_owned(), suggestion.into());
-        }
-        let body = json!({
-            "code": self.kind.number(),
-            "message": self.message,
-            "details": [{
-                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": self.reason,
-                "domain": "anabranch",
-                "metadata": metadata,
+        let body = Error {
+            code: self.kind.number(),
+            message: self.message,
+            details: vec![ErrorInfo {
+                kind: "type.googleapis.com/google.rpc.ErrorInfo",
+                reason: self.reason,
+                domain: "anabranch",
+                metadata: ErrorMetadata { suggestion: self.suggestion },
             }],
-        });
+        };
         (self.kind.status(), Json(body)).into_response()
     }
 }

@@ -8,9 +8,11 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::View;
 use super::access::Access;
@@ -25,27 +27,90 @@ const STORE: Duration = Duration::from_secs(5);
 const SERVICES: [&str; 5] =
     ["PipelineService", "ConnectorService", "ProcessorService", "ConnectorPluginService", "ProcessorPluginService"];
 
-#[derive(Deserialize)]
-pub(super) struct Asked {
+/// What health is told from.
+pub(super) type Probed = (Arc<View>, Arc<Access>);
+
+pub(super) fn router() -> OpenApiRouter<Probed> {
+    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Asked {
+    /// A part of the service; all of them live as long as the process does.
     #[serde(default)]
+    #[param(example = "PipelineService")]
     service: String,
 }
 
-pub(super) async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Value>, ApiError> {
+/// The process lives.
+#[derive(Serialize, ToSchema)]
+struct Health {
+    /// `SERVING`
+    status: &'static str,
+}
+
+/// Whether the service does its work.
+#[derive(Serialize, ToSchema)]
+struct Readiness {
+    /// `ready`, `starting`, `stopping` or `unavailable`
+    status: &'static str,
+    /// Why it is unavailable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Only for who knows the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pipelines: Option<PipelineCounts>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PipelineCounts {
+    total: usize,
+    running: usize,
+    degraded: usize,
+    degraded_pipelines: Vec<DegradedPipeline>,
+}
+
+/// A pipeline that failed for good.
+#[derive(Serialize, ToSchema)]
+struct DegradedPipeline {
+    id: String,
+    /// `degraded`
+    status: &'static str,
+    error: String,
+}
+
+/// Whether the process lives
+#[utoipa::path(
+    get, path = "/healthz", tag = "health", params(Asked),
+    responses((status = 200, description = "It lives", body = Health),
+              (status = 404, description = "There is no such part", body = super::error::Error)),
+)]
+async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
     if asked.service.is_empty() || SERVICES.contains(&asked.service.as_str()) {
-        return Ok(Json(json!({ "status": "SERVING" })));
+        return Ok(Json(Health { status: "SERVING" }));
     }
     let what = format!("there is no service {:?}", asked.service);
     Err(ApiError::new(Kind::NotFound, "api.no_such_service", what))
 }
 
-pub(super) async fn readyz(State((view, access)): State<(Arc<View>, Arc<Access>)>, headers: HeaderMap) -> Response {
-    let unready = |body: Value| (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response();
+/// Whether the service does its work
+///
+/// Degraded pipelines do not make it unready: starting again would not mend them.
+#[utoipa::path(
+    get, path = "/readyz", tag = "health",
+    responses((status = 200, description = "Pipelines run", body = Readiness),
+              (status = 503, description = "It starts, stops, or its state store does not answer", body = Readiness)),
+)]
+async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Response {
+    let told = |status, reason, pipelines| Json(Readiness { status, reason, pipelines });
+    let unready = |status, reason| (StatusCode::SERVICE_UNAVAILABLE, told(status, reason, None)).into_response();
     if *view.orders.borrow() != Order::Run {
-        return unready(json!({ "status": "stopping" }));
+        return unready("stopping", None);
     }
     let Some(pipelines) = view.pipelines.borrow().clone() else {
-        return unready(json!({ "status": "starting" }));
+        return unready("starting", None);
     };
     let reason = match timeout(STORE, view.store.pipelines()).await {
         Ok(Ok(_)) => None,
@@ -55,22 +120,22 @@ pub(super) async fn readyz(State((view, access)): State<(Arc<View>, Arc<Access>)
     let knows = access.knows_token(&headers);
     if let Some(reason) = reason {
         let reason = if knows { reason } else { "the state store is not available".to_owned() };
-        return unready(json!({ "status": "unavailable", "reason": reason }));
+        return unready("unavailable", Some(reason));
     }
     if !knows {
-        return Json(json!({ "status": "ready" })).into_response();
+        return told("ready", None, None).into_response();
     }
     let seen: Vec<(&str, Seen)> = pipelines.iter().map(|(id, seen)| (&**id, seen.borrow().clone())).collect();
-    let degraded: Vec<Value> = seen
+    let degraded: Vec<DegradedPipeline> = seen
         .iter()
         .filter_map(|(id, seen)| match &seen.status {
-            Status::Degraded { error } => Some(json!({ "id": id, "status": "degraded", "error": error })),
+            Status::Degraded { error } => {
+                Some(DegradedPipeline { id: (*id).to_owned(), status: "degraded", error: error.clone() })
+            }
             _ => None,
         })
         .collect();
     let running = seen.iter().filter(|(_, seen)| matches!(seen.status, Status::Running)).count();
-    let counts = json!({
-        "total": seen.len(), "running": running, "degraded": degraded.len(), "degradedPipelines": degraded,
-    });
-    Json(json!({ "status": "ready", "pipelines": counts })).into_response()
+    let counts = PipelineCounts { total: seen.len(), running, degraded: degraded.len(), degraded_pipelines: degraded };
+    told("ready", None, Some(counts)).into_response()
 }

@@ -4,29 +4,32 @@ use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
 use anabranch_graph::specification::Specification;
+use axum::Json;
 use axum::extract::{Path, State};
-use axum::routing::get;
-use axum::{Json, Router};
-use serde_json::{Map, Value, json};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::error::{ApiError, Kind};
+use super::error::{ApiError, Error, Kind};
 use super::query::Query;
+use super::shapes::{
+    Connector, ConnectorConfig, ConnectorType, DeadLetterQueue, ParentType, Pipeline, PipelineConfig, PipelineState,
+    PipelineStatus, Processor, ProcessorConfig, ProcessorParent, Settings, StoppedReason,
+};
 use super::{View, Watched};
 use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 type Shared = State<Arc<View>>;
-type Answer = Result<Json<Value>, ApiError>;
+type Answer<T> = Result<Json<T>, ApiError>;
 
-pub(super) fn router(view: Arc<View>) -> Router {
-    Router::new()
-        .route("/v1/pipelines", get(pipelines))
-        .route("/v1/pipelines/{id}", get(pipeline))
-        .route("/v1/pipelines/{id}/dead-letter-queue", get(dead_letter))
-        .route("/v1/connectors", get(connectors))
-        .route("/v1/connectors/{id}", get(connector))
-        .route("/v1/processors", get(processors))
-        .route("/v1/processors/{id}", get(processor))
-        .with_state(view)
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new()
+        .routes(routes!(pipelines))
+        .routes(routes!(pipeline))
+        .routes(routes!(dead_letter))
+        .routes(routes!(connectors))
+        .routes(routes!(connector))
+        .routes(routes!(processors))
+        .routes(routes!(processor))
 }
 
 async fn stored(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
@@ -40,14 +43,27 @@ fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
     ApiError::new(Kind::NotFound, reason, format!("there is no {what} {id:?}"))
 }
 
-async fn pipelines(State(view): Shared, query: Query) -> Answer {
+/// All pipelines
+#[utoipa::path(
+    get, path = "/v1/pipelines", tag = "pipelines",
+    params(("name" = Option<String>, Query, description = "A regular expression for the whole name")),
+    responses((status = 200, description = "Those of this name", body = Vec<Pipeline>)),
+)]
+async fn pipelines(State(view): Shared, query: Query) -> Answer<Vec<Pipeline>> {
     let name = query.pattern("name")?;
     let all = stored(&view).await?;
     let found = all.iter().filter(|pipeline| name.as_ref().is_none_or(|name| name.is_match(&pipeline.name)));
     Ok(Json(found.map(|pipeline| shown_pipeline(&view, pipeline)).collect()))
 }
 
-async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer {
+/// A pipeline
+#[utoipa::path(
+    get, path = "/v1/pipelines/{id}", tag = "pipelines",
+    params(("id" = String, Path, description = "Its id")),
+    responses((status = 200, description = "It", body = Pipeline),
+              (status = 404, description = "`pipeline.not_found`", body = Error)),
+)]
+async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer<Pipeline> {
     Ok(Json(shown_pipeline(&view, &one(&view, &id).await?)))
 }
 
@@ -56,18 +72,31 @@ async fn one(view: &View, id: &str) -> Result<StoredPipeline, ApiError> {
     found.ok_or_else(|| missing("pipeline", id, "pipeline.not_found"))
 }
 
-async fn dead_letter(State(view): Shared, Path(id): Path<String>) -> Answer {
+/// Where failed records of a pipeline go
+#[utoipa::path(
+    get, path = "/v1/pipelines/{id}/dead-letter-queue", tag = "pipelines",
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    responses((status = 200, description = "Its dead-letter queue", body = DeadLetterQueue),
+              (status = 404, description = "`pipeline.not_found`", body = Error)),
+)]
+async fn dead_letter(State(view): Shared, Path(id): Path<String>) -> Answer<DeadLetterQueue> {
     let queue = one(&view, &id).await?.dead_letter;
     let kind = view.registry.destination(&queue.plugin).ok();
-    Ok(Json(json!({
-        "plugin": queue.plugin,
-        "settings": settings(kind.map(|kind| kind.specification()), &queue.settings),
-        "windowSize": queue.window_size.to_string(),
-        "windowNackThreshold": queue.window_nack_threshold.to_string(),
-    })))
+    Ok(Json(DeadLetterQueue {
+        plugin: queue.plugin.to_string(),
+        settings: settings(kind.map(|kind| kind.specification()), &queue.settings),
+        window_size: queue.window_size.to_string(),
+        window_nack_threshold: queue.window_nack_threshold.to_string(),
+    }))
 }
 
-async fn connectors(State(view): Shared, query: Query) -> Answer {
+/// All connectors
+#[utoipa::path(
+    get, path = "/v1/connectors", tag = "connectors",
+    params(("pipelineId" = Option<String>, Query, description = "Only those of this pipeline")),
+    responses((status = 200, description = "In the order of pipelines and files", body = Vec<Connector>)),
+)]
+async fn connectors(State(view): Shared, query: Query) -> Answer<Vec<Connector>> {
     let of = query.text("pipelineId");
     let all = stored(&view).await?;
     let asked = all.iter().filter(|pipeline| of.is_empty() || *pipeline.id == *of);
@@ -77,7 +106,14 @@ async fn connectors(State(view): Shared, query: Query) -> Answer {
     Ok(Json(each.collect()))
 }
 
-async fn connector(State(view): Shared, Path(id): Path<String>) -> Answer {
+/// A connector
+#[utoipa::path(
+    get, path = "/v1/connectors/{id}", tag = "connectors",
+    params(("id" = String, Path, description = "`pipeline:connector`")),
+    responses((status = 200, description = "It", body = Connector),
+              (status = 404, description = "`connector.not_found`", body = Error)),
+)]
+async fn connector(State(view): Shared, Path(id): Path<String>) -> Answer<Connector> {
     let all = stored(&view).await?;
     let mut each = all.iter().flat_map(|pipeline| pipeline.connectors.iter().map(move |found| (pipeline, found)));
     match each.find(|(pipeline, connector)| connector_id(pipeline, connector) == id) {
@@ -86,7 +122,14 @@ async fn connector(State(view): Shared, Path(id): Path<String>) -> Answer {
     }
 }
 
-async fn processors(State(view): Shared, query: Query) -> Answer {
+/// All processors
+#[utoipa::path(
+    get, path = "/v1/processors", tag = "processors",
+    params(("parentIds" = Option<Vec<String>>, Query,
+            description = "Only those of these pipelines and connectors; given once for each")),
+    responses((status = 200, description = "In the order of pipelines and files", body = Vec<Processor>)),
+)]
+async fn processors(State(view): Shared, query: Query) -> Answer<Vec<Processor>> {
     let parents: Vec<&str> = query.all("parentIds").collect();
     let all = stored(&view).await?;
     let each =
@@ -94,7 +137,14 @@ async fn processors(State(view): Shared, query: Query) -> Answer {
     Ok(Json(each.map(|it| it.shown(&view.registry)).collect()))
 }
 
-async fn processor(State(view): Shared, Path(id): Path<String>) -> Answer {
+/// A processor
+#[utoipa::path(
+    get, path = "/v1/processors/{id}", tag = "processors",
+    params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
+    responses((status = 200, description = "It", body = Processor),
+              (status = 404, description = "`processor.not_found`", body = Error)),
+)]
+async fn processor(State(view): Shared, Path(id): Path<String>) -> Answer<Processor> {
     let all = stored(&view).await?;
     let found = all.iter().flat_map(of_pipeline).find(|it| it.id() == id);
     found.map(|it| Json(it.shown(&view.registry))).ok_or_else(|| missing("processor", &id, "processor.not_found"))
@@ -124,22 +174,22 @@ impl Placed<'_> {
         format!("{}:{}", self.parent, self.processor.id)
     }
 
-    fn shown(&self, registry: &Registry) -> Value {
+    fn shown(&self, registry: &Registry) -> Processor {
         let StoredProcessor { plugin, condition, settings: given, workers, .. } = self.processor;
         let kind = registry.operator(plugin).ok();
-        json!({
-            "id": self.id(),
-            "plugin": plugin,
-            "condition": condition.as_deref().unwrap_or_default(),
-            "parent": {
-                "type": if self.of_connector { "TYPE_CONNECTOR" } else { "TYPE_PIPELINE" },
-                "id": self.parent,
+        Processor {
+            id: self.id(),
+            plugin: plugin.to_string(),
+            condition: condition.as_deref().unwrap_or_default().to_owned(),
+            parent: ProcessorParent {
+                kind: if self.of_connector { ParentType::TypeConnector } else { ParentType::TypePipeline },
+                id: self.parent.clone(),
             },
-            "config": {
-                "settings": settings(kind.map(|kind| kind.specification()), given),
-                "workers": workers.to_string(),
+            config: ProcessorConfig {
+                settings: settings(kind.map(|kind| kind.specification()), given),
+                workers: workers.to_string(),
             },
-        })
+        }
     }
 }
 
@@ -147,39 +197,39 @@ fn connector_id(pipeline: &StoredPipeline, connector: &StoredConnector) -> Strin
     format!("{}:{}", pipeline.id, connector.id)
 }
 
-fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Value {
+fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline {
     let live = |all: &Vec<Watched>| {
         let (_, seen) = all.iter().find(|(id, _)| *id == pipeline.id)?;
         Some(seen.borrow().status.clone())
     };
     let status = view.pipelines.borrow().as_ref().and_then(live).unwrap_or_else(|| pipeline.status.clone());
-    // The five that clients of this kind of service know, and beside them the word for it here.
-    let (name, reason) = match &status {
-        Status::Running => ("STATUS_RUNNING", None),
-        Status::Recovering { .. } => ("STATUS_RECOVERING", None),
-        Status::Degraded { .. } => ("STATUS_DEGRADED", None),
-        Status::Stopped { reason: StopReason::User } => ("STATUS_STOPPED", Some("STOPPED_REASON_USER")),
-        Status::Stopped { reason: StopReason::System } => ("STATUS_STOPPED", Some("STOPPED_REASON_SYSTEM")),
-        Status::Finished | Status::Invalid => ("STATUS_STOPPED", None),
+    let name = match &status {
+        Status::Running => PipelineStatus::StatusRunning,
+        Status::Recovering { .. } => PipelineStatus::StatusRecovering,
+        Status::Degraded { .. } => PipelineStatus::StatusDegraded,
+        Status::Stopped { .. } | Status::Finished | Status::Invalid => PipelineStatus::StatusStopped,
     };
-    let connectors: Vec<String> =
-        pipeline.connectors.iter().map(|connector| connector_id(pipeline, connector)).collect();
-    json!({
-        "id": pipeline.id,
-        "state": {
-            "status": name,
-            "error": status.error().unwrap_or_default(),
-            "stoppedReason": reason.unwrap_or("STOPPED_REASON_UNSPECIFIED"),
-            "word": status.word(),
+    let stopped_reason = match &status {
+        Status::Stopped { reason: StopReason::User } => StoppedReason::StoppedReasonUser,
+        Status::Stopped { reason: StopReason::System } => StoppedReason::StoppedReasonSystem,
+        _ => StoppedReason::StoppedReasonUnspecified,
+    };
+    Pipeline {
+        id: pipeline.id.to_string(),
+        state: PipelineState {
+            status: name,
+            error: status.error().unwrap_or_default().to_owned(),
+            stopped_reason,
+            word: status.word(),
         },
-        "config": { "name": pipeline.name, "description": pipeline.description },
-        "connectorIds": connectors,
-        "processorIds": of_pipeline(pipeline).filter(|it| !it.of_connector).map(|it| it.id()).collect::<Vec<_>>(),
-        "detached": pipeline.detached,
-    })
+        config: PipelineConfig { name: pipeline.name.to_string(), description: pipeline.description.to_string() },
+        connector_ids: pipeline.connectors.iter().map(|connector| connector_id(pipeline, connector)).collect(),
+        processor_ids: of_pipeline(pipeline).filter(|it| !it.of_connector).map(|it| it.id()).collect(),
+        detached: pipeline.detached,
+    }
 }
 
-fn shown_connector(registry: &Registry, pipeline: &StoredPipeline, connector: &StoredConnector) -> Value {
+fn shown_connector(registry: &Registry, pipeline: &StoredPipeline, connector: &StoredConnector) -> Connector {
     let is_source = *connector.role == *"source";
     let specification = if is_source {
         registry.source(&connector.plugin).ok().map(|kind| kind.specification())
@@ -187,24 +237,26 @@ fn shown_connector(registry: &Registry, pipeline: &StoredPipeline, connector: &S
         registry.destination(&connector.plugin).ok().map(|kind| kind.specification())
     };
     let id = connector_id(pipeline, connector);
-    let processors: Vec<String> = connector.processors.iter().map(|it| format!("{id}:{}", it.id)).collect();
-    json!({
-        "id": id,
-        "type": if is_source { "TYPE_SOURCE" } else { "TYPE_DESTINATION" },
-        "plugin": connector.plugin,
-        "pipelineId": pipeline.id,
-        "processorIds": processors,
-        "config": { "name": connector.name, "settings": settings(specification, &connector.settings) },
-    })
+    Connector {
+        role: if is_source { ConnectorType::TypeSource } else { ConnectorType::TypeDestination },
+        plugin: connector.plugin.to_string(),
+        pipeline_id: pipeline.id.to_string(),
+        processor_ids: connector.processors.iter().map(|it| format!("{id}:{}", it.id)).collect(),
+        config: ConnectorConfig {
+            name: connector.name.to_string(),
+            settings: settings(specification, &connector.settings),
+        },
+        id,
+    }
 }
 
 /// Settings as they stand in the file. What may be a credential is hidden: all of a plugin that is not known.
-fn settings(specification: Option<&Specification>, given: &[StoredSetting]) -> Map<String, Value> {
+fn settings(specification: Option<&Specification>, given: &[StoredSetting]) -> Settings {
     let shown = |setting: &StoredSetting| {
         let parameter = specification.and_then(|specification| specification.parameter(setting.name.trim()));
         let open = parameter.is_some_and(|parameter| !parameter.secret) || is_variable(&setting.written);
         let text = if open { setting.written.to_string() } else { "***".to_owned() };
-        (setting.name.to_string(), Value::from(text))
+        (setting.name.to_string(), text)
     };
     given.iter().map(shown).collect()
 }

@@ -1,13 +1,16 @@
 //! The program itself, and the plugins it can use.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_graph::specification::{self, ParameterKind, Specification};
+use axum::Json;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::View;
 use super::error::ApiError;
@@ -15,112 +18,229 @@ use super::query::Query;
 
 type Shared = State<Arc<View>>;
 
-pub(super) fn router(view: Arc<View>) -> Router {
-    Router::new()
-        .route("/info", get(info))
-        .route("/v1/info", get(info))
-        .route("/v1/plugins", get(connectors))
-        .route("/v1/connectors/plugins", get(connectors))
-        .route("/v1/processors/plugins", get(processors))
-        .with_state(view)
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new()
+        .routes(routes!(info))
+        .routes(routes!(v1_info))
+        .routes(routes!(plugins))
+        .routes(routes!(connectors))
+        .routes(routes!(processors))
 }
 
-async fn info() -> Json<Value> {
+/// The program.
+#[derive(Serialize, ToSchema)]
+struct Info {
+    version: &'static str,
+    /// The operating system that it was built for.
+    os: &'static str,
+    /// The architecture that it was built for.
+    arch: &'static str,
+}
+
+/// A connector that pipelines can use.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ConnectorPlugin {
+    /// The full name: `builtin:file@v0.1.0`
+    name: String,
+    summary: String,
+    description: String,
+    version: String,
+    author: String,
+    /// What a source of it can be set; empty where it is none.
+    source_params: Parameters,
+    /// What a destination of it can be set; empty where it is none.
+    destination_params: Parameters,
+}
+
+/// A processor that pipelines can use.
+#[derive(Serialize, ToSchema)]
+struct ProcessorPlugin {
+    /// The full name: `builtin:split@v0.1.0`
+    name: String,
+    summary: String,
+    description: String,
+    version: String,
+    author: String,
+    parameters: Parameters,
+}
+
+/// By name.
+type Parameters = BTreeMap<String, Parameter>;
+
+/// A setting that a plugin takes.
+#[derive(Serialize, ToSchema)]
+struct Parameter {
+    description: String,
+    /// What holds where it is not given; empty: nothing.
+    default: String,
+    #[serde(rename = "type")]
+    kind: ParameterType,
+    validations: Vec<Validation>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum ParameterType {
+    TypeString,
+    TypeInt,
+    TypeFloat,
+    TypeBool,
+    TypeDuration,
+    TypeFile,
+}
+
+/// What a value must be.
+#[derive(Serialize, ToSchema)]
+struct Validation {
+    #[serde(rename = "type")]
+    kind: ValidationType,
+    /// The bound, the values with commas between them, or the regular expression.
+    value: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum ValidationType {
+    TypeRequired,
+    TypeGreaterThan,
+    TypeLessThan,
+    TypeInclusion,
+    TypeExclusion,
+    TypeRegex,
+}
+
+/// The program
+#[utoipa::path(
+    get, path = "/info", tag = "plugins", responses((status = 200, description = "Its version", body = Info)),
+)]
+async fn info() -> Json<Info> {
     let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
-    Json(json!({ "version": version, "os": os, "arch": arch }))
+    Json(Info { version, os, arch })
 }
 
-async fn connectors(State(view): Shared, query: Query) -> Result<Json<Value>, ApiError> {
+/// The program
+#[utoipa::path(
+    get, path = "/v1/info", tag = "plugins", responses((status = 200, description = "Its version", body = Info)),
+)]
+async fn v1_info() -> Json<Info> {
+    info().await
+}
+
+/// Connectors that pipelines can use, under the path of old
+#[utoipa::path(
+    get, path = "/v1/plugins", tag = "plugins",
+    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
+    responses((status = 200, description = "Those of this name", body = Vec<ConnectorPlugin>)),
+)]
+async fn plugins(view: Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>>, ApiError> {
+    connectors(view, query).await
+}
+
+/// Connectors that pipelines can use
+#[utoipa::path(
+    get, path = "/v1/connectors/plugins", tag = "plugins", operation_id = "connector_plugins",
+    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
+    responses((status = 200, description = "Those of this name", body = Vec<ConnectorPlugin>)),
+)]
+async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>>, ApiError> {
     let name = query.pattern("name")?;
     let all = connectors_of(&view.registry);
-    Ok(Json(
-        all.into_iter().filter(|(full, _)| name.as_ref().is_none_or(|n| n.is_match(full))).map(|(_, v)| v).collect(),
-    ))
+    let found = all.into_iter().filter(|(full, _)| name.as_ref().is_none_or(|name| name.is_match(full)));
+    Ok(Json(found.map(|(_, plugin)| plugin).collect()))
 }
 
-async fn processors(State(view): Shared, query: Query) -> Result<Json<Value>, ApiError> {
+/// Processors that pipelines can use
+#[utoipa::path(
+    get, path = "/v1/processors/plugins", tag = "plugins", operation_id = "processor_plugins",
+    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
+    responses((status = 200, description = "Those of this name", body = Vec<ProcessorPlugin>)),
+)]
+async fn processors(State(view): Shared, query: Query) -> Result<Json<Vec<ProcessorPlugin>>, ApiError> {
     let name = query.pattern("name")?;
     let all = view.registry.operators().map(|kind| kind.specification()).filter_map(|specification| {
         let full = full_name(specification);
         name.as_ref().is_none_or(|name| name.is_match(&full)).then(|| {
-            let mut shown = identity(&full, specification);
-            shown.insert("parameters".to_owned(), parameters(specification));
-            Value::Object(shown)
+            let Specification { summary, description, version, author, .. } = specification;
+            ProcessorPlugin {
+                name: full,
+                summary: summary.to_string(),
+                description: description.to_string(),
+                version: version.to_string(),
+                author: author.to_string(),
+                parameters: parameters(specification),
+            }
         })
     });
     Ok(Json(all.collect()))
 }
 
 /// By full name, in the order of names; a plugin with both roles once.
-fn connectors_of(registry: &Registry) -> Vec<(String, Value)> {
-    let mut all: std::collections::BTreeMap<String, Map<String, Value>> = std::collections::BTreeMap::new();
-    let sources = registry.sources().map(|kind| ("sourceParams", kind.specification()));
-    let destinations = registry.destinations().map(|kind| ("destinationParams", kind.specification()));
-    for (role, specification) in sources.chain(destinations) {
-        let full = full_name(specification);
-        let shown = all.entry(full.clone()).or_insert_with(|| {
-            let mut shown = identity(&full, specification);
-            shown.extend(["sourceParams", "destinationParams"].map(|role| (role.to_owned(), json!({}))));
-            shown
+fn connectors_of(registry: &Registry) -> BTreeMap<String, ConnectorPlugin> {
+    let mut all = BTreeMap::new();
+    let sources = registry.sources().map(|kind| (true, kind.specification()));
+    let destinations = registry.destinations().map(|kind| (false, kind.specification()));
+    for (is_source, specification) in sources.chain(destinations) {
+        let name = full_name(specification);
+        let Specification { summary, description, version, author, .. } = specification;
+        let plugin = all.entry(name.clone()).or_insert_with(|| ConnectorPlugin {
+            name,
+            summary: summary.to_string(),
+            description: description.to_string(),
+            version: version.to_string(),
+            author: author.to_string(),
+            source_params: Parameters::new(),
+            destination_params: Parameters::new(),
         });
-        shown.insert(role.to_owned(), parameters(specification));
+        let role = if is_source { &mut plugin.source_params } else { &mut plugin.destination_params };
+        *role = parameters(specification);
     }
-    all.into_iter().map(|(name, shown)| (name, Value::Object(shown))).collect()
+    all
 }
 
 fn full_name(specification: &Specification) -> String {
     format!("builtin:{}@{}", specification.name, specification.version)
 }
 
-fn identity(full: &str, specification: &Specification) -> Map<String, Value> {
-    let Specification { summary, description, version, author, .. } = specification;
-    let pairs = [
-        ("name", full),
-        ("summary", summary.as_str()),
-        ("description", description.as_str()),
-        ("version", version.as_str()),
-        ("author", author.as_str()),
-    ];
-    pairs.into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect()
+fn parameters(specification: &Specification) -> Parameters {
+    specification.parameters.iter().map(|it| (it.name.to_string(), parameter(it))).collect()
 }
 
-fn parameters(specification: &Specification) -> Value {
-    Value::Object(specification.parameters.iter().map(|it| (it.name.to_string(), parameter(it))).collect())
-}
-
-fn parameter(parameter: &Parameter) -> Value {
+fn parameter(parameter: &specification::Parameter) -> Parameter {
     let kind = match parameter.kind {
-        ParameterKind::Int => "TYPE_INT",
-        ParameterKind::Float => "TYPE_FLOAT",
-        ParameterKind::Bool => "TYPE_BOOL",
-        ParameterKind::Duration => "TYPE_DURATION",
-        ParameterKind::File => "TYPE_FILE",
+        ParameterKind::Int => ParameterType::TypeInt,
+        ParameterKind::Float => ParameterType::TypeFloat,
+        ParameterKind::Bool => ParameterType::TypeBool,
+        ParameterKind::Duration => ParameterType::TypeDuration,
+        ParameterKind::File => ParameterType::TypeFile,
         ParameterKind::Text
         | ParameterKind::Bytes
         | ParameterKind::List
         | ParameterKind::Reference
-        | ParameterKind::Template => "TYPE_STRING",
+        | ParameterKind::Template => ParameterType::TypeString,
     };
-    let validation = |validation: &Validation| {
-        let (kind, value) = match validation {
-            Validation::Required => ("TYPE_REQUIRED", String::new()),
-            Validation::GreaterThan(bound) => ("TYPE_GREATER_THAN", bound.to_string()),
-            Validation::LessThan(bound) => ("TYPE_LESS_THAN", bound.to_string()),
-            Validation::OneOf(texts) => ("TYPE_INCLUSION", texts.join(",")),
-            Validation::NotOneOf(texts) => ("TYPE_EXCLUSION", texts.join(",")),
-            Validation::Matches(pattern) => ("TYPE_REGEX", pattern.to_string()),
-            // A rule that others do not have, in the form of one that they have.
-            Validation::Within(references) => {
-                let escaped: Vec<String> = references.iter().map(|reference| regex::escape(reference)).collect();
-                ("TYPE_REGEX", format!("^({})", escaped.join("|")))
-            }
-        };
-        json!({ "type": kind, "value": value })
+    Parameter {
+        description: parameter.description.to_string(),
+        default: parameter.default.as_deref().unwrap_or_default().to_owned(),
+        kind,
+        validations: parameter.validations.iter().map(validation).collect(),
+    }
+}
+
+fn validation(validation: &specification::Validation) -> Validation {
+    use specification::Validation as Rule;
+    let (kind, value) = match validation {
+        Rule::Required => (ValidationType::TypeRequired, String::new()),
+        Rule::GreaterThan(bound) => (ValidationType::TypeGreaterThan, bound.to_string()),
+        Rule::LessThan(bound) => (ValidationType::TypeLessThan, bound.to_string()),
+        Rule::OneOf(texts) => (ValidationType::TypeInclusion, texts.join(",")),
+        Rule::NotOneOf(texts) => (ValidationType::TypeExclusion, texts.join(",")),
+        Rule::Matches(pattern) => (ValidationType::TypeRegex, pattern.to_string()),
+        // A rule that others do not have, in the form of one that they have.
+        Rule::Within(references) => {
+            let escaped: Vec<String> = references.iter().map(|reference| regex::escape(reference)).collect();
+            (ValidationType::TypeRegex, format!("^({})", escaped.join("|")))
+        }
     };
-    json!({
-        "description": parameter.description,
-        "default": parameter.default.as_deref().unwrap_or_default(),
-        "type": kind,
-        "validations": parameter.validations.iter().map(validation).collect::<Vec<_>>(),
-    })
+    Validation { kind, value }
 }

@@ -16,11 +16,14 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::Mutex;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::error::RegistryError;
 use super::query::Query;
 use crate::settings::Compatibility;
 use crate::store::Store;
@@ -30,7 +33,7 @@ use refusal::Refusal;
 const MEDIA: &str = "application/vnd.schemaregistry.v1+json";
 
 /// What the paths share.
-struct Registry {
+pub(super) struct Registry {
     store: Store,
     level: Compatibility,
     /// Held from the check of a schema until it is registered.
@@ -38,50 +41,107 @@ struct Registry {
 }
 
 type Shared = State<Arc<Registry>>;
-type Answer = Result<Media, Refusal>;
+type Answer<T> = Result<Media<T>, Refusal>;
 
 /// An answer in the media type of the protocol.
-struct Media(Value);
+struct Media<T>(T);
 
-impl IntoResponse for Media {
+impl<T: Serialize> IntoResponse for Media<T> {
     fn into_response(self) -> Response {
-        ([(CONTENT_TYPE, MEDIA)], self.0.to_string()).into_response()
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => ([(CONTENT_TYPE, MEDIA)], body).into_response(),
+            Err(error) => Refusal::failed(error.to_string()).into_response(),
+        }
     }
 }
 
 /// All paths of the protocol.
 pub(super) fn router(store: Store, compatibility: Compatibility) -> Router {
-    Router::new()
-        .route("/subjects", get(subjects))
-        .route("/subjects/{subject}", post(look_up))
-        .route("/subjects/{subject}/versions", get(versions).post(register))
-        .route("/subjects/{subject}/versions/{version}", get(version))
-        .route("/subjects/{subject}/versions/{version}/schema", get(version_text))
-        .route("/subjects/{subject}/versions/{version}/referencedby", get(referenced_by))
-        .route("/schemas/types", get(types))
-        .route("/schemas/ids/{id}", get(by_id))
-        .route("/schemas/ids/{id}/schema", get(text_by_id))
-        .route("/schemas/ids/{id}/subjects", get(subjects_of))
-        .route("/schemas/ids/{id}/versions", get(versions_of))
-        .route("/compatibility/subjects/{subject}/versions", post(check_all))
-        .route("/compatibility/subjects/{subject}/versions/{version}", post(check_one))
-        .route("/config", get(level).put(set_level))
-        .route("/config/{subject}", get(subject_level).put(set_level))
-        .route("/mode", get(mode).put(set_mode))
-        .route("/mode/{subject}", get(subject_mode).put(set_mode))
-        .method_not_allowed_fallback(refusal::no_such_method)
-        .with_state(Arc::new(Registry { store, level: compatibility, registering: Mutex::default() }))
+    Router::from(paths()).method_not_allowed_fallback(refusal::no_such_method).with_state(Arc::new(Registry {
+        store,
+        level: compatibility,
+        registering: Mutex::default(),
+    }))
+}
+
+pub(super) fn paths() -> OpenApiRouter<Arc<Registry>> {
+    OpenApiRouter::new()
+        .routes(routes!(subjects))
+        .routes(routes!(look_up))
+        .routes(routes!(versions, register))
+        .routes(routes!(version))
+        .routes(routes!(version_text))
+        .routes(routes!(referenced_by))
+        .routes(routes!(types))
+        .routes(routes!(by_id))
+        .routes(routes!(text_by_id))
+        .routes(routes!(subjects_of))
+        .routes(routes!(versions_of))
+        .routes(routes!(check_all))
+        .routes(routes!(check_one))
+        .routes(routes!(level, set_level))
+        .routes(routes!(subject_level, set_subject_level))
+        .routes(routes!(mode, set_mode))
+        .routes(routes!(subject_mode, set_subject_mode))
 }
 
 /// A schema that comes in a body.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SchemaGiven, example = json!({ "schema": "{\"type\":\"string\"}", "schemaType": "AVRO" }))]
 struct Given {
+    /// Its text.
     #[serde(default)]
     schema: String,
+    /// `AVRO`, which it also is where nothing is said.
     #[serde(rename = "schemaType")]
     kind: Option<String>,
+    /// Must be empty: schemas do not refer to each other here.
     #[serde(default)]
     references: Option<Vec<Value>>,
+}
+
+/// A version of a subject.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SchemaVersion)]
+struct Shown {
+    subject: String,
+    version: u32,
+    id: u32,
+    /// Its text.
+    schema: String,
+}
+
+/// A schema that is registered.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SchemaRegistered)]
+struct Registered {
+    id: u32,
+    version: u32,
+}
+
+/// A schema without where it is used.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SchemaText)]
+struct Text {
+    /// Its text.
+    schema: String,
+}
+
+/// Where a schema is used.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SchemaUse)]
+struct Use {
+    subject: String,
+    version: u32,
+}
+
+/// Whether a schema can stand beside earlier ones.
+#[derive(Serialize, ToSchema)]
+struct Comparison {
+    is_compatible: bool,
+    /// Why not, with `verbose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<Vec<String>>,
 }
 
 /// The text of the schema in a body.
@@ -128,10 +188,13 @@ impl Registry {
     }
 }
 
-fn shown(schema: &Schema) -> Media {
-    Media(json!({
-        "subject": schema.subject, "version": schema.version.get(), "id": schema.id.get(), "schema": schema.text,
-    }))
+fn shown(schema: &Schema) -> Media<Shown> {
+    Media(Shown {
+        subject: schema.subject.to_string(),
+        version: schema.version.get(),
+        id: schema.id.get(),
+        schema: schema.text.to_string(),
+    })
 }
 
 /// The text itself, which is JSON.
@@ -139,24 +202,57 @@ fn plain(text: &Str) -> Response {
     ([(CONTENT_TYPE, MEDIA)], text.to_string()).into_response()
 }
 
-async fn subjects(State(registry): Shared, query: Query) -> Answer {
+/// All subjects
+#[utoipa::path(
+    get, path = "/subjects", tag = "schema registry",
+    params(("subjectPrefix" = Option<String>, Query, description = "How they begin"),
+           ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
+    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json")),
+)]
+async fn subjects(State(registry): Shared, query: Query) -> Answer<Vec<Str>> {
     let all = registry.store.subjects().await?;
     // The default of the protocol names all contexts.
     let prefix = query.text("subjectPrefix");
     let prefix = prefix.strip_prefix(":*:").unwrap_or(prefix);
     let found = all.into_iter().filter(|subject| subject.starts_with(prefix));
-    Ok(Media(query.part(found).map(|subject| json!(subject)).collect()))
+    Ok(Media(query.part(found).collect()))
 }
 
-async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Query) -> Answer {
+/// The versions of a subject
+#[utoipa::path(
+    get, path = "/subjects/{subject}/versions", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject"),
+           ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
+    responses((status = 200, description = "Their numbers", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject", body = RegistryError)),
+)]
+async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Query) -> Answer<Vec<u32>> {
     let versions = registry.store.versions(&subject.into()).await?;
-    Ok(Media(query.part(versions.into_iter()).map(|version| json!(version.get())).collect()))
+    Ok(Media(query.part(versions.into_iter()).map(SchemaVersion::get).collect()))
 }
 
-async fn version(State(registry): Shared, Path((subject, version)): Path<(String, String)>) -> Answer {
+/// A version of a subject
+#[utoipa::path(
+    get, path = "/subjects/{subject}/versions/{version}", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject"),
+           ("version" = String, Path, description = "A number from 1, or `latest`")),
+    responses((status = 200, description = "It", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
+              (status = 422, description = "`42202`: no version", body = RegistryError)),
+)]
+async fn version(State(registry): Shared, Path((subject, version)): Path<(String, String)>) -> Answer<Shown> {
     Ok(shown(&*registry.version(&subject.into(), &version).await?))
 }
 
+/// The text of a version
+#[utoipa::path(
+    get, path = "/subjects/{subject}/versions/{version}/schema", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject"),
+           ("version" = String, Path, description = "A number from 1, or `latest`")),
+    responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
+              (status = 422, description = "`42202`: no version", body = RegistryError)),
+)]
 async fn version_text(
     State(registry): Shared,
     Path((subject, version)): Path<(String, String)>,
@@ -164,13 +260,30 @@ async fn version_text(
     Ok(plain(&registry.version(&subject.into(), &version).await?.text))
 }
 
-/// Schemas do not refer to each other.
-async fn referenced_by(State(registry): Shared, Path((subject, version)): Path<(String, String)>) -> Answer {
+/// The schemas that refer to a version
+#[utoipa::path(
+    get, path = "/subjects/{subject}/versions/{version}/referencedby", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject"),
+           ("version" = String, Path, description = "A number from 1, or `latest`")),
+    responses((status = 200, description = "None: schemas do not refer to each other", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
+              (status = 422, description = "`42202`: no version", body = RegistryError)),
+)]
+async fn referenced_by(State(registry): Shared, Path((subject, version)): Path<(String, String)>) -> Answer<[u32; 0]> {
     registry.version(&subject.into(), &version).await?;
-    Ok(Media(json!([])))
+    Ok(Media([]))
 }
 
-async fn look_up(State(registry): Shared, Path(subject): Path<String>, body: Bytes) -> Answer {
+/// The version of a subject that has this schema
+#[utoipa::path(
+    post, path = "/subjects/{subject}", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject")),
+    request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "It", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40403`: it has no such schema", body = RegistryError),
+              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+)]
+async fn look_up(State(registry): Shared, Path(subject): Path<String>, body: Bytes) -> Answer<Shown> {
     let (subject, text) = (Str::from(subject), given(&body)?);
     match registry.store.find(&subject, &text).await? {
         Some(schema) => Ok(shown(&schema)),
@@ -181,7 +294,16 @@ async fn look_up(State(registry): Shared, Path(subject): Path<String>, body: Byt
     }
 }
 
-async fn register(State(registry): Shared, Path(subject): Path<String>, body: Bytes) -> Answer {
+/// Register a schema
+#[utoipa::path(
+    post, path = "/subjects/{subject}/versions", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject")),
+    request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "What it is known by, also if it was registered before", body = Registered, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 409, description = "`409`: it does not go with earlier versions", body = RegistryError),
+              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+)]
+async fn register(State(registry): Shared, Path(subject): Path<String>, body: Bytes) -> Answer<Registered> {
     let (subject, text) = (Str::from(subject), given(&body)?);
     let _one_at_a_time = registry.registering.lock().await;
     let known = registry.store.find(&subject, &text).await?;
@@ -201,11 +323,16 @@ async fn register(State(registry): Shared, Path(subject): Path<String>, body: By
         Some(schema) => schema,
         None => registry.store.create(&subject, SchemaKind::Avro, &text).await?,
     };
-    Ok(Media(json!({ "id": schema.id.get(), "version": schema.version.get() })))
+    Ok(Media(Registered { id: schema.id.get(), version: schema.version.get() }))
 }
 
-async fn types() -> Media {
-    Media(json!(["AVRO"]))
+/// The kinds of schemas that are understood
+#[utoipa::path(
+    get, path = "/schemas/types", tag = "schema registry",
+    responses((status = 200, description = "`AVRO`", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json")),
+)]
+async fn types() -> Media<[&'static str; 1]> {
+    Media(["AVRO"])
 }
 
 fn id(text: &str) -> Result<SchemaId, Refusal> {
@@ -213,24 +340,52 @@ fn id(text: &str) -> Result<SchemaId, Refusal> {
     text.parse().map_err(|_| SchemaError::SchemaNotFound(format!("id {text}").into()).into())
 }
 
-async fn by_id(State(registry): Shared, Path(text): Path<String>) -> Answer {
+/// A schema by its number
+#[utoipa::path(
+    get, path = "/schemas/ids/{id}", tag = "schema registry",
+    params(("id" = String, Path, description = "Its number from 1")),
+    responses((status = 200, description = "It", body = Text, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40403`: no such schema", body = RegistryError)),
+)]
+async fn by_id(State(registry): Shared, Path(text): Path<String>) -> Answer<Text> {
     let definition = registry.store.by_id(id(&text)?).await?;
-    Ok(Media(json!({ "schema": definition.text })))
+    Ok(Media(Text { schema: definition.text.to_string() }))
 }
 
+/// The text of a schema by its number
+#[utoipa::path(
+    get, path = "/schemas/ids/{id}/schema", tag = "schema registry",
+    params(("id" = String, Path, description = "Its number from 1")),
+    responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40403`: no such schema", body = RegistryError)),
+)]
 async fn text_by_id(State(registry): Shared, Path(text): Path<String>) -> Result<Response, Refusal> {
     Ok(plain(&registry.store.by_id(id(&text)?).await?.text))
 }
 
-async fn subjects_of(State(registry): Shared, Path(text): Path<String>) -> Answer {
+/// The subjects that have a schema
+#[utoipa::path(
+    get, path = "/schemas/ids/{id}/subjects", tag = "schema registry",
+    params(("id" = String, Path, description = "Its number from 1")),
+    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40403`: no such schema", body = RegistryError)),
+)]
+async fn subjects_of(State(registry): Shared, Path(text): Path<String>) -> Answer<Vec<Str>> {
     let mut subjects: Vec<Str> = registry.uses(&text).await?.into_iter().map(|(subject, _)| subject).collect();
     subjects.dedup();
-    Ok(Media(json!(subjects)))
+    Ok(Media(subjects))
 }
 
-async fn versions_of(State(registry): Shared, Path(text): Path<String>) -> Answer {
+/// The versions that have a schema
+#[utoipa::path(
+    get, path = "/schemas/ids/{id}/versions", tag = "schema registry",
+    params(("id" = String, Path, description = "Its number from 1")),
+    responses((status = 200, description = "They", body = Vec<Use>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40403`: no such schema", body = RegistryError)),
+)]
+async fn versions_of(State(registry): Shared, Path(text): Path<String>) -> Answer<Vec<Use>> {
     let uses = registry.uses(&text).await?.into_iter();
-    Ok(Media(uses.map(|(subject, version)| json!({ "subject": subject, "version": version.get() })).collect()))
+    Ok(Media(uses.map(|(subject, version)| Use { subject: subject.to_string(), version: version.get() }).collect()))
 }
 
 impl Registry {
@@ -240,20 +395,36 @@ impl Registry {
         Ok(self.store.uses(id).await?)
     }
 
-    async fn checked(&self, subject: &Str, versions: &[SchemaVersion], body: &Bytes, query: &Query) -> Answer {
+    async fn checked(
+        &self,
+        subject: &Str,
+        versions: &[SchemaVersion],
+        body: &Bytes,
+        query: &Query,
+    ) -> Answer<Comparison> {
         let text = given(body)?;
         anabranch_ops_avro::check(&text).map_err(Refusal::invalid)?;
         let misfits = self.misfits(&text, subject, versions).await?;
-        let mut answer = json!({ "is_compatible": misfits.is_empty() });
-        if query.is_set("verbose") {
-            answer["messages"] = json!(misfits);
-        }
-        Ok(Media(answer))
+        let is_compatible = misfits.is_empty();
+        Ok(Media(Comparison { is_compatible, messages: query.is_set("verbose").then_some(misfits) }))
     }
 }
 
-/// With those versions that the level is about.
-async fn check_all(State(registry): Shared, Path(subject): Path<String>, query: Query, body: Bytes) -> Answer {
+/// Whether a schema goes with the versions that the level is about
+#[utoipa::path(
+    post, path = "/compatibility/subjects/{subject}/versions", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject"),
+           ("verbose" = Option<bool>, Query, description = "Say why not")),
+    request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "Whether it does", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+)]
+async fn check_all(
+    State(registry): Shared,
+    Path(subject): Path<String>,
+    query: Query,
+    body: Bytes,
+) -> Answer<Comparison> {
     let subject = Str::from(subject);
     let versions = match registry.store.versions(&subject).await {
         Ok(versions) => compatibility::concerned(registry.level, versions),
@@ -264,64 +435,162 @@ async fn check_all(State(registry): Shared, Path(subject): Path<String>, query: 
     registry.checked(&subject, &versions, &body, &query).await
 }
 
+/// Whether a schema goes with a version
+#[utoipa::path(
+    post, path = "/compatibility/subjects/{subject}/versions/{version}", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject"),
+           ("version" = String, Path, description = "A number from 1, or `latest`"),
+           ("verbose" = Option<bool>, Query, description = "Say why not")),
+    request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "Whether it does", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
+              (status = 422, description = "`42201`: no schema that is understood; `42202`: no version", body = RegistryError)),
+)]
 async fn check_one(
     State(registry): Shared,
     Path((subject, version)): Path<(String, String)>,
     query: Query,
     body: Bytes,
-) -> Answer {
+) -> Answer<Comparison> {
     let subject = Str::from(subject);
     let version = registry.version(&subject, &version).await?.version;
     registry.checked(&subject, &[version], &body, &query).await
 }
 
-async fn level(State(registry): Shared) -> Media {
-    Media(json!({ "compatibilityLevel": registry.level.as_str() }))
+/// The compatibility level of all subjects.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct CompatibilityLevel {
+    compatibility_level: &'static str,
 }
 
-async fn subject_level(State(registry): Shared, Path(subject): Path<String>, query: Query) -> Answer {
+/// A level that somebody asks for, or that is so.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[schema(as = CompatibilityAsked)]
+struct Level {
+    #[serde(default)]
+    compatibility: String,
+}
+
+/// Whether the registry can be written.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[schema(as = RegistryMode)]
+struct Mode {
+    /// `READWRITE`
+    #[serde(default)]
+    mode: String,
+}
+
+impl Mode {
+    fn only() -> Media<Mode> {
+        Media(Mode { mode: "READWRITE".to_owned() })
+    }
+}
+
+/// The compatibility level
+#[utoipa::path(
+    get, path = "/config", tag = "schema registry",
+    responses((status = 200, description = "The level of all subjects", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json")),
+)]
+async fn level(State(registry): Shared) -> Media<CompatibilityLevel> {
+    Media(CompatibilityLevel { compatibility_level: registry.level.as_str() })
+}
+
+/// The compatibility level of a subject
+#[utoipa::path(
+    get, path = "/config/{subject}", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject"),
+           ("defaultToGlobal" = Option<bool>, Query, description = "Answer the level of all subjects")),
+    responses((status = 200, description = "The level of all subjects", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40408`: no subject has a level of its own", body = RegistryError)),
+)]
+async fn subject_level(
+    State(registry): Shared,
+    Path(subject): Path<String>,
+    query: Query,
+) -> Answer<CompatibilityLevel> {
     if query.is_set("defaultToGlobal") {
         return Ok(level(State(registry)).await);
     }
     Err(Refusal::no_level_of(&subject))
 }
 
-async fn mode() -> Media {
-    Media(json!({ "mode": "READWRITE" }))
+/// Whether the registry can be written
+#[utoipa::path(
+    get, path = "/mode", tag = "schema registry",
+    responses((status = 200, description = "It can", body = Mode, content_type = "application/vnd.schemaregistry.v1+json")),
+)]
+async fn mode() -> Media<Mode> {
+    Mode::only()
 }
 
-async fn subject_mode(Path(subject): Path<String>, query: Query) -> Answer {
+/// Whether a subject can be written
+#[utoipa::path(
+    get, path = "/mode/{subject}", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject"),
+           ("defaultToGlobal" = Option<bool>, Query, description = "Answer for all subjects")),
+    responses((status = 200, description = "It can", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40409`: no subject has a mode of its own", body = RegistryError)),
+)]
+async fn subject_mode(Path(subject): Path<String>, query: Query) -> Answer<Mode> {
     if query.is_set("defaultToGlobal") {
         return Ok(mode().await);
     }
     Err(Refusal::no_mode_of(&subject))
 }
 
-#[derive(Deserialize)]
-struct Level {
-    #[serde(default)]
-    compatibility: String,
-}
-
+/// Set the compatibility level
+///
 /// Says yes to who asks for what is so: clients do when they make a subject.
-async fn set_level(State(registry): Shared, body: Bytes) -> Answer {
+#[utoipa::path(
+    put, path = "/config", tag = "schema registry",
+    request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "It is so", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42203`: it is another one, which is a setting of the service", body = RegistryError)),
+)]
+async fn set_level(State(registry): Shared, body: Bytes) -> Answer<Level> {
     let Level { compatibility } = refusal::parse(&body)?;
     if compatibility.eq_ignore_ascii_case(registry.level.as_str()) {
-        return Ok(Media(json!({ "compatibility": registry.level.as_str() })));
+        return Ok(Media(Level { compatibility: registry.level.as_str().to_owned() }));
     }
     Err(Refusal::fixed_level(registry.level))
 }
 
-#[derive(Deserialize)]
-struct Mode {
-    #[serde(default)]
-    mode: String,
+/// Set the compatibility level of a subject
+#[utoipa::path(
+    put, path = "/config/{subject}", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject")),
+    request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "It is so", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42203`: it is another one, which is a setting of the service", body = RegistryError)),
+)]
+async fn set_subject_level(registry: Shared, body: Bytes) -> Answer<Level> {
+    set_level(registry, body).await
 }
 
-async fn set_mode(body: Bytes) -> Answer {
+/// Set whether the registry can be written
+#[utoipa::path(
+    put, path = "/mode", tag = "schema registry",
+    request_body(content = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "It is so", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42204`: it always can", body = RegistryError)),
+)]
+async fn set_mode(body: Bytes) -> Answer<Mode> {
     let Mode { mode } = refusal::parse(&body)?;
     if mode.eq_ignore_ascii_case("READWRITE") {
-        return Ok(Media(json!({ "mode": "READWRITE" })));
+        return Ok(Mode::only());
     }
     Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42204, "the mode of this registry is always READWRITE"))
+}
+
+/// Set whether a subject can be written
+#[utoipa::path(
+    put, path = "/mode/{subject}", tag = "schema registry",
+    params(("subject" = String, Path, description = "The subject")),
+    request_body(content = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "It is so", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42204`: it always can", body = RegistryError)),
+)]
+async fn set_subject_mode(body: Bytes) -> Answer<Mode> {
+    set_mode(body).await
 }

@@ -20,14 +20,14 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         let line = self.head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
         line.split_once(':').map(|(_, value)| value.trim())
     }
 
     /// The stable reason of an error.
     #[track_caller]
-    fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         self.json()["details"][0]["reason"].as_str().unwrap_or_else(|| panic!("{}", self.body)).to_owned()
     }
 }
@@ -66,7 +66,7 @@ fn workspace() -> Workspace {
 }
 
 #[track_caller]
-fn end(process: Process) {
+pub fn end(process: Process) {
     process.signal("TERM");
     process.finish().expect_code(0);
 }

@@ -7,6 +7,7 @@
 mod ai;
 mod analyze;
 mod api;
+mod api_contract;
 #[cfg(feature = "avro")]
 mod api_schemas;
 mod bad_input;

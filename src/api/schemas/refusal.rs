@@ -7,8 +7,8 @@ use axum::body::Bytes;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
+use crate::api::error::RegistryError;
 use crate::settings::Compatibility;
 
 /// An error.
@@ -81,7 +81,7 @@ impl From<SchemaError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let body = json!({ "error_code": self.code, "message": self.message });
+        let body = RegistryError { error_code: self.code, message: self.message };
         (self.status, Json(body)).into_response()
     }
 }

@@ -1,0 +1,170 @@
+//! Pipelines, connectors and processors as the API writes and reads them. 64-bit numbers are texts here, as clients of
+//! this kind of service expect.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Settings of a plugin by name, as they stand in the file; credentials that stand there are shown as `***`.
+pub(super) type Settings = BTreeMap<String, String>;
+
+/// A pipeline, and how it is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "orders",
+    "state": {
+        "status": "STATUS_RUNNING", "error": "", "stoppedReason": "STOPPED_REASON_UNSPECIFIED", "word": "running",
+    },
+    "config": { "name": "orders", "description": "" },
+    "connectorIds": ["orders:in", "orders:out"], "processorIds": ["orders:decode"], "detached": false,
+}))]
+pub(super) struct Pipeline {
+    pub(super) id: String,
+    pub(super) state: PipelineState,
+    pub(super) config: PipelineConfig,
+    pub(super) connector_ids: Vec<String>,
+    /// Of the pipeline itself; those of its connectors are listed there.
+    pub(super) processor_ids: Vec<String>,
+    /// Whether it is no longer in any file; what is stored of it is kept.
+    pub(super) detached: bool,
+}
+
+/// How a pipeline is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PipelineState {
+    pub(super) status: PipelineStatus,
+    /// What went wrong; empty where nothing did.
+    pub(super) error: String,
+    pub(super) stopped_reason: StoppedReason,
+    /// The state in a word, which tells more than `status`.
+    pub(super) word: &'static str,
+}
+
+/// The five that clients of this kind of service know.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[expect(clippy::enum_variant_names, reason = "as it is written")]
+pub(super) enum PipelineStatus {
+    StatusRunning,
+    StatusStopped,
+    StatusDegraded,
+    StatusRecovering,
+}
+
+/// Who stopped it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[expect(clippy::enum_variant_names, reason = "as it is written")]
+pub(super) enum StoppedReason {
+    StoppedReasonUnspecified,
+    /// Its file, or somebody who asked for it: it stays stopped.
+    StoppedReasonUser,
+    /// The service ended: it starts with the service.
+    StoppedReasonSystem,
+}
+
+/// What people call a pipeline.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub(super) struct PipelineConfig {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// Where the records of a pipeline go that failed.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "plugin": "builtin:log", "settings": { "level": "warn" }, "windowSize": "1", "windowNackThreshold": "0",
+}))]
+pub(super) struct DeadLetterQueue {
+    /// The plugin of its destination.
+    pub(super) plugin: String,
+    pub(super) settings: Settings,
+    /// Over how many records failures are counted; 0: they are not.
+    pub(super) window_size: String,
+    /// How many of them may fail until the pipeline does.
+    pub(super) window_nack_threshold: String,
+}
+
+/// A source or a destination of a pipeline.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "orders:in", "type": "TYPE_SOURCE", "plugin": "file", "pipelineId": "orders", "processorIds": [],
+    "config": { "name": "in", "settings": { "path": "orders.txt" } },
+}))]
+pub(super) struct Connector {
+    /// `pipeline:connector`
+    pub(super) id: String,
+    #[serde(rename = "type")]
+    pub(super) role: ConnectorType,
+    pub(super) plugin: String,
+    pub(super) pipeline_id: String,
+    pub(super) processor_ids: Vec<String>,
+    pub(super) config: ConnectorConfig,
+}
+
+/// Which end of a pipeline a connector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(super) enum ConnectorType {
+    TypeSource,
+    TypeDestination,
+}
+
+/// What is set of a connector.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub(super) struct ConnectorConfig {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) settings: Settings,
+}
+
+/// A processor of a pipeline or of a connector.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "orders:decode", "plugin": "json.decode", "condition": "",
+    "parent": { "type": "TYPE_PIPELINE", "id": "orders" },
+    "config": { "settings": { "field": ".Payload.After" }, "workers": "1" },
+}))]
+pub(super) struct Processor {
+    /// `pipeline:processor`, or `pipeline:connector:processor`
+    pub(super) id: String,
+    pub(super) plugin: String,
+    /// For which records it is; empty: for all.
+    pub(super) condition: String,
+    pub(super) parent: ProcessorParent,
+    pub(super) config: ProcessorConfig,
+}
+
+/// Where a processor stands.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub(super) struct ProcessorParent {
+    #[serde(rename = "type")]
+    pub(super) kind: ParentType,
+    pub(super) id: String,
+}
+
+/// What a processor stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(super) enum ParentType {
+    TypePipeline,
+    TypeConnector,
+}
+
+/// What is set of a processor.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub(super) struct ProcessorConfig {
+    #[serde(default)]
+    pub(super) settings: Settings,
+    /// How many run in parallel.
+    #[serde(default)]
+    pub(super) workers: String,
+}
