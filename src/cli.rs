@@ -2,6 +2,7 @@
 
 mod config;
 mod connectors;
+mod dlq;
 mod init;
 mod pipelines;
 mod plugins;
@@ -71,6 +72,9 @@ enum Command {
     /// Show where sources go on, and let them go on elsewhere.
     #[command(subcommand, visible_alias = "position")]
     Positions(positions::Command),
+    /// Show records that failed, send them through the pipeline again, and remove them.
+    #[command(subcommand, visible_alias = "dead-letters")]
+    Dlq(dlq::Command),
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
@@ -105,6 +109,7 @@ pub fn main() -> ExitCode {
         Command::Processors(command) => processors::dispatch(command, &context),
         Command::Connectors(command) => connectors::dispatch(command, &context),
         Command::Positions(command) => positions::dispatch(command, &context),
+        Command::Dlq(command) => dlq::dispatch(command, &context),
         Command::Template(command) => template::dispatch(command, &context),
         Command::Quickstart => quickstart::quickstart(&context),
         Command::Config(arguments) => config::config(&arguments, &context),

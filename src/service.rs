@@ -5,7 +5,7 @@
 
 pub mod lifecycle;
 pub mod recovery;
-mod schemas;
+pub mod schemas;
 mod signals;
 pub mod status;
 

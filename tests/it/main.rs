@@ -29,6 +29,7 @@ mod examples;
 mod generated;
 mod javascript;
 mod kills;
+mod letters;
 mod plan;
 mod positions;
 #[cfg(feature = "postgres")]
