@@ -1,11 +1,14 @@
-//! The HTTP listener: health, what there is (read only), and the built-in schema registry for other tools.
+//! The HTTP listener: health, what there is and how it is changed, and the built-in schema registry for other tools.
 //!
 //! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while nobody
 //! asks. What is answered is in one file per subject below this one.
 
 mod access;
+mod body;
+mod dead_letters;
 mod error;
 mod health;
+mod lifecycle;
 pub mod openapi;
 mod pipelines;
 mod plugins;
@@ -13,6 +16,8 @@ mod query;
 #[cfg(feature = "avro")]
 mod schemas;
 mod shapes;
+mod status;
+mod ui;
 mod viewer;
 
 use std::net::SocketAddr;
@@ -21,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::registry::Registry;
-use anabranch_graph::text::Str;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
@@ -31,11 +35,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::service::lifecycle::{Order, Seen};
+use crate::service::control::Control;
 use crate::settings::{ApiSettings, ServedSchemas};
 use crate::store::Store;
 use access::{Access, ErrorBody};
@@ -68,19 +71,14 @@ pub enum ListenError {
     Token(String),
 }
 
-/// A pipeline that was started, and how it is doing.
-pub type Watched = (Str, watch::Receiver<Seen>);
-
-/// What the API shows of the service.
+/// What the API sees of the service.
 pub struct View {
     /// The state store.
     pub store: Store,
     /// The plugins.
     pub registry: Registry,
-    /// The pipelines that were started, once those that can be are; what has to be loaded first is added later.
-    pub pipelines: watch::Sender<Option<Vec<Watched>>>,
-    /// What is asked of all pipelines.
-    pub orders: watch::Receiver<Order>,
+    /// The pipelines, and what is asked of them.
+    pub control: Control,
 }
 
 /// An open listener.
@@ -89,11 +87,16 @@ pub struct Api {
     address: SocketAddr,
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
+    page: bool,
 }
 
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
 fn paths() -> OpenApiRouter<Arc<View>> {
-    OpenApiRouter::new().merge(pipelines::router()).merge(plugins::router())
+    OpenApiRouter::new()
+        .merge(pipelines::router())
+        .merge(lifecycle::router())
+        .merge(plugins::router())
+        .merge(dead_letters::router())
 }
 
 impl Api {
@@ -116,7 +119,7 @@ impl Api {
         let listener = bound.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
-        Ok(Api { listener, address, access, schemas: settings.schemas })
+        Ok(Api { listener, address, access, schemas: settings.schemas, page: settings.page })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -161,6 +164,7 @@ impl Api {
             .with_state((view.clone(), self.access.clone()))
             .merge(Router::from(openapi::router()))
             .merge(viewer::router())
+            .merge(if self.page { ui::router() } else { Router::new() })
             .method_not_allowed_fallback(error::no_such_method);
         let router = Router::from(paths())
             .with_state(view.clone())

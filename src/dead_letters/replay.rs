@@ -22,6 +22,7 @@ use anabranch_graph::text::Str;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
+use utoipa::ToSchema;
 
 use super::{form, view};
 use crate::pipelines::Pipeline;
@@ -36,8 +37,9 @@ const TOLD: usize = 100;
 const DRAIN: Duration = Duration::from_secs(4);
 
 /// Where replayed records enter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = ReplayFrom)]
 pub enum From {
     /// At the step where they failed; its condition is evaluated again.
     #[default]
@@ -58,8 +60,9 @@ pub struct Request {
 }
 
 /// What became of a replay.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = ReplayOutcome)]
 pub struct Outcome {
     /// Letters whose records went through the graph to their ends.
     pub replayed: u64,
@@ -77,11 +80,13 @@ pub struct Outcome {
 }
 
 /// A letter that is in the queue again, or still.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReplayFailure)]
 pub struct Failure {
     /// Its number.
     pub number: u64,
     /// Where its record failed.
+    #[schema(value_type = String)]
     pub node: Str,
     /// Why.
     pub error: view::LetterError,

@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::form;
 use crate::store::Store;
@@ -22,7 +23,7 @@ const SHORT: usize = 160;
 const PAGE: usize = 256;
 
 /// A letter in a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterView {
     /// Its number in the pipeline; newer letters have higher ones.
@@ -32,10 +33,13 @@ pub struct LetterView {
     /// When it failed first.
     pub first_at: String,
     /// Id of the processor or destination where it failed; empty where that is not known.
+    #[schema(value_type = String)]
     pub node: Str,
     /// Id of the source connector that it came from.
+    #[schema(value_type = String)]
     pub connector: Str,
     /// Partition of the source that it came from; empty where there is only one.
+    #[schema(value_type = String)]
     pub partition: Str,
     /// Why it failed.
     pub error: LetterError,
@@ -48,16 +52,18 @@ pub struct LetterView {
 }
 
 /// Why a record failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LetterError {
     /// Stable code.
+    #[schema(value_type = String)]
     pub code: Str,
     /// In words.
+    #[schema(value_type = String)]
     pub message: Str,
 }
 
 /// Letters of a pipeline, newest first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LetterPage {
     /// Those that were asked for.
     pub letters: Vec<LetterView>,

@@ -401,3 +401,72 @@ fn the_guide_is_right() {
     let shown = workspace.run(&["connectors", "describe", "store"]).both();
     assert!(shown.contains("10000") && shown.contains("64MiB"), "{shown}");
 }
+
+#[test]
+fn a_running_service_replays_between_two_runs_of_the_pipeline() {
+    use crate::api::{ask, get};
+    use std::io::Write as _;
+
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(20));
+    workspace.write("pipelines/p.yaml", pipeline("7", ""));
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    const LETTERS: &str = "/v1/pipelines/orders/dead-letters";
+    process.wait_until("two letters", || get(address, LETTERS).json()["count"] == 2);
+    let page = get(address, &format!("{LETTERS}?limit=1&where=%7B%7B%20true%20%7D%7D")).json();
+    assert_eq!((numbers(&page), &page["letters"][0]["record"]), (vec![2], &"line 17".into()));
+    assert_eq!(numbers(&get(address, &format!("{LETTERS}?before=2&node=fail")).json()), [1]);
+    let letter = get(address, &format!("{LETTERS}/1")).json();
+    assert_eq!(letter["record"]["payload"]["after"], "bGluZSA3");
+    for (path, status) in [
+        ("/v1/pipelines/nobody/dead-letters", 404),
+        ("/v1/pipelines/orders/dead-letters/9", 404),
+        ("/v1/pipelines/orders/dead-letters/x", 400),
+        ("/v1/pipelines/orders/dead-letters?where=%7B%7B", 400),
+    ] {
+        assert_eq!(get(address, path).status, status, "{path}");
+    }
+    let post = |path: &str, body: &Value| ask(address, "POST", &format!("{LETTERS}/{path}"), "", &body.to_string());
+    for (body, status) in [
+        (serde_json::json!({}), 400),
+        (serde_json::json!({ "all": true, "numbers": [1] }), 400),
+        (serde_json::json!({ "all": true, "record": letter["record"] }), 400),
+        (serde_json::json!({ "numbers": [1], "record": { "operation": "creat" } }), 400),
+        (serde_json::json!({ "numbers": [9] }), 404),
+    ] {
+        assert_eq!(post("replay", &body).status, status, "{body}");
+    }
+
+    // It still fails, and the pipeline goes on after.
+    let outcome = post("replay", &serde_json::json!({ "all": true }));
+    assert_eq!((outcome.status, &outcome.json()["failedAgain"]), (200, &2.into()), "{}", outcome.body);
+    let mut file = std::fs::OpenOptions::new().append(true).open(workspace.path("in.txt")).unwrap();
+    file.write_all(b"one more\n").unwrap();
+    process.wait_until("the line", || arrived(&workspace).contains_key("one more"));
+
+    // Mended, it arrives once.
+    let mut record = letter["record"].clone();
+    record["payload"]["after"] = "bWVuZGVk".into();
+    let outcome = post("replay", &serde_json::json!({ "numbers": [1], "record": record }));
+    assert_eq!((outcome.status, &outcome.json()["delivered"]), (200, &1.into()), "{}", outcome.body);
+
+    // The commands ask the service that has the store.
+    let flag = format!("--api.http.address={address}");
+    assert_eq!(numbers(&dlq(&workspace, &["list", "orders", "--since", "1h", &flag], 0)), [2]);
+    assert_eq!(dlq(&workspace, &["show", "orders", "2", &flag], 0)["attempts"], 2);
+    assert_eq!(dlq(&workspace, &["replay", "orders", "--all", &flag], 1)["failedAgain"], 1);
+    let edited = record.to_string();
+    workspace.write("edited.json", &edited);
+    assert_eq!(dlq(&workspace, &["replay", "orders", "2", "--edit", "edited.json", &flag], 0)["delivered"], 1);
+    assert_eq!(dlq(&workspace, &["show", "orders", "2", &flag], 2)["error"]["code"], "dead_letter.not_found");
+    assert_eq!(arrived(&workspace).get("mended"), Some(&2));
+    file.write_all(b"line 27\n").unwrap();
+    process.wait_until("another letter", || get(address, LETTERS).json()["count"] == 1);
+    assert_eq!(dlq(&workspace, &["purge", "orders", "--all", "--yes", &flag], 0)["summary"]["purged"], 1);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+    let arrived = arrived(&workspace);
+    assert_eq!(arrived.len(), 20, "{arrived:?}");
+    assert!(arrived.iter().all(|(line, times)| *times == if line == "mended" { 2 } else { 1 }), "{arrived:?}");
+}
