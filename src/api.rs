@@ -17,6 +17,7 @@ mod query;
 mod schemas;
 mod shapes;
 mod status;
+pub(crate) mod testing;
 mod ui;
 mod viewer;
 
@@ -97,6 +98,7 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(lifecycle::router())
         .merge(plugins::router())
         .merge(dead_letters::router())
+        .merge(testing::router())
 }
 
 impl Api {
