@@ -35,6 +35,7 @@ mod generated;
 mod inspect;
 mod javascript;
 mod kills;
+mod letters;
 mod pipeline_tests;
 mod plan;
 mod positions;
