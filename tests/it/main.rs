@@ -32,6 +32,7 @@ mod examples;
 mod fix;
 mod gallery;
 mod generated;
+mod inspect;
 mod javascript;
 mod kills;
 mod letters;
