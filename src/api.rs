@@ -4,13 +4,16 @@
 //! asks. What is answered is in one file per subject below this one.
 
 mod access;
+mod apply;
 mod body;
+mod edit;
 mod error;
 mod health;
 mod lifecycle;
 pub mod openapi;
 mod pipelines;
 mod plugins;
+mod positions;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
@@ -91,7 +94,13 @@ pub struct Api {
 
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
 fn paths() -> OpenApiRouter<Arc<View>> {
-    OpenApiRouter::new().merge(pipelines::router()).merge(lifecycle::router()).merge(plugins::router())
+    OpenApiRouter::new()
+        .merge(pipelines::router())
+        .merge(lifecycle::router())
+        .merge(edit::router())
+        .merge(apply::router())
+        .merge(positions::router())
+        .merge(plugins::router())
 }
 
 impl Api {

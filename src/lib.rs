@@ -9,6 +9,7 @@ pub mod files;
 pub mod log;
 pub mod panics;
 pub mod pipelines;
+pub mod positions;
 pub mod runtime;
 pub mod service;
 pub mod settings;

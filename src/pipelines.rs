@@ -11,7 +11,7 @@ use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::registry::Registry;
 use anabranch_graph::text::Str;
 
-use crate::files::{find_pipelines, read_text};
+use crate::files::{Found, find_pipelines, read_text};
 
 /// What is at the paths that were given.
 pub struct Pipelines {
@@ -95,6 +95,20 @@ impl Pipelines {
         is_for_later: impl Fn(&PipelineConfig) -> bool,
     ) -> (Pipelines, Unloaded) {
         let found = find_pipelines(paths);
+        Pipelines::understand(found, registry, options, is_for_later)
+    }
+
+    /// Reads and compiles texts.
+    pub fn of(files: Files, registry: &Registry, options: &CompileOptions) -> Pipelines {
+        Pipelines::understand(Found { files, unreadable: Vec::new() }, registry, options, |_| false).0
+    }
+
+    fn understand(
+        found: Found,
+        registry: &Registry,
+        options: &CompileOptions,
+        is_for_later: impl Fn(&PipelineConfig) -> bool,
+    ) -> (Pipelines, Unloaded) {
         let environment = Environment::default();
         let loaded = load(&found.files, &environment);
         let mut pipelines = Pipelines {
