@@ -4,13 +4,16 @@
 //! asks. What is answered is in one file per subject below this one.
 
 mod access;
+mod apply;
 mod body;
+mod edit;
 mod error;
 mod health;
 mod lifecycle;
 pub mod openapi;
 mod pipelines;
 mod plugins;
+mod positions;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
@@ -96,6 +99,9 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(testing::router())
         .merge(pipelines::router())
         .merge(lifecycle::router())
+        .merge(edit::router())
+        .merge(apply::router())
+        .merge(positions::router())
         .merge(plugins::router())
 }
 

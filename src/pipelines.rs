@@ -73,11 +73,16 @@ impl Unloaded {
 impl Pipelines {
     /// Reads and compiles everything at `paths`. Opens nothing but the files.
     pub fn load<P: AsRef<Path>>(paths: &[P], registry: &Registry, options: &CompileOptions) -> Pipelines {
-        Pipelines::of(find_pipelines(paths), registry, options)
+        Pipelines::of_found(find_pipelines(paths), registry, options)
     }
 
-    /// Compiles everything in files that were read.
-    pub fn of(found: Found, registry: &Registry, options: &CompileOptions) -> Pipelines {
+    /// Compiles texts.
+    pub fn of(files: Files, registry: &Registry, options: &CompileOptions) -> Pipelines {
+        Pipelines::of_found(Found { files, unreadable: Vec::new() }, registry, options)
+    }
+
+    /// Compiles everything in files that were found.
+    pub fn of_found(found: Found, registry: &Registry, options: &CompileOptions) -> Pipelines {
         Pipelines::read(found, registry, options, |_| false).0
     }
 
