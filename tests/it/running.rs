@@ -172,6 +172,7 @@ fn what_was_applied_can_be_deleted() {
     workspace.run(&["pipelines", "delete", "new", "--yes", &flag]).expect_code(0);
     let listed = asked(&workspace, &["pipelines", "list"], &flag);
     assert_eq!(listed["pipelines"].as_array().unwrap().len(), 1, "{listed}");
+    workspace.run(&["pipelines", "stop", "p", "--wait", &flag]).expect_code(0);
     let declared = workspace.run(&["pipelines", "delete", "p", "--yes", &flag]).expect_code(2).stderr;
     assert!(declared.contains("declared in a file"), "{declared}");
     end(service);

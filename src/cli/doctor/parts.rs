@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -171,11 +171,13 @@ fn absent(path: &Path) -> Found {
 
 /// The process that has a file open, where the system says.
 fn holder(path: &Path) -> Option<String> {
-    let path = fs::canonicalize(path).ok()?;
+    // By the file itself: it may have been opened under another name.
+    let file = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let store = file(fs::metadata(path).ok()?);
     // Of other users only their administrator is told.
     let is_holder = |process: &Path| {
         let mut open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-        open.any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|target| target == path))
+        open.any(|descriptor| fs::metadata(descriptor.path()).is_ok_and(|metadata| file(metadata) == store))
     };
     let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
         let id: u32 = entry.file_name().to_str()?.parse().ok()?;
