@@ -19,6 +19,7 @@ mod query;
 mod schemas;
 mod shapes;
 mod status;
+pub(crate) mod testing;
 mod ui;
 mod viewer;
 
@@ -95,6 +96,7 @@ pub struct Api {
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
 fn paths() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
+        .merge(testing::router())
         .merge(pipelines::router())
         .merge(lifecycle::router())
         .merge(edit::router())

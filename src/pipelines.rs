@@ -73,7 +73,12 @@ impl Unloaded {
 impl Pipelines {
     /// Reads and compiles everything at `paths`. Opens nothing but the files.
     pub fn load<P: AsRef<Path>>(paths: &[P], registry: &Registry, options: &CompileOptions) -> Pipelines {
-        Pipelines::read(paths, registry, options, |_| false).0
+        Pipelines::of(find_pipelines(paths), registry, options)
+    }
+
+    /// Compiles everything in files that were read.
+    pub fn of(found: Found, registry: &Registry, options: &CompileOptions) -> Pipelines {
+        Pipelines::read(found, registry, options, |_| false).0
     }
 
     /// The same, without the pipelines that would have to wait for standalone processors to be loaded.
@@ -82,28 +87,13 @@ impl Pipelines {
         registry: &Registry,
         options: &CompileOptions,
     ) -> (Pipelines, Unloaded) {
-        Pipelines::read(paths, registry, options, |config| {
+        Pipelines::read(find_pipelines(paths), registry, options, |config| {
             let of_connectors = config.connectors.iter().flat_map(|connector| &connector.processors);
             config.processors.iter().chain(of_connectors).any(|processor| registry.has_to_load(&processor.plugin.value))
         })
     }
 
-    fn read<P: AsRef<Path>>(
-        paths: &[P],
-        registry: &Registry,
-        options: &CompileOptions,
-        is_for_later: impl Fn(&PipelineConfig) -> bool,
-    ) -> (Pipelines, Unloaded) {
-        let found = find_pipelines(paths);
-        Pipelines::understand(found, registry, options, is_for_later)
-    }
-
-    /// Reads and compiles texts.
-    pub fn of(files: Files, registry: &Registry, options: &CompileOptions) -> Pipelines {
-        Pipelines::understand(Found { files, unreadable: Vec::new() }, registry, options, |_| false).0
-    }
-
-    fn understand(
+    fn read(
         found: Found,
         registry: &Registry,
         options: &CompileOptions,
