@@ -199,7 +199,10 @@ impl Service {
         self.take_back(made, control).await?;
         let mut loading = compile.map(tokio::task::spawn_blocking);
         if control.live().is_empty() && !self.once && loading.is_none() {
-            tracing::warn!("no pipeline is to be started; waiting for Ctrl+C");
+            tracing::warn!(
+                "no pipeline is to be started; `anabranch pipelines init` writes one, and the API makes them; \
+                 waiting for Ctrl+C"
+            );
         }
         control.ready();
         let mut companion = pin!(async {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::control::{ControlError, Shared};
 use super::roster::Plan;
+use crate::files::Found;
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
@@ -22,7 +23,10 @@ impl Read {
         let mut files = Files::new();
         files.add(name, text);
         let (registry, options) = (shared.registry.clone(), shared.compile);
-        let read = tokio::task::spawn_blocking(move || Pipelines::of(files, &registry, &options)).await;
+        let read = tokio::task::spawn_blocking(move || {
+            Pipelines::of(Found { files, unreadable: Vec::new() }, &registry, &options)
+        })
+        .await;
         let pipelines = read.map_err(|_| ControlError::ServiceStopping)?;
         Ok(Read { pipelines })
     }

@@ -312,6 +312,6 @@ pipelines:
     let path = &plugins[0]["sourceParams"]["path"];
     assert_eq!((&path["type"], &path["validations"][0]["type"]), (&"TYPE_FILE".into(), &"TYPE_REQUIRED".into()));
     assert!(found("/v1/processors/plugins").as_array().unwrap().iter().any(|it| it["parameters"]["field"].is_object()));
-    assert_eq!(ask(address, "DELETE", "/v1/pipelines/p", "", "").reason(), "api.no_such_method");
+    assert_eq!(ask(address, "PATCH", "/v1/pipelines/p", "", "").reason(), "api.no_such_method");
     end(process);
 }
