@@ -41,7 +41,7 @@ pub struct Changed {
 pub fn fix(found: Pipelines, registry: &Registry, options: &CompileOptions) -> Fixed {
     let original = found.files.clone();
     let unreadable = found.unreadable.clone();
-    let compile = |files| Pipelines::of_found(Found { files, unreadable: unreadable.clone() }, registry, options);
+    let compile = |files| Pipelines::of(Found { files, unreadable: unreadable.clone() }, registry, options);
     let (pipelines, fixes) = Fixing { compile: &compile }.settled(found, BEHIND);
     let changed = fixes.into_iter().filter_map(|(file, fixes)| {
         let (before, after) = (original.get(file)?, pipelines.files.get(file)?);
@@ -210,7 +210,7 @@ pipelines:
 
     fn compiled(files: Files) -> Pipelines {
         let found = Found { files, unreadable: Vec::new() };
-        Pipelines::of_found(found, &registry(), &CompileOptions::default())
+        Pipelines::of(found, &registry(), &CompileOptions::default())
     }
 
     fn registry() -> Registry {

@@ -73,16 +73,11 @@ impl Unloaded {
 impl Pipelines {
     /// Reads and compiles everything at `paths`. Opens nothing but the files.
     pub fn load<P: AsRef<Path>>(paths: &[P], registry: &Registry, options: &CompileOptions) -> Pipelines {
-        Pipelines::of_found(find_pipelines(paths), registry, options)
-    }
-
-    /// Compiles texts.
-    pub fn of(files: Files, registry: &Registry, options: &CompileOptions) -> Pipelines {
-        Pipelines::of_found(Found { files, unreadable: Vec::new() }, registry, options)
+        Pipelines::of(find_pipelines(paths), registry, options)
     }
 
     /// Compiles everything in files that were found.
-    pub fn of_found(found: Found, registry: &Registry, options: &CompileOptions) -> Pipelines {
+    pub fn of(found: Found, registry: &Registry, options: &CompileOptions) -> Pipelines {
         Pipelines::read(found, registry, options, |_| false).0
     }
 

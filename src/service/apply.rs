@@ -6,7 +6,7 @@ use anabranch_graph::text::Str;
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
-use super::control::{Control, Hold};
+use super::control::{Control, ControlError, Hold};
 use super::document::Read;
 use super::edit::{EditError, errors};
 use super::lifecycle::Order;
@@ -84,10 +84,15 @@ impl Control {
     /// again, even if its file says what it did before.
     ///
     /// # Errors
-    /// The pipeline is held by somebody else, or the new one cannot be opened.
+    /// The pipeline is held by somebody else, was made through the API, or the new one cannot be opened.
     pub async fn take_up(&self, pipeline: Pipeline) -> Result<Planned, EditError> {
         let control = self.clone();
         self.to_the_end(async move {
+            let id = &pipeline.config.id.value;
+            if control.stored(id).await?.is_some_and(|stored| stored.origin == Origin::Api) {
+                let what = "a pipeline of this id was made through the API".into();
+                return Err(ControlError::Invalid { id: id.clone(), what }.into());
+            }
             let planned = control.put_in_place(pipeline, None, true).await?;
             let failed = control.seen(&planned.id).is_some_and(|seen| matches!(seen.status, Status::Degraded { .. }));
             if planned.changes.is_empty() && failed {

@@ -150,7 +150,7 @@ impl Watch {
     /// Everything at the path, compiled anew: ids and names must differ over all files.
     async fn compiled(self: Arc<Self>) -> Option<Pipelines> {
         let compiled = tokio::task::spawn_blocking(move || {
-            Pipelines::of_found(find_pipelines(&[&self.path]), &self.registry, &self.options)
+            Pipelines::of(find_pipelines(&[&self.path]), &self.registry, &self.options)
         });
         compiled.await.ok()
     }
