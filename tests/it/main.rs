@@ -34,6 +34,7 @@ mod examples;
 mod fix;
 mod gallery;
 mod generated;
+mod inspect;
 mod javascript;
 mod kills;
 mod pipeline_tests;
