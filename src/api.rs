@@ -4,8 +4,10 @@
 //! asks. What is answered is in one file per subject below this one.
 
 mod access;
+mod apply;
 mod body;
 mod dead_letters;
+mod edit;
 mod error;
 mod health;
 mod inspect;
@@ -13,6 +15,7 @@ mod lifecycle;
 pub mod openapi;
 mod pipelines;
 mod plugins;
+mod positions;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
@@ -105,6 +108,9 @@ fn paths() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
         .merge(pipelines::router())
         .merge(lifecycle::router())
+        .merge(edit::router())
+        .merge(apply::router())
+        .merge(positions::router())
         .merge(inspect::router())
         .merge(testing::router())
         .merge(plugins::router())

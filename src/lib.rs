@@ -11,6 +11,7 @@ pub mod fixing;
 pub mod log;
 pub mod panics;
 pub mod pipelines;
+pub mod positions;
 pub mod runtime;
 pub mod service;
 pub mod settings;

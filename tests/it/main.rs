@@ -7,7 +7,9 @@
 mod ai;
 mod analyze;
 mod api;
+mod api_apply;
 mod api_contract;
+mod api_edit;
 mod api_lifecycle;
 #[cfg(feature = "avro")]
 mod api_schemas;
