@@ -3,7 +3,7 @@
 //! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while nobody
 //! asks. What is answered is in one file per subject below this one.
 
-mod access;
+pub(crate) mod access;
 mod error;
 mod health;
 pub mod openapi;
@@ -127,32 +127,7 @@ impl Api {
     /// Answers until `stop`, and then only what was asked before.
     pub async fn serve(self, view: Arc<View>, stop: impl Future<Output = ()>) {
         let router = self.router(&view);
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD);
-        let graceful = GracefulShutdown::new();
-        let mut connections = FuturesUnordered::new();
-        let mut stop = pin!(stop);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut stop => break,
-                Some(_) = connections.next(), if !connections.is_empty() => {}
-                accepted = self.listener.accept(), if connections.len() < CONNECTIONS => match accepted {
-                    Ok((stream, _)) => {
-                        let service = TowerToHyperService::new(router.clone());
-                        connections.push(graceful.watch(http.serve_connection(TokioIo::new(stream), service)));
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, "a connection was not accepted");
-                        // Most likely there is no file left, which the next moment does not change.
-                        sleep(Duration::from_millis(100)).await;
-                    }
-                },
-            }
-        }
-        drop(self.listener);
-        let last = async { tokio::join!(graceful.shutdown(), connections.for_each(async |_| {})) };
-        let _ = timeout(LAST_ANSWERS, last).await;
+        serve(self.listener, router, stop).await;
     }
 
     fn router(&self, view: &Arc<View>) -> Router {
@@ -177,4 +152,34 @@ impl Api {
         };
         router.layer(from_fn_with_state(self.access.clone(), access::same_site)).layer(DefaultBodyLimit::max(BODY))
     }
+}
+
+/// Answers what comes to the listener until `stop`, and then only what was asked before.
+pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let graceful = GracefulShutdown::new();
+    let mut connections = FuturesUnordered::new();
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(_) = connections.next(), if !connections.is_empty() => {}
+            accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    let service = TowerToHyperService::new(router.clone());
+                    connections.push(graceful.watch(http.serve_connection(TokioIo::new(stream), service)));
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a connection was not accepted");
+                    // Most likely there is no file left, which the next moment does not change.
+                    sleep(Duration::from_millis(100)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    let last = async { tokio::join!(graceful.shutdown(), connections.for_each(async |_| {})) };
+    let _ = timeout(LAST_ANSWERS, last).await;
 }

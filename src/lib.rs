@@ -5,8 +5,10 @@
 pub mod api;
 pub mod cli;
 pub mod client;
+pub mod docs;
 pub mod files;
 pub mod log;
+pub mod mcp;
 pub mod panics;
 pub mod pipelines;
 pub mod runtime;

@@ -21,6 +21,7 @@ mod damage;
 mod dead_letter;
 mod demo;
 mod dependencies;
+mod docs;
 #[cfg(all(feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
 mod documents;
 mod drawing;
@@ -29,6 +30,7 @@ mod examples;
 mod generated;
 mod javascript;
 mod kills;
+mod mcp;
 mod plan;
 mod positions;
 #[cfg(feature = "postgres")]
