@@ -13,6 +13,7 @@ mod query;
 #[cfg(feature = "avro")]
 mod schemas;
 mod shapes;
+mod ui;
 mod viewer;
 
 use std::net::SocketAddr;
@@ -89,6 +90,7 @@ pub struct Api {
     address: SocketAddr,
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
+    page: bool,
 }
 
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
@@ -116,7 +118,7 @@ impl Api {
         let listener = bound.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
-        Ok(Api { listener, address, access, schemas: settings.schemas })
+        Ok(Api { listener, address, access, schemas: settings.schemas, page: settings.page })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -136,6 +138,7 @@ impl Api {
             .with_state((view.clone(), self.access.clone()))
             .merge(Router::from(openapi::router()))
             .merge(viewer::router())
+            .merge(if self.page { ui::router() } else { Router::new() })
             .method_not_allowed_fallback(error::no_such_method);
         let router = Router::from(paths())
             .with_state(view.clone())

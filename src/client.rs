@@ -352,7 +352,16 @@ mod tests {
 
     fn settings(host: &str, port: u16) -> ApiSettings {
         let host = host.to_owned();
-        ApiSettings { host, port, token: None, token_file: None, origins: Vec::new(), schemas: None, asked: true }
+        ApiSettings {
+            host,
+            port,
+            token: None,
+            token_file: None,
+            origins: Vec::new(),
+            schemas: None,
+            page: false,
+            asked: true,
+        }
     }
 
     fn url(host: &str) -> String {

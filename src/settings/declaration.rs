@@ -353,8 +353,7 @@ pub const KEYS: &[Key] = &[
         Some(""),
         "Origins (https://host:port) of other sites whose pages may use the HTTP API; * = all.",
     ),
-    Key::new("api.http.ui.enabled", Kind::Bool, Some("true"), "Whether to serve the web interface.")
-        .awaits("the web interface"),
+    Key::new("api.http.ui.enabled", Kind::Bool, Some("true"), "Whether to serve the web interface."),
     Key::new("api.grpc.address", Kind::Address, Some("127.0.0.1:8084"), "Address of the gRPC API.").awaits(GRPC),
     Key::new(
         "api.allow-live-restart-apply",

@@ -22,6 +22,8 @@ pub struct ApiSettings {
     pub origins: Vec<Str>,
     /// How the built-in schema registry is served; `None` = it is not.
     pub schemas: Option<ServedSchemas>,
+    /// Whether the web interface is served.
+    pub page: bool,
     /// Whether anybody asked for it, and it is not only there by default.
     pub asked: bool,
 }

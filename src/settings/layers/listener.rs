@@ -59,6 +59,7 @@ impl Checking<'_> {
                 .map(Into::into)
                 .collect(),
             schemas: self.bool("schema-registry.serve").then_some(served),
+            page: self.bool("api.http.ui.enabled"),
             asked: ["api.enabled", "api.http.address", "schema-registry.serve"].iter().any(asks),
         }
     }

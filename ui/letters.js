@@ -1,0 +1,240 @@
+// Dead letters: what failed, where and why; to be read, changed, sent again, or thrown away.
+
+import { ApiError, get, of, post, text } from "./api.js";
+import { question, tell } from "./dialog.js";
+import { Rows, flag, h, mark, say, uniqueId } from "./dom.js";
+import { bytes, count, moment, plural } from "./format.js";
+import { recordEditor, recordView } from "./record.js";
+
+/**
+ * @typedef {{ number: number, at: string, node: string, connector?: string, error: { code?: string, message: string },
+ *   attempts?: number, bytes?: number, record?: import("./record.js").RecordJson }} Letter
+ * @typedef {{ replayed: number, delivered: number, failedAgain: number,
+ *   failures?: { number: number, error: string | { message: string } }[] }} Replayed
+ */
+
+const PAGE = 50;
+
+export class Letters {
+  #limit = PAGE;
+  /** @type {Set<number>} */
+  #chosen = new Set();
+  /** @type {Letter[]} */
+  #letters = [];
+  /** @type {number | null} */
+  #open = null;
+  #known = -1;
+  #loading = false;
+  #whole = 0;
+  #where = "";
+
+  /**
+   * @param {string} pipeline
+   * @param {(count: number) => void} counted is told how many there are
+   */
+  constructor(pipeline, counted) {
+    this.pipeline = pipeline;
+    this.counted = counted;
+    this.home = `#/pipelines/${encodeURIComponent(pipeline)}/dead-letters`;
+    this.where = h("input", { type: "text", placeholder: 'where {{ eq .Operation "create" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only letters whose record this holds for" });
+    this.replay = h("button", { type: "button", click: () => this.#replay() }, "Replay …");
+    this.purge = h("button", { type: "button", click: () => this.#purge() }, "Delete …");
+    this.more = h("button", { type: "button", click: () => { this.#limit += PAGE; this.load(); } }, "Show more");
+    this.info = h("p", { class: "hint", role: "status" });
+    this.all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", change: () => {
+      this.#chosen = new Set(this.all.checked ? this.#letters.map(({ number }) => number) : []);
+      this.#draw();
+    } });
+    const body = h("tbody", {});
+    this.table = h("table", { class: "list letters" }, h("caption", { class: "offscreen" }, "Dead letters, newest first"),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "tick" }, this.all), ...["Letter", "Failed", "Step", "Why"].map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col", class: "number" }, "Size"))), body);
+    this.rows = new Rows(body, (/** @type {Letter} */ letter) => String(letter.number), (letter) => this.#row(letter), (row, letter) => {
+      row.tick.checked = this.#chosen.has(letter.number);
+      flag(row.element, "chosen", letter.number === this.#open);
+    });
+    this.empty = h("div", { class: "empty", hidden: true });
+    this.detail = h("div", { class: "letter-detail" });
+    this.element = h("section", { class: "page letters-page", "aria-label": "Dead letters" },
+      h("form", { class: "bar", submit: (event) => { event.preventDefault(); this.#where = this.where.value.trim(); this.#limit = PAGE; this.load(); } },
+        this.where, h("button", { type: "submit" }, "Filter"), h("span", { class: "gap" }), this.replay, this.purge),
+      this.info, h("div", { class: "split" }, h("div", {}, this.table, this.empty, this.more), this.detail));
+    this.load();
+  }
+
+  /** @param {number} failed how many letters the run wrote: when that changes, there is something new */
+  update(failed) {
+    if (this.#known >= 0 && failed !== this.#known) this.load();
+    this.#known = failed;
+  }
+
+  async load() {
+    if (this.#loading) return;
+    this.#loading = true;
+    try {
+      const { letters, count: whole, bytes: size, oldest } = await get(of(this.pipeline, "/dead-letters", { limit: this.#limit, where: this.#where }));
+      this.#letters = letters;
+      this.#whole = whole;
+      const here = new Set(this.#letters.map(({ number }) => number));
+      for (const number of this.#chosen) if (!here.has(number)) this.#chosen.delete(number);
+      this.counted(whole);
+      say(this.info, whole ? `${plural(whole, "dead letter")}, ${bytes(size)}${oldest ? `, the oldest of ${moment(oldest)}` : ""}` : "");
+      this.empty.replaceChildren(...(this.#where
+        ? [h("h2", {}, "No letter is like that"), h("p", {}, "The condition holds for none of them.")]
+        : [h("h2", {}, "No dead letters"), h("p", {}, "Records that fail are kept here, with the reason, when the dead-letter queue of the pipeline is "), h("pre", {}, "dead-letter-queue:\n  plugin: store")]));
+    } catch (error) {
+      this.#letters = [];
+      say(this.info, "");
+      this.empty.replaceChildren(h("h2", {}, "Dead letters cannot be shown"), h("p", {}, text(error)));
+    } finally {
+      this.#loading = false;
+      this.#draw();
+    }
+  }
+
+  /** @param {number | null} number the letter that is shown whole */
+  async open(number) {
+    this.#open = number;
+    this.#draw();
+    if (number === null) {
+      this.detail.replaceChildren();
+      return;
+    }
+    try {
+      const letter = await get(of(this.pipeline, `/dead-letters/${number}`));
+      if (this.#open === number) this.detail.replaceChildren(this.#letter(letter));
+    } catch (error) {
+      if (this.#open !== number) return;
+      const gone = error instanceof ApiError && error.status === 404;
+      this.detail.replaceChildren(h("aside", { class: "panel", "aria-label": "Letter" }, h("p", {}, gone ? `Letter ${number} is not there any more.` : text(error))));
+    }
+  }
+
+  #draw() {
+    this.rows.show(this.#letters);
+    const some = this.#letters.length > 0;
+    mark(this.table, "hidden", some ? null : "");
+    mark(this.empty, "hidden", some ? "" : null);
+    mark(this.more, "hidden", this.#letters.length >= this.#limit ? null : "");
+    this.all.checked = some && this.#letters.every(({ number }) => this.#chosen.has(number));
+    const which = this.#chosen.size ? count(this.#chosen.size) : "all";
+    for (const [button, word] of /** @type {[HTMLButtonElement, string][]} */ ([[this.replay, "Replay"], [this.purge, "Delete"]])) {
+      say(button, `${word} ${which} …`);
+      button.disabled = !some;
+    }
+  }
+
+  /** @param {Letter} letter */
+  #row(letter) {
+    const { number, at, node, error, bytes: size } = letter;
+    const tick = h("input", { type: "checkbox", "aria-label": `Choose letter ${number}`, change: () => {
+      if (tick.checked) this.#chosen.add(number);
+      else this.#chosen.delete(number);
+      this.#draw();
+    } });
+    const element = h("tr", {}, h("td", { class: "tick" }, tick),
+      h("th", { scope: "row" }, h("a", { href: `${this.home}/${number}` }, `#${number}`)),
+      h("td", { "data-label": "Failed" }, moment(at)), h("td", { "data-label": "Step" }, node),
+      h("td", { "data-label": "Why", class: "why" }, error.message), h("td", { "data-label": "Size", class: "number" }, bytes(size)));
+    return { element, tick };
+  }
+
+  /** @param {Letter} letter */
+  #letter(letter) {
+    const { number, at, node, connector, error, attempts, record } = letter;
+    const pairs = [["failed", moment(at)], ["step", node], ["source", connector], ["code", error.code], ["attempts", attempts]];
+    const replay = h("button", { type: "button", class: "main", click: () => this.#replay([number]) }, "Replay …");
+    const edit = h("button", { type: "button", click: () => record && this.#edit(letter, record) }, "Edit and replay …");
+    const purge = h("button", { type: "button", click: () => this.#purge([number]) }, "Delete …");
+    edit.disabled = !record;
+    return h("aside", { class: "panel", "aria-label": `Letter ${number}`, keydown: (event) => { if (event.key === "Escape") location.hash = this.home; } },
+      h("header", {}, h("h2", { tabindex: -1 }, `Letter #${number}`), h("a", { class: "button close", href: this.home, "aria-label": "Close the letter" }, "×")),
+      h("div", { class: "trouble" }, h("p", {}, error.message)),
+      h("div", { class: "buttons start" }, replay, edit, purge),
+      h("table", { class: "pairs" }, h("tbody", {}, ...pairs.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) =>
+        h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))))),
+      h("h3", {}, "The record, as it was when it failed"), record ? recordView(record) : h("p", { class: "hint" }, "It was not kept."));
+  }
+
+  /** @param {number[]} [numbers] one letter; else those that are chosen, else all */
+  #which(numbers) {
+    if (numbers) return { numbers };
+    return this.#chosen.size ? { numbers: [...this.#chosen] } : { all: true };
+  }
+
+  /** @param {number[]} [numbers] */
+  async #replay(numbers) {
+    const which = this.#which(numbers);
+    const many = which.numbers?.length ?? this.#whole;
+    const { element, from } = choiceOfStart();
+    const answer = await question(`Replay ${plural(many, "letter")}?`, [
+      h("p", {}, "The pipeline is held still meanwhile. What is delivered leaves the queue; what fails again stays in it."), element,
+    ], [{ label: "Replay", value: "replay", kind: "main" }]);
+    if (answer) await this.#send({ ...which, from: from() });
+  }
+
+  /** @param {Letter} letter @param {import("./record.js").RecordJson} record */
+  async #edit(letter, record) {
+    const editor = recordEditor(record);
+    const { element, from } = choiceOfStart();
+    /** @type {import("./record.js").RecordJson | undefined} */
+    let edited;
+    const answer = await question(`Edit letter #${letter.number}`, [editor.element, element],
+      [{ label: "Replay", value: "replay", kind: "main" }], { wide: true, check: () => {
+        try {
+          edited = editor.read();
+          return null;
+        } catch (error) {
+          return text(error);
+        }
+      } });
+    if (answer) await this.#send({ numbers: [letter.number], from: from(), record: edited });
+  }
+
+  /** @param {unknown} order */
+  async #send(order) {
+    try {
+      /** @type {Replayed} */
+      const { replayed, delivered, failedAgain, failures = [] } = await post(of(this.pipeline, "/dead-letters/replay"), order);
+      const first = failures[0];
+      const why = first ? `: #${first.number}: ${typeof first.error === "string" ? first.error : first.error.message}` : "";
+      if (failedAgain) tell(`${count(failedAgain)} of ${plural(replayed, "letter")} failed again${why}`, "bad");
+      else tell(`${plural(replayed, "letter")} replayed, ${plural(delivered, "record")} delivered.`);
+    } catch (error) {
+      tell(`Not replayed: ${text(error)}`, "bad");
+    }
+    await this.#after();
+  }
+
+  /** @param {number[]} [numbers] */
+  async #purge(numbers) {
+    const which = this.#which(numbers);
+    const many = which.numbers?.length ?? this.#whole;
+    const answer = await question(`Delete ${plural(many, "letter")}?`, [h("p", {}, "Their records are gone then. This cannot be taken back.")],
+      [{ label: "Delete", value: "delete", kind: "danger" }]);
+    if (!answer) return;
+    try {
+      const { purged } = await post(of(this.pipeline, "/dead-letters/purge"), which);
+      tell(`${plural(purged, "letter")} deleted.`);
+    } catch (error) {
+      tell(`Not deleted: ${text(error)}`, "bad");
+    }
+    await this.#after();
+  }
+
+  async #after() {
+    this.#chosen.clear();
+    await this.load();
+    // What is not there any more is not shown any more.
+    if (this.#open !== null && !this.#letters.some(({ number }) => number === this.#open)) location.hash = this.home;
+  }
+}
+
+/** From where a letter goes its way again. */
+function choiceOfStart() {
+  const name = uniqueId();
+  const [step, start] = ["step", "start"].map((value) => h("input", { type: "radio", name, value, checked: value === "step" }));
+  const element = h("fieldset", { class: "choices" }, h("legend", {}, "From where"),
+    h("label", {}, step, h("span", {}, "the step that failed", h("small", {}, "as the record was there"))),
+    h("label", {}, start, h("span", {}, "the start of the pipeline", h("small", {}, "through all steps, as if it were just read"))));
+  return { element, from: () => (start?.checked ? "start" : "step") };
+}

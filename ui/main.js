@@ -1,0 +1,130 @@
+// The frame of the page: where one is, whether the service is there, and the light.
+
+import { get, onToken } from "./api.js";
+import { askToken } from "./dialog.js";
+import { flag, h, mark, s, say } from "./dom.js";
+import { clock, duration } from "./format.js";
+import { Overview } from "./overview.js";
+import { PipelinePage } from "./pipeline.js";
+import { connection, poll, tryNow } from "./poll.js";
+
+/**
+ * Where one is: `#/pipelines/ID/nodes/NODE?…`.
+ * @typedef {{ parts: string[], query: URLSearchParams }} Place
+ */
+
+const THEME = "anabranch.theme";
+const THEMES = ["auto", "light", "dark"];
+
+/** @returns {Place} */
+function place() {
+  const [path = "", query = ""] = location.hash.replace(/^#/, "").split("?", 2);
+  const parts = path.split("/").filter(Boolean).map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
+  return { parts, query: new URLSearchParams(query) };
+}
+
+// ---- light -----------------------------------------------------------------------------------
+
+function kept() {
+  try {
+    return localStorage.getItem(THEME) ?? "auto";
+  } catch {
+    return "auto";
+  }
+}
+
+/** @param {string} theme */
+function light(theme) {
+  mark(document.documentElement, "data-theme", theme === "auto" ? null : theme);
+  say(lightButton, `Theme: ${theme}`);
+  try {
+    localStorage.setItem(THEME, theme);
+  } catch {
+    // Where the browser keeps nothing, it lasts as long as the page.
+  }
+}
+
+const lightButton = h("button", { type: "button", class: "small quiet", click: () => {
+  const now = document.documentElement.dataset.theme ?? "auto";
+  light(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length] ?? "auto");
+} });
+
+// ---- the service -----------------------------------------------------------------------------
+
+const lostText = h("span", {});
+const lost = h("div", { class: "lost-banner", role: "alert", hidden: true }, lostText,
+  h("button", { type: "button", class: "small", click: tryNow }, "Try now"));
+/** @type {ReturnType<typeof setInterval> | undefined} */
+let countdown;
+
+function showConnection() {
+  const gone = connection.lost !== "";
+  flag(document.body, "lost", gone);
+  mark(lost, "hidden", gone ? null : "");
+  clearInterval(countdown);
+  if (!gone) return;
+  const draw = () => {
+    const left = Math.max(0, Math.ceil((connection.next - Date.now()) / 1000));
+    const last = connection.answered ? ` What is shown is of ${clock(new Date(connection.answered).toISOString())}.` : "";
+    // Only the first words are read out, not every second.
+    say(lostText, `${connection.lost.charAt(0).toUpperCase()}${connection.lost.slice(1)}.${last}`);
+    mark(lost, "data-next", left > 0 ? `Next try in ${duration(left)}` : "Trying …");
+  };
+  draw();
+  countdown = setInterval(draw, 1000);
+}
+
+// ---- where one is ----------------------------------------------------------------------------
+
+/** @typedef {Overview | PipelinePage} View */
+/** @type {{ key: string, view: View, stop: AbortController } | null} */
+let current = null;
+
+function go() {
+  const here = place();
+  const id = here.parts[0] === "pipelines" ? here.parts[1] : undefined;
+  const key = id ?? "";
+  if (!current || current.key !== key) {
+    const first = !current;
+    current?.stop.abort();
+    current?.view.leave();
+    const stop = new AbortController();
+    const view = id === undefined ? new Overview() : new PipelinePage(id);
+    current = { key, view, stop };
+    main.replaceChildren(view.element);
+    view.show(here);
+    document.title = `${view.title} – Anabranch`;
+    poll(view.path, (answer) => {
+      view.update(answer);
+      document.title = `${view.title} – Anabranch`;
+    }, (error) => view.refuse(error), stop.signal);
+    // What reads the page aloud begins at its heading; the first time the browser does that itself.
+    if (!first) view.heading.focus({ preventScroll: true });
+    scrollTo(0, 0);
+    return;
+  }
+  current.view.show(here);
+}
+
+const version = h("span", { class: "hint" });
+const main = h("main", { id: "main", tabindex: -1 });
+const logo = s("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" },
+  s("path", { d: "M12 3v4C12 10 7 10 7 13v1c0 3 5 2 5 6v1M12 7c0 3 5 3 5 6v1c0 3-5 2-5 6" }));
+document.body.replaceChildren(
+  h("a", { class: "skip", href: "#main", click: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
+  h("header", { class: "top" }, h("a", { class: "brand", href: "#/" }, logo, "Anabranch"), version, h("span", { class: "gap" }), lightButton),
+  lost, main);
+onToken(askToken);
+light(THEMES.includes(kept()) ? kept() : "auto");
+connection.addEventListener("change", showConnection);
+addEventListener("hashchange", go);
+go();
+get("/info").then(({ version: known }) => say(version, known), () => {
+  // It is not worth a message.
+});

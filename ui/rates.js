@@ -1,0 +1,70 @@
+// Rates out of counters that are read again and again.
+
+/** Over how long a rate is taken: long enough to be read, short enough to see a change. */
+const WINDOW = 5000;
+/** How many rates are kept to be drawn. */
+const HISTORY = 60;
+
+/** @typedef {{ at: number, counters: Record<string, number> }} Sample */
+
+export class Rates {
+  /** @type {Sample[]} */
+  #samples = [];
+  /** @type {number | undefined} */
+  #run;
+  /** @type {string | null} */
+  #drawn;
+  /** @type {number[]} */
+  history = [];
+
+  /** @param {string | null} drawn the counter whose rates are kept in `history` */
+  constructor(drawn = null) {
+    this.#drawn = drawn;
+  }
+
+  /**
+   * @param {string} at RFC 3339, by the clock of the service
+   * @param {number} run counters begin anew with every run
+   * @param {Record<string, number>} counters
+   */
+  add(at, run, counters) {
+    const time = Date.parse(at);
+    const last = this.#samples.at(-1);
+    if (last && time <= last.at) return;
+    const back = last && Object.entries(counters).some(([name, value]) => value < (last.counters[name] ?? 0));
+    if (run !== this.#run || back) this.#samples = [];
+    this.#run = run;
+    if (this.#drawn !== null) {
+      const before = this.#samples.at(-1);
+      const grown = before ? (counters[this.#drawn] ?? 0) - (before.counters[this.#drawn] ?? 0) : 0;
+      this.history.push(before ? (grown * 1000) / (time - before.at) : 0);
+      if (this.history.length > HISTORY) this.history.shift();
+    }
+    this.#samples.push({ at: time, counters });
+    // One sample is kept from before the window, so that it is covered whole.
+    while (this.#samples.length > 2 && time - (this.#samples[1]?.at ?? time) >= WINDOW) this.#samples.shift();
+  }
+
+  /**
+   * @param {string} name
+   * @returns {number} by how much the counter grew in the window
+   */
+  grown(name) {
+    const [first, last] = [this.#samples[0], this.#samples.at(-1)];
+    return first && last ? (last.counters[name] ?? 0) - (first.counters[name] ?? 0) : 0;
+  }
+
+  /**
+   * @param {string} name
+   * @returns {number | null} a second; `null` before there are two samples
+   */
+  rate(name) {
+    const [first, last] = [this.#samples[0], this.#samples.at(-1)];
+    return first && last && last.at > first.at ? (this.grown(name) * 1000) / (last.at - first.at) : null;
+  }
+
+  /** What was read last of a counter. @param {string} name */
+  last(name) {
+    return this.#samples.at(-1)?.counters[name] ?? null;
+  }
+}
