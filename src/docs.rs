@@ -5,10 +5,14 @@ use std::fmt::Write as _;
 
 use anabranch_graph::registry::Registry;
 
+pub mod delivery;
 pub mod errors;
 pub mod llms;
 pub mod plugins;
 pub mod settings;
+
+/// The first line of what is made.
+const GENERATED: &str = "<!-- Written by `anabranch docs write`. -->\n\n";
 
 /// A file of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,7 @@ pub fn summary(registry: &Registry) -> Page {
          - [Processors in WebAssembly](processors-webassembly.md)\n\
          - [What a record costs](performance.md)\n\n\
          # Reference\n\n\
+         - [Delivery, for each pair](delivery.md)\n\
          - [Settings](settings.md)\n\
          - [Errors](errors.md)\n\
          - [Plugins](plugins/README.md)\n",

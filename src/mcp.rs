@@ -5,7 +5,7 @@
 //! speak, and there are no sessions. Older ones shake hands first; as nothing here depends on it, no session is kept for
 //! them either.
 
-pub mod http;
+pub(crate) mod http;
 pub mod stdio;
 
 use serde_json::{Map, Value, json};

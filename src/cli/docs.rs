@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::{Exit, Report, registry};
-use crate::docs::{Page, errors, llms, plugins, settings, summary};
+use crate::docs::{Page, delivery, errors, llms, plugins, settings, summary};
 use crate::files::system;
 
 #[derive(Debug, Subcommand)]
@@ -39,6 +39,13 @@ pub(super) fn dispatch(command: &Command) -> Report {
 fn pages() -> Vec<Page> {
     let registry = registry();
     let mut pages = plugins::pages(&registry);
-    pages.extend([summary(&registry), settings::page(), errors::page(), llms::short(&registry), llms::full(&registry)]);
+    pages.extend([
+        summary(&registry),
+        delivery::page(&registry),
+        settings::page(),
+        errors::page(),
+        llms::short(&registry),
+        llms::full(&registry),
+    ]);
     pages
 }

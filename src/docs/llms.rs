@@ -79,6 +79,7 @@ pub fn short(registry: &Registry) -> Page {
          - [Tutorial](docs/tutorial.md): the first hour\n\
          - [Operations](docs/operations.md): running it as a service\n\
          - [Guarantees](docs/guarantees.md): what is promised, for each source and destination\n\
+         - [Delivery](docs/delivery.md): what is promised for each pair of source and destination\n\
          - [HTTP](docs/http.md): the API of a running service; its description is at `/openapi.json`\n\
          - [Settings](docs/settings.md): of the service\n\
          - [Errors](docs/errors.md): every code, what it means and what to do\n",

@@ -7,9 +7,7 @@ use anabranch_graph::registry::Registry;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
 use anabranch_graph::text::Str;
 
-use super::{Page, cell};
-
-const GENERATED: &str = "<!-- Written by `anabranch docs write`. -->\n\n";
+use super::{GENERATED, Page, cell};
 
 /// What a plugin can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,17 +110,22 @@ fn example(role: Role, specification: &Specification) -> String {
         text.push_str("    settings:\n");
     }
     for parameter in set {
-        let value = match (&parameter.example, parameter.kind) {
-            (Some(example), _) => example.to_string(),
-            (None, ParameterKind::Reference) => ".Payload.After.name".to_owned(),
-            (None, ParameterKind::Int) => "1".to_owned(),
-            (None, _) if parameter.secret => format!("${{{}}}", variable(&parameter.name)),
-            (None, _) => "...".to_owned(),
-        };
+        let value = sample(parameter);
         let quoted = serde_json::to_string(&value).unwrap_or_default();
         let _ = writeln!(text, "      {}: {quoted}", parameter.name);
     }
     text
+}
+
+/// A value that the parameter takes.
+pub(super) fn sample(parameter: &Parameter) -> String {
+    match (&parameter.example, parameter.kind) {
+        (Some(example), _) => example.to_string(),
+        (None, ParameterKind::Reference) => ".Payload.After.name".to_owned(),
+        (None, ParameterKind::Int) => "1".to_owned(),
+        (None, _) if parameter.secret => format!("${{{}}}", variable(&parameter.name)),
+        (None, _) => "...".to_owned(),
+    }
 }
 
 /// A name for the variable that holds a credential.

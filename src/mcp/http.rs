@@ -16,7 +16,7 @@ use super::{Answer, MESSAGE, Mirrored, Server};
 use crate::api::access::{Access, ErrorBody, guard, same_site};
 
 /// The one path, for who may ask.
-pub fn router(server: Arc<Server>, access: Arc<Access>) -> Router {
+pub(crate) fn router(server: Arc<Server>, access: Arc<Access>) -> Router {
     let refuse = async || (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")]);
     Router::new()
         .route("/mcp", post(message).fallback(refuse))

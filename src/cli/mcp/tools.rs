@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{SinkExt as _, StreamExt as _};
+use futures::StreamExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -577,7 +577,7 @@ fn inspect(shared: &Shared, asked: &Inspect) -> Result<Report, Box<Report>> {
             }
         }
         // Whoever serves it notices when the connection ends, too.
-        let _ = socket.close().await;
+        let _ = socket.close(None).await;
         let report = Report::new(COMMAND).summary(json!({ "records": records.len(), "dropped": dropped }));
         Ok(match refused {
             Some(error) => {

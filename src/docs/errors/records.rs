@@ -95,6 +95,7 @@ pub(super) const CODES: &[Entry] = &[
     entry("http_status", "The service answered with an error.", "See the message; the service says why."),
     entry("http_timeout", "The service did not answer in time.", "Raise the time limit, or see the service."),
     entry("http_too_large", "The answer is larger than is taken.", "Ask for less."),
+    entry("input_failed", "Records cannot be read from standard input.", "See the file or pipe."),
     entry("isolate_died", "The thread of a processor ended.", "This is a defect: report it."),
     entry(
         "isolate_stuck",
@@ -160,6 +161,7 @@ pub(super) const CODES: &[Entry] = &[
         "A processor panicked with this record.",
         "This is a defect of the processor: report it with the record.",
     ),
+    entry("output_failed", "Records cannot be written to standard output.", "See where it goes."),
     entry(
         "partition_unexpected",
         "A source gave a partition that it does not have.",
