@@ -15,6 +15,7 @@
 //! at any await point can only repeat rows, at most [`Limits::replay_rows`](crate::plan::stage::Limits) per lane and
 //! destination.
 
+mod activity;
 mod asynchronous;
 mod chain;
 mod context;
@@ -48,8 +49,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use meter::Meters;
-pub use progress::{LaneCount, Progress, StageCount, Totals};
+pub use activity::{Activity, STATE_STORE};
+pub use progress::{LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals};
 pub use tap::{Glimpse, Inspection, Look, Place, Side, Station, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 
@@ -82,8 +83,6 @@ pub struct RunOptions {
     pub once: bool,
     /// Secrets to mask in dead letters and faults.
     pub mask: Arc<[Str]>,
-    /// Where what every node does and takes is counted; `None` counts nothing and costs nothing.
-    pub meters: Option<Arc<Meters>>,
     /// Where its records can be looked at: the pipeline's own, the same for all of its runs.
     pub taps: Arc<Taps>,
 }
@@ -170,11 +169,13 @@ impl Running {
     ///
     /// # Errors
     /// Why one cannot be opened.
-    pub async fn opened(&self) -> Result<(), Fault> {
+    pub fn opened(&self) -> impl Future<Output = Result<(), Fault>> + Send + use<> {
         let mut opened = self.opened.clone();
-        match opened.wait_for(Option::is_some).await {
-            Ok(result) => result.clone().unwrap_or(Ok(())),
-            Err(_) => Err(Fault::transient("not_opened", "the run ended before everything was open")),
+        async move {
+            match opened.wait_for(Option::is_some).await {
+                Ok(result) => result.clone().unwrap_or(Ok(())),
+                Err(_) => Err(Fault::transient("not_opened", "the run ended before everything was open")),
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::registry::Registry;
 use crate::secret::mask;
 use crate::text::Str;
 
-pub use explain::{Format, Pass, TextStyle};
+pub use explain::{EdgePlace, EdgeRuns, Format, NodePlace, NodeRuns, Pass, Places, TextStyle};
 pub use fuse::{Cut, CutReason};
 pub use graph::PlanGraph;
 pub use measure::{Measured, StepCount};

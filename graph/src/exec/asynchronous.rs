@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
 
 use super::Interrupt;
-use super::chain::{failures, select};
+use super::chain::select;
 use super::fan_out::{Output, overdrawn};
-use super::meter::timed;
+use super::meter::{Before, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Tap};
@@ -78,7 +78,6 @@ impl Asynchronous {
                 }
                 batch = receive(&mut input, idle), if open && room => match batch {
                     Some(batch) => {
-                        output.count_in(&batch);
                         flying.push_back(self.start(batch, &output));
                     }
                     None => open = false,
@@ -104,24 +103,24 @@ impl Asynchronous {
             watchers.show(Side::Before, batch.records());
         }
         let meters = output.meters();
-        let since = meters.as_ref().map(|_| Instant::now());
+        let meter = meters.step(0);
+        meter.enter(batch.rows());
         let mut condition_failed = Vec::new();
         let selected: Vec<usize> = match &mut self.condition {
             None => (0..batch.rows()).collect(),
             Some(condition) => {
+                let since = Instant::now();
                 let mut mask = Mask::none(batch.rows());
                 select(&mut **condition, &batch, &mut mask, &mut condition_failed);
+                meter.took(since.elapsed());
+                meter.skip(batch.rows() - mask.count());
                 mask.rows().collect()
             }
         };
-        if let Some((meters, since)) = meters.as_ref().zip(since) {
-            meters.step(0).took(since);
-            meters.step(0).count_in(batch.rows(), selected.len());
-        }
         let call = (!selected.is_empty()).then(|| {
             let rows: Vec<Record> = selected.iter().map(|row| batch.records()[*row].clone()).collect();
             let call = converge(self.operator.clone(), rows);
-            Call(output.context.spawn(async move { timed(call, meters.as_ref()).await }))
+            Call(output.context.spawn(async move { timed(call, &meters).await }))
         });
         InFlight { batch, selected, condition_failed, call }
     }
@@ -166,12 +165,10 @@ async fn land(
     let failed = condition_failed.into_iter().map(|(row, fault)| (row, Decision::Fail(fault.at(node))));
     decisions.extend(failed);
     let mut left = output.leftover();
-    let metered = output.meters().map(|meters| (meters, failures(&decisions)));
+    let before = Before::of(batch.rows(), &left);
     batch.apply(&mut decisions, &mut left, &mut output.lend()).map_err(overdrawn)?;
-    if let Some((meters, failed)) = metered {
-        meters.step(0).count_failed(failed);
-        meters.step(0).count_out(batch.rows());
-    }
+    let meters = output.meters();
+    meters.step(0).leave(before.passed(batch.rows(), &left), meters.now());
     output.put_aside(left).await?;
     Ok(batch)
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Interrupt;
 use super::context::Context;
 use super::fan_out::{Output, overdrawn};
-use super::meter::StageMeters;
+use super::meter::{Before, StageMeters};
 use super::queue::Receiver;
 use super::tap::{Side, Station, Tap, Taps};
 use crate::batch::{Batch, Leftover, Lend, Mask};
@@ -55,15 +55,15 @@ pub(super) struct Steps<O: ?Sized> {
     condition_failed: Vec<(usize, Fault)>,
     /// Steps that panicked end the chain only where that is not repaired by building them anew.
     repairable: bool,
-    /// Where what the steps do is counted, if it is.
-    meters: Option<StageMeters>,
+    /// Where what the steps do is counted.
+    meters: StageMeters,
 }
 
 impl<O: Operator + ?Sized> Steps<O> {
     pub(super) fn new<'a>(
         steps: impl IntoIterator<Item = (&'a StepSpec, Box<O>)>,
         repairable: bool,
-        meters: Option<StageMeters>,
+        meters: StageMeters,
         taps: &Taps,
     ) -> Self {
         let step = |(spec, operator): (&StepSpec, _)| Step {
@@ -131,12 +131,14 @@ impl<O: Operator + ?Sized> Steps<O> {
     fn step(&mut self, at: usize, batch: &mut Batch, left: &mut Leftover, lend: Lend<'_>) -> Result<(), Fault> {
         let Self { steps, mask, masked, decisions, condition_failed, repairable, meters, .. } = self;
         let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
-        let metered = meters.as_ref().map(|meters| (meters.step(at), std::time::Instant::now()));
+        let meter = meters.step(at);
+        meter.enter(batch.rows());
         let step = &mut steps[at];
         let watchers = step.tap.watchers();
         if let Some(watchers) = &watchers {
             watchers.show(Side::Before, batch.records());
         }
+        let started = Instant::now();
         match &mut step.selection {
             Selection::All => *masked = false,
             Selection::AsBefore => {}
@@ -145,6 +147,9 @@ impl<O: Operator + ?Sized> Steps<O> {
                 mask.reset(batch.rows());
                 select(&mut **condition, batch, mask, condition_failed);
             }
+        }
+        if *masked {
+            meter.skip(batch.rows() - mask.count());
         }
         call(step, batch, masked.then_some(&*mask), decisions, *repairable)?;
         if mutant!(FailedConditionPasses) {
@@ -162,19 +167,19 @@ impl<O: Operator + ?Sized> Steps<O> {
                 *fault = fault.clone().at(&step.node);
             }
         }
-        if let Some((meter, since)) = metered {
-            meter.took(since);
-            meter.count_in(batch.rows(), if *masked { mask.count() } else { batch.rows() });
-            meter.count_failed(failures(decisions));
+        let ended = Instant::now();
+        let took = ended - started;
+        if took > SLOW {
+            tracing::debug!(node = %step.node, rows = batch.rows(), ?took, "a call held its thread for long");
         }
+        meter.took(took);
         if shared && *masked && !decisions.is_empty() && !mutant!(MaskNotCarried) {
             let before = std::mem::take(mask);
             carry(&before, decisions, mask);
         }
+        let before = Before::of(batch.rows(), left);
         batch.apply(decisions, left, lend).map_err(overdrawn)?;
-        if let Some((meter, _)) = metered {
-            meter.count_out(batch.rows());
-        }
+        meter.leave(before.passed(batch.rows(), left), meters.at(ended));
         if let Some(watchers) = &watchers {
             watchers.show(Side::After, batch.records());
         }
@@ -204,7 +209,6 @@ fn call<O: Operator + ?Sized>(
     decisions: &mut Vec<(usize, Decision)>,
     repairable: bool,
 ) -> Result<(), Fault> {
-    let started = Instant::now();
     let rows = batch.rows();
     let mut rest: Option<Mask> = None;
     let mut from = 0;
@@ -239,10 +243,6 @@ fn call<O: Operator + ?Sized>(
         }
         rest = Some(after);
     }
-    let took = started.elapsed();
-    if took > SLOW {
-        tracing::debug!(node = %step.node, rows, ?took, "a call held its thread for long");
-    }
     Ok(())
 }
 
@@ -253,11 +253,6 @@ fn multiplied(records: usize) -> Fault {
          --preview.pipeline-arch-v2"
     );
     Fault::record("needs_arch_v2", text)
-}
-
-/// Number of rows that fail.
-pub(super) fn failures(decisions: &[(usize, Decision)]) -> usize {
-    decisions.iter().filter(|(_, decision)| matches!(decision, Decision::Fail(_))).count()
 }
 
 /// The selection of the rows that stay, after decisions on them.
@@ -314,7 +309,6 @@ pub(super) async fn run(
 ) -> Result<(), Interrupt> {
     let mut since = Instant::now();
     while let Some(batch) = input.recv_idle().await {
-        output.count_in(&batch);
         steps.push(batch);
         loop {
             let mut left = output.leftover();

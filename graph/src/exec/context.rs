@@ -92,7 +92,7 @@ fn is_secondary(fault: &Fault) -> bool {
 
 impl Context {
     pub(super) fn new(plan: &StagePlan, services: Services, options: RunOptions) -> Self {
-        let progress = Arc::new(Progress::new(plan));
+        let progress = Arc::new(Progress::new(plan, options.mask.clone()));
         Context {
             pipeline: plan.pipeline.clone(),
             limits: plan.limits,

@@ -24,11 +24,13 @@ const WARNED_AT: u32 = 4;
 /// How often in a row something may fail before it is given up.
 pub(super) struct Backoff {
     failures: u32,
+    /// The stage that it is about; `None` = the dead-letter queue.
+    stage: Option<usize>,
 }
 
 impl Backoff {
-    pub(super) fn new() -> Self {
-        Backoff { failures: 0 }
+    pub(super) fn new(stage: Option<usize>) -> Self {
+        Backoff { failures: 0, stage }
     }
 
     /// Waits before the next attempt.
@@ -37,6 +39,7 @@ impl Backoff {
     /// The fault, when there were enough attempts; `GaveUp` when the run is being stopped and has no time for more.
     pub(super) async fn wait(&mut self, context: &Context, fault: Fault) -> Result<(), Interrupt> {
         self.failures += 1;
+        context.progress.note_fault(self.stage, &fault);
         if self.failures >= ATTEMPTS {
             return Err(fault.into());
         }
@@ -59,6 +62,8 @@ impl Backoff {
 /// A writer with the rules of its destination.
 pub(super) struct Delivery {
     pub(super) context: Arc<Context>,
+    /// The stage that writes; `None` = the dead-letter queue.
+    pub(super) stage: Option<usize>,
     pub(super) writer: Box<dyn Writer>,
     pub(super) retry: Retry,
     /// What is known of the marks of a transactional destination.
@@ -78,7 +83,7 @@ impl Delivery {
     /// Writes rows in order and says what became of each. Transient failures were retried, and are not among the
     /// verdicts.
     pub(super) async fn write(&mut self, rows: &[Record]) -> Result<Outcome, Interrupt> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(self.stage);
         let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
         // Ranges still to be written, the next one last.
         let all = 0..rows.len();
@@ -90,7 +95,7 @@ impl Delivery {
                 Ok(Verdicts::All(delivered)) => {
                     verdicts.resize_with(rows.len(), || None);
                     range.for_each(|row| verdicts[row] = Some(Ok(delivered)));
-                    backoff = Backoff::new();
+                    backoff = Backoff::new(self.stage);
                 }
                 Ok(Verdicts::Refused(refused)) => {
                     verdicts.resize_with(rows.len(), || None);

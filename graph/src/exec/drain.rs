@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::context::Context;
 use super::lanes::{Due, Settled};
+use super::meter::StageMeters;
 use super::write::gate::FlushGate;
 use crate::fault::{Fault, FaultClass};
 use crate::record::Position;
@@ -27,6 +28,7 @@ const ACK_ATTEMPTS: u32 = 12;
 pub(super) struct Acknowledging {
     pub(super) connector: Str,
     pub(super) acker: Box<dyn Acker>,
+    pub(super) meters: StageMeters,
 }
 
 pub(super) struct Drain {
@@ -106,7 +108,10 @@ impl Drain {
             return Ok(());
         }
         let lanes: Vec<_> = settled.iter().map(|settled| settled.lane).collect();
+        let progress = self.context.progress.clone();
+        progress.set_storing(true);
         self.store_and_tell(settled).await?;
+        progress.set_storing(false);
         self.context.lanes.told(&lanes);
         Ok(())
     }
@@ -191,6 +196,7 @@ impl Acknowledging {
         positions: &[Position],
     ) -> Result<(), Fault> {
         let mut wait = Duration::from_millis(10);
+        self.meters.step(0).set_acknowledging(true);
         for attempt in 1.. {
             match self.acker.ack(partition, positions).await {
                 Ok(()) => break,
@@ -207,6 +213,7 @@ impl Acknowledging {
             }
             wait = (wait * 2).min(Duration::from_millis(500));
         }
+        self.meters.step(0).set_acknowledging(false);
         Ok(())
     }
 }

@@ -33,9 +33,9 @@ impl Output {
         Output { next: Vec::new(), ..self.clone() }
     }
 
-    /// Where the stage is measured, if the run is.
-    pub(super) fn meters(&self) -> Option<StageMeters> {
-        self.context.options.meters.as_ref().map(|meters| meters.of(self.stage))
+    /// Where the stage is measured.
+    pub(super) fn meters(&self) -> StageMeters {
+        StageMeters::new(self.context.progress.clone(), self.stage)
     }
 
     /// The taps of the pipeline.
@@ -58,14 +58,8 @@ impl Output {
         Leftover::new(&self.context.alarm)
     }
 
-    /// Counts what came in.
-    pub(super) fn count_in(&self, batch: &Batch) {
-        self.context.progress.stage_in(self.stage, batch.rows());
-    }
-
     /// Gives every row to every successor, in pieces no larger than a strip. Payloads are shared.
     pub(super) async fn emit(&self, batch: Batch) -> Result<(), Interrupt> {
-        self.context.progress.stage_out(self.stage, batch.rows());
         for strip in batch.strips() {
             if let [only] = &self.next[..] {
                 only.send(strip).await?;
@@ -103,7 +97,7 @@ impl Output {
         if let Some(fault) = failed.faults.iter().find(|fault| fault.class() != FaultClass::Record) {
             return Err(fault.clone().into());
         }
-        self.context.progress.add_failed(failed.faults.len());
+        self.context.progress.add_failed(self.stage, &failed.faults);
         self.dead.send(failed).await.map_err(|_| Interrupt::Gone)
     }
 }

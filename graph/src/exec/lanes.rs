@@ -1,6 +1,7 @@
 //! The lanes of a pipeline: their ledgers behind one lock, what readers wait for, and when a commit is due.
 
 mod landing;
+mod unstored;
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use crate::state::LaneId;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
 pub(super) use landing::Place;
+use unstored::Unstored;
 
 /// How soon the settled prefix should be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +61,17 @@ struct Lane {
     /// Number of the first row that was given up: settled, and not written. It and those after it are never stored.
     given_up: u64,
     stored: Option<Mark>,
+    /// Since when positions wait to be stored.
+    unstored: Unstored,
     progress: Arc<LaneProgress>,
+}
+
+impl Lane {
+    /// Shows since when positions wait to be stored.
+    fn show_unstored(&self) {
+        let since = if self.hold == Hold::Ours { self.unstored.since() } else { 0 };
+        self.progress.unstored_since.store(since, Ordering::Relaxed);
+    }
 }
 
 struct State {
@@ -122,6 +134,7 @@ impl State {
             committing: false,
             given_up: u64::MAX,
             stored: resume,
+            unstored: Unstored::default(),
         });
         Ok(LaneIndex(index))
     }
@@ -176,21 +189,28 @@ impl Lanes {
         strips: impl Iterator<Item = (Vec<Position>, usize)>,
         mut take: impl FnMut(Run),
     ) {
+        let now = self.progress.clock.now();
         let mut state = self.lock();
         let state = &mut *state;
         let lane = &mut state.lanes[usize::from(lane.0)];
         lane.idle = false;
         for (positions, bytes) in strips {
+            lane.unstored.add(positions.len() as u64, now);
             state.held += bytes;
             lane.progress.read.fetch_add(positions.len() as u64, Ordering::Relaxed);
             take(lane.ledger.open(positions, bytes));
         }
+        lane.show_unstored();
     }
 
     /// Notes a position that moved without a record.
     pub(super) fn progress(&self, lane: LaneIndex, position: Position) {
+        let now = self.progress.clock.now();
         let mut state = self.lock();
-        state.lanes[usize::from(lane.0)].ledger.open_progress(position);
+        let lane = &mut state.lanes[usize::from(lane.0)];
+        lane.ledger.open_progress(position);
+        lane.unstored.add(1, now);
+        lane.show_unstored();
         self.raise(&mut state, Due::Soon);
     }
 
@@ -365,6 +385,8 @@ impl Lanes {
             lane.ledger.persist(settled.advance.positions.len());
             lane.stored = Some(settled.advance.mark.clone());
             lane.progress.persisted.fetch_add(settled.advance.positions.len() as u64, Ordering::Relaxed);
+            lane.unstored.store(settled.advance.positions.len() as u64);
+            lane.show_unstored();
         }
         drop(state);
         self.room.notify_waiters();
@@ -383,7 +405,10 @@ impl Lanes {
     /// Gives up what is open in a lane that is somebody else's.
     pub(super) fn abandon(&self, lane: LaneIndex) {
         if !mutant!(RevokedLingers) {
-            self.lock().lanes[usize::from(lane.0)].hold = Hold::Abandoned;
+            let mut state = self.lock();
+            let lane = &mut state.lanes[usize::from(lane.0)];
+            lane.hold = Hold::Abandoned;
+            lane.show_unstored();
         }
         self.room.notify_waiters();
         self.gathered.notify_waiters();
@@ -408,6 +433,7 @@ impl Lanes {
             let mark = old.stored.clone();
             if old.ledger.is_empty() {
                 old.hold = Hold::Ours;
+                old.show_unstored();
                 return Some(Ok((lane, mark)));
             }
             if !mutant!(RevokedLingers) {

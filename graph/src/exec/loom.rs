@@ -38,7 +38,7 @@ fn model(preemptions: usize, check: impl Fn() + Send + Sync + 'static) {
 /// One lane, whose window is what is read of it at once: `rows` rows, in one strip.
 fn lane(rows: u64, transactional: bool) -> (Arc<Lanes>, LaneIndex, Lineage) {
     let letters = Arc::new(Shelf::new("letters", &Journal::default()));
-    let progress = Arc::new(Progress::new(&Pipeline::new(&letters, 1, 0).plan()));
+    let progress = Arc::new(Progress::new(&Pipeline::new(&letters, 1, 0).plan(), Arc::new([])));
     let lanes = Arc::new(Lanes::new(rows as usize, 1, transactional, progress));
     let id = Lanes::lane_id(&"in".into(), &Partition::default());
     let index = lanes.add(0, id, None, false).unwrap();

@@ -15,7 +15,7 @@ use super::drain::{Acknowledging, Drain, store_fault};
 use super::fan_out::Output;
 use super::isolate;
 use super::parallel;
-use super::queue::{Idle, Receiver, Sender, queue};
+use super::queue::{Gauge, Idle, Receiver, Sender, queue};
 use super::read::Reading;
 use super::resume::{Foreign, resume};
 use super::tap::Station;
@@ -52,6 +52,7 @@ pub(super) struct Opened {
 struct Wiring {
     inputs: Vec<Option<Receiver>>,
     outputs: Vec<Vec<Sender>>,
+    gauges: Box<[Gauge]>,
 }
 
 fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
@@ -75,7 +76,8 @@ fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
             return Err(broken(format!("stage {} has {} successors", stage.name, output.len())));
         }
     }
-    Ok(Wiring { inputs, outputs })
+    let gauges = senders.iter().map(Sender::gauge).collect();
+    Ok(Wiring { inputs, outputs, gauges })
 }
 
 /// Claims the pipeline, loads its marks and opens everything.
@@ -83,7 +85,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let store = &context.services.store;
     let epoch = store.claim(&plan.pipeline).await.map_err(store_fault)?;
     let mut marks = store.load(&epoch).await.map_err(store_fault)?;
-    let Wiring { mut inputs, outputs } = wire(plan)?;
+    let Wiring { mut inputs, outputs, gauges } = wire(plan)?;
+    context.progress.set_queues(gauges);
 
     let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
     let dead_letter = async {
@@ -165,7 +168,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     drop(outputs);
 
     let retry = plan.dead_letter.destination.policy().retry;
-    let delivery = Delivery { context: context.clone(), writer: dead_writer, retry, known: Known::new() };
+    let delivery = Delivery { context: context.clone(), stage: None, writer: dead_writer, retry, known: Known::new() };
     let letters = DeadLetters::new(&plan.dead_letter, dead_node.clone(), delivery);
     let idle = Idle::default();
     stages.push(Stage { name: dead_node, idle: idle.clone(), task: Box::pin(letters.run(failures, idle)) });
@@ -220,8 +223,9 @@ async fn open_source(
     let begun = resume.iter().filter(|(_, mark)| !mark.position.0.is_empty());
     let begun = begun.map(|(partition, mark)| (partition.clone(), mark.clone())).collect();
     let (reader, acker) = spec.source.open(&begun, &host).await.map_err(|fault| fault.at(&spec.connector))?;
+    let meters = output.meters();
     let reading = Reading::new(source, spec, reader, resume, output);
-    Ok((name, reading, Acknowledging { connector: spec.connector.clone(), acker }))
+    Ok((name, reading, Acknowledging { connector: spec.connector.clone(), acker, meters }))
 }
 
 /// Builds the operators of a chain for one worker.

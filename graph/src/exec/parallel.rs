@@ -67,7 +67,6 @@ pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: O
             },
             batch = receive(&mut input, taken == given), if open && given - taken < n * WINDOW => match batch {
                 Some(batch) => {
-                    output.count_in(&batch);
                     // A worker that is gone says why when its turn to reply comes.
                     let _ = workers[given % n].strips.send(batch).await;
                     given += 1;

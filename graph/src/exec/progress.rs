@@ -1,21 +1,68 @@
 //! Counters of a run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
-use crate::plan::stage::{StageKind, StagePlan};
+use tokio::time::Instant;
+
+use super::meter::{Meter, Passed};
+use super::queue::Gauge;
+use crate::fault::Fault;
+use crate::plan::StepCount;
+use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
+use crate::secret::mask;
 use crate::state::LaneId;
 use crate::text::Str;
 
-/// Counters of a run, readable while it runs. Relaxed atomics, written once per strip.
+/// Counters of a run, readable while it runs and after. Relaxed atomics, written once per strip: nothing is done for
+/// who reads them, and nothing waits for who does.
 #[derive(Debug)]
 pub struct Progress {
+    pub(super) clock: Clock,
+    /// When everything was open; 0 = not yet.
+    opened: AtomicU64,
     lanes: RwLock<Vec<Arc<LaneProgress>>>,
-    stages: Box<[StageProgress]>,
+    pub(super) stages: Box<[StageProgress]>,
+    /// What waits in front of each stage, once there are queues.
+    queues: OnceLock<Box<[Gauge]>>,
+    pub(super) letters: Meter,
     born: AtomicU64,
     filtered: AtomicU64,
-    failed: AtomicU64,
-    dead_lettered: AtomicU64,
+    /// Since when positions are being stored; 0 = they are not.
+    pub(super) storing: AtomicU64,
+    mask: Arc<[Str]>,
+}
+
+/// The time of a run: nanoseconds since it began, from 1, since 0 stands for never.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    begin: Instant,
+    began: SystemTime,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Clock { begin: Instant::now(), began: SystemTime::now() }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.at(Instant::now())
+    }
+
+    pub(super) fn at(&self, instant: Instant) -> u64 {
+        u64::try_from((instant - self.begin).as_nanos()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    /// What a wall clock showed.
+    pub(super) fn wall(&self, at: u64) -> SystemTime {
+        self.began + Duration::from_nanos(at.saturating_sub(1))
+    }
+
+    /// How long ago it was; zero for what never was.
+    fn age(&self, at: u64) -> Duration {
+        if at == 0 { Duration::ZERO } else { Duration::from_nanos(self.now().saturating_sub(at)) }
+    }
 }
 
 /// What was read of a lane, and how far it came.
@@ -25,14 +72,27 @@ pub(super) struct LaneProgress {
     pub(super) read: AtomicU64,
     pub(super) settled: AtomicU64,
     pub(super) persisted: AtomicU64,
+    /// When the oldest position was read that is not stored; 0 = all are.
+    pub(super) unstored_since: AtomicU64,
 }
 
+/// The meters of one stage, by step; reading and writing are one step.
 #[derive(Debug)]
-struct StageProgress {
+pub(super) struct StageProgress {
     name: Str,
-    destination: Option<Str>,
-    rows_in: AtomicU64,
-    rows_out: AtomicU64,
+    pub(super) kind: Role,
+    pub(super) steps: Box<[Meter]>,
+}
+
+/// What a stage is to the rows in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Read,
+    Process,
+    Write {
+        /// It holds rows until others have come as far.
+        transactional: bool,
+    },
 }
 
 /// The counters of one lane.
@@ -46,6 +106,10 @@ pub struct LaneCount {
     pub settled: u64,
     /// Positions stored.
     pub persisted: u64,
+    /// Age of the oldest row that may still be on its way: it is not stored. Zero when everything read is settled.
+    pub lag: Duration,
+    /// How far the stored position is behind what was read: age of the first position after it. Zero when there is none.
+    pub unstored: Duration,
 }
 
 /// The counters of one stage.
@@ -53,10 +117,47 @@ pub struct LaneCount {
 pub struct StageCount {
     /// Name of the stage.
     pub name: Str,
-    /// Rows that came in.
-    pub rows_in: u64,
-    /// Rows that went on; for a destination: rows delivered.
-    pub rows_out: u64,
+    /// Its nodes.
+    pub nodes: Vec<NodeCount>,
+    /// What waits in front of it. Always empty for sources.
+    pub queue: QueueCount,
+}
+
+/// The counters of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCount {
+    /// Id of the connector or processor.
+    pub node: Str,
+    /// What it did and took.
+    pub count: StepCount,
+    /// The latest failure of a record in it, or of a call that is tried again.
+    pub last_error: Option<LastError>,
+}
+
+/// A failure, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastError {
+    /// When.
+    pub at: SystemTime,
+    /// The stable code.
+    pub code: &'static str,
+    /// What went wrong, with secrets masked.
+    pub message: String,
+}
+
+/// What is in a queue between stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCount {
+    /// Rows in it.
+    pub rows: u64,
+    /// Their rough weight.
+    pub bytes: u64,
+    /// Most rows it holds.
+    pub bound_rows: u64,
+    /// Most bytes it holds.
+    pub bound_bytes: u64,
+    /// Whether who feeds it waits for room.
+    pub full: bool,
 }
 
 /// What became of all copies of all rows.
@@ -80,24 +181,50 @@ pub struct Totals {
     pub in_flight: u64,
 }
 
+/// How long rows may rest before that counts as a stall, beyond what their node is known to take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+impl StageProgress {
+    fn of(stage: &StageSpec) -> Self {
+        let step = |step: &StepSpec| {
+            Meter::new(step.node.clone(), PATIENCE + step.operator.patience().unwrap_or(Duration::ZERO))
+        };
+        let (kind, steps) = match &stage.kind {
+            StageKind::Read(read) => (Role::Read, [Meter::new(read.connector.clone(), PATIENCE)].into()),
+            StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
+                (Role::Process, steps.iter().map(step).collect())
+            }
+            StageKind::Async { step: only, .. } => (Role::Process, [step(only)].into()),
+            StageKind::Write(write) => {
+                let meter = Meter::new(write.connector.clone(), PATIENCE + holds(write));
+                (Role::Write { transactional: stage.is_transactional() }, [meter].into())
+            }
+        };
+        StageProgress { name: stage.name.clone(), kind, steps }
+    }
+}
+
+/// How long a destination holds rows because it was told to.
+fn holds(write: &WriteSpec) -> Duration {
+    let policy = write.destination.policy();
+    let rows = write.batch_rows.unwrap_or(policy.rows).max(1) as f64;
+    let paced = write.rate.filter(|rate| *rate > 0.0).and_then(|rate| Duration::try_from_secs_f64(rows / rate).ok());
+    write.batch_delay.unwrap_or(policy.linger) + paced.unwrap_or(Duration::ZERO)
+}
+
 impl Progress {
-    pub(super) fn new(plan: &StagePlan) -> Self {
-        let stages = plan.stages.iter().map(|stage| StageProgress {
-            name: stage.name.clone(),
-            destination: match &stage.kind {
-                StageKind::Write(write) => Some(write.connector.clone()),
-                _ => None,
-            },
-            rows_in: AtomicU64::new(0),
-            rows_out: AtomicU64::new(0),
-        });
+    pub(super) fn new(plan: &StagePlan, mask: Arc<[Str]>) -> Self {
         Progress {
+            clock: Clock::start(),
+            opened: AtomicU64::new(0),
             lanes: RwLock::default(),
-            stages: stages.collect(),
+            stages: plan.stages.iter().map(StageProgress::of).collect(),
+            queues: OnceLock::new(),
+            letters: Meter::new(Str::from_static(DeadLetterSpec::NODE), PATIENCE),
             born: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            dead_lettered: AtomicU64::new(0),
+            storing: AtomicU64::new(0),
+            mask,
         }
     }
 
@@ -107,17 +234,30 @@ impl Progress {
             read: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             persisted: AtomicU64::new(0),
+            unstored_since: AtomicU64::new(0),
         });
         self.lanes.write().unwrap_or_else(PoisonError::into_inner).push(lane.clone());
         lane
     }
 
-    pub(super) fn stage_in(&self, stage: usize, rows: usize) {
-        self.stages[stage].rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+    /// Notes the queues in front of the stages, by stage.
+    pub(super) fn set_queues(&self, queues: Box<[Gauge]>) {
+        // A run is wired once.
+        let _ = self.queues.set(queues);
     }
 
-    pub(super) fn stage_out(&self, stage: usize, rows: usize) {
-        self.stages[stage].rows_out.fetch_add(rows as u64, Ordering::Relaxed);
+    /// Notes that positions are being stored and acknowledged, or are not any more.
+    pub(super) fn set_storing(&self, storing: bool) {
+        self.storing.store(if storing { self.clock.now() } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Notes that everything is open.
+    pub(super) fn set_opened(&self) {
+        self.opened.store(self.clock.now(), Ordering::Relaxed);
+    }
+
+    pub(super) fn opened_at(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
     }
 
     pub(super) fn add_born(&self, copies: usize) {
@@ -128,12 +268,37 @@ impl Progress {
         self.filtered.fetch_add(copies as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn add_failed(&self, copies: usize) {
-        self.failed.fetch_add(copies as u64, Ordering::Relaxed);
+    /// Notes what went wrong in the only step of a stage; `None` = at the dead-letter queue.
+    pub(super) fn note_fault(&self, stage: Option<usize>, fault: &Fault) {
+        let meter = stage.map_or(Some(&self.letters), |stage| self.stages[stage].steps.first());
+        if let Some(meter) = meter {
+            meter.note_fault(self.clock.now(), fault);
+        }
+    }
+
+    /// Copies failed in a stage, and go to the dead letters.
+    pub(super) fn add_failed(&self, stage: usize, faults: &[Fault]) {
+        self.letters.enter(faults.len());
+        let Some(last) = faults.last() else { return };
+        let steps = &self.stages[stage].steps;
+        let step = last.node().and_then(|node| steps.iter().find(|step| step.node == *node)).or(steps.first());
+        if let Some(step) = step {
+            step.note_fault(self.clock.now(), last);
+        }
     }
 
     pub(super) fn add_dead_lettered(&self, copies: usize) {
-        self.dead_lettered.fetch_add(copies as u64, Ordering::Relaxed);
+        self.letters.leave(Passed { out: copies, ..Passed::default() }, self.clock.now());
+    }
+
+    /// Whether sources, operators, destinations and the dead-letter queue are open.
+    pub fn is_open(&self) -> bool {
+        self.opened_at() > 0
+    }
+
+    /// When the run began.
+    pub fn began(&self) -> SystemTime {
+        self.clock.wall(0)
     }
 
     /// Per lane, in the order in which they appeared.
@@ -141,43 +306,73 @@ impl Progress {
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
         lanes
             .iter()
-            .map(|lane| LaneCount {
-                id: lane.id.clone(),
-                read: lane.read.load(Ordering::Relaxed),
-                settled: lane.settled.load(Ordering::Relaxed),
-                persisted: lane.persisted.load(Ordering::Relaxed),
+            .map(|lane| {
+                // Settled before read: what moves meanwhile makes no row settled before it is read.
+                let settled = lane.settled.load(Ordering::Relaxed);
+                let read = lane.read.load(Ordering::Relaxed);
+                let unstored = self.clock.age(lane.unstored_since.load(Ordering::Relaxed));
+                LaneCount {
+                    id: lane.id.clone(),
+                    read,
+                    settled,
+                    persisted: lane.persisted.load(Ordering::Relaxed),
+                    lag: if read > settled { unstored } else { Duration::ZERO },
+                    unstored,
+                }
             })
             .collect()
     }
 
     /// Per stage, in the order of the plan.
     pub fn stages(&self) -> Vec<StageCount> {
-        let count = |stage: &StageProgress| StageCount {
+        let stage = |(index, stage): (usize, &StageProgress)| StageCount {
             name: stage.name.clone(),
-            rows_in: stage.rows_in.load(Ordering::Relaxed),
-            rows_out: stage.rows_out.load(Ordering::Relaxed),
+            nodes: stage.steps.iter().map(|step| self.node(step)).collect(),
+            queue: match stage.kind {
+                Role::Read => QueueCount::default(),
+                Role::Process | Role::Write { .. } => self.queue(index),
+            },
         };
-        self.stages.iter().map(count).collect()
+        self.stages.iter().enumerate().map(stage).collect()
+    }
+
+    fn node(&self, meter: &Meter) -> NodeCount {
+        let last_error = meter.last_fault().map(|(at, fault)| LastError {
+            at: self.clock.wall(at),
+            code: fault.code(),
+            message: mask(&fault.message(), &self.mask),
+        });
+        NodeCount { node: meter.node.clone(), count: meter.count(), last_error }
+    }
+
+    pub(super) fn queue(&self, stage: usize) -> QueueCount {
+        self.queues.get().and_then(|queues| queues.get(stage)).map(Gauge::count).unwrap_or_default()
+    }
+
+    /// The dead-letter queue: copies that failed come in, and go out when their letter is durable.
+    pub fn dead_letters(&self) -> NodeCount {
+        self.node(&self.letters)
     }
 
     /// Copies delivered per destination connector, in the order of the plan.
     pub fn delivered(&self) -> Vec<(Str, u64)> {
-        let count = |stage: &StageProgress| Some((stage.destination.clone()?, stage.rows_out.load(Ordering::Relaxed)));
-        self.stages.iter().filter_map(count).collect()
+        let writes = self.stages.iter().filter(|stage| matches!(stage.kind, Role::Write { .. }));
+        writes.flat_map(|stage| stage.steps.iter().map(|step| (step.node.clone(), step.rows_out()))).collect()
     }
 
     /// Over the whole pipeline. While it runs the counters are read one after the other, so that sums may be off
     /// by what moved meanwhile.
     pub fn totals(&self) -> Totals {
         let lanes = self.lanes();
+        let letters = self.letters.count();
         let mut totals = Totals {
             read: lanes.iter().map(|lane| lane.read).sum(),
             settled: lanes.iter().map(|lane| lane.settled).sum(),
             born: self.born.load(Ordering::Relaxed),
             delivered: self.delivered().iter().map(|(_, rows)| rows).sum(),
             filtered: self.filtered.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            dead_lettered: self.dead_lettered.load(Ordering::Relaxed),
+            failed: letters.rows_in,
+            dead_lettered: letters.rows_out,
             in_flight: 0,
         };
         let ended = totals.delivered + totals.filtered + totals.dead_lettered;

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Interrupt;
+use super::progress::QueueCount;
 use crate::batch::{Batch, STRIP_ROWS};
 use crate::plan::stage::Limits;
 
+#[derive(Debug)]
 struct Space {
     rows: Semaphore,
     bytes: Semaphore,
@@ -21,6 +23,25 @@ impl Space {
     fn need(&self, batch: &Batch) -> (u32, u32) {
         let at_most = |n: usize, all: u32| u32::try_from(n).unwrap_or(u32::MAX).min(all);
         (at_most(batch.rows(), self.all_rows), at_most(batch.bytes(), self.all_bytes))
+    }
+}
+
+/// Tells how much is in a queue. A look at it costs the queue nothing.
+#[derive(Debug)]
+pub(super) struct Gauge(Arc<Space>);
+
+impl Gauge {
+    pub(super) fn count(&self) -> QueueCount {
+        let Space { rows, bytes, all_rows, all_bytes } = &*self.0;
+        // Who waits for room has taken what there was: nothing is left while somebody waits.
+        let (free_rows, free_bytes) = (rows.available_permits(), bytes.available_permits());
+        QueueCount {
+            rows: (*all_rows as usize).saturating_sub(free_rows) as u64,
+            bytes: (*all_bytes as usize).saturating_sub(free_bytes) as u64,
+            bound_rows: u64::from(*all_rows),
+            bound_bytes: u64::from(*all_bytes),
+            full: free_rows == 0 || free_bytes == 0,
+        }
     }
 }
 
@@ -75,6 +96,10 @@ pub(super) fn queue(limits: &Limits) -> (Sender, Receiver) {
 }
 
 impl Sender {
+    pub(super) fn gauge(&self) -> Gauge {
+        Gauge(self.space.clone())
+    }
+
     /// Waits for room and hands the batch over.
     ///
     /// # Errors

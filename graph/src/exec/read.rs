@@ -11,7 +11,7 @@ use super::Interrupt;
 use super::context::Context;
 use super::fan_out::Output;
 use super::lanes::Lanes;
-use super::meter::timed;
+use super::meter::{Passed, timed};
 use super::tap::{Side, Station, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
@@ -108,7 +108,7 @@ impl Reading {
             let read = tokio::select! {
                 biased;
                 () = context.stopping.wait() => break,
-                read = timed(self.reader.read(ask), meters.as_ref()) => read,
+                read = timed(self.reader.read(ask), &meters) => read,
             };
             let read = self.named(read)?;
             if self.take(read, room).await? == More::No {
@@ -187,7 +187,7 @@ impl Reading {
                     }
                     break;
                 }
-                read = timeout_at(until, timed(self.reader.read(ask), meters.as_ref())) => match read {
+                read = timeout_at(until, timed(self.reader.read(ask), &meters)) => match read {
                     Ok(read) => read,
                     Err(_) => break,
                 },
@@ -283,11 +283,9 @@ impl Reading {
         context.lanes.open(lane, strips.iter().map(|(strip, bytes)| (positions(strip), *bytes)), |run| {
             runs.push(Lineage::of(run, &context.alarm));
         });
-        context.progress.stage_in(self.output.stage, total);
-        if let Some(meters) = self.output.meters() {
-            meters.step(0).count_in(total, total);
-            meters.step(0).count_out(total);
-        }
+        let meters = self.output.meters();
+        meters.step(0).enter(total);
+        meters.step(0).leave(Passed { out: total, ..Passed::default() }, meters.now());
         for ((records, bytes), lineage) in strips.into_iter().zip(runs) {
             if let Some(watchers) = self.tap.watchers() {
                 watchers.show(Side::After, &records);

@@ -52,6 +52,7 @@ pub(super) async fn run(
             () = drain.run() => {}
         }
     });
+    context.progress.set_opened();
     opened.send_replace(Some(Ok(())));
     drop(opened);
 

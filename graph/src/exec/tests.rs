@@ -1,5 +1,6 @@
 //! Scenarios on a paused clock: one file per promise.
 
+mod activity;
 mod backpressure;
 mod conditions;
 mod crash;

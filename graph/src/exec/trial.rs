@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::{Ending, Meters, RunOptions, Services, start};
+use super::{Ending, RunOptions, Services, start};
 use crate::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
 use crate::fault::Fault;
 use crate::operator::{Host, LogSink};
@@ -46,8 +46,7 @@ pub async fn try_out(
     mask: Arc<[Str]>,
 ) -> Result<Measured, Fault> {
     let plan = Arc::new(on_trial(plan, trial));
-    let meters = Arc::new(Meters::new(&plan));
-    let options = RunOptions { once: true, mask, meters: Some(meters.clone()), ..RunOptions::default() };
+    let options = RunOptions { once: true, mask, ..RunOptions::default() };
     let begin = Instant::now();
     let mut running = start(
         plan,
@@ -66,7 +65,7 @@ pub async fn try_out(
     let said: Vec<String> = late.into_iter().chain(told(&ending)).collect();
     let totals = progress.totals();
     Ok(Measured {
-        stages: meters.counts(),
+        stages: progress.stages().iter().map(|stage| stage.nodes.iter().map(|node| node.count).collect()).collect(),
         elapsed: begin.elapsed(),
         read: totals.read,
         delivered: totals.delivered,

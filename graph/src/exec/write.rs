@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Interrupt;
 use super::deliver::{Delivery, Known, Outcome};
 use super::fan_out::{Output, overdrawn};
-use super::meter::timed;
+use super::meter::{Passed, StageMeters, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Station, Tap};
@@ -73,6 +73,7 @@ pub(super) struct Writing {
     accepted: Lineage,
     tap: Arc<Tap>,
     output: Output,
+    meters: StageMeters,
 }
 
 impl Writing {
@@ -91,10 +92,12 @@ impl Writing {
             policy.rows = policy.rows.min(bucket.burst as usize).max(1);
         }
         let accepted = Lineage::none(&output.context.alarm);
-        let delivery = Delivery { context: output.context.clone(), writer, retry: policy.retry, known };
+        let delivery =
+            Delivery { context: output.context.clone(), stage: Some(output.stage), writer, retry: policy.retry, known };
         let connector = spec.connector.clone();
+        let meters = output.meters();
         let tap = output.tap(Station::Destination, &connector);
-        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, tap, output }
+        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, tap, output, meters }
     }
 
     /// Writes until the input ends, then flushes and closes.
@@ -173,7 +176,7 @@ impl Writing {
     }
 
     fn arrived(&self, batch: &Batch) -> Result<(), Fault> {
-        self.output.count_in(batch);
+        self.meters.step(0).enter(batch.rows());
         self.output.context.lanes.land(batch.lineage())
     }
 
@@ -190,12 +193,8 @@ impl Writing {
             if let Some(bucket) = &mut self.bucket {
                 bucket.take(chunk.rows()).await;
             }
-            let meters = self.output.meters();
-            if let Some(meters) = &meters {
-                meters.step(0).count_in(chunk.rows(), chunk.rows());
-            }
             self.show(&chunk);
-            let outcome = timed(self.delivery.write(chunk.records()), meters.as_ref()).await?;
+            let outcome = timed(self.delivery.write(chunk.records()), &self.meters).await?;
             self.settle(chunk, outcome).await?;
             // A commit does not wait for the end of a batch that a rate limit draws out.
             if self.gate.is_wanted() {
@@ -243,17 +242,18 @@ impl Writing {
 
     /// Gives rows that the destination does not take to the dead letters.
     async fn fail(&mut self, failed: Failed) -> Result<(), Interrupt> {
-        if let Some(meters) = self.output.meters() {
-            meters.step(0).count_failed(failed.faults.len());
+        if !failed.faults.is_empty() {
+            let passed = Passed { failed: failed.faults.len(), ..Passed::default() };
+            self.meters.step(0).leave(passed, self.meters.now());
         }
         self.output.context.lanes.take_off(failed.batch.lineage())?;
         self.output.fail(failed).await
     }
 
     fn delivered(&self, lineage: Lineage) -> Result<(), Fault> {
-        self.output.context.progress.stage_out(self.output.stage, lineage.rows());
-        if let Some(meters) = self.output.meters() {
-            meters.step(0).count_out(lineage.rows());
+        if !lineage.is_empty() {
+            let passed = Passed { out: lineage.rows(), ..Passed::default() };
+            self.meters.step(0).leave(passed, self.meters.now());
         }
         self.output.context.lanes.deliver(lineage)
     }
@@ -270,8 +270,7 @@ impl Writing {
     async fn flush(&mut self) -> Result<(), Interrupt> {
         let request = self.gate.begin();
         if !self.accepted.is_empty() {
-            let meters = self.output.meters();
-            let flushed = timed(self.delivery.writer.flush(), meters.as_ref()).await;
+            let flushed = timed(self.delivery.writer.flush(), &self.meters).await;
             if !mutant!(FlushFailureIgnored) {
                 flushed?;
             }

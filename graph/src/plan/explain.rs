@@ -9,6 +9,7 @@ mod json;
 mod layout;
 mod measured;
 mod mermaid;
+mod places;
 mod route;
 mod svg;
 mod text;
@@ -20,6 +21,8 @@ use std::time::Duration;
 use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use serde::Serialize;
+
+pub use self::places::{EdgePlace, EdgeRuns, NodePlace, NodeRuns, Places};
 
 use self::figure::Purpose;
 use self::measured::{Cost, Totals};
@@ -215,18 +218,18 @@ struct Bounds {
 impl<'a> Picture<'a> {
     fn of(compiled: &'a Compiled, pass: Pass, measured: Option<&'a Measured>) -> Self {
         let graph = if pass == Pass::Lowered { &compiled.lowered } else { &compiled.rewritten };
-        let drawn = |kind: &NodeKind| {
-            pass != Pass::Fused || !matches!(kind, NodeKind::Merge | NodeKind::FanOut { .. } | NodeKind::Branch(_))
+        let indices: Vec<NodeIndex> = match pass {
+            Pass::Fused => places::fused_nodes(graph),
+            Pass::Lowered | Pass::Rewritten => graph.node_indices().collect(),
         };
-        let indices: Vec<NodeIndex> = graph.node_indices().filter(|n| drawn(&graph[*n].kind)).collect();
         let mut nodes: Vec<_> = indices.iter().enumerate().map(|(i, n)| Shape::of(i, &graph[*n])).collect();
         let place = |node: NodeIndex| indices.binary_search(&node).ok();
         let stages: &[StageSpec] = if pass == Pass::Fused { &compiled.stages.stages } else { &[] };
         let stages: Vec<Cluster<'a>> = stages
             .iter()
-            .zip(&compiled.members)
+            .zip(places::members(compiled, &indices))
             .enumerate()
-            .map(|(id, (stage, members))| Cluster::of(id, stage, members.iter().copied().filter_map(place).collect()))
+            .map(|(id, (stage, members))| Cluster::of(id, stage, members))
             .collect();
         // The first step of a stage has none before it whose verdicts it could take over.
         for first in stages.iter().filter_map(|stage| stage.nodes.first().copied()) {
@@ -238,8 +241,8 @@ impl<'a> Picture<'a> {
             measured::note(&mut nodes, measured, &compiled.members, place);
         }
         let mut edges = match pass {
-            Pass::Fused => stage_lines(&stages, &compiled.cuts, &nodes),
-            _ => graph_lines(graph, place),
+            Pass::Fused => stage_lines(&compiled.places(), &compiled.cuts),
+            Pass::Lowered | Pass::Rewritten => graph_lines(graph, place),
         };
         let shapes: Vec<Option<Str>> = {
             let shapes = flow::shapes(graph);
@@ -304,23 +307,16 @@ fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) ->
 }
 
 /// From step to step inside the stages, from stage to stage, and from each stage that can fail.
-fn stage_lines(stages: &[Cluster<'_>], cuts: &[Cut], nodes: &[Shape<'_>]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let dead_letter = nodes.iter().position(|node| node.kind == DEAD_LETTER);
-    for stage in stages {
-        lines.extend(stage.nodes.windows(2).map(|pair| Line::inside(pair[0], pair[1])));
-        if let (Some(last), Some(to), true) = (stage.nodes.last(), dead_letter, stage.kind != "read") {
-            lines.push(Line { port: Port::Failed, ..Line::inside(*last, to) });
+fn stage_lines(places: &Places, cuts: &[Cut]) -> Vec<Line> {
+    let line = |edge: &EdgePlace| {
+        let line = Line::inside(edge.from, edge.to);
+        match edge.runs {
+            EdgeRuns::Inside(..) => line,
+            EdgeRuns::Wire(wire) => Line { cut: cuts.get(wire).map(|cut| cut.reason), ..line },
+            EdgeRuns::Failed(_) => Line { port: Port::Failed, ..line },
         }
-    }
-    for cut in cuts {
-        let ends = (stages.get(cut.wire.from.0), stages.get(cut.wire.to.0));
-        if let (Some(from), Some(to)) = ends
-            && let (Some(from), Some(to)) = (from.nodes.last(), to.nodes.first())
-        {
-            lines.push(Line { cut: Some(cut.reason), ..Line::inside(*from, *to) });
-        }
-    }
+    };
+    let mut lines: Vec<Line> = places.edges.iter().map(line).collect();
     lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
     lines
 }

@@ -11,8 +11,12 @@ pub struct StepCount {
     pub selected: u64,
     /// Records that went on; for a destination, those delivered.
     pub rows_out: u64,
+    /// Records that were dropped here.
+    pub filtered: u64,
     /// Records that failed here.
     pub failed: u64,
+    /// Records in it now: of a call that is under way, or accepted by a destination and not durable yet.
+    pub held: u64,
     /// Time in calls of the node, conditions included, over all of its workers. Time in which a source waits for
     /// records or a service for an answer counts.
     pub busy: Duration,

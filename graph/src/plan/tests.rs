@@ -3,4 +3,5 @@ mod findings;
 mod meaning;
 mod notation;
 mod pictures;
+mod places;
 mod scripted;

@@ -42,7 +42,7 @@ impl Delivery {
         rows: &[Record],
         marks: &[(LaneId, Mark)],
     ) -> Result<Transacted, Interrupt> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(self.stage);
         loop {
             match self.writer.write(rows, marks).await {
                 Ok(Verdicts::All(Delivered::Durable)) => return Ok(self.written(marks)),

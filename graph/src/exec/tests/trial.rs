@@ -4,7 +4,7 @@ use futures::FutureExt;
 
 use super::*;
 use crate::condition::CompiledCondition;
-use crate::exec::{Meters, Trial, try_out};
+use crate::exec::{Trial, try_out};
 use crate::fault::Fault;
 use crate::operator::{Decision, Verdict};
 use crate::plan::Measured;
@@ -124,14 +124,4 @@ async fn a_failure_is_told_with_what_was_measured() {
     assert!(measured.broken);
     assert!(measured.cut_short.unwrap().contains("it broke"));
     assert_eq!(measured.stages[1][0].failed, 10);
-}
-
-#[test]
-fn meters_start_at_zero() {
-    let bench = Bench::new();
-    let upstream = Arc::new(Upstream::new(&bench.journal, 0, AtEnd::End));
-    let mut pipeline = bench.pipeline();
-    let read = pipeline.read("in", &upstream);
-    pipeline.write(&[read], "a", &Arc::new(Shelf::new("a", &bench.journal)));
-    assert_eq!(Meters::new(&pipeline.plan()).counts(), vec![vec![crate::plan::StepCount::default()]; 2]);
 }

@@ -137,10 +137,6 @@ impl Writing {
             if let Some(bucket) = &mut self.bucket {
                 bucket.take(part.rows()).await;
             }
-            let meters = self.output.meters();
-            if let Some(meters) = &meters {
-                meters.step(0).count_in(part.rows(), part.rows());
-            }
             let context = self.output.context.clone();
             let mut last = context.lanes.last_rows(part.lineage());
             let mut marks = context.lanes.marks(&last)?;
@@ -154,7 +150,7 @@ impl Writing {
                     last.retain(|(lane, _)| !gone.contains(lane));
                     continue;
                 }
-                let outcome = timed(self.delivery.transact(part.records(), &marks), meters.as_ref()).await;
+                let outcome = timed(self.delivery.transact(part.records(), &marks), &self.meters).await;
                 context.lanes.end_transaction(&last);
                 let refused = match outcome? {
                     Transacted::Written => {

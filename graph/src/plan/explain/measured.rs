@@ -55,7 +55,7 @@ pub(super) fn note(
 
 impl Cost {
     fn of(count: &StepCount, all: Duration) -> Self {
-        let StepCount { rows_in, selected, rows_out, failed, busy } = *count;
+        let StepCount { rows_in, selected, rows_out, failed, busy, filtered: _, held: _ } = *count;
         Cost {
             rows_in,
             selected,
@@ -167,8 +167,14 @@ mod tests {
 
     #[test]
     fn a_filter_shows_what_it_lets_through() {
-        let count =
-            StepCount { rows_in: 1200, selected: 600, rows_out: 300, failed: 2, busy: Duration::from_millis(1) };
+        let count = StepCount {
+            rows_in: 1200,
+            selected: 600,
+            rows_out: 300,
+            failed: 2,
+            busy: Duration::from_millis(1),
+            ..StepCount::default()
+        };
         let cost = Cost::of(&count, Duration::from_millis(4));
         assert_eq!(cost.rows(), "1,200 → 300 (25.0 %), 2 failed");
         assert_eq!(cost.cost(), "1.00 ms · 25.0 % · applied to 600");

@@ -1,0 +1,90 @@
+//! Whether a run moves: told from its counters when somebody asks, without a timer.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use super::meter::Meter;
+use super::progress::{PATIENCE, Progress, Role};
+use crate::text::Str;
+
+/// What a run is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Connectors and processors are being opened.
+    Opening,
+    /// Rows move, or did a moment ago.
+    Moving,
+    /// There is nothing to do: everything that was read is settled, and nothing was read for a while.
+    Idle {
+        /// When rows moved last, or everything was open.
+        since: SystemTime,
+    },
+    /// Rows are on their way, and none has moved for longer than the node that holds them is known to take.
+    Stalled {
+        /// Id of the connector or processor that holds them; [`STATE_STORE`] where positions cannot be stored.
+        node: Str,
+        /// When rows moved last.
+        since: SystemTime,
+    },
+}
+
+/// What [`Activity::Stalled`] names where positions cannot be stored.
+pub const STATE_STORE: Str = Str::from_static("state-store");
+
+/// A run in which nothing is on its way counts as idle so long after the last row.
+const IDLE: Duration = Duration::from_secs(5);
+
+impl Progress {
+    /// What the run is doing. O(nodes + lanes).
+    pub fn activity(&self) -> Activity {
+        let opened = self.opened_at();
+        if opened == 0 {
+            return Activity::Opening;
+        }
+        let meters = self.stages.iter().flat_map(|stage| &stage.steps).chain([&self.letters]);
+        let moved = meters.map(Meter::moved).fold(opened, u64::max);
+        let quiet = Duration::from_nanos(self.clock.now().saturating_sub(moved));
+        let since = self.clock.wall(moved);
+        let lanes = self.lanes();
+        let unsettled = lanes.iter().any(|lane| lane.read > lane.settled);
+        let unstored = lanes.iter().any(|lane| !lane.unstored.is_zero());
+        let (node, patience) = match unsettled || unstored {
+            true => match self.holder() {
+                Some(holder) => holder,
+                None => return Activity::Moving,
+            },
+            false if quiet >= IDLE => return Activity::Idle { since },
+            false => return Activity::Moving,
+        };
+        if quiet >= patience { Activity::Stalled { node, since } } else { Activity::Moving }
+    }
+
+    /// Who holds the rows that are on their way, and how long it may.
+    fn holder(&self) -> Option<(Str, Duration)> {
+        let of = |meter: &Meter| (meter.node.clone(), meter.patience);
+        let holds = |meter: &&Meter| meter.count().held > 0;
+        // Nothing is flushed, stored or acknowledged while this hangs.
+        let storing = self.storing.load(Ordering::Relaxed);
+        if storing > 0 && self.clock.now() - storing >= u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX) {
+            let told = self.stages.iter().flat_map(|stage| &stage.steps).find(|step| step.is_acknowledging());
+            return Some(told.map_or((STATE_STORE, PATIENCE), of));
+        }
+        if self.letters.count().held > 0 {
+            return Some(of(&self.letters));
+        }
+        // A step has only rows of a call that is under way: it waits for nobody else. Nor does a destination, except one
+        // that writes whole rows and waits for their other pieces.
+        let of_role = |wanted: fn(Role) -> bool| {
+            let stages = self.stages.iter().rev().filter(move |stage| wanted(stage.kind));
+            stages.flat_map(|stage| stage.steps.iter().rev()).find(holds)
+        };
+        let held = of_role(|role| role == Role::Process)
+            .or_else(|| of_role(|role| role == Role::Write { transactional: false }))
+            .or_else(|| of_role(|role| matches!(role, Role::Write { .. })));
+        if let Some(meter) = held {
+            return Some(of(meter));
+        }
+        let queued = (0..self.stages.len()).rev().find(|stage| self.queue(*stage).rows > 0)?;
+        self.stages[queued].steps.first().map(of)
+    }
+}
