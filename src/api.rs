@@ -11,6 +11,7 @@ mod lifecycle;
 pub mod openapi;
 mod pipelines;
 mod plugins;
+mod presentation;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use anabranch_graph::registry::Registry;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -149,7 +150,10 @@ impl Api {
             }
             None => router,
         };
-        router.layer(from_fn_with_state(self.access.clone(), access::same_site)).layer(DefaultBodyLimit::max(BODY))
+        router
+            .layer(from_fn_with_state(self.access.clone(), access::same_site))
+            .layer(from_fn(presentation::presented))
+            .layer(DefaultBodyLimit::max(BODY))
     }
 }
 

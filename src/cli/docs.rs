@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::{Exit, Report, registry};
-use crate::docs::{Page, delivery, errors, llms, plugins, settings, summary};
+use crate::docs::{Page, delivery, errors, llms, plugins, settings};
 use crate::files::system;
 
 #[derive(Debug, Subcommand)]
@@ -40,7 +40,6 @@ fn pages() -> Vec<Page> {
     let registry = registry();
     let mut pages = plugins::pages(&registry);
     pages.extend([
-        summary(&registry),
         delivery::page(&registry),
         settings::page(),
         errors::page(),

@@ -60,7 +60,14 @@ fn row(
         None => destination.name.to_string(),
         Some((name, value)) => format!("{} with `{name}: {value}`", destination.name),
     };
-    let Some(route) = route(registry, source, destination, more) else {
+    let mut from = source.name.to_string();
+    let mut found = route(registry, source, destination, more, false);
+    if found.is_none() {
+        // Bytes go where fields are needed.
+        found = route(registry, source, destination, more, true);
+        from.push_str(", then `json.decode`");
+    }
+    let Some(route) = found else {
         let _ = writeln!(text, "| {} | {to} | cannot be combined | | |", source.name);
         return;
     };
@@ -69,7 +76,7 @@ fn row(
         None | Some(0) => "nothing".to_owned(),
         Some(records) => format!("at most {records} records of a partition"),
     };
-    let _ = writeln!(text, "| {} | {to} | {} | {} | {repeats} |", source.name, word("delivery"), word("order"));
+    let _ = writeln!(text, "| {from} | {to} | {} | {} | {repeats} |", word("delivery"), word("order"));
 }
 
 /// What the compiler promises for records from the one to the other.
@@ -78,6 +85,7 @@ fn route(
     source: &Specification,
     destination: &Specification,
     more: Option<(&str, &str)>,
+    decoded: bool,
 ) -> Option<Value> {
     let connector = |id: &str, role: &str, specification: &Specification, more: Option<(&str, &str)>| {
         let needed = specification.parameters.iter().filter(|it| it.is_required() || it.example.is_some());
@@ -87,9 +95,15 @@ fn route(
             given.chain(more).map(|(name, value)| (name, Value::from(value))).collect();
         serde_json::json!({ "id": id, "type": role, "plugin": specification.name, "settings": settings })
     };
-    let document = serde_json::json!({ "version": "2.2", "pipelines": [{ "id": "pair", "connectors": [
-        connector("from", "source", source, None), connector("to", "destination", destination, more),
-    ] }] });
+    let decode =
+        serde_json::json!({ "id": "decode", "plugin": "json.decode", "settings": { "field": ".Payload.After" } });
+    let document = serde_json::json!({ "version": "2.2", "pipelines": [{
+        "id": "pair",
+        "connectors": [
+            connector("from", "source", source, None), connector("to", "destination", destination, more),
+        ],
+        "processors": if decoded { vec![decode] } else { Vec::new() },
+    }] });
     let mut files = Files::new();
     files.add("pair.yaml", document.to_string());
     let loaded = load(&files, &Made);

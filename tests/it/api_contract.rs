@@ -123,6 +123,24 @@ fn what_is_described_is_served() {
     end(process);
 }
 
+#[test]
+fn answers_are_numbered_and_indented_for_people() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    let answer = ask(address, "GET", "/v1/info", "X-Request-ID: mine\r\n", "");
+    assert_eq!(answer.header("x-request-id"), Some("mine"));
+    assert!(!answer.body.contains('\n'));
+    let (one, other) = (get(address, "/v1/info?pretty"), get(address, "/v1/none"));
+    assert_eq!(one.json(), answer.json());
+    assert!(one.body.contains("\n  \"os\""), "{}", one.body);
+    let ids = [one.header("x-request-id").unwrap(), other.header("x-request-id").unwrap()];
+    assert!(ids[0].len() == 32 && ids[0] != ids[1], "{ids:?}");
+    end(process);
+}
+
 /// Everything that the description allows, and some that it does not: no answer is a 500, and every answer is as
 /// described. `ANABRANCH_API_EXAMPLES=N` tries more, with another seed each time.
 #[test]
