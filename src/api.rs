@@ -17,6 +17,7 @@ mod query;
 mod schemas;
 mod shapes;
 mod status;
+pub(crate) mod testing;
 mod ui;
 mod viewer;
 
@@ -92,7 +93,11 @@ pub struct Api {
 
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
 fn paths() -> OpenApiRouter<Arc<View>> {
-    OpenApiRouter::new().merge(pipelines::router()).merge(lifecycle::router()).merge(plugins::router())
+    OpenApiRouter::new()
+        .merge(testing::router())
+        .merge(pipelines::router())
+        .merge(lifecycle::router())
+        .merge(plugins::router())
 }
 
 impl Api {
