@@ -1,1 +1,64 @@
+//! Behaviour of the `anabranch` binary, and of the service as a library: one binary, a file per subject.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, reason = "one crate, shared by its modules")]
+
+#[cfg(feature = "ai")]
+mod ai;
+mod analyze;
+mod api;
+mod api_contract;
+mod api_lifecycle;
+#[cfg(feature = "avro")]
+mod api_schemas;
+mod bad_input;
+mod branching;
+#[cfg(all(feature = "grpc", target_os = "linux"))]
+mod connectors;
+mod copy;
+mod crash;
+#[cfg(unix)]
+mod damage;
+mod dead_letter;
+mod demo;
+mod dependencies;
+mod dev;
+mod docs;
+mod doctor;
+#[cfg(all(feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
+mod documents;
+mod drawing;
+mod edits;
+mod examples;
+mod fix;
+mod gallery;
+mod generated;
+mod javascript;
+mod kills;
+mod mcp;
+mod pipeline_tests;
+mod plan;
+mod positions;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod process;
+mod processors;
+mod readme;
+#[cfg(target_os = "linux")]
+mod rest;
+mod running;
+mod s3;
+mod schema;
+#[cfg(feature = "avro")]
+mod schema_registry;
+mod sdk;
+mod servers;
+mod stop;
+mod store;
+mod tools;
+mod upstream;
+mod validate;
+#[cfg(all(feature = "http", feature = "wasm"))]
+mod wasm;
+#[cfg(feature = "http")]
+mod webhook;

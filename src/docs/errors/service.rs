@@ -110,7 +110,17 @@ pub(super) const CODES: &[Entry] = &[
     entry("config.version_missing", "A document has no version.", "Add `version: \"2.2\"`."),
     entry("config.version_unknown", "The version is not known; a near one is used.", "Write one that is known."),
     entry("config.version_unsupported", "The version is not supported.", "Write one that is."),
+    entry(
+        "connector.exists",
+        "There is a connector of this id already.",
+        "Choose another id, or change the one that is there.",
+    ),
+    entry("connector.has_parts", "The connector still has processors.", "Delete them first."),
     entry("connector.not_found", "There is no such connector.", "Ids are `pipeline:connector`."),
+    entry("dlq.invalid_condition", "The condition cannot be read.", "Write it as conditions of processors are."),
+    entry("dlq.invalid_record", "The edited text is not a record.", "`dlq show` shows the form."),
+    entry("dlq.no_editor", "No editor can be started.", "Set VISUAL or EDITOR, or give the record in a file."),
+    entry("dlq.unreadable", "The file with the record cannot be read.", "See its path and its rights."),
     entry("docs.cannot_write", "A page of the reference cannot be written.", "See the directory and its rights."),
     entry("doctor.unknown_check", "There is no such check.", "`doctor` without --check lists them."),
     entry(
@@ -175,6 +185,22 @@ pub(super) const CODES: &[Entry] = &[
     entry("mcp.unknown_code", "There is no such code.", "This index lists all."),
     entry("pipeline.busy", "Something else is done with the pipeline at the moment.", "Try again when it is done."),
     entry(
+        "pipeline.declared_in_file",
+        "The pipeline is declared in a file and cannot be changed in parts.",
+        "Edit its file, or apply another text.",
+    ),
+    entry(
+        "pipeline.exists",
+        "There is a pipeline of this id already.",
+        "Choose another id, or change the one that is there.",
+    ),
+    entry("pipeline.has_parts", "The pipeline still has connectors or processors.", "Delete them first, or all of it."),
+    entry(
+        "pipeline.has_positions",
+        "The store still has positions of the pipeline.",
+        "Delete them too if its sources may begin anew.",
+    ),
+    entry(
         "pipeline.invalid",
         "The pipeline has errors and cannot be started.",
         "Correct what `pipelines validate` reports.",
@@ -197,6 +223,17 @@ pub(super) const CODES: &[Entry] = &[
         "Choose another name, or overwrite it with --force.",
     ),
     entry("pipelines.invalid_name", "The text cannot be the id of a pipeline.", "Use letters, digits, `-` and `_`."),
+    entry("pipelines.one_expected", "The text declares none or several pipelines.", "Give one."),
+    entry(
+        "pipelines.plan_stale",
+        "The pipeline changed since the difference was shown.",
+        "Make the plan again and look at it.",
+    ),
+    entry(
+        "pipelines.switch_failed",
+        "The new pipeline could not be started; the old one goes on.",
+        "The message says why.",
+    ),
     entry("pipelines.template", "A template cannot be filled in.", "This is a defect: report it."),
     entry("pipelines.unknown_plugin", "There is no such plugin.", "`connectors list` lists them."),
     entry("pipelines.unknown_template", "There is no such template.", "`pipelines init --help` lists them."),
@@ -265,6 +302,11 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("positions.none", "There is no store yet.", "The first run makes it; see db.path."),
     entry(
+        "processor.exists",
+        "There is a processor of this id already.",
+        "Choose another id, or change the one that is there.",
+    ),
+    entry(
         "processor.not_found",
         "There is no such processor.",
         "Ids are `pipeline:processor` or `pipeline:connector:processor`.",
@@ -284,6 +326,7 @@ pub(super) const CODES: &[Entry] = &[
         "Several pipelines have the same id; none of them is used.",
         "Give each its own.",
     ),
+    entry("provisioning.plan_stale", "What would change is not what was shown.", "Look at it, and give the new hash."),
     entry("quickstart.no_directory", "No temporary directory can be made.", "See TMPDIR and its rights."),
     entry("quickstart.settings", "The defaults cannot be used.", "The findings say why."),
     entry(
@@ -337,6 +380,7 @@ pub(super) const CODES: &[Entry] = &[
         "Correct it at the place in the message.",
     ),
     entry("service.refused", "The service refused.", "The message says why."),
+    entry("service.starting", "The service is still starting.", "Try again in a moment."),
     entry("service.stopped", "The service is stopping.", "Start it again."),
     entry("service.stopping", "The service is stopping.", "Start it again."),
     entry("service.timeout", "The service did not answer in time.", "See its log and its load."),
@@ -372,6 +416,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("settings.unused", "A setting has no effect as the others are.", "Remove it."),
     entry("store.in_use", "Another process uses the state store.", "Stop it; two services need two stores."),
     entry(
+        "store.none",
+        "There is no store yet, and no service answers.",
+        "The first run makes it; db.path names another.",
+    ),
+    entry(
         "store.unavailable",
         "The state store cannot be read or written.",
         "See db.path or the database, its rights and its disk.",
@@ -396,10 +445,12 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("test.none_chosen", "No test has this text in its name.", "Give another text to --filter."),
     entry("test.none_found", "There are no tests.", "The tests of orders.yaml are in orders.test.yaml."),
+    entry("test.not_run", "A test could not be run.", "The message says why."),
     entry("test.not_written", "A result cannot be written.", "See the path and its rights."),
     entry("test.pattern_unknown", "There is no such pattern.", "The message says which are near."),
     entry("test.type", "A value of a test has another type.", "Write it as the message says."),
     entry("test.unknown_id", "A test names what the pipeline does not have.", "The message says what is near."),
     entry("test.unreadable", "A test file cannot be read.", "See its path and its rights."),
     entry("test.value", "A value of a test is not one that is taken.", "The message says which are."),
+    entry("top.terminal", "The terminal cannot be used.", "Use one that can move its cursor, or `pipelines list`."),
 ];
