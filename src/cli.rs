@@ -11,6 +11,7 @@ mod plugins;
 mod positions;
 mod processors;
 mod quickstart;
+mod record;
 #[allow(dead_code, reason = "the commands that ask come one by one")]
 mod remote;
 mod report;

@@ -147,7 +147,7 @@ impl Service {
                 recovery: self.settings.pipelines.recovery,
                 once: self.once,
             });
-            let view = Arc::new(View { store, registry: self.registry.clone(), control });
+            let view = Arc::new(View::new(store, self.registry.clone(), control));
             beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals, companion)).await
         });
         // A call that hangs in the system must not keep the process from ending.

@@ -107,7 +107,7 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
         let stop = async {
             let _ = tokio::signal::ctrl_c().await;
         };
-        crate::api::serve(listener, http::router(Arc::new(server), access), stop).await;
+        crate::api::serve(listener, http::router(Arc::new(server), access), stop, async {}).await;
         report()
     })
 }

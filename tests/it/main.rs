@@ -33,6 +33,7 @@ mod examples;
 mod fix;
 mod gallery;
 mod generated;
+mod inspect;
 mod javascript;
 mod kills;
 mod mcp;
