@@ -1,11 +1,13 @@
-//! The HTTP listener: health, what there is (read only), and the built-in schema registry for other tools.
+//! The HTTP listener: health, what there is and how it is changed, and the built-in schema registry for other tools.
 //!
 //! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while nobody
 //! asks. What is answered is in one file per subject below this one.
 
 mod access;
+mod body;
 mod error;
 mod health;
+mod lifecycle;
 pub mod openapi;
 mod pipelines;
 mod plugins;
@@ -13,6 +15,7 @@ mod query;
 #[cfg(feature = "avro")]
 mod schemas;
 mod shapes;
+mod status;
 mod ui;
 mod viewer;
 
@@ -22,7 +25,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::registry::Registry;
-use anabranch_graph::text::Str;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
@@ -32,11 +34,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::service::lifecycle::{Order, Seen};
+use crate::service::control::Control;
 use crate::settings::{ApiSettings, ServedSchemas};
 use crate::store::Store;
 use access::{Access, ErrorBody};
@@ -69,19 +70,14 @@ pub enum ListenError {
     Token(String),
 }
 
-/// A pipeline that was started, and how it is doing.
-pub type Watched = (Str, watch::Receiver<Seen>);
-
-/// What the API shows of the service.
+/// What the API sees of the service.
 pub struct View {
     /// The state store.
     pub store: Store,
     /// The plugins.
     pub registry: Registry,
-    /// The pipelines that were started, once those that can be are; what has to be loaded first is added later.
-    pub pipelines: watch::Sender<Option<Vec<Watched>>>,
-    /// What is asked of all pipelines.
-    pub orders: watch::Receiver<Order>,
+    /// The pipelines, and what is asked of them.
+    pub control: Control,
 }
 
 /// An open listener.
@@ -95,7 +91,7 @@ pub struct Api {
 
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
 fn paths() -> OpenApiRouter<Arc<View>> {
-    OpenApiRouter::new().merge(pipelines::router()).merge(plugins::router())
+    OpenApiRouter::new().merge(pipelines::router()).merge(lifecycle::router()).merge(plugins::router())
 }
 
 impl Api {

@@ -47,7 +47,7 @@ impl Log {
         let mut masks = self.masks.write().unwrap_or_else(PoisonError::into_inner);
         masks.extend(secrets);
         // The longest first: one secret may be the beginning of another.
-        masks.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        masks.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         masks.dedup();
     }
 

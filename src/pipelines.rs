@@ -166,6 +166,25 @@ impl Pipelines {
         self.findings.iter().filter(|d| d.severity == severity).count() + unreadable
     }
 
+    /// The first error of a pipeline in a line, with its place.
+    pub fn first_error(&self, invalid: &Invalid) -> Str {
+        let inside = |span: Span| {
+            span.file == invalid.span.file && (invalid.span.start..=invalid.span.end).contains(&span.start)
+        };
+        let of_it =
+            |d: &&Diagnostic| d.severity == Severity::Error && d.label.as_ref().is_some_and(|label| inside(label.span));
+        let found = self.findings.iter().find(of_it);
+        found.map_or_else(|| "its file has errors".into(), |d| self.placed(d).into())
+    }
+
+    /// A finding in a line, with its place where it has one.
+    fn placed(&self, finding: &Diagnostic) -> String {
+        match finding.label.as_ref().and_then(|label| self.files.locate(label.span)) {
+            Some(place) => format!("{}:{}:{}: {}", place.file, place.line, place.column, finding.message),
+            None => finding.message.clone(),
+        }
+    }
+
     /// All findings: those about files that could not be read first.
     pub fn all_findings(&self) -> Diagnostics {
         Diagnostics(self.unreadable.iter().map(|(_, d)| d).chain(self.findings.iter()).cloned().collect())

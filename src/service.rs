@@ -3,8 +3,10 @@
 //! Pipelines run on a multi-thread runtime. Signals, timers and everything in this module run on a second,
 //! current-thread runtime, so that a busy executor cannot delay a stop.
 
+pub mod control;
 pub mod lifecycle;
 pub mod recovery;
+mod roster;
 mod schemas;
 mod signals;
 pub mod status;
@@ -14,33 +16,37 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch_graph::config::MASKED_FROM;
-use anabranch_graph::exec::RunOptions;
+use anabranch_graph::config::{DesiredStatus, MASKED_FROM};
+use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::registry::Registry;
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::api::{Api, ListenError, View};
 use crate::log::Log;
-use crate::pipelines::{Pipeline, Pipelines};
+use crate::pipelines::{Invalid, Pipelines};
 use crate::runtime;
 use crate::settings::Settings;
 use crate::store::{OpenError, Provision, Status, StopReason, Store, StoredPipeline};
 use crate::terminal::StatusLine;
-use lifecycle::{Life, Order, Outcome, Seen};
+use control::{Control, Done, Job, Shared};
+use lifecycle::Outcome;
+use roster::Plan;
 use signals::Signals;
 
 /// How the service is run.
 pub struct Service {
     /// Its settings.
     pub settings: Settings,
-    /// The plugins, for who asks what there is.
+    /// The plugins.
     pub registry: Registry,
+    /// What pipelines are compiled for.
+    pub compile: CompileOptions,
     /// Its log.
     pub log: Arc<Log>,
     /// Whether to end when there is nothing more to read.
@@ -116,10 +122,19 @@ impl Service {
             let signals = Signals::listen().map_err(system("listen to signals"))?;
             let store = Store::open(&self.settings.database)?;
             let api = self.listen().await?;
-            let (orders, order) = watch::channel(Order::Run);
-            let registry = self.registry.clone();
-            let view = Arc::new(View { store, registry, pipelines: watch::Sender::new(None), orders: order });
-            beside(api, &view, self.serve(pipelines, later, &view, signals, orders, executor.handle())).await
+            let (control, jobs) = Control::new(Shared {
+                store: store.clone(),
+                registry: self.registry.clone(),
+                compile: self.compile,
+                schemas: schemas::registry(&self.settings.schemas, &store)?,
+                log: self.log.clone(),
+                executor: executor.handle().clone(),
+                opening: Arc::new(Semaphore::new(OPENING)),
+                recovery: self.settings.pipelines.recovery,
+                once: self.once,
+            });
+            let view = Arc::new(View { store, registry: self.registry.clone(), control });
+            beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals)).await
         });
         // A call that hangs in the system must not keep the process from ending.
         executor.shutdown_background();
@@ -141,108 +156,54 @@ impl Service {
         &self,
         pipelines: Pipelines,
         later: Option<Later>,
-        view: &View,
+        control: &Control,
+        mut jobs: mpsc::UnboundedReceiver<Job>,
         mut signals: Signals,
-        orders: watch::Sender<Order>,
-        executor: &Handle,
     ) -> Result<Ended, ServiceError> {
-        let store = &view.store;
         let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
-        let provision = Provision {
-            // Those that come later count as good until more is known.
-            good: pipelines
-                .good
-                .iter()
-                .map(|p| StoredPipeline::from(&p.config))
-                .chain(awaited.into_iter().flatten())
-                .collect(),
-            invalid: pipelines.invalid.iter().filter_map(|i| i.id.clone()).collect(),
-            complete: pipelines.is_complete(),
-        };
-        let mut ended = Ended { invalid: provision.invalid.clone(), ..Ended::default() };
-        for change in store.provision(provision).await? {
-            tracing::info!(pipeline = %change.pipeline, "{change}");
+        let awaited = awaited.unwrap_or_default();
+        let mut ended = Ended { invalid: ids_of(&pipelines.invalid), ..Ended::default() };
+        self.provision(&pipelines, &awaited, control).await?;
+        for pipeline in awaited {
+            control.put(&pipeline.id, Plan::Loading, Status::Stopped { reason: StopReason::System });
         }
-        for id in &ended.invalid {
-            tracing::error!(pipeline = %id, "invalid: it is not started");
-        }
-
-        let schemas = schemas::registry(&self.settings.schemas, store)?;
-        let opening = Arc::new(Semaphore::new(OPENING));
-        let mut lives = FuturesUnordered::new();
-        let mut watched = Vec::new();
-        let begin = |pipeline: Pipeline| {
-            let id = pipeline.config.id.value.clone();
-            self.log.mask(pipeline.compiled.secrets.iter().cloned());
-            if pipeline.config.status == anabranch_graph::config::DesiredStatus::Stopped {
-                tracing::info!(pipeline = %id, "not started: its file says `status: stopped`");
-                return None;
-            }
-            let status = Status::Stopped { reason: StopReason::System };
-            let (seen, watching) = watch::channel(Seen { status, progress: None });
-            let life = Life {
-                id: id.clone(),
-                plan: pipeline.compiled.stages.clone(),
-                options: RunOptions {
-                    once: self.once,
-                    mask: pipeline.compiled.secrets.into(),
-                    ..RunOptions::default()
-                },
-                store: store.clone(),
-                schemas: schemas.clone(),
-                log: self.log.clone(),
-                executor: executor.clone(),
-                opening: opening.clone(),
-                recovery: self.settings.pipelines.recovery,
-                orders: view.orders.clone(),
-                seen,
-            };
-            tracing::info!(pipeline = %id, "starting");
-            Some((life, watching))
-        };
-        for (life, watching) in pipelines.good.into_iter().filter_map(&begin) {
-            watched.push((life.id.clone(), watching));
-            lives.push(named(life));
-        }
+        self.take_in(pipelines, control);
         let mut loading = compile.map(tokio::task::spawn_blocking);
-        if lives.is_empty() && !self.once && loading.is_none() {
+        if control.live().is_empty() && !self.once && loading.is_none() {
             tracing::warn!("no pipeline is to be started; waiting for Ctrl+C");
         }
+        control.ready();
 
-        view.pipelines.send_replace(Some(watched.clone()));
-        let mut status_line = StatusLine::new(self.log.output().clone(), watched);
+        let mut doing = FuturesUnordered::new();
+        let mut status_line = StatusLine::new(self.log.output().clone());
         let mut redraw = interval(StatusLine::PERIOD);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // When what still runs is left behind; `None` = not stopping, or waiting for ever.
         let mut deadline: Option<Instant> = None;
         let mut stopping = false;
-        while !(lives.is_empty() && (self.once || stopping)) {
+        while !(doing.is_empty() && jobs.is_empty() && (self.once || stopping)) {
             tokio::select! {
-                Some((id, outcome)) = lives.next(), if !lives.is_empty() => {
+                Some(job) = jobs.recv() => doing.push(job),
+                Some(done) = doing.next(), if !doing.is_empty() => {
+                    let Done::Life(id, outcome) = done else { continue };
                     let degraded = matches!(outcome, Outcome::Degraded { .. });
+                    ended.outcomes.retain(|(before, _)| *before != id);
                     ended.outcomes.push((id, outcome));
                     if degraded && self.settings.pipelines.exit_on_degraded && !stopping {
                         tracing::error!("stopping, as pipelines.exit-on-degraded says");
                         ended.gave_up = true;
                         stopping = true;
-                        deadline = self.stop(&orders);
+                        deadline = self.stop(control);
                     }
                 }
                 loaded = finished(&mut loading), if loading.is_some() && !stopping => {
                     loading = None;
                     let Some(pipelines) = loaded else { continue };
-                    for id in pipelines.invalid.iter().filter_map(|invalid| invalid.id.clone()) {
-                        tracing::error!(pipeline = %id, "invalid: it is not started");
-                        store.set_status(&id, Status::Invalid).await?;
+                    for id in ids_of(&pipelines.invalid) {
+                        control.shared().store.set_status(&id, Status::Invalid).await?;
                         ended.invalid.push(id);
                     }
-                    for (life, watching) in pipelines.good.into_iter().filter_map(&begin) {
-                        view.pipelines.send_modify(|all| {
-                            all.get_or_insert_default().push((life.id.clone(), watching.clone()));
-                        });
-                        status_line.watch(life.id.clone(), watching);
-                        lives.push(named(life));
-                    }
+                    self.take_in(pipelines, control);
                 }
                 signal = signals.next() => {
                     if stopping {
@@ -255,32 +216,75 @@ impl Service {
                     tracing::info!("stopping; a second signal ends at once");
                     ended.signalled = true;
                     stopping = true;
-                    deadline = self.stop(&orders);
+                    deadline = self.stop(control);
                 }
                 () = self.log.output().reader_gone(), if !stopping => {
                     // As `anabranch run | head` ends: with nobody to read the log there is nothing to wait for.
                     ended.signalled = true;
                     stopping = true;
-                    deadline = self.stop(&orders);
+                    deadline = self.stop(control);
                 }
                 () = until(deadline) => break,
-                _ = redraw.tick(), if status_line.is_live() => status_line.draw(),
+                _ = redraw.tick(), if status_line.is_live() => status_line.draw(control.all()),
             }
         }
         status_line.clear();
-        for (id, watching) in status_line.into_watched() {
-            if !ended.outcomes.iter().any(|(ended, _)| *ended == id) {
-                tracing::warn!(pipeline = %id, status = watching.borrow().status.word(), "does not stop; it is left behind");
-                ended.outcomes.push((id, Outcome::NotDrained { left: Vec::new() }));
-            }
+        for (id, seen) in control.live() {
+            tracing::warn!(pipeline = %id, status = seen.status.word(), "does not stop; it is left behind");
+            ended.outcomes.retain(|(before, _)| *before != id);
+            ended.outcomes.push((id, Outcome::NotDrained { left: Vec::new() }));
         }
         Ok(ended)
     }
 
+    /// Makes the store say what the files say.
+    async fn provision(
+        &self,
+        pipelines: &Pipelines,
+        awaited: &[StoredPipeline],
+        control: &Control,
+    ) -> Result<(), ServiceError> {
+        let provision = Provision {
+            // Those that come later count as good until more is known.
+            good: pipelines
+                .good
+                .iter()
+                .map(|p| StoredPipeline::from(&p.config))
+                .chain(awaited.iter().cloned())
+                .collect(),
+            invalid: ids_of(&pipelines.invalid),
+            complete: pipelines.is_complete(),
+        };
+        for change in control.shared().store.provision(provision).await? {
+            tracing::info!(pipeline = %change.pipeline, "{change}");
+        }
+        Ok(())
+    }
+
+    /// Starts the good ones that their files want started, and remembers what is wrong with the others.
+    fn take_in(&self, pipelines: Pipelines, control: &Control) {
+        for invalid in &pipelines.invalid {
+            let Some(id) = &invalid.id else { continue };
+            tracing::error!(pipeline = %id, "invalid: it is not started");
+            control.put(id, Plan::Invalid(pipelines.first_error(invalid)), Status::Invalid);
+        }
+        for pipeline in pipelines.good {
+            let id = pipeline.config.id.value.clone();
+            let wanted = pipeline.config.status == DesiredStatus::Running;
+            let reason = if wanted { StopReason::System } else { StopReason::User };
+            let entry = control.put(&id, Plan::Good(Arc::new(pipeline)), Status::Stopped { reason });
+            if !wanted {
+                tracing::info!(pipeline = %id, "not started: its file says `status: stopped`");
+            } else if let Err(error) = control.begin(&entry) {
+                tracing::error!(pipeline = %id, %error, "not started");
+            }
+        }
+    }
+
     /// Tells all pipelines to stop, and says when those that do not are left behind.
-    fn stop(&self, orders: &watch::Sender<Order>) -> Option<Instant> {
+    fn stop(&self, control: &Control) -> Option<Instant> {
         let budget = self.settings.shutdown_timeout;
-        orders.send_replace(Order::Stop(budget));
+        control.stop_all(budget);
         budget.map(|budget| Instant::now() + budget + GRACE)
     }
 }
@@ -302,8 +306,8 @@ async fn beside<T>(api: Option<Api>, view: &Arc<View>, service: impl Future<Outp
     ended
 }
 
-async fn named(life: Life) -> (Str, Outcome) {
-    (life.id.clone(), life.live().await)
+fn ids_of(invalid: &[Invalid]) -> Vec<Str> {
+    invalid.iter().filter_map(|invalid| invalid.id.clone()).collect()
 }
 
 /// What was loaded; `None` where that failed.

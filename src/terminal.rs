@@ -1,12 +1,11 @@
 //! What is shown on a terminal while the service runs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anabranch_graph::text::Str;
-use tokio::sync::watch;
 
 use crate::log::Output;
 use crate::service::lifecycle::Seen;
@@ -14,12 +13,12 @@ use crate::service::lifecycle::Seen;
 /// One line: each pipeline with its state, records per second and lag.
 pub struct StatusLine {
     output: Arc<Output>,
-    pipelines: Vec<Row>,
+    /// How far each was.
+    rows: BTreeMap<Str, Row>,
 }
 
+#[derive(Default)]
 struct Row {
-    id: Str,
-    seen: watch::Receiver<Seen>,
     /// When the line was drawn and how many rows were settled then, of this run; the oldest first.
     history: VecDeque<(Instant, u64)>,
 }
@@ -49,16 +48,9 @@ impl StatusLine {
     /// How often it is redrawn.
     pub const PERIOD: Duration = Duration::from_millis(500);
 
-    /// A line about these pipelines.
-    pub fn new(output: Arc<Output>, pipelines: Vec<(Str, watch::Receiver<Seen>)>) -> Self {
-        let mut line = StatusLine { output, pipelines: Vec::with_capacity(pipelines.len()) };
-        pipelines.into_iter().for_each(|(id, seen)| line.watch(id, seen));
-        line
-    }
-
-    /// Adds a pipeline.
-    pub fn watch(&mut self, id: Str, seen: watch::Receiver<Seen>) {
-        self.pipelines.push(Row { id, seen, history: VecDeque::with_capacity(SAMPLES) });
+    /// A line about nothing yet.
+    pub fn new(output: Arc<Output>) -> Self {
+        StatusLine { output, rows: BTreeMap::new() }
     }
 
     /// Whether anybody can see it.
@@ -66,16 +58,16 @@ impl StatusLine {
         self.output.is_live()
     }
 
-    /// Draws it anew.
-    pub fn draw(&mut self) {
+    /// Draws it anew, about those of these pipelines that were started.
+    pub fn draw(&mut self, pipelines: Vec<(Str, Seen)>) {
         let now = Instant::now();
         let mut text = String::new();
-        for row in &mut self.pipelines {
-            let seen = row.seen.borrow().clone();
+        for (id, seen) in pipelines.into_iter().filter(|(_, seen)| seen.run > 0 || seen.status.is_live()) {
             if !text.is_empty() {
                 text.push_str("  |  ");
             }
-            let _ = write!(text, "{} {}", row.id, seen.status.word());
+            let _ = write!(text, "{id} {}", seen.status.word());
+            let row = self.rows.entry(id).or_default();
             if let Some(totals) = seen.progress.map(|progress| progress.totals()) {
                 let rate = row.rate(now, totals.settled);
                 let lag = totals.read.saturating_sub(totals.settled) as f64;
@@ -88,11 +80,6 @@ impl StatusLine {
     /// Removes it.
     pub fn clear(&self) {
         self.output.set_status(String::new());
-    }
-
-    /// The pipelines it was about.
-    pub fn into_watched(self) -> impl Iterator<Item = (Str, watch::Receiver<Seen>)> {
-        self.pipelines.into_iter().map(|row| (row.id, row.seen))
     }
 }
 
@@ -109,12 +96,10 @@ fn short(n: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Status;
 
     #[test]
     fn rates_are_over_several_redraws() {
-        let (_, seen) = watch::channel(Seen { status: Status::Running, progress: None });
-        let mut row = Row { id: "p".into(), seen, history: VecDeque::new() };
+        let mut row = Row::default();
         let start = Instant::now();
         let at = |n: u32| start + StatusLine::PERIOD * n;
         let rates: Vec<f64> = (0..10).map(|n| row.rate(at(n), u64::from(n / 2))).collect();

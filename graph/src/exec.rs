@@ -169,11 +169,13 @@ impl Running {
     ///
     /// # Errors
     /// Why one cannot be opened.
-    pub async fn opened(&self) -> Result<(), Fault> {
+    pub fn opened(&self) -> impl Future<Output = Result<(), Fault>> + Send + use<> {
         let mut opened = self.opened.clone();
-        match opened.wait_for(Option::is_some).await {
-            Ok(result) => result.clone().unwrap_or(Ok(())),
-            Err(_) => Err(Fault::transient("not_opened", "the run ended before everything was open")),
+        async move {
+            match opened.wait_for(Option::is_some).await {
+                Ok(result) => result.clone().unwrap_or(Ok(())),
+                Err(_) => Err(Fault::transient("not_opened", "the run ended before everything was open")),
+            }
         }
     }
 }

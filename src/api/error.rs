@@ -1,10 +1,15 @@
 //! The body of an answer that is an error: a number, a message, and a stable reason.
 
+use std::borrow::Cow;
+
+use anabranch_graph::state::StoreError;
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::service::control::ControlError;
 
 /// What kind of error it is. The number is the one of gRPC, which clients of this kind of service know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +17,12 @@ pub(super) enum Kind {
     /// The request is not what it must be; with the status that says how.
     Malformed(StatusCode),
     NotFound,
+    AlreadyExists,
     PermissionDenied,
+    /// It may be asked, but not as things are now.
+    FailedPrecondition,
+    /// Somebody else was faster.
+    Aborted,
     Unimplemented,
     Unavailable,
     DeadlineExceeded,
@@ -25,7 +35,10 @@ impl Kind {
             Kind::Malformed(_) => 3,
             Kind::DeadlineExceeded => 4,
             Kind::NotFound => 5,
+            Kind::AlreadyExists => 6,
             Kind::PermissionDenied => 7,
+            Kind::FailedPrecondition => 9,
+            Kind::Aborted => 10,
             Kind::Unimplemented => 12,
             Kind::Unavailable => 14,
             Kind::Unauthenticated => 16,
@@ -37,7 +50,10 @@ impl Kind {
             Kind::Malformed(status) => status,
             Kind::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::AlreadyExists | Kind::Aborted => StatusCode::CONFLICT,
             Kind::PermissionDenied => StatusCode::FORBIDDEN,
+            // As gateways of gRPC have it.
+            Kind::FailedPrecondition => StatusCode::BAD_REQUEST,
             Kind::Unimplemented => StatusCode::METHOD_NOT_ALLOWED,
             Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
@@ -52,16 +68,20 @@ pub(super) struct ApiError {
     /// Stable: programs may compare it.
     pub(super) reason: &'static str,
     pub(super) message: String,
-    pub(super) suggestion: Option<&'static str>,
+    pub(super) suggestion: Option<Cow<'static, str>>,
+    /// The part of a configuration that it is about, as a JSON pointer.
+    pub(super) config_path: Option<String>,
+    /// What else is wrong with the same configuration.
+    pub(super) further: Vec<ApiError>,
 }
 
 impl ApiError {
     pub(super) fn new(kind: Kind, reason: &'static str, message: impl Into<String>) -> Self {
-        ApiError { kind, reason, message: message.into(), suggestion: None }
+        ApiError { kind, reason, message: message.into(), suggestion: None, config_path: None, further: Vec::new() }
     }
 
-    pub(super) fn suggest(mut self, suggestion: &'static str) -> Self {
-        self.suggestion = Some(suggestion);
+    pub(super) fn suggest(mut self, suggestion: impl Into<Cow<'static, str>>) -> Self {
+        self.suggestion = Some(suggestion.into());
         self
     }
 }
@@ -80,7 +100,8 @@ pub(super) struct Error {
     code: u8,
     /// What is wrong, for people.
     message: String,
-    #[schema(min_items = 1, max_items = 1)]
+    /// First what the message says; then what else is wrong with the same configuration.
+    #[schema(min_items = 1)]
     details: Vec<ErrorInfo>,
 }
 
@@ -97,10 +118,17 @@ struct ErrorInfo {
 }
 
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 struct ErrorMetadata {
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
-    suggestion: Option<&'static str>,
+    suggestion: Option<Cow<'static, str>>,
+    /// The part of a pipeline that it is about, as a JSON pointer: `/connectors/0/settings/path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_path: Option<String>,
+    /// What is wrong, where it is not what the message of the body says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
 }
 
 /// The body of errors of the schema registry.
@@ -113,19 +141,50 @@ pub(super) struct RegistryError {
     pub(super) message: String,
 }
 
+impl ErrorInfo {
+    fn of(error: ApiError, message: Option<String>) -> Self {
+        let ApiError { reason, suggestion, config_path, .. } = error;
+        let metadata = ErrorMetadata { suggestion, config_path, message };
+        ErrorInfo { kind: "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "anabranch", metadata }
+    }
+}
+
 impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let body = Error {
-            code: self.kind.number(),
-            message: self.message,
-            details: vec![ErrorInfo {
-                kind: "type.googleapis.com/google.rpc.ErrorInfo",
-                reason: self.reason,
-                domain: "anabranch",
-                metadata: ErrorMetadata { suggestion: self.suggestion },
-            }],
+    fn into_response(mut self) -> Response {
+        let (kind, message) = (self.kind, std::mem::take(&mut self.message));
+        let further = std::mem::take(&mut self.further);
+        let mut details = vec![ErrorInfo::of(self, None)];
+        details.extend(further.into_iter().map(|mut error| {
+            let message = std::mem::take(&mut error.message);
+            ErrorInfo::of(error, Some(message))
+        }));
+        (kind.status(), Json(Error { code: kind.number(), message, details })).into_response()
+    }
+}
+
+impl From<ControlError> for ApiError {
+    fn from(error: ControlError) -> Self {
+        let kind = match &error {
+            ControlError::NotFound(_) => Kind::NotFound,
+            ControlError::Running(_)
+            | ControlError::NotRunning(_)
+            | ControlError::Stopping(_)
+            | ControlError::Invalid { .. }
+            | ControlError::Loading(_) => Kind::FailedPrecondition,
+            ControlError::Busy(_) => Kind::Aborted,
+            ControlError::ServiceStopping | ControlError::Store(_) => Kind::Unavailable,
         };
-        (self.kind.status(), Json(body)).into_response()
+        let answer = ApiError::new(kind, error.code(), error.to_string());
+        match error.suggestion() {
+            Some(suggestion) => answer.suggest(suggestion),
+            None => answer,
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        ApiError::new(Kind::Unavailable, "store.unavailable", error.to_string())
     }
 }
 

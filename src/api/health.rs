@@ -17,7 +17,6 @@ use utoipa_axum::routes;
 use super::View;
 use super::access::Access;
 use super::error::{ApiError, Kind};
-use crate::service::lifecycle::{Order, Seen};
 use crate::store::Status;
 
 /// How long the state store may take to answer.
@@ -106,12 +105,12 @@ async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
 async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Response {
     let told = |status, reason, pipelines| Json(Readiness { status, reason, pipelines });
     let unready = |status, reason| (StatusCode::SERVICE_UNAVAILABLE, told(status, reason, None)).into_response();
-    if *view.orders.borrow() != Order::Run {
+    if view.control.is_stopping() {
         return unready("stopping", None);
     }
-    let Some(pipelines) = view.pipelines.borrow().clone() else {
+    if !view.control.is_ready() {
         return unready("starting", None);
-    };
+    }
     let reason = match timeout(STORE, view.store.pipelines()).await {
         Ok(Ok(_)) => None,
         Ok(Err(error)) => Some(error.to_string()),
@@ -125,12 +124,12 @@ async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Res
     if !knows {
         return told("ready", None, None).into_response();
     }
-    let seen: Vec<(&str, Seen)> = pipelines.iter().map(|(id, seen)| (&**id, seen.borrow().clone())).collect();
+    let seen = view.control.all();
     let degraded: Vec<DegradedPipeline> = seen
         .iter()
         .filter_map(|(id, seen)| match &seen.status {
             Status::Degraded { error } => {
-                Some(DegradedPipeline { id: (*id).to_owned(), status: "degraded", error: error.clone() })
+                Some(DegradedPipeline { id: id.to_string(), status: "degraded", error: error.clone() })
             }
             _ => None,
         })

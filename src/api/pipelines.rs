@@ -9,13 +9,14 @@ use axum::extract::{Path, State};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::View;
 use super::error::{ApiError, Error, Kind};
 use super::query::Query;
 use super::shapes::{
     Connector, ConnectorConfig, ConnectorType, DeadLetterQueue, ParentType, Pipeline, PipelineConfig, PipelineState,
     PipelineStatus, Processor, ProcessorConfig, ProcessorParent, Settings, StoppedReason,
 };
-use super::{View, Watched};
+use super::status::StatusNow;
 use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 type Shared = State<Arc<View>>;
@@ -33,10 +34,18 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 }
 
 async fn stored(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
-    let failed = |error: anabranch_graph::state::StoreError| {
-        ApiError::new(Kind::Unavailable, "store.unavailable", error.to_string())
-    };
-    view.store.pipelines().await.map_err(failed)
+    Ok(view.store.pipelines().await?)
+}
+
+/// Those that are stored, and those that could never be because their files have errors.
+async fn known(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
+    let mut all = stored(view).await?;
+    for (id, _) in view.control.all() {
+        if let Err(at) = all.binary_search_by(|pipeline| pipeline.id.cmp(&id)) {
+            all.insert(at, StoredPipeline::unknown(id));
+        }
+    }
+    Ok(all)
 }
 
 fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
@@ -51,7 +60,7 @@ fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
 )]
 async fn pipelines(State(view): Shared, query: Query) -> Answer<Vec<Pipeline>> {
     let name = query.pattern("name")?;
-    let all = stored(&view).await?;
+    let all = known(&view).await?;
     let found = all.iter().filter(|pipeline| name.as_ref().is_none_or(|name| name.is_match(&pipeline.name)));
     Ok(Json(found.map(|pipeline| shown_pipeline(&view, pipeline)).collect()))
 }
@@ -68,7 +77,7 @@ async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer<Pipelin
 }
 
 async fn one(view: &View, id: &str) -> Result<StoredPipeline, ApiError> {
-    let found = stored(view).await?.into_iter().find(|pipeline| *pipeline.id == *id);
+    let found = known(view).await?.into_iter().find(|pipeline| *pipeline.id == *id);
     found.ok_or_else(|| missing("pipeline", id, "pipeline.not_found"))
 }
 
@@ -198,13 +207,14 @@ fn connector_id(pipeline: &StoredPipeline, connector: &StoredConnector) -> Strin
 }
 
 fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline {
-    let live = |all: &Vec<Watched>| {
-        let (_, seen) = all.iter().find(|(id, _)| *id == pipeline.id)?;
-        Some(seen.borrow().status.clone())
+    let seen = view.control.seen(&pipeline.id);
+    let now = match &seen {
+        Some(seen) => StatusNow::of(seen, view.control.invalid(&pipeline.id)),
+        None => StatusNow::stored(&pipeline.status),
     };
-    let status = view.pipelines.borrow().as_ref().and_then(live).unwrap_or_else(|| pipeline.status.clone());
+    let status = seen.map_or_else(|| pipeline.status.clone(), |seen| seen.status);
     let name = match &status {
-        Status::Running => PipelineStatus::StatusRunning,
+        Status::Starting | Status::Running => PipelineStatus::StatusRunning,
         Status::Recovering { .. } => PipelineStatus::StatusRecovering,
         Status::Degraded { .. } => PipelineStatus::StatusDegraded,
         Status::Stopped { .. } | Status::Finished | Status::Invalid => PipelineStatus::StatusStopped,
@@ -222,6 +232,7 @@ fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline {
             stopped_reason,
             word: status.word(),
         },
+        status: now,
         config: PipelineConfig { name: pipeline.name.to_string(), description: pipeline.description.to_string() },
         connector_ids: pipeline.connectors.iter().map(|connector| connector_id(pipeline, connector)).collect(),
         processor_ids: of_pipeline(pipeline).filter(|it| !it.of_connector).map(|it| it.id()).collect(),

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::status::StatusNow;
+
 /// Settings of a plugin by name, as they stand in the file; credentials that stand there are shown as `***`.
 pub(super) type Settings = BTreeMap<String, String>;
 
@@ -18,11 +20,13 @@ pub(super) type Settings = BTreeMap<String, String>;
         "status": "STATUS_RUNNING", "error": "", "stoppedReason": "STOPPED_REASON_UNSPECIFIED", "word": "running",
     },
     "config": { "name": "orders", "description": "" },
+    "status": { "word": "running", "since": "2026-01-31T12:00:00.000Z", "run": 1 },
     "connectorIds": ["orders:in", "orders:out"], "processorIds": ["orders:decode"], "detached": false,
 }))]
 pub(super) struct Pipeline {
     pub(super) id: String,
     pub(super) state: PipelineState,
+    pub(super) status: StatusNow,
     pub(super) config: PipelineConfig,
     pub(super) connector_ids: Vec<String>,
     /// Of the pipeline itself; those of its connectors are listed there.

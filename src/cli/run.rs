@@ -109,7 +109,8 @@ pub(super) fn serve(
     };
     let log = Log::new(settings.log, output);
     log.install();
-    match (Service { settings, registry, log: Arc::clone(&log), once, before_abort }).run(pipelines, later) {
+    let service = Service { settings, registry, compile: options, log: Arc::clone(&log), once, before_abort };
+    match service.run(pipelines, later) {
         Ok(ended) => conclude(Report::new(command), &ended, refused && once),
         Err(ServiceError::Listen(error)) => {
             let (exit, code) = match &error {

@@ -1,7 +1,8 @@
 //! The life of one pipeline: run, recover, stop.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
 use anabranch_graph::fault::FaultClass;
@@ -11,7 +12,7 @@ use anabranch_graph::state::StateStore;
 use anabranch_graph::text::Str;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::recovery::Recovery;
 use super::status::{Event, next};
@@ -19,13 +20,37 @@ use crate::log::Log;
 use crate::settings::RecoveryPolicy;
 use crate::store::{Status, StopReason, Store};
 
-/// What is asked of all pipelines.
+/// What is asked of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run.
     Run,
-    /// Stop reading, drain within the budget; `None` = however long it takes.
-    Stop(Option<Duration>),
+    /// Stop reading, drain within the budget.
+    Stop {
+        /// `None` = however long it takes.
+        budget: Option<Duration>,
+        /// Who asks.
+        by: StopReason,
+    },
+    /// Stop at once; what is on its way is dropped, and read again at the next start.
+    Kill {
+        /// Who asks.
+        by: StopReason,
+    },
+}
+
+impl Order {
+    /// This order after `later`, which can only bring the end nearer. Who asked first stays the one who did.
+    pub fn hastened(self, later: Order) -> Order {
+        match (self, later) {
+            (Order::Run, later) => later,
+            (Order::Stop { by, .. }, Order::Kill { .. }) => Order::Kill { by },
+            (Order::Stop { budget, by }, Order::Stop { budget: sooner, .. }) => {
+                Order::Stop { budget: budget.into_iter().chain(sooner).min(), by }
+            }
+            (Order::Stop { .. }, Order::Run) | (Order::Kill { .. }, _) => self,
+        }
+    }
 }
 
 /// How a pipeline's life ended.
@@ -52,8 +77,32 @@ pub enum Outcome {
 pub struct Seen {
     /// Its status.
     pub status: Status,
+    /// Since when it has this status.
+    pub since: SystemTime,
+    /// While it is recovering: which attempt comes next, and when.
+    pub retry: Option<Retry>,
+    /// The connector or processor that it failed at, where that is known.
+    pub place: Option<Str>,
+    /// Number of the current run, or the last one, from 1; 0 = there was none in this process.
+    pub run: u64,
     /// Counters of its current run.
     pub progress: Option<Arc<Progress>>,
+}
+
+impl Seen {
+    /// How a pipeline is that has not run in this process.
+    pub fn new(status: Status) -> Self {
+        Seen { status, since: SystemTime::now(), retry: None, place: None, run: 0, progress: None }
+    }
+}
+
+/// The next attempt of a pipeline that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Its number among those that count, from 1.
+    pub attempt: usize,
+    /// When it is made.
+    pub at: SystemTime,
 }
 
 /// What a pipeline needs to live.
@@ -86,14 +135,25 @@ pub struct Life {
 const OPENING: Duration = Duration::from_millis(100);
 
 impl Life {
-    /// Runs the pipeline until it is finished, stopped or degraded.
-    pub async fn live(mut self) -> Outcome {
+    /// Runs the pipeline until it is finished, stopped or degraded. It is shown as starting at once.
+    pub fn live(self) -> impl Future<Output = Outcome> + Send {
+        let stored = self.enter(Event::Start);
+        self.run_again_and_again(stored)
+    }
+
+    async fn run_again_and_again(mut self, stored: impl Future<Output = ()>) -> Outcome {
         let mut recovery = Recovery::new(self.recovery);
+        let mut first = Some(stored);
         loop {
             // Sources need not wait until the disk knows that they are read.
-            let stored = self.enter(Event::Start);
-            let (ending, ()) = tokio::join!(self.run(), stored);
-            let error = match ending {
+            let ending = match first.take() {
+                Some(stored) => tokio::join!(self.run(), stored).0,
+                None => {
+                    let stored = self.enter(Event::Start);
+                    tokio::join!(self.run(), stored).0
+                }
+            };
+            let (error, place) = match ending {
                 Ending::Finished => {
                     self.enter(Event::End).await;
                     tracing::info!(pipeline = %self.id, "finished: there is nothing more to read, everything is delivered");
@@ -101,10 +161,17 @@ impl Life {
                 }
                 Ending::Stopped => return self.stopped(Outcome::Stopped).await,
                 Ending::NotDrained { left } => return self.stopped(Outcome::NotDrained { left }).await,
-                Ending::Killed => return self.degraded("it was killed".to_owned()).await,
+                Ending::Killed if matches!(*self.orders.borrow(), Order::Kill { .. }) => {
+                    return self.stopped(Outcome::NotDrained { left: Vec::new() }).await;
+                }
+                Ending::Killed => return self.degraded("it was killed".to_owned(), None).await,
                 Ending::Faulted(fault) => {
                     let error = self.log.masked(&fault.to_string());
-                    if fault.class() == FaultClass::Transient { error } else { return self.degraded(error).await }
+                    let place = fault.node().cloned();
+                    if fault.class() != FaultClass::Transient {
+                        return self.degraded(error, place).await;
+                    }
+                    (error, place)
                 }
             };
             // A fault while stopping: what is left is read again at the next start.
@@ -117,9 +184,12 @@ impl Life {
                     0 => String::new(),
                     n => format!(" (after {n} attempts to recover)"),
                 };
-                return self.degraded(format!("{error}{tries}")).await;
+                return self.degraded(format!("{error}{tries}"), place).await;
             };
-            self.enter(Event::Retry { error: error.clone() }).await;
+            let retry = Retry { attempt: recovery.attempts(), at: SystemTime::now() + wait };
+            let stored = self.enter(Event::Retry { error: error.clone() });
+            self.seen.send_modify(|seen| (seen.retry, seen.place) = (Some(retry), place));
+            stored.await;
             tracing::warn!(
                 pipeline = %self.id, error = %error, attempt = recovery.attempts(),
                 "failed; starts again in {:.1} s", wait.as_secs_f64()
@@ -144,40 +214,62 @@ impl Life {
             permit = self.opening.clone().acquire_owned() => permit,
             _ = self.orders.wait_for(|order| *order != Order::Run) => return Ending::Stopped,
         };
+        let mut permit = Some(permit);
         let mut running = {
             let _on_executor = self.executor.enter();
             exec::start(self.plan.clone(), services, self.options.clone())
         };
         let progress = running.progress();
-        self.seen.send_modify(|seen| seen.progress = Some(progress));
-        tokio::select! {
-            _ = timeout(OPENING, running.opened()) => {}
-            _ = self.orders.wait_for(|order| *order != Order::Run) => {}
-        }
-        drop(permit);
-        let mut stopping = false;
+        self.seen.send_modify(|seen| {
+            seen.progress = Some(progress);
+            seen.run += 1;
+        });
+        let mut opened = pin!(running.opened());
+        let mut opening = true;
+        let mut long_enough = pin!(sleep(OPENING));
+        let mut told = Order::Run;
+        // Whether somebody is left who can give orders.
+        let mut ordered = true;
         loop {
             tokio::select! {
                 ending = running.wait() => {
                     self.seen.send_modify(|seen| seen.progress = None);
                     return ending;
                 }
-                order = self.orders.wait_for(|order| *order != Order::Run), if !stopping => {
-                    stopping = true;
+                result = &mut opened, if opening => {
+                    opening = false;
+                    permit = None;
+                    if result.is_ok() {
+                        // The store calls it running since its start.
+                        drop(self.enter(Event::Open));
+                    }
+                }
+                () = &mut long_enough, if permit.is_some() => permit = None,
+                order = hear(&mut self.orders, told), if ordered => {
+                    permit = None;
+                    ordered = order.is_some();
                     // The service is gone without a word: stop as it would have said.
-                    let budget = order.map_or(None, |order| match *order {
-                        Order::Run => None,
-                        Order::Stop(budget) => budget,
-                    });
-                    running.stop(budget);
+                    told = order.unwrap_or(Order::Stop { budget: None, by: StopReason::System });
+                    match told {
+                        Order::Run => {}
+                        Order::Stop { budget, .. } => running.stop(budget),
+                        Order::Kill { .. } => running.kill(),
+                    }
                 }
             }
         }
     }
 
     async fn stopped(&mut self, outcome: Outcome) -> Outcome {
-        self.enter(Event::Stop(StopReason::System)).await;
+        let by = match *self.orders.borrow() {
+            Order::Run => StopReason::System,
+            Order::Stop { by, .. } | Order::Kill { by } => by,
+        };
+        self.enter(Event::Stop(by)).await;
         match &outcome {
+            Outcome::NotDrained { left } if left.is_empty() => tracing::warn!(
+                pipeline = %self.id, "stopped before everything was delivered; what is left is read again at the next start"
+            ),
             Outcome::NotDrained { left } => tracing::warn!(
                 pipeline = %self.id, left = %names(left),
                 "stopped before everything was delivered; what is left is read again at the next start"
@@ -186,14 +278,20 @@ impl Life {
                 tracing::info!(pipeline = %self.id, "stopped: everything that was read is delivered");
             }
         }
-        outcome
+        match outcome {
+            // Who asked for it knows; it is nothing that the service failed to do.
+            Outcome::NotDrained { .. } if by == StopReason::User => Outcome::Stopped,
+            outcome => outcome,
+        }
     }
 
-    async fn degraded(&mut self, error: String) -> Outcome {
+    async fn degraded(&mut self, error: String, place: Option<Str>) -> Outcome {
         // What fails while it is drained was not drained; who is told to stop afterwards had failed before.
         let draining = *self.orders.borrow() != Order::Run;
-        self.enter(Event::Fail { error: error.clone() }).await;
-        tracing::error!(pipeline = %self.id, error = %error, "degraded: it does not run until the service is started again");
+        let stored = self.enter(Event::Fail { error: error.clone() });
+        self.seen.send_modify(|seen| seen.place = place);
+        stored.await;
+        tracing::error!(pipeline = %self.id, error = %error, "degraded: it does not run until it is started again");
         if draining { Outcome::NotDrained { left: Vec::new() } } else { Outcome::Degraded { error } }
     }
 
@@ -201,13 +299,17 @@ impl Life {
     fn enter(&self, event: Event) -> impl Future<Output = ()> + use<> {
         let moved = next(&self.seen.borrow().status, event);
         if let Ok(status) = &moved {
-            self.seen.send_modify(|seen| seen.status = status.clone());
+            self.seen.send_modify(|seen| {
+                *seen =
+                    Seen { status: status.clone(), since: SystemTime::now(), retry: None, place: None, ..seen.clone() };
+            });
         }
         let (id, store) = (self.id.clone(), self.store.clone());
         async move {
             match moved {
                 Ok(status) => {
-                    if let Err(error) = store.set_status(&id, status).await {
+                    let stored = if status == Status::Starting { Status::Running } else { status };
+                    if let Err(error) = store.set_status(&id, stored).await {
                         tracing::warn!(pipeline = %id, error = %error, "the status could not be stored");
                     }
                 }
@@ -215,6 +317,11 @@ impl Life {
             }
         }
     }
+}
+
+/// The next order that is another one than `told`; `None` where there is nobody left to give one.
+async fn hear(orders: &mut watch::Receiver<Order>, told: Order) -> Option<Order> {
+    orders.wait_for(|order| *order != told).await.ok().map(|order| *order)
 }
 
 /// Names in a row.

@@ -1,13 +1,14 @@
 //! The states of a pipeline and the moves between them.
 //!
 //! ```text
-//!            start                        sources ended
-//! stopped ─────────► running ───────────────────────────► finished
-//!    ▲                │  ▲ │ transient fault, tries left
-//!    │      stop      │  │ └──────────► recovering ─┐
-//!    ├────────────────┘  └──────────────────┘ again │
-//!    │                 any other fault              │ stop, tries used up
-//!    └───────────── degraded ◄──────────────────────┘
+//!            start            open              sources ended
+//! stopped ─────────► starting ─────► running ─────────────────► finished
+//!    ▲                 ▲  │            │ transient fault, tries left
+//!    │      stop       │  └────────────┴──────────► recovering ─┐
+//!    ├─────────────────┼─────────────────────────────────┘      │
+//!    │                 └────────────────────────── again ───────┤
+//!    │            any other fault                               │ tries used up
+//!    └───────────── degraded ◄──────────────────────────────────┘
 //! ```
 
 use crate::store::{Status, StopReason};
@@ -17,6 +18,8 @@ use crate::store::{Status, StopReason};
 pub enum Event {
     /// A run begins.
     Start,
+    /// Its sources, operators and destinations are open.
+    Open,
     /// Its sources ended and everything is delivered.
     End,
     /// It was told to stop, and did.
@@ -56,11 +59,16 @@ pub fn next(status: &Status, event: Event) -> Result<Status, Refused> {
             | Status::Invalid
             | Status::Recovering { .. },
             Event::Start,
-        ) => Ok(Status::Running),
-        (Status::Running, Event::End) => Ok(Status::Finished),
-        (Status::Running | Status::Recovering { .. }, Event::Stop(reason)) => Ok(Status::Stopped { reason }),
-        (Status::Running, Event::Retry { error }) => Ok(Status::Recovering { error }),
-        (Status::Running | Status::Recovering { .. }, Event::Fail { error }) => Ok(Status::Degraded { error }),
+        ) => Ok(Status::Starting),
+        (Status::Starting, Event::Open) => Ok(Status::Running),
+        (Status::Starting | Status::Running, Event::End) => Ok(Status::Finished),
+        (Status::Starting | Status::Running | Status::Recovering { .. }, Event::Stop(reason)) => {
+            Ok(Status::Stopped { reason })
+        }
+        (Status::Starting | Status::Running, Event::Retry { error }) => Ok(Status::Recovering { error }),
+        (Status::Starting | Status::Running | Status::Recovering { .. }, Event::Fail { error }) => {
+            Ok(Status::Degraded { error })
+        }
         (from, event) => Err(Refused { from: from.word(), event }),
     }
 }
@@ -73,6 +81,7 @@ mod tests {
     fn every_move_is_decided() {
         let error = || "x".to_owned();
         let states = [
+            Status::Starting,
             Status::Running,
             Status::Recovering { error: error() },
             Status::Stopped { reason: StopReason::User },
@@ -83,6 +92,7 @@ mod tests {
         ];
         let events = [
             Event::Start,
+            Event::Open,
             Event::End,
             Event::Stop(StopReason::System),
             Event::Retry { error: error() },
@@ -99,13 +109,14 @@ mod tests {
         assert_eq!(
             table,
             [
-                "running: - finished stopped recovering degraded",
-                "recovering: running - stopped - degraded",
-                "stopped: running - - - -",
-                "stopped: running - - - -",
-                "degraded: running - - - -",
-                "finished: running - - - -",
-                "invalid: running - - - -",
+                "starting: - running finished stopped recovering degraded",
+                "running: - - finished stopped recovering degraded",
+                "recovering: starting - - stopped - degraded",
+                "stopped: starting - - - - -",
+                "stopped: starting - - - - -",
+                "degraded: starting - - - - -",
+                "finished: starting - - - - -",
+                "invalid: starting - - - - -",
             ]
         );
     }

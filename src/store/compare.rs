@@ -127,14 +127,10 @@ pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &P
 /// the system. A file that no longer wants the pipeline started turns that into a stop by its user.
 fn after_restart(status: &Status, autostart: bool) -> Status {
     match status {
-        Status::Running | Status::Recovering { .. } | Status::Stopped { reason: StopReason::System } if autostart => {
-            Status::Stopped { reason: StopReason::System }
-        }
-        Status::Running | Status::Recovering { .. } | Status::Stopped { .. } => {
-            Status::Stopped { reason: StopReason::User }
-        }
-        Status::Invalid => Status::Stopped { reason: StopReason::User },
+        Status::Stopped { reason: StopReason::System } if autostart => status.clone(),
+        live if live.is_live() && autostart => Status::Stopped { reason: StopReason::System },
         Status::Degraded { .. } | Status::Finished => status.clone(),
+        _ => Status::Stopped { reason: StopReason::User },
     }
 }
 

@@ -21,6 +21,8 @@ pub enum StopReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "state")]
 pub enum Status {
+    /// It was started, and opens its connectors and processors. The store has it as running.
+    Starting,
     /// It was started.
     Running,
     /// It failed and is started again after a wait.
@@ -45,9 +47,15 @@ pub enum Status {
 }
 
 impl Status {
+    /// Whether it runs, or will by itself.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Status::Starting | Status::Running | Status::Recovering { .. })
+    }
+
     /// The state in a word.
     pub fn word(&self) -> &'static str {
         match self {
+            Status::Starting => "starting",
             Status::Running => "running",
             Status::Recovering { .. } => "recovering",
             Status::Stopped { .. } => "stopped",
@@ -61,7 +69,7 @@ impl Status {
     pub fn error(&self) -> Option<&str> {
         match self {
             Status::Recovering { error } | Status::Degraded { error } => Some(error),
-            Status::Running | Status::Stopped { .. } | Status::Finished | Status::Invalid => None,
+            Status::Starting | Status::Running | Status::Stopped { .. } | Status::Finished | Status::Invalid => None,
         }
     }
 }
@@ -145,6 +153,29 @@ pub struct StoredSetting {
     pub name: Str,
     /// Its text in the file.
     pub written: Str,
+}
+
+impl StoredPipeline {
+    /// A pipeline of which nothing is known but its id.
+    pub fn unknown(id: Str) -> Self {
+        StoredPipeline {
+            name: id.clone(),
+            id,
+            description: Str::default(),
+            autostart: true,
+            dead_letter: StoredDeadLetter {
+                plugin: Str::default(),
+                settings: Vec::new(),
+                window_size: 0,
+                window_nack_threshold: 0,
+            },
+            connectors: Vec::new(),
+            processors: Vec::new(),
+            detached_connectors: Vec::new(),
+            detached: false,
+            status: Status::Invalid,
+        }
+    }
 }
 
 impl From<&PipelineConfig> for StoredPipeline {

@@ -16,6 +16,7 @@ pub struct Answer {
 }
 
 impl Answer {
+    #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }

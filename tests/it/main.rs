@@ -8,6 +8,7 @@ mod ai;
 mod analyze;
 mod api;
 mod api_contract;
+mod api_lifecycle;
 #[cfg(feature = "avro")]
 mod api_schemas;
 mod bad_input;

@@ -231,6 +231,16 @@ impl Process {
         Output { status, stdout, stderr }
     }
 
+    /// Waits until it has ended, however it ends.
+    #[track_caller]
+    pub fn wait_for_end(&mut self) {
+        let start = Instant::now();
+        while self.is_running() {
+            assert!(start.elapsed() < PATIENCE, "waited too long for the end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     fn collect(&mut self) -> (String, String) {
         (self.stdout.whole(), self.stderr.whole())
     }

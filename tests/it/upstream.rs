@@ -138,7 +138,9 @@ fn serve(directory: &str) -> ! {
     assert!(!pipelines.has_errors(), "{:?}", pipelines.all_findings());
     let log = Log::new(settings.log, Output::standard(false).unwrap());
     log.install();
-    let ended = Service { settings, registry, log, once: true, before_abort: None }.run(pipelines, None).unwrap();
+    let ended = Service { settings, registry, compile: options, log, once: true, before_abort: None }
+        .run(pipelines, None)
+        .unwrap();
     println!("{ended:?}");
     let finished = ended.outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Finished));
     std::process::exit(i32::from(!finished));

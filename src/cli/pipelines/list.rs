@@ -69,7 +69,7 @@ fn row(pipeline: &StoredPipeline) -> Row {
     }
     // The store is free, so whatever ran is gone.
     let (state, mut detail) = match &pipeline.status {
-        Status::Running | Status::Recovering { .. } => {
+        status if status.is_live() => {
             ("stopped", "the service ended without a stop; the next start goes on".to_owned())
         }
         status => (status.word(), reason(status)),

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{BASE64, Opened, named, shown, unreadable};
 use crate::cli::{Context, Exit, Report};
 use crate::settings::SettingFlags;
-use crate::store::{Status, StoredPipeline};
+use crate::store::StoredPipeline;
 
 /// Let the sources of a pipeline start at their beginning.
 ///
@@ -89,7 +89,7 @@ fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Cont
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let pipeline = named(command, &pipelines, &arguments.pipeline)?;
-    let live = matches!(pipeline.status, Status::Running | Status::Recovering { .. });
+    let live = pipeline.status.is_live();
     // The file is locked by a service that runs; a database is not.
     if live && !arguments.force && !matches!(settings.database, crate::settings::Database::Embedded(_)) {
         let message = format!("pipeline {} is {}", pipeline.id, pipeline.status.word());

@@ -57,8 +57,7 @@ impl Stand {
         pipeline.write(&[source], "out", &self.shelf);
         let file = tempfile::tempfile().unwrap();
         let settings = LogSettings { level: anabranch_graph::operator::LogLevel::Error, format: LogFormat::Cli };
-        let status = Status::Stopped { reason: StopReason::System };
-        let (seen, watching) = watch::channel(Seen { status, progress: None });
+        let (seen, watching) = watch::channel(Seen::new(Status::Stopped { reason: StopReason::System }));
         let life = Life {
             id: "p".into(),
             plan: pipeline.plan(),
@@ -78,6 +77,10 @@ impl Stand {
     async fn stored(&self) -> Status {
         self.store.pipelines().await.unwrap().remove(0).status
     }
+}
+
+fn stop(milliseconds: u64) -> Order {
+    Order::Stop { budget: Some(Duration::from_millis(milliseconds)), by: StopReason::System }
 }
 
 fn broken_line() -> Fault {
@@ -109,7 +112,7 @@ async fn a_transient_fault_is_recovered_from() {
     };
     let (outcome, states) = tokio::join!(life.live(), states);
     assert_eq!(outcome, Outcome::Finished);
-    assert_eq!(states, ["running", "recovering", "running", "finished"]);
+    assert_eq!(states, ["starting", "running", "recovering", "starting", "running", "finished"]);
     assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
 }
 
@@ -142,7 +145,7 @@ async fn a_stop_ends_the_wait_for_recovery() {
     let (life, mut seen) = stand.life();
     let stop = async {
         seen.wait_for(|seen| matches!(seen.status, Status::Recovering { .. })).await.unwrap();
-        stand.orders.send_replace(Order::Stop(Some(Duration::from_secs(5))));
+        stand.orders.send_replace(stop(5000));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
     assert_eq!(outcome, Outcome::Stopped);
@@ -158,7 +161,7 @@ async fn a_stop_drains_what_was_read() {
         while upstream.rows_read() < 10 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        stand.orders.send_replace(Order::Stop(Some(Duration::from_secs(20))));
+        stand.orders.send_replace(stop(20_000));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
     assert_eq!(outcome, Outcome::Stopped);
@@ -175,7 +178,7 @@ async fn what_does_not_drain_is_named() {
         while upstream.rows_read() < 10 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        stand.orders.send_replace(Order::Stop(Some(Duration::from_millis(50))));
+        stand.orders.send_replace(stop(50));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
     let Outcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };

@@ -1,0 +1,76 @@
+//! Starting and stopping pipelines.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::View;
+use super::body::Body;
+use super::error::{ApiError, Error};
+
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new().routes(routes!(start)).routes(routes!(stop))
+}
+
+/// Nothing more to say.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Done {}
+
+/// How a pipeline is started.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Start {}
+
+/// How a pipeline is stopped.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Stop {
+    /// Drops what is on its way; it is read again at the next start.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Starts a pipeline
+///
+/// Answers at once: the status of the pipeline says how it goes on.
+#[utoipa::path(
+    post, path = "/v1/pipelines/{id}/start", tag = "pipelines",
+    params(("id" = String, Path, description = "Its id")),
+    request_body = Option<Start>,
+    responses((status = 200, description = "It starts", body = Done),
+              (status = 400, description = "`pipeline.running`, `pipeline.invalid`", body = Error),
+              (status = 404, description = "`pipeline.not_found`", body = Error)),
+)]
+async fn start(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    Body(Start {}): Body<Start>,
+) -> Result<Json<Done>, ApiError> {
+    view.control.start(&id).await?;
+    Ok(Json(Done {}))
+}
+
+/// Stops a pipeline
+///
+/// It reads no further and delivers what it has read. Answers at once: the status of the pipeline says when it stands.
+#[utoipa::path(
+    post, path = "/v1/pipelines/{id}/stop", tag = "pipelines",
+    params(("id" = String, Path, description = "Its id")),
+    request_body = Option<Stop>,
+    responses((status = 200, description = "It was told to", body = Done),
+              (status = 400, description = "`pipeline.not_running`, `pipeline.stopping`", body = Error),
+              (status = 404, description = "`pipeline.not_found`", body = Error)),
+)]
+async fn stop(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    Body(Stop { force }): Body<Stop>,
+) -> Result<Json<Done>, ApiError> {
+    view.control.stop(&id, force, false).await?;
+    Ok(Json(Done {}))
+}

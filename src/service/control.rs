@@ -1,0 +1,401 @@
+//! What is asked of the service while it runs.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anabranch_graph::exec::RunOptions;
+use anabranch_graph::plan::CompileOptions;
+use anabranch_graph::registry::Registry;
+use anabranch_graph::schema::SchemaRegistry;
+use anabranch_graph::state::StoreError;
+use anabranch_graph::text::Str;
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::lifecycle::{Life, Order, Outcome, Seen};
+use super::roster::{Entry, Phase, Plan, Roster, locked};
+use crate::log::Log;
+use crate::pipelines::Pipeline;
+use crate::settings::RecoveryPolicy;
+use crate::store::{Status, StopReason, Store};
+
+/// How long who holds a pipeline waits for it to drain; what is left then is read again when it goes on.
+const DRAIN: Duration = Duration::from_secs(15);
+/// How long somebody waits for a pipeline that somebody else holds.
+const BUSY: Duration = Duration::from_secs(20);
+
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// There is no such pipeline.
+    #[error("there is no pipeline {0:?}")]
+    NotFound(Str),
+    /// It runs.
+    #[error("pipeline {0} runs")]
+    Running(Str),
+    /// It does not.
+    #[error("pipeline {0} does not run")]
+    NotRunning(Str),
+    /// It was told to stop before.
+    #[error("pipeline {0} is stopping")]
+    Stopping(Str),
+    /// Its configuration has errors.
+    #[error("pipeline {id} cannot be started: {what}")]
+    Invalid {
+        /// The pipeline.
+        id: Str,
+        /// What is wrong.
+        what: Str,
+    },
+    /// Its plugins are not loaded yet.
+    #[error("the plugins of pipeline {0} are still being loaded; it is started then")]
+    Loading(Str),
+    /// Somebody else changes it.
+    #[error("pipeline {0} is being changed by somebody else")]
+    Busy(Str),
+    /// The service stops.
+    #[error("the service is stopping")]
+    ServiceStopping,
+    /// The state store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ControlError {
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ControlError::NotFound(_) => "pipeline.not_found",
+            ControlError::Running(_) => "pipeline.running",
+            ControlError::NotRunning(_) => "pipeline.not_running",
+            ControlError::Stopping(_) => "pipeline.stopping",
+            ControlError::Invalid { .. } => "pipeline.invalid",
+            ControlError::Loading(_) => "pipeline.loading",
+            ControlError::Busy(_) => "pipeline.busy",
+            ControlError::ServiceStopping => "service.stopping",
+            ControlError::Store(_) => "store.unavailable",
+        }
+    }
+
+    /// What to do about it.
+    pub fn suggestion(&self) -> Option<&'static str> {
+        match self {
+            ControlError::Running(_) => Some("stop it first"),
+            ControlError::Stopping(_) => {
+                Some("wait until it has delivered what it read, or stop it with `force`: what is left is read again")
+            }
+            ControlError::Invalid { .. } => Some("`anabranch pipelines validate` shows all that is wrong with files"),
+            ControlError::Busy(_) => Some("try again in a moment"),
+            ControlError::NotFound(_)
+            | ControlError::NotRunning(_)
+            | ControlError::Loading(_)
+            | ControlError::ServiceStopping
+            | ControlError::Store(_) => None,
+        }
+    }
+}
+
+/// What the loop of the service sees to the end.
+pub(super) type Job = BoxFuture<'static, Done>;
+
+/// What a job was.
+pub(super) enum Done {
+    /// A pipeline's life.
+    Life(Str, Outcome),
+    /// Anything else.
+    Errand,
+}
+
+/// What all pipelines of the service share.
+pub(super) struct Shared {
+    pub(super) store: Store,
+    pub(super) registry: Registry,
+    pub(super) compile: CompileOptions,
+    pub(super) schemas: Arc<dyn SchemaRegistry>,
+    pub(super) log: Arc<Log>,
+    pub(super) executor: Handle,
+    pub(super) opening: Arc<Semaphore>,
+    pub(super) recovery: RecoveryPolicy,
+    pub(super) once: bool,
+}
+
+/// What is asked of the service while it runs. Cheap to clone.
+#[derive(Clone)]
+pub struct Control {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Shared,
+    roster: Mutex<Roster>,
+    jobs: mpsc::UnboundedSender<Job>,
+}
+
+impl Control {
+    /// With no pipelines yet, and the jobs for the loop of the service.
+    pub(super) fn new(shared: Shared) -> (Control, mpsc::UnboundedReceiver<Job>) {
+        let (jobs, to_do) = mpsc::unbounded_channel();
+        (Control { inner: Arc::new(Inner { shared, roster: Roster::empty(), jobs }) }, to_do)
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.inner.shared
+    }
+
+    /// Starts a pipeline that does not run; returns at once.
+    ///
+    /// # Errors
+    /// There is none, it runs, it cannot run, or the service stops.
+    pub async fn start(&self, id: &str) -> Result<(), ControlError> {
+        let entry = self.entry(id)?;
+        let _gate = self.gate(&entry).await?;
+        if !entry.seen.borrow().status.is_live() {
+            // What it came to is being stored.
+            entry.stands().await;
+        }
+        if entry.is_live() {
+            let stopping = *entry.orders.borrow() != Order::Run;
+            let id = entry.id.clone();
+            return Err(if stopping { ControlError::Stopping(id) } else { ControlError::Running(id) });
+        }
+        self.begin(&entry)
+    }
+
+    /// Stops a pipeline: it reads no further and delivers what it has read; with `force` it drops that, which is then
+    /// read again at the next start. Returns when it was told to, with `wait` when it stands.
+    ///
+    /// # Errors
+    /// There is none, it does not run, or it was told to stop before.
+    pub async fn stop(&self, id: &str, force: bool, wait: bool) -> Result<(), ControlError> {
+        let entry = self.entry(id)?;
+        let gate = self.gate(&entry).await?;
+        if !entry.is_live() || !entry.seen.borrow().status.is_live() {
+            return Err(ControlError::NotRunning(entry.id.clone()));
+        }
+        let by = StopReason::User;
+        let order = if force { Order::Kill { by } } else { Order::Stop { budget: None, by } };
+        if *entry.orders.borrow() != Order::Run && !force {
+            return Err(ControlError::Stopping(entry.id.clone()));
+        }
+        tracing::info!(pipeline = %entry.id, force, "asked to stop");
+        entry.stop(order);
+        // Whoever comes next may force it.
+        drop(gate);
+        if wait {
+            entry.stands().await;
+        }
+        Ok(())
+    }
+
+    /// Holds a pipeline still while `work` runs: one that runs is drained before, for at most 15 s, and goes on after,
+    /// whatever `work` gave and even if nobody waits for it any more. Nobody else can start, stop, change or delete it
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// There is none, or somebody else holds it.
+    pub async fn held<T>(&self, id: &str, work: impl Future<Output = T>) -> Result<T, ControlError> {
+        let hold = self.hold(id).await?;
+        let done = work.await;
+        drop(hold);
+        Ok(done)
+    }
+
+    /// The compiled pipeline and its configuration, as it runs or would be started.
+    pub fn compiled(&self, id: &str) -> Option<Arc<Pipeline>> {
+        match self.entry(id).ok()?.plan() {
+            Plan::Good(pipeline) => Some(pipeline),
+            Plan::Invalid(_) | Plan::Loading => None,
+        }
+    }
+
+    /// All pipelines of this service, with how they are, by id.
+    pub fn all(&self) -> Vec<(Str, Seen)> {
+        let roster = locked(&self.inner.roster);
+        roster.entries.iter().map(|(id, entry)| (id.clone(), entry.seen.borrow().clone())).collect()
+    }
+
+    /// How a pipeline is.
+    pub fn seen(&self, id: &str) -> Option<Seen> {
+        self.entry(id).ok().map(|entry| entry.seen.borrow().clone())
+    }
+
+    /// What is wrong with a pipeline that cannot run.
+    pub fn invalid(&self, id: &str) -> Option<Str> {
+        match self.entry(id).ok()?.plan() {
+            Plan::Invalid(what) => Some(what),
+            Plan::Good(_) | Plan::Loading => None,
+        }
+    }
+
+    /// Whether everything that is to be started with the service was.
+    pub fn is_ready(&self) -> bool {
+        locked(&self.inner.roster).phase != Phase::Starting
+    }
+
+    /// Whether the service stops.
+    pub fn is_stopping(&self) -> bool {
+        locked(&self.inner.roster).phase == Phase::Stopping
+    }
+
+    /// Everything that is to be started with the service was.
+    pub(super) fn ready(&self) {
+        let mut roster = locked(&self.inner.roster);
+        if roster.phase == Phase::Starting {
+            roster.phase = Phase::Serving;
+        }
+    }
+
+    /// Tells all pipelines to stop. From now on nothing can be started.
+    pub(super) fn stop_all(&self, budget: Option<Duration>) {
+        let mut roster = locked(&self.inner.roster);
+        roster.phase = Phase::Stopping;
+        let order = Order::Stop { budget, by: StopReason::System };
+        roster.entries.values().for_each(|entry| entry.stop(order));
+    }
+
+    /// Pipelines whose lives have not ended.
+    pub(super) fn live(&self) -> Vec<(Str, Seen)> {
+        let roster = locked(&self.inner.roster);
+        let live = roster.entries.values().filter(|entry| entry.is_live());
+        live.map(|entry| (entry.id.clone(), entry.seen.borrow().clone())).collect()
+    }
+
+    /// Adds a pipeline, or replaces what one runs from its next start on.
+    pub(super) fn put(&self, id: &Str, plan: Plan, status: Status) -> Arc<Entry> {
+        let mut roster = locked(&self.inner.roster);
+        if let Some(entry) = roster.entries.get(id) {
+            entry.set_plan(plan);
+            return entry.clone();
+        }
+        let entry = Entry::new(id.clone(), plan, status);
+        roster.entries.insert(id.clone(), entry.clone());
+        entry
+    }
+
+    /// Begins the life of a pipeline that has none; who calls it holds its gate, or nobody can.
+    pub(super) fn begin(&self, entry: &Arc<Entry>) -> Result<(), ControlError> {
+        let id = entry.id.clone();
+        let pipeline = match entry.plan() {
+            Plan::Good(pipeline) => pipeline,
+            Plan::Invalid(what) => return Err(ControlError::Invalid { id, what }),
+            Plan::Loading => return Err(ControlError::Loading(id)),
+        };
+        let Shared { store, schemas, log, executor, opening, recovery, once, .. } = self.shared();
+        log.mask(pipeline.compiled.secrets.iter().cloned());
+        // Nothing is started after all were told to stop.
+        let roster = locked(&self.inner.roster);
+        if roster.phase == Phase::Stopping {
+            return Err(ControlError::ServiceStopping);
+        }
+        entry.orders.send_replace(Order::Run);
+        entry.set_live(true);
+        let life = Life {
+            id: id.clone(),
+            plan: pipeline.compiled.stages.clone(),
+            options: RunOptions {
+                once: *once,
+                mask: pipeline.compiled.secrets.clone().into(),
+                ..RunOptions::default()
+            },
+            store: store.clone(),
+            schemas: schemas.clone(),
+            log: log.clone(),
+            executor: executor.clone(),
+            opening: opening.clone(),
+            recovery: *recovery,
+            orders: entry.orders.subscribe(),
+            seen: entry.seen.clone(),
+        };
+        tracing::info!(pipeline = %id, "starting");
+        let entry = entry.clone();
+        let life = life.live();
+        self.see_to(async move {
+            let outcome = life.await;
+            entry.set_live(false);
+            Done::Life(id, outcome)
+        });
+        Ok(())
+    }
+
+    /// Has the loop of the service see something to its end, whoever asked for it.
+    pub(super) fn see_to(&self, job: impl Future<Output = Done> + Send + 'static) {
+        // It ends with the loop: then nobody is left to be seen to.
+        let _ = self.inner.jobs.send(Box::pin(job));
+    }
+
+    pub(super) fn entry(&self, id: &str) -> Result<Arc<Entry>, ControlError> {
+        let roster = locked(&self.inner.roster);
+        roster.entries.get(id).cloned().ok_or_else(|| ControlError::NotFound(id.into()))
+    }
+
+    /// The right to start, stop, change or delete a pipeline.
+    pub(super) async fn gate(&self, entry: &Entry) -> Result<OwnedMutexGuard<()>, ControlError> {
+        let gate = timeout(BUSY, entry.gate.clone().lock_owned()).await;
+        let gate = gate.map_err(|_| ControlError::Busy(entry.id.clone()))?;
+        // It may have been deleted while we waited.
+        self.entry(&entry.id).map(|_| gate)
+    }
+
+    /// Holds a pipeline still until the hold is dropped.
+    pub(super) async fn hold(&self, id: &str) -> Result<Hold, ControlError> {
+        let entry = self.entry(id)?;
+        let gate = self.gate(&entry).await?;
+        let (held, released) = oneshot::channel::<()>();
+        // The service does not end under it.
+        self.see_to(async move {
+            let _ = released.await;
+            Done::Errand
+        });
+        let was_live = entry.is_live() && *entry.orders.borrow() == Order::Run;
+        let hold = Hold { control: self.clone(), entry, gate: Some(gate), resumes: was_live, _held: held };
+        if hold.entry.is_live() {
+            hold.entry.stop(Order::Stop { budget: Some(DRAIN), by: StopReason::System });
+            hold.entry.stands().await;
+        }
+        Ok(hold)
+    }
+}
+
+/// A pipeline that stands still and is nobody else's. Dropping it lets the pipeline go on, if it ran.
+pub(super) struct Hold {
+    control: Control,
+    pub(super) entry: Arc<Entry>,
+    gate: Option<OwnedMutexGuard<()>>,
+    /// Whether it ran, and goes on after.
+    pub(super) resumes: bool,
+    _held: oneshot::Sender<()>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.resumes {
+            return;
+        }
+        let (control, entry, gate) = (self.control.clone(), self.entry.clone(), self.gate.take());
+        let go_on = move || {
+            // What failed for good or was finished before it could be stopped is left as it is.
+            if matches!(entry.seen.borrow().status, Status::Degraded { .. } | Status::Finished) {
+                return;
+            }
+            match control.begin(&entry) {
+                Ok(()) | Err(ControlError::ServiceStopping) => {}
+                Err(error) => tracing::error!(pipeline = %entry.id, %error, "it does not go on"),
+            }
+        };
+        if !self.entry.is_live() {
+            go_on();
+            return;
+        }
+        // Nobody waits for the drain any more.
+        let entry = self.entry.clone();
+        self.control.see_to(async move {
+            entry.stands().await;
+            go_on();
+            drop(gate);
+            Done::Errand
+        });
+    }
+}
