@@ -360,6 +360,7 @@ mod tests {
             origins: Vec::new(),
             schemas: None,
             page: false,
+            open_metrics: false,
             asked: true,
         }
     }

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use super::View;
 use super::error::{ApiError, Error, Kind};
-use super::status::{PipelineStatus, rfc3339};
+use super::status::{StatusNow, rfc3339};
 use crate::service::lifecycle::Seen;
 
 /// Since when there is somebody to ask.
@@ -45,9 +45,11 @@ pub(super) struct Live {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PipelineNumbers {
+    #[schema(value_type = String)]
     id: Str,
+    #[schema(value_type = String)]
     name: Str,
-    status: PipelineStatus,
+    status: StatusNow,
     /// Records read.
     read: u64,
     /// Copies delivered: a record that goes to two destinations counts twice.
@@ -70,10 +72,11 @@ pub(super) struct PipelineNumbers {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PipelineLive {
+    #[schema(value_type = String)]
     id: Str,
     /// When it was.
     at: String,
-    status: PipelineStatus,
+    status: StatusNow,
     totals: TotalNumbers,
     /// Partitions of its sources, in the order in which they appeared.
     lanes: Vec<LaneNumbers>,
@@ -102,8 +105,10 @@ pub(super) struct TotalNumbers {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct LaneNumbers {
+    #[schema(value_type = String)]
     connector: Str,
     /// Empty where the source has only one.
+    #[schema(value_type = String)]
     partition: Str,
     read: u64,
     settled: u64,
@@ -121,6 +126,7 @@ pub(super) struct LaneNumbers {
 pub(super) struct NodeNumbers {
     /// Its `index` in the graph.
     node: usize,
+    #[schema(value_type = String)]
     id: Str,
     rows_in: u64,
     /// Those that its condition holds for.
@@ -178,7 +184,7 @@ async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
         };
         PipelineNumbers {
             name: view.control.compiled(&id).map_or_else(|| id.clone(), |found| found.config.name.value.clone()),
-            status: PipelineStatus::of(&seen, view.control.invalid(&id)),
+            status: StatusNow::of(&seen, view.control.invalid(&id)),
             id,
             read: totals.read,
             delivered: totals.delivered,
@@ -228,13 +234,11 @@ impl PipelineLive {
         PipelineLive {
             id,
             at: rfc3339(SystemTime::now()),
-            status: PipelineStatus::of(seen, invalid),
+            status: StatusNow::of(seen, invalid),
             totals: TotalNumbers::of(totals),
             lanes: lanes.iter().map(LaneNumbers::of).collect(),
             nodes: nodes.map(|(index, place)| NodeNumbers::of(index, place, counted.at(place.runs))).collect(),
-            edges: edges
-                .filter_map(|edge| Some(EdgeNumbers::of(edge, compiled?, &counted)))
-                .collect(),
+            edges: edges.filter_map(|edge| Some(EdgeNumbers::of(edge, compiled?, &counted))).collect(),
         }
     }
 }

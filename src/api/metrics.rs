@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use self::samples::{Labels, Metric, Samples, counter, oldest, seconds, sum};
 use super::View;
 use super::live::lag_rows;
-use super::status::PipelineStatus;
+use super::status::StatusNow;
 use crate::service::lifecycle::Seen;
 
 const INFO: Metric = sum("anabranch_info", "1; the version is in a label.");
@@ -26,10 +26,14 @@ const PIPELINES: Metric = sum("anabranch_pipelines", "Pipelines of this service 
 const STATE: Metric = sum("anabranch_pipeline_state", "1 for the status that a pipeline has, 0 for the others.");
 const STALLED: Metric =
     sum("anabranch_pipeline_stalled", "1 where records are on their way and none has moved for long.");
-const RUNS: Metric =
-    counter("anabranch_pipeline_runs_total", "Runs that were begun: by starts and by recoveries. Other counters begin anew with each.");
-const RECOVERING: Metric =
-    sum("anabranch_pipeline_recovery_attempt", "Number of the attempt that comes next while a pipeline recovers, else 0.");
+const RUNS: Metric = counter(
+    "anabranch_pipeline_runs_total",
+    "Runs that were begun: by starts and by recoveries. Other counters begin anew with each.",
+);
+const RECOVERING: Metric = sum(
+    "anabranch_pipeline_recovery_attempt",
+    "Number of the attempt that comes next while a pipeline recovers, else 0.",
+);
 const READ: Metric = counter("anabranch_records_read_total", "Records read.");
 const SETTLED: Metric =
     counter("anabranch_records_settled_total", "Records of which every copy is delivered, filtered or dead-lettered.");
@@ -38,8 +42,7 @@ const BORN: Metric =
 const DELIVERED: Metric = counter("anabranch_records_delivered_total", "Copies that a destination has made durable.");
 const FILTERED: Metric = counter("anabranch_records_filtered_total", "Copies that were filtered.");
 const FAILED: Metric = counter("anabranch_records_failed_total", "Copies that failed.");
-const DEAD_LETTERED: Metric =
-    counter("anabranch_records_dead_lettered_total", "Copies whose dead letter is durable.");
+const DEAD_LETTERED: Metric = counter("anabranch_records_dead_lettered_total", "Copies whose dead letter is durable.");
 const IN_FLIGHT: Metric = sum("anabranch_records_in_flight", "Copies on their way.");
 const PARTITIONS: Metric = sum("anabranch_source_partitions", "Partitions that a source has read in this run.");
 const LAG_RECORDS: Metric =
@@ -51,12 +54,16 @@ const POSITION_AGE: Metric = oldest(
     "How far the stored position of a source is behind what was read of it; 0 = not at all.",
 );
 const NODE_IN: Metric = counter("anabranch_node_records_in_total", "Records that came to a node.");
-const NODE_OUT: Metric =
-    counter("anabranch_node_records_out_total", "Records that went on from a node; for a destination, those delivered.");
+const NODE_OUT: Metric = counter(
+    "anabranch_node_records_out_total",
+    "Records that went on from a node; for a destination, those delivered.",
+);
 const NODE_FILTERED: Metric = counter("anabranch_node_records_filtered_total", "Records that a node filtered.");
 const NODE_FAILED: Metric = counter("anabranch_node_records_failed_total", "Records that failed in a node.");
-const NODE_HELD: Metric =
-    sum("anabranch_node_records_held", "Records in a node: in a call, or accepted by a destination and not durable yet.");
+const NODE_HELD: Metric = sum(
+    "anabranch_node_records_held",
+    "Records in a node: in a call, or accepted by a destination and not durable yet.",
+);
 const NODE_BUSY: Metric = seconds(
     "anabranch_node_busy_seconds_total",
     "Time in calls of a node, over all of its workers. Waiting for records or answers counts.",
@@ -65,7 +72,7 @@ const QUEUE_RECORDS: Metric = sum("anabranch_queue_records", "Records that wait 
 const QUEUE_BYTES: Metric = sum("anabranch_queue_bytes", "Their rough size in memory.");
 const QUEUE_FULL: Metric = sum("anabranch_queue_full", "1 where who feeds the queue has to wait.");
 
-/// All that are made here. What is told of the process is in `metrics-process`.
+/// All that are made here.
 const ALL: &[&Metric] = &[
     &INFO,
     &PIPELINES,
@@ -119,17 +126,17 @@ async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
 fn sampled(pipelines: &[(Str, Seen)]) -> Samples {
     let mut samples = Samples::default();
     samples.add(&INFO, Labels::of("version", Str::from_static(env!("CARGO_PKG_VERSION"))), 1.0);
-    for word in PipelineStatus::WORDS {
+    for word in StatusNow::WORDS {
         samples.add(&PIPELINES, Labels::of("status", Str::from_static(word)), 0.0);
     }
     let mut nodes_left = MOST_NODES;
     for (number, (id, seen)) in pipelines.iter().enumerate() {
         let own = number < MOST_PIPELINES;
         let pipeline = if own { id.clone() } else { OTHER };
-        let status = PipelineStatus::of(seen, None);
+        let status = StatusNow::of(seen, None);
         samples.add(&PIPELINES, Labels::of("status", Str::from_static(status.word)), 1.0);
         if own {
-            for word in PipelineStatus::WORDS {
+            for word in StatusNow::WORDS {
                 let is = if word == status.word { 1.0 } else { 0.0 };
                 samples.add(&STATE, Labels::pipeline(&pipeline).with("state", Str::from_static(word)), is);
             }
@@ -225,7 +232,10 @@ mod tests {
         let text = sampled(&pipelines).exposed(ALL);
         let line = |name: &str| text.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
         assert_eq!(line("anabranch_pipeline_runs_total{").len(), MOST_PIPELINES + 1);
-        assert_eq!(line("anabranch_pipeline_stalled{pipeline=\"other\"}"), ["anabranch_pipeline_stalled{pipeline=\"other\"} 0"]);
+        assert_eq!(
+            line("anabranch_pipeline_stalled{pipeline=\"other\"}"),
+            ["anabranch_pipeline_stalled{pipeline=\"other\"} 0"]
+        );
         assert_eq!(line("anabranch_pipelines{status=\"finished\"}"), ["anabranch_pipelines{status=\"finished\"} 700"]);
         assert_eq!(line("anabranch_pipelines{status=\"degraded\"}"), ["anabranch_pipelines{status=\"degraded\"} 0"]);
     }

@@ -30,6 +30,7 @@ mod examples;
 mod generated;
 mod javascript;
 mod kills;
+mod live;
 mod plan;
 mod positions;
 #[cfg(feature = "postgres")]
