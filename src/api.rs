@@ -19,6 +19,7 @@ mod query;
 mod schemas;
 mod shapes;
 mod status;
+pub(crate) mod testing;
 mod ui;
 mod viewer;
 
@@ -96,10 +97,16 @@ pub struct Api {
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
 fn paths() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
+<<<<<<< HEAD
         .merge(pipelines::router())
         .merge(lifecycle::router())
         .merge(live::router())
         .merge(graph::router())
+=======
+        .merge(testing::router())
+        .merge(pipelines::router())
+        .merge(lifecycle::router())
+>>>>>>> main
         .merge(plugins::router())
 }
 

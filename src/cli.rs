@@ -2,6 +2,7 @@
 
 mod config;
 mod connectors;
+mod doctor;
 mod init;
 mod pipelines;
 mod plugins;
@@ -74,9 +75,9 @@ enum Command {
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
-    /// Run a demo pipeline in a temporary directory; nothing is left behind.
-    Quickstart,
+    Quickstart(quickstart::Arguments),
     Config(config::Arguments),
+    Doctor(doctor::Arguments),
     /// Print the version.
     Version,
     /// Print completions for a shell.
@@ -106,8 +107,9 @@ pub fn main() -> ExitCode {
         Command::Connectors(command) => connectors::dispatch(command, &context),
         Command::Positions(command) => positions::dispatch(command, &context),
         Command::Template(command) => template::dispatch(command, &context),
-        Command::Quickstart => quickstart::quickstart(&context),
+        Command::Quickstart(arguments) => quickstart::quickstart(&arguments, &context),
         Command::Config(arguments) => config::config(&arguments, &context),
+        Command::Doctor(arguments) => doctor::doctor(&arguments, &context),
         Command::Version => version(),
         Command::Completions { shell } => completions(shell),
     };
@@ -192,6 +194,19 @@ impl Context {
         }
     }
 
+    /// Whether the user says yes; `None` where nobody can be asked.
+    fn confirm(&self, question: &str) -> Option<bool> {
+        if self.json || !self.terminal || !std::io::stdin().is_terminal() {
+            return None;
+        }
+        let mut err = std::io::stderr();
+        let _ = write!(err, "{question} [y/N] ");
+        let _ = err.flush();
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).ok()?;
+        Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// Findings as text for standard error.
     fn rendered(&self, findings: &Diagnostics, files: &Files) -> String {
         findings.render(files, RenderStyle { color: self.color_errors, ..RenderStyle::default() })
@@ -268,6 +283,22 @@ fn families(registry: &mut Registry) {
             registry.leave_out(plugin, feature);
         }
     }
+}
+
+/// What became of a text, for people: empty where nothing did.
+fn difference(name: &str, before: &str, after: &str, color: bool) -> String {
+    let difference = similar::TextDiff::from_lines(before, after);
+    let plain = difference.unified_diff().context_radius(2).header(name, name).to_string();
+    if !color {
+        return plain;
+    }
+    let styled = |line: &str| match line.as_bytes().first() {
+        Some(b'+') => format!("\x1b[32m{line}\x1b[0m\n"),
+        Some(b'-') => format!("\x1b[31m{line}\x1b[0m\n"),
+        Some(b'@') => format!("\x1b[2m{line}\x1b[0m\n"),
+        _ => format!("{line}\n"),
+    };
+    plain.lines().map(styled).collect()
 }
 
 fn compile_options(settings: &Settings, once: bool) -> CompileOptions {

@@ -117,6 +117,14 @@ pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
     found
 }
 
+/// The paths of the pipeline files at a place, sorted: a file as it is, of a directory its direct children.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn pipeline_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if path.is_dir() { children(path) } else { Ok(vec![path.to_path_buf()]) }
+}
+
 impl Found {
     fn add(&mut self, path: &Path) {
         match read_bytes(path, MAX_PIPELINE_FILE) {

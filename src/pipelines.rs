@@ -11,7 +11,7 @@ use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::registry::Registry;
 use anabranch_graph::text::Str;
 
-use crate::files::{find_pipelines, read_text};
+use crate::files::{Found, find_pipelines, read_text};
 
 /// What is at the paths that were given.
 pub struct Pipelines {
@@ -73,7 +73,12 @@ impl Unloaded {
 impl Pipelines {
     /// Reads and compiles everything at `paths`. Opens nothing but the files.
     pub fn load<P: AsRef<Path>>(paths: &[P], registry: &Registry, options: &CompileOptions) -> Pipelines {
-        Pipelines::read(paths, registry, options, |_| false).0
+        Pipelines::of(find_pipelines(paths), registry, options)
+    }
+
+    /// Compiles everything in files that were read.
+    pub fn of(found: Found, registry: &Registry, options: &CompileOptions) -> Pipelines {
+        Pipelines::read(found, registry, options, |_| false).0
     }
 
     /// The same, without the pipelines that would have to wait for standalone processors to be loaded.
@@ -82,19 +87,18 @@ impl Pipelines {
         registry: &Registry,
         options: &CompileOptions,
     ) -> (Pipelines, Unloaded) {
-        Pipelines::read(paths, registry, options, |config| {
+        Pipelines::read(find_pipelines(paths), registry, options, |config| {
             let of_connectors = config.connectors.iter().flat_map(|connector| &connector.processors);
             config.processors.iter().chain(of_connectors).any(|processor| registry.has_to_load(&processor.plugin.value))
         })
     }
 
-    fn read<P: AsRef<Path>>(
-        paths: &[P],
+    fn read(
+        found: Found,
         registry: &Registry,
         options: &CompileOptions,
         is_for_later: impl Fn(&PipelineConfig) -> bool,
     ) -> (Pipelines, Unloaded) {
-        let found = find_pipelines(paths);
         let environment = Environment::default();
         let loaded = load(&found.files, &environment);
         let mut pipelines = Pipelines {

@@ -6,12 +6,14 @@
 pub mod control;
 pub mod lifecycle;
 pub mod recovery;
+pub mod reload;
 mod roster;
 mod schemas;
 mod signals;
 pub mod status;
 
 use std::future::pending;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +23,7 @@ use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::registry::Registry;
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -53,7 +56,14 @@ pub struct Service {
     pub once: bool,
     /// What to do before the process ends at once: a second signal leaves no time for destructors.
     pub before_abort: Option<Box<dyn Fn()>>,
+    /// Who is told where HTTP is served, once it is.
+    pub on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
+    /// What goes on beside it until it is stopped.
+    pub companion: Option<Companion>,
 }
+
+/// Something that goes on beside a service, and asks things of it.
+pub type Companion = Box<dyn FnOnce(Control) -> BoxFuture<'static, ()>>;
 
 /// Pipelines that are started when what they need is loaded.
 pub struct Later {
@@ -113,7 +123,7 @@ impl Service {
     ///
     /// # Errors
     /// The store or the system refuses; nothing was started.
-    pub fn run(self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
+    pub fn run(mut self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
@@ -122,6 +132,10 @@ impl Service {
             let signals = Signals::listen().map_err(system("listen to signals"))?;
             let store = Store::open(&self.settings.database)?;
             let api = self.listen().await?;
+            if let (Some(tell), Some(api)) = (self.on_listening.take(), &api) {
+                tell(api.address());
+            }
+            let companion = self.companion.take();
             let (control, jobs) = Control::new(Shared {
                 store: store.clone(),
                 registry: self.registry.clone(),
@@ -134,7 +148,7 @@ impl Service {
                 once: self.once,
             });
             let view = Arc::new(View { store, registry: self.registry.clone(), control });
-            beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals)).await
+            beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals, companion)).await
         });
         // A call that hangs in the system must not keep the process from ending.
         executor.shutdown_background();
@@ -159,6 +173,7 @@ impl Service {
         control: &Control,
         mut jobs: mpsc::UnboundedReceiver<Job>,
         mut signals: Signals,
+        companion: Option<Companion>,
     ) -> Result<Ended, ServiceError> {
         let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
         let awaited = awaited.unwrap_or_default();
@@ -173,6 +188,12 @@ impl Service {
             tracing::warn!("no pipeline is to be started; waiting for Ctrl+C");
         }
         control.ready();
+        let mut companion = pin!(async {
+            if let Some(companion) = companion {
+                companion(control.clone()).await;
+            }
+            pending::<()>().await;
+        });
 
         let mut doing = FuturesUnordered::new();
         let mut status_line = StatusLine::new(self.log.output().clone());
@@ -224,6 +245,8 @@ impl Service {
                     stopping = true;
                     deadline = self.stop(control);
                 }
+                // Until the end: what it holds still must be let go.
+                () = &mut companion => {}
                 () = until(deadline) => break,
                 _ = redraw.tick(), if status_line.is_live() => status_line.draw(control.all()),
             }

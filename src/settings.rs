@@ -15,7 +15,7 @@ use anabranch_graph::plan::stage::Limits;
 use anabranch_graph::text::Str;
 
 pub use document::document;
-pub use flags::{ServiceFlags, SettingFlags};
+pub use flags::{ServiceFlags, SettingFlags, handed_down};
 pub use layers::{Layers, Refused, Resolved, Source};
 pub use listener::{ApiSettings, Compatibility, ServedSchemas};
 
@@ -44,6 +44,8 @@ pub struct Settings {
     pub shutdown_timeout: Option<Duration>,
     /// Whether `split` and `clone` are allowed.
     pub arch_v2: bool,
+    /// Whether pipeline files that are saved are taken up.
+    pub dev: bool,
     /// Every setting as text with the layer it comes from, in the order of the declaration.
     pub resolved: Vec<Resolved>,
 }

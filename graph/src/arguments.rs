@@ -54,7 +54,12 @@ impl Arguments {
         for setting in &settings.entries {
             let name = setting.name.value.trim();
             let Some(parameter) = specification.parameter(name) else {
-                findings.push(unknown(specification, name, setting.name.span).with_path(pointer(name)));
+                let free = specification.parameters.iter().map(|p| p.name.as_str()).filter(|free| {
+                    let is_given = settings.entries.iter().any(|other| other.name.value.trim() == *free);
+                    !free.contains('*') && !is_given
+                });
+                let finding = unknown(specification, name, setting.name.span).with_path(pointer(name));
+                findings.push(finding.with_slip(setting.name.span, name, free));
                 continue;
             };
             let name: Str = if parameter.name.contains('*') { name.into() } else { parameter.name.clone() };
@@ -347,6 +352,11 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
                         format!("{name}: {} is not one of {}", shown(), list(texts)),
                     )
                     .with_span(span);
+                    let finding = if parameter.secret || written.is_substituted() {
+                        finding
+                    } else {
+                        finding.with_slip(span, bad, texts.iter().map(Str::as_str))
+                    };
                     return Err(match did_you_mean(bad, texts.iter().map(Str::as_str)) {
                         Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
                         None => finding,
@@ -389,6 +399,10 @@ fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> D
             .with_hint("as .Payload.After.name, .Key, .Metadata[\"a.b\"]");
     }
     let finding = Diagnostic::error(CODE, format!("{name}: {error}")).with_span(written.span());
+    let finding = match error.meant() {
+        Some(meant) => finding.with_fix(written.span(), written.value().trim(), meant),
+        None => finding,
+    };
     match error.hint() {
         Some(hint) => finding.with_hint(hint),
         None => finding,
@@ -398,6 +412,7 @@ fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> D
 /// The message quotes parts of the text: with substituted values it is shown only if it is the same without.
 fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
     let place = written.place(error.offset, error.len);
+    let (offset, len, meant) = (error.offset, error.len, error.meant);
     let error = match written.is_substituted() {
         false => Some(error),
         true => Template::parse(written.written(), MissingKey::NoValue).err(),
@@ -410,6 +425,10 @@ fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diag
         ),
     };
     let finding = Diagnostic::error("settings.invalid_template", format!("{name}: {message}")).with_span(place);
+    let finding = match meant {
+        Some(meant) => written.corrected(finding, offset, len, meant),
+        None => finding,
+    };
     match hint {
         Some(hint) => finding.with_hint(hint),
         None => finding,

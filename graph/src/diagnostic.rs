@@ -4,10 +4,13 @@
 //! [`Diagnostics::render`] prints them with the place underlined, [`Diagnostics::findings`] gives them to programs.
 
 mod finding;
+mod fix;
 mod lines;
 mod render;
 
-pub use finding::{Finding, Place};
+pub use finding::{Correction, Finding, Place};
+pub use fix::Fix;
+pub(crate) use fix::slip;
 pub use render::RenderStyle;
 
 use crate::text::Str;
@@ -85,6 +88,16 @@ impl Files {
         }
     }
 
+    /// The same files, one of them with another text.
+    #[must_use]
+    pub fn with_text(&self, id: FileId, text: impl Into<Str>) -> Files {
+        let mut files = self.clone();
+        if let Some(file) = files.0.get_mut(id.0 as usize) {
+            file.text = text.into();
+        }
+        files
+    }
+
     /// All files in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
         self.0.iter().enumerate().map(|(index, file)| (FileId(index as u32), file))
@@ -150,6 +163,8 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// JSON pointer of the field inside its pipeline (`/connectors/0/id`), where it has one.
     pub path: Option<String>,
+    /// What a program may do about it, where there is no doubt about that.
+    pub fix: Option<Fix>,
 }
 
 impl Diagnostic {
@@ -163,6 +178,7 @@ impl Diagnostic {
             related: Vec::new(),
             hint: None,
             path: None,
+            fix: None,
         }
     }
 

@@ -60,6 +60,8 @@ pub struct TemplateError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The name that is meant by what stands there, where there is no doubt.
+    pub meant: Option<&'static str>,
 }
 
 /// Why a template failed on a record.

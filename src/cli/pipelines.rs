@@ -1,13 +1,20 @@
 //! `anabranch pipelines …`.
 
 mod analyze;
+mod answers;
+mod apply;
 mod chosen;
+mod describe;
+mod dev;
 mod dry_run;
+mod gallery;
 mod init;
+mod lifecycle;
 mod lint;
 mod list;
 mod plan;
 mod schema;
+mod test;
 mod validate;
 
 use std::path::Path;
@@ -16,6 +23,7 @@ use clap::Subcommand;
 
 use super::{Context, Report};
 
+pub(super) use dev::Watch;
 pub(super) use init::DEMO;
 
 #[derive(Debug, Subcommand)]
@@ -25,9 +33,17 @@ pub(super) enum Command {
     Lint(lint::Arguments),
     Plan(plan::Arguments),
     DryRun(dry_run::Arguments),
+    Test(Box<test::Arguments>),
     Schema(schema::Arguments),
     #[command(visible_alias = "ls")]
     List(list::Arguments),
+    #[command(visible_alias = "desc")]
+    Describe(describe::Arguments),
+    Start(lifecycle::Start),
+    Stop(lifecycle::Stop),
+    Delete(lifecycle::Delete),
+    Apply(apply::Arguments),
+    Dev(dev::Arguments),
 }
 
 pub(super) fn dispatch(command: Command, context: &Context) -> Report {
@@ -36,9 +52,16 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::Validate(arguments) => validate::validate(&arguments, context),
         Command::Lint(arguments) => lint::lint(&arguments, context),
         Command::Schema(arguments) => schema::schema(&arguments),
+        Command::Test(arguments) => test::test(&arguments, context),
         Command::DryRun(arguments) => dry_run::dry_run(&arguments, context),
         Command::Plan(arguments) => plan::plan(&arguments, context),
         Command::List(arguments) => list::list(&arguments, context),
+        Command::Describe(arguments) => describe::describe(&arguments, context),
+        Command::Start(arguments) => lifecycle::start(&arguments, context),
+        Command::Stop(arguments) => lifecycle::stop(&arguments, context),
+        Command::Dev(arguments) => dev::dev(&arguments, context),
+        Command::Apply(arguments) => apply::apply(&arguments, context),
+        Command::Delete(arguments) => lifecycle::delete(&arguments, context),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `anabranch positions …`: where sources go on, and how to move that.
 //!
-//! These commands use the store themselves, so the service must not run.
+//! A service that runs is asked; where none answers, these commands use the store themselves.
 
 mod moving;
 mod show;
@@ -15,9 +15,13 @@ use anabranch_graph::text::Str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Subcommand;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::remote::Remote;
 use super::{Context, Exit, Report};
+use crate::client::escaped;
 use crate::settings::Database;
 use crate::store::{Store, StoredPipeline};
 
@@ -48,8 +52,70 @@ fn shown(position: &Position) -> String {
     }
 }
 
+/// Where a source, or a partition of it, goes on.
+#[derive(Debug, Deserialize)]
+pub(super) struct Lane {
+    #[serde(default)]
+    pub(super) pipeline: String,
+    pub(super) connector: String,
+    #[serde(default)]
+    pub(super) partition: String,
+    pub(super) generation: u64,
+    /// Records of this generation that are delivered and acknowledged.
+    pub(super) records: u64,
+    /// Position of the last of them, as people see it.
+    pub(super) position: String,
+}
+
+impl Lane {
+    /// Of a lane of the store.
+    pub(super) fn new(pipeline: &str, lane: &LaneId, mark: &Mark) -> Self {
+        Lane {
+            pipeline: pipeline.to_owned(),
+            connector: lane.connector.to_string(),
+            partition: lane.partition.0.to_string(),
+            generation: mark.generation,
+            records: mark.seq,
+            position: shown(&mark.position),
+        }
+    }
+
+    /// For programs.
+    pub(super) fn shown(&self) -> Value {
+        json!({
+            "pipeline": self.pipeline, "connector": self.connector, "partition": self.partition,
+            "generation": self.generation, "records": self.records, "position": self.position,
+        })
+    }
+}
+
+/// The positions of a pipeline, or of all, as a running service has them.
+///
+/// # Errors
+/// The service refuses.
+pub(super) fn of_service(remote: &Remote, pipeline: Option<&str>) -> Result<Vec<Lane>, Box<Report>> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: String,
+    }
+    #[derive(Deserialize)]
+    struct Lanes {
+        positions: Vec<Lane>,
+    }
+    let pipelines = match pipeline {
+        Some(id) => vec![id.to_owned()],
+        None => remote.get::<Vec<Named>>("/v1/pipelines")?.into_iter().map(|pipeline| pipeline.id).collect(),
+    };
+    let mut lanes = Vec::new();
+    for id in pipelines {
+        let found: Lanes = remote.get(&format!("/v1/pipelines/{}/positions", escaped(&id)))?;
+        lanes.extend(found.positions.into_iter().map(|lane| Lane { pipeline: id.clone(), ..lane }));
+    }
+    Ok(lanes)
+}
+
 /// The store of a command, and the runtime that it needs.
-struct Opened {
+pub(super) struct Opened {
     store: Store,
     runtime: Runtime,
 }
@@ -59,7 +125,7 @@ impl Opened {
     ///
     /// # Errors
     /// The report of the command `command`: there is none, or it cannot be used.
-    fn open(command: &'static str, database: &Database) -> Result<Self, Box<Report>> {
+    pub(super) fn open(command: &'static str, database: &Database) -> Result<Self, Box<Report>> {
         let failed =
             |message: String| Box::new(Report::new(command).fail(Exit::Environment, "store.unavailable", message));
         let Some(store) = Store::open_existing(database).map_err(|e| failed(e.to_string()))? else {
@@ -70,17 +136,17 @@ impl Opened {
         Ok(Opened { store, runtime: runtime.map_err(|e| failed(e.to_string()))? })
     }
 
-    fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
+    pub(super) fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
         self.runtime.block_on(self.store.pipelines())
     }
 
-    fn positions(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+    pub(super) fn positions(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
         self.runtime.block_on(self.store.positions(pipeline))
     }
 }
 
 /// The report of a store that failed.
-fn unreadable(command: &'static str, error: &StoreError) -> Report {
+pub(super) fn unreadable(command: &'static str, error: &StoreError) -> Report {
     Report::new(command).fail(Exit::Environment, "store.unavailable", error.to_string())
 }
 

@@ -1,10 +1,24 @@
 //! `anabranch quickstart`.
 
-use super::{Context, Exit, Report, pipelines, run};
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use super::run::{Manner, serve};
+use super::{Context, Exit, Report, pipelines};
 use crate::files::system;
 use crate::settings::{Layers, document};
 
-pub(super) fn quickstart(context: &Context) -> Report {
+/// Run a demo pipeline in a temporary directory and show it in the browser; nothing is left behind.
+///
+/// The service has its page at an address that is printed; where there is a display, it is opened. Ctrl+C ends it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Only print the address of the page.
+    #[arg(long)]
+    no_open: bool,
+}
+
+pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
     let directory = match tempfile::Builder::new().prefix("anabranch-quickstart-").tempdir() {
         Ok(directory) => directory,
         Err(error) => return refused(&error),
@@ -35,7 +49,26 @@ pub(super) fn quickstart(context: &Context) -> Report {
     };
     let path = directory.path().to_path_buf();
     let before_abort = Box::new(move || drop(std::fs::remove_dir_all(&path)));
-    run::serve("quickstart", settings, false, Some(before_abort), context)
+    // Into a pipe nobody looks at a page either.
+    let opens = !arguments.no_open && context.terminal && !context.json && has_display();
+    let on_listening = Box::new(move |address: SocketAddr| show(address, opens));
+    let manner = Manner { before_abort: Some(before_abort), on_listening: Some(on_listening), ..Manner::default() };
+    serve("quickstart", settings, manner, context)
+}
+
+/// Says where the page is, and opens it.
+fn show(address: SocketAddr, opens: bool) {
+    let url = format!("http://{address}/");
+    let _ = writeln!(std::io::stderr(), "The page of this service is {url}");
+    if opens && let Err(error) = open::that_detached(&url) {
+        tracing::debug!(%error, "the browser cannot be opened");
+    }
+}
+
+/// Whether a browser could be seen.
+fn has_display() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
 }
 
 fn refused(error: &std::io::Error) -> Report {

@@ -55,6 +55,15 @@ impl Remote {
         self.run(self.client.get(path))
     }
 
+    /// The same; `None` from a service that does not know the path.
+    pub(super) fn get_if_known<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Box<Report>> {
+        match self.runtime.block_on(self.client.get(path)) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(ClientError::Refused(refusal)) if refusal.reason == "api.no_such_path" => Ok(None),
+            Err(error) => Err(self.refused(&error)),
+        }
+    }
+
     /// See [`Client::post`].
     pub(super) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Box<Report>> {
         self.run(self.client.post(path, body))

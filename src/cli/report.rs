@@ -137,6 +137,11 @@ impl Report {
         self
     }
 
+    /// Whether what was given is not valid.
+    pub fn is_invalid(&self) -> bool {
+        self.exit == Exit::Invalid
+    }
+
     /// What to do about the failure.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
@@ -196,15 +201,24 @@ pub(super) fn findings(findings: &Diagnostics, files: &Files) -> Vec<Value> {
 /// A finding for programs.
 pub(super) fn one(finding: &Diagnostic, files: &Files) -> Value {
     let place = finding.label.as_ref().and_then(|label| files.locate(label.span));
+    let fix = finding
+        .fix
+        .as_ref()
+        .map(|fix| json!({ "configPath": finding.path, "op": "replace", "was": fix.was, "value": fix.becomes }));
     json!({
         "severity": finding.severity,
         "code": finding.code,
         "message": finding.message,
         "configPath": finding.path,
         "suggestion": finding.hint,
-        "fix": null,
+        "fix": fix,
         "file": place.as_ref().map(|p| p.file.as_str()),
         "line": place.as_ref().map(|p| p.line),
         "column": place.as_ref().map(|p| p.column),
     })
+}
+
+/// `1 file`, `2 files`.
+pub(super) fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,15 +1,18 @@
 //! `anabranch run`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 
+use super::pipelines::Watch;
 use super::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::api::ListenError;
 use crate::log::{Log, Output};
 use crate::pipelines::Pipelines;
 use crate::service::lifecycle::{Outcome, names};
-use crate::service::{Ended, Later, Service, ServiceError};
+use crate::service::{Companion, Ended, Later, Service, ServiceError};
 use crate::settings::{LogFormat, SettingFlags, Settings};
 use crate::store::{OpenError, StoredPipeline};
 
@@ -17,7 +20,8 @@ use crate::store::{OpenError, StoredPipeline};
 ///
 /// Starts all pipelines whose file does not say `status: stopped`. Ctrl+C stops it: sources
 /// are read no further, what was read is delivered, and the next start goes on from there. A second Ctrl+C
-/// ends it at once; what was not delivered is then read again.
+/// ends it at once; what was not delivered is then read again. With --dev.enabled it also takes up what is saved in
+/// pipeline files, as `anabranch pipelines dev` does.
 ///
 /// Exit codes: 0 everything that was read is delivered, 1 a pipeline failed and ended the service (`--once`,
 /// `pipelines.exit-on-degraded`), 2 a pipeline file or a setting is not valid, 3 not everything could be delivered
@@ -33,19 +37,30 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     match context.settings("run", &arguments.settings) {
-        Ok(settings) => serve("run", settings, arguments.once, None, context),
+        Ok(settings) => {
+            let manner = Manner { once: arguments.once, watches: settings.dev, ..Manner::default() };
+            serve("run", settings, manner, context)
+        }
         Err(report) => *report,
     }
 }
 
+/// In what manner the service is run.
+#[derive(Default)]
+pub(super) struct Manner {
+    /// To the end of what there is to read.
+    pub(super) once: bool,
+    /// Files that are saved are taken up. Then there need be none at first, and none need be valid.
+    pub(super) watches: bool,
+    /// What to do before the process ends at once.
+    pub(super) before_abort: Option<Box<dyn Fn()>>,
+    /// Who is told where HTTP is served.
+    pub(super) on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
+}
+
 /// Runs the service with these settings to its end.
-pub(super) fn serve(
-    command: &'static str,
-    mut settings: Settings,
-    once: bool,
-    before_abort: Option<Box<dyn Fn()>>,
-    context: &Context,
-) -> Report {
+pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manner, context: &Context) -> Report {
+    let Manner { once, watches, before_abort, on_listening } = manner;
     if context.json {
         settings.log.format = LogFormat::Json;
     }
@@ -80,7 +95,7 @@ pub(super) fn serve(
     }
     let findings = pipelines.all_findings();
     let refused = pipelines.has_errors();
-    if pipelines.good.is_empty() || (refused && settings.pipelines.exit_on_degraded) {
+    if !watches && (pipelines.good.is_empty() || (refused && settings.pipelines.exit_on_degraded)) {
         let report = Report::new(command)
             .notes(context.rendered(&findings, &pipelines.files))
             .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
@@ -109,7 +124,12 @@ pub(super) fn serve(
     };
     let log = Log::new(settings.log, output);
     log.install();
-    let service = Service { settings, registry, compile: options, log: Arc::clone(&log), once, before_abort };
+    let companion: Option<Companion> = watches.then(|| {
+        let watch = Watch::new(path, registry.clone(), options, context.clone());
+        Box::new(move |control| watch.watch(control).boxed()) as Companion
+    });
+    let log = Arc::clone(&log);
+    let service = Service { settings, registry, compile: options, log, once, before_abort, on_listening, companion };
     match service.run(pipelines, later) {
         Ok(ended) => conclude(Report::new(command), &ended, refused && once),
         Err(ServiceError::Listen(error)) => {

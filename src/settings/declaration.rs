@@ -140,7 +140,7 @@ const LIVE_APPLY: &str = "applying pipelines through the HTTP API";
 const TLS: &str = "TLS of the HTTP API";
 const GRPC: &str = "the gRPC API";
 const INSTALL: &str = "plugin installation";
-const DEV: &str = "development mode";
+const DEV: &str = "profiling";
 
 /// All settings. `config.path` comes first: it says where the file is, so it cannot stand in it.
 pub const KEYS: &[Key] = &[
@@ -387,10 +387,8 @@ pub const KEYS: &[Key] = &[
         "Leaves out the metrics of that architecture.",
     )
     .awaits("metrics"),
-    Key::new("dev.enabled", Kind::Bool, Some("false"), "Reload pipeline files when they change.")
-        .alias("dev")
-        .awaits(DEV),
-    Key::new("dev.json", Kind::Bool, Some("false"), "Print the events of development mode as JSON.").awaits(DEV),
+    Key::new("dev.enabled", Kind::Bool, Some("false"), "Reload pipeline files when they change.").alias("dev"),
+    Key::new("dev.json", Kind::Bool, Some("false"), "In development mode, print the log as JSON."),
     Key::new("dev.cpuprofile", Kind::Path, None, "Write a CPU profile here.").awaits(DEV),
     Key::new("dev.memprofile", Kind::Path, None, "Write a memory profile here.").awaits(DEV),
     Key::new("dev.blockprofile", Kind::Path, None, "Write a profile of blocking here.").awaits(DEV),

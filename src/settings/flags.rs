@@ -23,6 +23,32 @@ const OFFLINE: &[&str] = &[
     "db.postgres.table",
 ];
 
+/// What a pipeline is compiled and run with; nothing of where the service listens or stores.
+const OF_PIPELINES: &[&str] = &["preview.", "engine.", "processors.", "connectors.", "pipelines.error-recovery."];
+
+/// The flags among the arguments of a process that decide what pipelines are compiled and run with, as arguments of
+/// another one that is to do as this one does. Variables and `anabranch.yaml` are seen by both.
+pub fn handed_down(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut arguments = arguments.into_iter();
+    let mut handed_down = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let name = argument.strip_prefix("--").unwrap_or_default();
+        let name = name.split_once('=').map_or(name, |(name, _)| name);
+        let Some(key) = KEYS.iter().find(|key| key.name == name) else { continue };
+        // A value of its own, which is not to be taken for a flag.
+        let value = match key.kind {
+            Kind::Bool => None,
+            _ if argument.contains('=') => None,
+            _ => arguments.next(),
+        };
+        if name == "config.path" || OF_PIPELINES.iter().any(|prefix| name.starts_with(prefix)) {
+            handed_down.push(argument);
+            handed_down.extend(value);
+        }
+    }
+    handed_down
+}
+
 impl<const ALL: bool> SettingFlags<ALL> {
     /// The text of a flag, if it was given.
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -112,5 +138,19 @@ impl clap::Args for ServiceFlags {
 
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_gets_the_flags_that_pipelines_depend_on() {
+        let line = "anabranch run --preview.pipeline-arch-v2 --db.path --processors.path --api.http.address=x \
+                    --processors.path p --connectors.path=c --pipelines.path here";
+        let handed_down = handed_down(line.split_whitespace().map(str::to_owned));
+        let wanted = ["--preview.pipeline-arch-v2", "--processors.path", "p", "--connectors.path=c"];
+        assert_eq!(handed_down, wanted);
     }
 }

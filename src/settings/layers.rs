@@ -332,7 +332,11 @@ impl<'a> Checking<'a> {
                     "error" => LogLevel::Error,
                     _ => LogLevel::Info,
                 },
-                format: if self.text("log.format") == "json" { LogFormat::Json } else { LogFormat::Cli },
+                format: if self.text("log.format") == "json" || (self.bool("dev.enabled") && self.bool("dev.json")) {
+                    LogFormat::Json
+                } else {
+                    LogFormat::Cli
+                },
             },
             pipelines: PipelineSettings {
                 path: self.path("pipelines.path"),
@@ -374,6 +378,7 @@ impl<'a> Checking<'a> {
                 ..Limits::default()
             },
             shutdown_timeout: (!shutdown.is_zero()).then_some(shutdown),
+            dev: self.bool("dev.enabled"),
             arch_v2: self.bool("preview.pipeline-arch-v2"),
             resolved: Vec::new(),
         }
@@ -506,12 +511,12 @@ mod tests {
     #[test]
     fn slips_in_variables_and_settings_without_effect_are_warned_of() {
         let (_, found) =
-            resolve(&[], &[("ANABRANCH_DB_PAHT", "x"), ("ANABRANCH_MY_OWN", "y")], "dev.enabled: true").unwrap();
+            resolve(&[], &[("ANABRANCH_DB_PAHT", "x"), ("ANABRANCH_MY_OWN", "y")], "dev.cpuprofile: x").unwrap();
         assert_eq!(
             messages(&found),
             [
                 "the variable ANABRANCH_DB_PAHT sets nothing | did you mean ANABRANCH_DB_PATH?",
-                "dev.enabled has no effect in this version: development mode comes later",
+                "dev.cpuprofile has no effect in this version: profiling comes later",
             ]
         );
     }

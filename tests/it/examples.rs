@@ -26,7 +26,9 @@ fn every_example_is_run_here() {
     let run = include_str!("examples.rs");
     for entry in std::fs::read_dir(directory()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let tested = name == "documents-to-vectors" || run.contains(&format!("example(\"{name}\")"));
+        let tested = name.ends_with(".test.yaml")
+            || name == "documents-to-vectors"
+            || run.contains(&format!("example(\"{name}\")"));
         assert!(tested, "no test runs examples/{name}");
     }
 }

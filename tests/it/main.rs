@@ -22,15 +22,20 @@ mod damage;
 mod dead_letter;
 mod demo;
 mod dependencies;
+mod dev;
+mod doctor;
 #[cfg(all(feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
 mod documents;
 mod drawing;
 mod edits;
 mod examples;
+mod fix;
+mod gallery;
 mod generated;
 mod javascript;
 mod kills;
 mod live;
+mod pipeline_tests;
 mod plan;
 mod positions;
 #[cfg(feature = "postgres")]
@@ -40,6 +45,7 @@ mod processors;
 mod readme;
 #[cfg(target_os = "linux")]
 mod rest;
+mod running;
 mod s3;
 mod schema;
 #[cfg(feature = "avro")]

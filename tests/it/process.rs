@@ -72,6 +72,13 @@ impl Workspace {
         path
     }
 
+    /// Adds to the end of a file.
+    pub fn append(&self, name: &str, content: &str) {
+        use std::io::Write as _;
+        let mut file = fs::OpenOptions::new().append(true).open(self.path(name)).unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+    }
+
     pub fn read(&self, name: &str) -> String {
         String::from_utf8(fs::read(self.path(name)).unwrap_or_default()).unwrap()
     }
@@ -196,6 +203,12 @@ impl Process {
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success(), "kill -s {name}");
+    }
+
+    /// Everything that it has printed until now, whenever that is asked.
+    pub fn printed(&self) -> impl Fn() -> String + use<> {
+        let streams = [self.stdout.bytes.clone(), self.stderr.bytes.clone()];
+        move || streams.iter().map(|bytes| String::from_utf8_lossy(&bytes.lock().unwrap()).into_owned()).collect()
     }
 
     pub fn is_running(&mut self) -> bool {

@@ -13,7 +13,7 @@ fn schema() -> jsonschema::Validator {
     jsonschema::draft202012::new(&schema).unwrap()
 }
 
-fn yaml(text: &str) -> Value {
+pub(crate) fn yaml(text: &str) -> Value {
     serde_yaml::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
@@ -26,6 +26,7 @@ fn files(directory: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     // An example with services of its own has a directory.
     files.iter_mut().filter(|path| path.is_dir()).for_each(|path| path.push("pipeline.yaml"));
+    files.retain(|path| !path.to_string_lossy().ends_with(".test.yaml"));
     files.sort();
     files
 }

@@ -138,9 +138,17 @@ fn serve(directory: &str) -> ! {
     assert!(!pipelines.has_errors(), "{:?}", pipelines.all_findings());
     let log = Log::new(settings.log, Output::standard(false).unwrap());
     log.install();
-    let ended = Service { settings, registry, compile: options, log, once: true, before_abort: None }
-        .run(pipelines, None)
-        .unwrap();
+    let service = Service {
+        settings,
+        registry,
+        compile: options,
+        log,
+        once: true,
+        before_abort: None,
+        on_listening: None,
+        companion: None,
+    };
+    let ended = service.run(pipelines, None).unwrap();
     println!("{ended:?}");
     let finished = ended.outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Finished));
     std::process::exit(i32::from(!finished));

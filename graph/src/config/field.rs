@@ -234,8 +234,16 @@ impl<'a> Reader<'a> {
             },
             Some(_) if text.is_substituted() => invalid(format!("{key:?} is {shown}, but must be a whole number"))
                 .with_hint("a number is either written out or wholly one `${NAME}`"),
-            Some(_) => invalid(format!("{key:?} is the text {shown}, but must be a whole number"))
-                .with_hint("remove the quotes"),
+            Some(number) => {
+                let finding = invalid(format!("{key:?} is the text {shown}, but must be a whole number"))
+                    .with_hint("remove the quotes");
+                let written = self.source.get(span.start as usize..span.end as usize);
+                let fits = u64::try_from(number).is_ok_and(|number| number <= max);
+                match written.filter(|written| fits && written.starts_with(['"', '\''])) {
+                    Some(written) => finding.with_fix(span, written, number.to_string()),
+                    None => finding,
+                }
+            }
             None => invalid(format!("{key:?} is {shown}, but must be a whole number")),
         };
         Err(self.report(finding))
@@ -304,6 +312,7 @@ impl<'a> Reader<'a> {
                 }
                 None => format!("the fields are: {}", known.join(", ")),
             };
+            let finding = finding.with_slip(entry.key_span, &entry.key, free.iter().copied());
             self.report(finding.with_hint(hint));
         }
     }

@@ -161,6 +161,7 @@ pub(super) fn one_of(
     .with_path(path.name(field).to_string());
     if !text.is_substituted() {
         finding.hint = did_you_mean(text.value().trim(), words).map(|word| format!("did you mean {word:?}?"));
+        finding = finding.with_slip(text.span(), text.value(), words);
     }
     Err(reader.report(finding))
 }

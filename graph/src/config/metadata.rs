@@ -30,6 +30,7 @@ pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Rea
                 Diagnostic::warning("config.metadata_renamed", format!("records have no metadata \"{foreign}{name}\""))
                     .with_span(span)
                     .with_hint(format!("here it is named \"{own}{name}\""))
+                    .with_fix(span, format!("{foreign}{name}"), format!("{own}{name}"))
                     .with_path(path.to_string()),
             );
         }

@@ -87,12 +87,14 @@ fn read_processor_plugin(
     if let Some(entry) = old
         && version >= Version::V2_2
     {
-        reader.report(
-            Diagnostic::warning("config.field_renamed", format!("{name}: \"type\" is now called \"plugin\""))
-                .with_span(entry.key_span)
-                .with_hint("rename the field, its value stays")
-                .with_path(path.name("type").to_string()),
-        );
+        let finding = Diagnostic::warning("config.field_renamed", format!("{name}: \"type\" is now called \"plugin\""))
+            .with_span(entry.key_span)
+            .with_hint("rename the field, its value stays")
+            .with_path(path.name("type").to_string());
+        reader.report(match object.get("plugin") {
+            None => finding.with_fix(entry.key_span, "type", "plugin"),
+            Some(_) => finding,
+        });
     }
     if let Some(entry) = object.get("plugin") {
         version.introduced(Version::V2_2, entry, path.name("plugin"), reader);

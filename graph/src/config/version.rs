@@ -30,11 +30,17 @@ impl Version {
         };
         let latest = Version::LATEST;
         let Some(text) = text.filter(|text| !text.value().trim().is_empty()) else {
-            reader.report(
+            let finding =
                 Diagnostic::warning("config.version_missing", format!("no version is given; read as version {latest}"))
                     .with_span(entry.map_or(document.head(), |entry| entry.key_span))
-                    .with_hint(format!("write `version: {latest}` at the top of the document")),
-            );
+                    .with_hint(format!("write `version: {latest}` at the top of the document"));
+            reader.report(match (entry, indentation(reader.source, document.head().start as usize)) {
+                (None, Some(indentation)) => {
+                    let end = if reader.source.contains("\r\n") { "\r\n" } else { "\n" };
+                    finding.with_fix(document.head(), "", format!("version: \"{latest}\"{end}{indentation}"))
+                }
+                _ => finding,
+            });
             return Ok(latest);
         };
         let value = text.value().trim();
@@ -60,13 +66,16 @@ impl Version {
                 ));
             }
         };
-        reader.report(
-            Diagnostic::warning(
-                "config.version_unknown",
-                format!("unknown version {}; read as version {stand_in}", quoted(text.written())),
-            )
-            .with_span(text.span()),
-        );
+        let finding = Diagnostic::warning(
+            "config.version_unknown",
+            format!("unknown version {}; read as version {stand_in}", quoted(text.written())),
+        )
+        .with_span(text.span());
+        reader.report(if text.is_substituted() {
+            finding
+        } else {
+            finding.with_fix(text.span(), value, stand_in.to_string())
+        });
         Ok(stand_in)
     }
 
@@ -105,6 +114,14 @@ impl Version {
             );
         }
     }
+}
+
+/// What stands before a byte on its line, if that is nothing but spaces.
+fn indentation(source: &str, at: usize) -> Option<&str> {
+    let before = source.get(..at)?;
+    let line = &before[before.rfind('\n').map_or(0, |newline| newline + 1)..];
+    let starts_a_block = !source[at..].starts_with(['{', '?', '&', '*', '!']);
+    (starts_a_block && line.bytes().all(|byte| byte == b' ')).then_some(line)
 }
 
 impl fmt::Display for Version {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_yaml::granit_parser::ScalarStyle;
 
-use crate::diagnostic::{FileId, Span};
+use crate::diagnostic::{Diagnostic, FileId, Span};
 use crate::text::Str;
 
 /// Bytes from which on a text that came out of a variable is masked: shorter ones stand in every other line.
@@ -65,6 +65,16 @@ impl Written {
     pub fn substituted(&self) -> impl Iterator<Item = &Str> {
         let whole = self.layout.is_none() && self.value != self.written;
         self.layout.iter().flat_map(|layout| &layout.substituted).chain(whole.then_some(&self.value))
+    }
+
+    /// The finding with the correction of `len` bytes at `offset` of the value; without one where they came out of a
+    /// variable.
+    #[must_use]
+    pub fn corrected(&self, finding: Diagnostic, offset: usize, len: usize, meant: &str) -> Diagnostic {
+        match self.value.get(offset..offset + len) {
+            Some(was) if !self.is_substituted() => finding.with_fix(self.place(offset, len), was, meant),
+            _ => finding,
+        }
     }
 
     /// Where the value stands.

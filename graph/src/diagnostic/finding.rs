@@ -26,9 +26,21 @@ pub struct Finding<'a> {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'a str>,
+    /// What a program may do about it: `validate --fix` does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Correction<'a>>,
     /// Places that explain it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Place<'a>>,
+}
+
+/// A [`Fix`](super::Fix) as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Correction<'a> {
+    /// The wrong text; empty for one that is missing.
+    pub was: &'a str,
+    /// The right one.
+    pub becomes: &'a str,
 }
 
 /// A range of a file. Lines and columns count from 1, columns in characters; the end is exclusive.
@@ -69,6 +81,7 @@ impl Diagnostics {
                 path: diagnostic.path.as_deref(),
                 place: diagnostic.label.as_ref().and_then(&mut place),
                 hint: diagnostic.hint.as_deref(),
+                fix: diagnostic.fix.as_ref().map(|fix| Correction { was: &fix.was, becomes: &fix.becomes }),
                 related: diagnostic.related.iter().filter_map(&mut place).collect(),
             })
             .collect()

@@ -296,15 +296,16 @@ impl Resolver<'_> {
             Ok(kind) => return Some(kind),
             Err(error) => error,
         };
+        let known = names();
         let (code, hint) = match &error {
             ResolveError::Unknown { near: Some(near), .. } => {
                 ("plan.unknown_plugin", Some(format!("did you mean {near:?}?")))
             }
             ResolveError::Unknown { near: None, .. } => {
-                ("plan.unknown_plugin", Some(format!("{role}s there are: {}", listed(&names()))))
+                ("plan.unknown_plugin", Some(format!("{role}s there are: {}", listed(&known))))
             }
             ResolveError::WrongRole { .. } => {
-                ("plan.wrong_role", Some(format!("{role}s there are: {}", listed(&names()))))
+                ("plan.wrong_role", Some(format!("{role}s there are: {}", listed(&known))))
             }
             ResolveError::WrongVersion { name, found, .. } => {
                 ("plan.wrong_version", Some(format!("write {name:?} for any version, or \"{name}@{found}\"")))
@@ -320,6 +321,14 @@ impl Resolver<'_> {
             other => other.to_string(),
         };
         let finding = Diagnostic::error(code, message).with_span(plugin.span).with_path(format!("{path}/plugin"));
+        let finding = match &error {
+            ResolveError::Unknown { name, near: Some(near) } => {
+                // The nearest comes from all there are; it is meant only if no other is as near.
+                let names = known.iter().map(Str::as_str).chain([near.as_str()]);
+                finding.with_slip(plugin.span, name, names)
+            }
+            _ => finding,
+        };
         self.findings.push(match hint {
             Some(hint) => finding.with_hint(hint),
             None => finding,
@@ -363,7 +372,8 @@ impl Resolver<'_> {
 
 /// Why a condition does not compile, at the place where it goes wrong.
 fn invalid_condition(written: &Written, error: TemplateError) -> Diagnostic {
-    let place = written.place(error.offset, error.len);
+    let (offset, len, meant) = (error.offset, error.len, error.meant);
+    let place = written.place(offset, len);
     // The message quotes the text: with substituted values it may be shown only if it is the same without.
     let error = match written.is_substituted() {
         false => Some(error),
@@ -377,6 +387,10 @@ fn invalid_condition(written: &Written, error: TemplateError) -> Diagnostic {
         ),
     };
     let finding = Diagnostic::error("plan.invalid_condition", message).with_span(place);
+    let finding = match meant {
+        Some(meant) => written.corrected(finding, offset, len, meant),
+        None => finding,
+    };
     match hint {
         Some(hint) => finding.with_hint(hint),
         None => finding,

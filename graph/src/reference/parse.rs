@@ -9,7 +9,7 @@
 use std::str::CharIndices;
 
 use super::{Path, Side, Target};
-use crate::diagnostic::did_you_mean;
+use crate::diagnostic::{did_you_mean, slip};
 use crate::text::Str;
 
 /// More parts than any record has levels; keeps what a `set` nests well below what can be written.
@@ -23,15 +23,25 @@ const ROOTS: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"]
 pub struct ReferenceError {
     message: String,
     hint: Option<String>,
+    meant: Option<String>,
 }
 
 impl ReferenceError {
     fn new(text: &str, problem: &str) -> Self {
-        ReferenceError { message: format!("invalid reference {text:?}: {problem}"), hint: None }
+        ReferenceError { message: format!("invalid reference {text:?}: {problem}"), hint: None, meant: None }
     }
 
     fn with_hint(self, hint: impl Into<String>) -> Self {
         ReferenceError { hint: Some(hint.into()), ..self }
+    }
+
+    fn meaning(self, meant: Option<String>) -> Self {
+        ReferenceError { meant, ..self }
+    }
+
+    /// The whole reference that is meant, where there is no doubt.
+    pub fn meant(&self) -> Option<&str> {
+        self.meant.as_deref()
     }
 
     /// What to write instead.
@@ -53,7 +63,7 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
         let error = wrong("a reference starts with a dot");
         let dotted = format!(".{rest}");
         return Err(match target(&dotted) {
-            Ok(_) => error.with_hint(format!("did you mean {dotted}?")),
+            Ok(_) => error.with_hint(format!("did you mean {dotted}?")).meaning(Some(dotted)),
             Err(ReferenceError { hint: Some(hint), .. }) => error.with_hint(hint),
             Err(_) => error,
         });
@@ -86,7 +96,10 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
                     Some(near) => written(&["Payload", near], below),
                     None => written(&["Payload", "After", other], below),
                 };
-                Err(wrong("a payload has the parts Before and After").with_hint(format!("did you mean {hint}?")))
+                let meant = slip(other, ["Before", "After"]).map(|part| written(&["Payload", part], below));
+                Err(wrong("a payload has the parts Before and After")
+                    .with_hint(format!("did you mean {hint}?"))
+                    .meaning(meant))
             }
         },
         (other, below) => {
@@ -95,8 +108,10 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
                 Some(root) => written(&[root], below),
                 None => written(&["Payload", "After", other], below),
             };
+            let meant = slip(other, ROOTS).map(|root| written(&[root], below)).filter(|meant| target(meant).is_ok());
             Err(wrong("a record has the parts Position, Operation, Metadata, Key and Payload")
-                .with_hint(format!("did you mean {hint}?")))
+                .with_hint(format!("did you mean {hint}?"))
+                .meaning(meant))
         }
     }
 }

@@ -339,7 +339,7 @@ impl<'t> Lexer<'t> {
 
 /// An error at a place.
 pub(super) fn error(at: Range<usize>, message: impl Into<String>) -> TemplateError {
-    TemplateError { offset: at.start, len: at.end - at.start, message: message.into(), hint: None }
+    TemplateError { offset: at.start, len: at.end - at.start, message: message.into(), hint: None, meant: None }
 }
 
 impl TemplateError {

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use anabranch_graph::registry::{Registry, ResolveError};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
 use anabranch_graph::text::Str;
+use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::json;
 
+use super::gallery::{self, SPLITS, TEMPLATES, Template};
 use super::is_yaml;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry};
@@ -30,6 +32,9 @@ const HELP: &str = include_str!("../templates/pipelines-init.help.txt");
 pub(in crate::cli) struct Arguments {
     /// Id and name of the pipeline, and name of its file [default: <source>-to-<destination>].
     name: Option<String>,
+    /// Start from a template; `list` lists them.
+    #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["source", "destination"])]
+    template: Option<String>,
     /// Plugin to read from [default: generator].
     #[arg(long, value_name = "PLUGIN")]
     source: Option<String>,
@@ -46,11 +51,21 @@ pub(in crate::cli) struct Arguments {
 const COMMAND: &str = "pipelines.init";
 
 pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
+    if arguments.template.as_deref() == Some("list") {
+        return templates();
+    }
     let settings = match context.settings(COMMAND, &arguments.settings) {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
-    let (name, content) = match generate(arguments) {
+    let (template, generated) = match &arguments.template {
+        Some(asked) => match template(asked) {
+            Ok(template) => (Some(template), from_template(arguments, template)),
+            Err(report) => return *report,
+        },
+        None => (None, generate(arguments)),
+    };
+    let (name, content) = match generated {
         Ok(generated) => generated,
         Err(report) => return *report,
     };
@@ -65,9 +80,60 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
     let options = compile_options(&settings, false);
     let complete = !Pipelines::load(&[&file], &registry(), &options).has_errors();
     let next = if complete { "`anabranch run` starts it" } else { "Give values to what is required in it" };
+    let mut result = json!({ "file": shown.to_string(), "pipeline": name, "complete": complete });
+    let mut text = format!("Wrote {shown}. ");
+    match template {
+        None => text.push_str(&format!("{next}.\n")),
+        Some(template) => {
+            let unset: Vec<&str> =
+                template.variables().into_iter().filter(|name| std::env::var_os(name).is_none()).collect();
+            if !unset.is_empty() {
+                text.push_str(&format!("It needs the variables {}. ", unset.join(", ")));
+            }
+            let flag = if template.splits() { format!(" {SPLITS}") } else { String::new() };
+            text.push_str(&format!("`anabranch run{flag}` starts it.\n"));
+            result["template"] = template.name.into();
+            result["variables"] = json!(unset);
+        }
+    }
+    Report::new(COMMAND).text(text).result(result)
+}
+
+/// What templates there are.
+fn templates() -> Report {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["TEMPLATE", "WHAT IT IS"]);
+    for template in TEMPLATES {
+        table.add_row([template.name, template.summary()]);
+    }
+    let shown = |template: &Template| {
+        json!({
+            "name": template.name, "summary": template.summary(), "variables": template.variables(),
+            "splits": template.splits(),
+        })
+    };
     Report::new(COMMAND)
-        .text(format!("Wrote {shown}. {next}.\n"))
-        .result(json!({ "file": shown.to_string(), "pipeline": name, "complete": complete }))
+        .text(format!("{}\n\n`anabranch pipelines init --template TEMPLATE` writes one.\n", table.trim_fmt()))
+        .summary(json!({ "templates": TEMPLATES.len() }))
+        .result(json!({ "templates": TEMPLATES.iter().map(shown).collect::<Vec<_>>() }))
+}
+
+fn template(name: &str) -> Result<&'static Template, Box<Report>> {
+    gallery::find(name).map_err(|near| {
+        let report = refused(Exit::Invalid, "pipelines.unknown_template", format!("there is no template {name:?}"));
+        report.map(|report| match near {
+            Some(near) => report.suggest(format!("did you mean {near}?")),
+            None => report.suggest("`anabranch pipelines init --template list` lists them"),
+        })
+    })
+}
+
+/// Name and text of a pipeline of the gallery.
+fn from_template(arguments: &Arguments, template: &Template) -> Result<(String, String), Box<Report>> {
+    let name = arguments.name.clone().unwrap_or_else(|| template.name.to_owned());
+    named(&name)?;
+    let text = template.file(&identifier(&name));
+    Ok((name, text))
 }
 
 /// Name and text of the pipeline.
@@ -82,15 +148,7 @@ fn generate(arguments: &Arguments) -> Result<(String, String), Box<Report>> {
         plugin.split('@').next().unwrap_or(plugin).to_owned()
     };
     let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare(source), bare(destination)));
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_:.".contains(c);
-    if name.is_empty() || name.len() > 128 || !name.chars().all(allowed) || name.starts_with('.') {
-        return Err(refused(
-            Exit::Invalid,
-            "pipelines.invalid_name",
-            format!("{name:?} cannot be the id of a pipeline"),
-        )
-        .map(|report| report.suggest("use at most 128 letters, digits, `-`, `_`, `:` and `.`; not `.` first")));
-    }
+    named(&name)?;
     let registry = registry();
     let context = Generated {
         name: identifier(&name),
@@ -105,6 +163,17 @@ fn generate(arguments: &Arguments) -> Result<(String, String), Box<Report>> {
             Err(refused(Exit::Failed, "pipelines.template", format!("the template cannot be filled in: {error}")))
         }
     }
+}
+
+/// Whether a pipeline and its file can have this name.
+fn named(name: &str) -> Result<(), Box<Report>> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_:.".contains(c);
+    if !name.is_empty() && name.len() <= 128 && name.chars().all(allowed) && !name.starts_with('.') {
+        return Ok(());
+    }
+    let message = format!("{name:?} cannot be the id of a pipeline");
+    Err(refused(Exit::Invalid, "pipelines.invalid_name", message)
+        .map(|report| report.suggest("use at most 128 letters, digits, `-`, `_`, `:` and `.`; not `.` first")))
 }
 
 fn refused(exit: Exit, code: &'static str, message: String) -> Box<Report> {
@@ -348,6 +417,7 @@ mod tests {
             for destination in registry.destinations().map(|k| k.specification().name.clone()) {
                 let arguments = Arguments {
                     name: None,
+                    template: None,
                     source: Some(source.to_string()),
                     destination: Some(destination.to_string()),
                     force: false,
@@ -379,6 +449,7 @@ mod tests {
         for name in ["orders", "a-b_c", "null", "true", "123", "0x1f", "1.0", "a:", "-", "a:b"] {
             let arguments = Arguments {
                 name: Some(name.to_owned()),
+                template: None,
                 source: None,
                 destination: None,
                 force: false,
@@ -395,6 +466,7 @@ mod tests {
         for name in ["", "a/b", "../x", "a b", ".hidden"] {
             let arguments = Arguments {
                 name: Some(name.to_owned()),
+                template: None,
                 source: None,
                 destination: None,
                 force: false,

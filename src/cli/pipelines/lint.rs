@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::validate;
+use super::validate::{self, Checking};
 use crate::cli::{Context, Report};
 use crate::settings::SettingFlags;
 
@@ -23,5 +23,6 @@ pub(in crate::cli) struct Arguments {
 }
 
 pub(super) fn lint(arguments: &Arguments, context: &Context) -> Report {
-    validate::check("pipelines.lint", &arguments.paths, &arguments.settings, arguments.strict, context)
+    let checking = Checking { strict: arguments.strict, fix: None };
+    validate::check("pipelines.lint", &arguments.paths, &arguments.settings, &checking, context)
 }

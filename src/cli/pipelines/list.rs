@@ -1,43 +1,116 @@
 //! `anabranch pipelines list`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use chrono::Utc;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
+use super::answers::{LiveAnswer, PipelineAnswer, short};
+use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::pipelines::Pipelines;
-use crate::settings::{Database, SettingFlags};
+use crate::settings::{Database, ServiceFlags, Settings};
 use crate::store::{Status, StopReason, Store, StoredPipeline};
 
 /// List pipelines and how they are doing.
 ///
-/// Lists the pipelines of the files and of the store, and how they were doing when the service last ran.
-/// A pipeline that is no longer in any file is `detached`: its position is kept. The store is used by one
-/// process, so this waits for no running service: it is refused while one holds the store.
+/// Asks the service that runs. Where none answers, it lists the pipelines of the files and of the store, and how they
+/// were doing when the service last ran. A pipeline that is no longer in any file is `detached`: its position is kept.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     #[command(flatten)]
-    settings: SettingFlags<false>,
+    settings: ServiceFlags,
 }
 
-struct Row {
-    state: String,
-    detail: String,
-}
+const COMMAND: &str = "pipelines.list";
 
 pub(super) fn list(arguments: &Arguments, context: &Context) -> Report {
-    const COMMAND: &str = "pipelines.list";
-    let settings = match context.settings(COMMAND, &arguments.settings) {
-        Ok(settings) => settings,
-        Err(report) => return *report,
+    listed(arguments, context).unwrap_or_else(|report| *report)
+}
+
+fn listed(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    match Remote::find(COMMAND, &settings)? {
+        Some(remote) => running(&remote, context),
+        None => at_rest(&settings),
+    }
+}
+
+/// Rates are over this time.
+const SAMPLE: Duration = Duration::from_millis(500);
+
+/// The pipelines of a service that runs.
+fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
+    let pipelines: Vec<PipelineAnswer> = remote.get("/v1/pipelines")?;
+    // A rate takes a while to measure; programs count for themselves.
+    let before = if context.json { None } else { remote.get_if_known::<LiveAnswer>("/v1/live")? };
+    if before.is_some() && pipelines.iter().any(|pipeline| pipeline.status.is_live()) {
+        std::thread::sleep(SAMPLE);
+    }
+    let live = remote.get_if_known::<LiveAnswer>("/v1/live")?;
+    let now = Utc::now();
+
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["ID", "STATE", "FOR", "RECORDS/S", "LAG", "DETAIL"]);
+    let mut result = Vec::new();
+    for pipeline in &pipelines {
+        // Stalled and idle are told by the counters.
+        let counters = live.as_ref().and_then(|live| live.of(&pipeline.id));
+        let status = counters.map_or(&pipeline.status, |counters| &counters.status);
+        let state = if pipeline.detached { "detached".to_owned() } else { status.shown() };
+        let detail = match pipeline.detached {
+            true => "no longer in the files; its position is kept".to_owned(),
+            false => status.detail(now),
+        };
+        let since = status.since.map_or_else(|| "-".to_owned(), |since| short(now - since.0));
+        let rate = before.as_ref().zip(live.as_ref()).and_then(|(before, live)| rate(before, live, &pipeline.id));
+        let lag = counters.filter(|_| status.is_live()).and_then(|counters| counters.lag_rows);
+        let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
+        table.add_row([
+            &pipeline.id,
+            &state,
+            &since,
+            &or_dash(rate.map(|rate| format!("{rate:.0}"))),
+            &or_dash(lag.map(|lag| lag.to_string())),
+            &detail,
+        ]);
+        result.push(json!({
+            "id": pipeline.id, "name": pipeline.config.name, "state": status.word, "stalled": status.stalled.is_some(),
+            "since": status.since, "detail": detail, "detached": pipeline.detached,
+            "createdAt": pipeline.created_at, "updatedAt": pipeline.updated_at,
+            "lagRows": lag, "lagSeconds": counters.and_then(|counters| counters.lag_seconds),
+            "read": counters.map(|counters| counters.read), "delivered": counters.map(|counters| counters.delivered),
+        }));
+    }
+    let text = if pipelines.is_empty() {
+        format!("The service at {} has no pipelines; `anabranch pipelines init` writes one.\n", remote.url())
+    } else {
+        format!("{}\n", table.trim_fmt())
     };
-    let stored = match stored(&settings.database) {
-        Ok(stored) => stored,
-        Err(message) => return Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", message),
-    };
+    Ok(Report::new(COMMAND)
+        .text(text)
+        .summary(json!({ "pipelines": pipelines.len() }))
+        .result(json!({ "pipelines": result, "service": remote.url() })))
+}
+
+/// Records per second that one pipeline delivered between two looks at it.
+fn rate(before: &LiveAnswer, after: &LiveAnswer, id: &str) -> Option<f64> {
+    let (old, new) = (before.of(id)?, after.of(id)?);
+    let seconds = (after.at?.0 - before.at?.0).as_seconds_f64();
+    let is_one_run = old.run == new.run && seconds > 0.0 && new.status.is_live();
+    is_one_run.then(|| new.delivered.saturating_sub(old.delivered) as f64 / seconds)
+}
+
+/// The pipelines of the files and of the store, where no service runs.
+fn at_rest(settings: &Settings) -> Result<Report, Box<Report>> {
+    let stored = stored(&settings.database).map_err(|message| {
+        let report = Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", message);
+        Box::new(report.suggest("a service that uses it can be asked: name it with --api.http.address"))
+    })?;
     let pipelines =
-        Pipelines::load(&[&settings.pipelines.path], &registry_with(&settings), &compile_options(&settings, false));
+        Pipelines::load(&[&settings.pipelines.path], &registry_with(settings), &compile_options(settings, false));
     let mut rows: BTreeMap<String, Row> =
         stored.iter().map(|pipeline| (pipeline.id.to_string(), row(pipeline))).collect();
     for pipeline in &pipelines.good {
@@ -60,7 +133,16 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Report {
     };
     let result: Vec<_> =
         rows.iter().map(|(id, row)| json!({ "id": id, "state": row.state, "detail": row.detail })).collect();
-    Report::new(COMMAND).text(text).summary(json!({ "pipelines": rows.len() })).result(json!({ "pipelines": result }))
+    Ok(Report::new(COMMAND)
+        .text(text)
+        .summary(json!({ "pipelines": rows.len() }))
+        .result(json!({ "pipelines": result, "service": null })))
+}
+
+/// How a pipeline was when the service last ran.
+struct Row {
+    state: String,
+    detail: String,
 }
 
 fn row(pipeline: &StoredPipeline) -> Row {

@@ -1,12 +1,15 @@
 //! `anabranch pipelines validate`.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anabranch_graph::diagnostic::Severity;
 use serde_json::{Value, json};
 
-use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
+use crate::cli::report::{self, counted};
+use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
+use crate::files::{MAX_PIPELINE_FILE, read_text, system};
+use crate::fixing::{self, Changed};
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
 
@@ -14,25 +17,53 @@ use crate::settings::SettingFlags;
 ///
 /// Reads and compiles pipeline files and reports everything that is wrong with them, each with its place.
 /// Exit code 0: all pipelines can be started; 2: there are errors. Warnings do not count.
+///
+/// With --fix, mistakes of which there is no doubt what was meant are corrected in the files: renamed fields, a name
+/// that is one letter away from the only one there is, numbers in quotes, metadata by the names of another service.
+/// Everything else stays, comments and layout too.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Files and directories; without any, those of `pipelines.path`.
     #[arg(value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
+    /// Correct what can only be meant in one way, and show what was changed.
+    #[arg(long)]
+    fix: bool,
+    /// Show what --fix would change, and change nothing.
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
     #[command(flatten)]
     settings: SettingFlags<false>,
 }
 
 pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
-    check("pipelines.validate", &arguments.paths, &arguments.settings, false, context)
+    let fix = arguments.fix.then_some(if arguments.dry_run { Fixing::Show } else { Fixing::Write });
+    check("pipelines.validate", &arguments.paths, &arguments.settings, &Checking { strict: false, fix }, context)
 }
 
-/// Checks what is at the paths; with `strict`, warnings are as bad as errors.
+/// What a check is to do.
+pub(super) struct Checking {
+    /// Whether warnings are as bad as errors.
+    pub(super) strict: bool,
+    /// Whether mistakes are corrected.
+    pub(super) fix: Option<Fixing>,
+}
+
+/// What to do with corrections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fixing {
+    /// Show them.
+    Show,
+    /// Write them into the files.
+    Write,
+}
+
+/// Checks what is at the paths.
 pub(super) fn check(
     command: &'static str,
     paths: &[PathBuf],
     flags: &SettingFlags<false>,
-    strict: bool,
+    checking: &Checking,
     context: &Context,
 ) -> Report {
     let settings = match context.settings(command, flags) {
@@ -43,10 +74,29 @@ pub(super) fn check(
         [] => std::slice::from_ref(&settings.pipelines.path),
         paths => paths,
     };
-    let pipelines = Pipelines::load(paths, &registry_with(&settings), &compile_options(&settings, false));
+    let (registry, options) = (registry_with(&settings), compile_options(&settings, false));
+    let mut pipelines = Pipelines::load(paths, &registry, &options);
+    let mut text = String::new();
+    let mut changed = Vec::new();
+    // The exit code is about the files as they are.
+    let mut wrong_as_it_is = None;
+    if let Some(fixing) = checking.fix {
+        let before = pipelines.has_errors();
+        let fixed = fixing::fix(pipelines, &registry, &options);
+        if fixing == Fixing::Write {
+            if let Err(report) = write(command, &fixed.changed) {
+                return *report;
+            }
+        } else {
+            wrong_as_it_is = Some(before);
+        }
+        for file in &fixed.changed {
+            text.push_str(&difference(&file.name, &file.before, &file.after, context.color));
+        }
+        (pipelines, changed) = (fixed.pipelines, fixed.changed);
+    }
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
     let files = files(&pipelines);
-    let mut text = String::new();
     for file in &files {
         let ids: Vec<&str> = file.pipelines.iter().map(String::as_str).collect();
         let ids = if ids.is_empty() { "no pipeline".to_owned() } else { ids.join(", ") };
@@ -61,13 +111,46 @@ pub(super) fn check(
         counted(errors, "error"),
         counted(warnings, "warning")
     );
-    let refused = pipelines.has_errors() || (strict && warnings > 0);
+    let fixes: usize = changed.iter().map(|file| file.fixes).sum();
+    if let Some(fixing) = checking.fix {
+        let made = if fixing == Fixing::Write { "made" } else { "to be made; nothing was changed" };
+        let _ = writeln!(text, "{} {made}", counted(fixes, "correction"));
+    }
+    let mut summary = json!({ "files": files.len(), "pipelines": count, "errors": errors, "warnings": warnings });
+    let mut result = json!({ "files": files.iter().map(Checked::json).collect::<Vec<_>>() });
+    if let Some(fixing) = checking.fix {
+        summary["fixes"] = fixes.into();
+        let shown = |file: &Changed| {
+            let diff = difference(&file.name, &file.before, &file.after, false);
+            json!({ "path": file.name, "fixes": file.fixes, "written": fixing == Fixing::Write, "diff": diff })
+        };
+        result["fixed"] = changed.iter().map(shown).collect();
+    }
+    let refused = wrong_as_it_is.unwrap_or(pipelines.has_errors()) || (checking.strict && warnings > 0);
     Report::new(command)
         .notes(context.rendered(&pipelines.all_findings(), &pipelines.files))
         .text(text)
-        .summary(json!({ "files": files.len(), "pipelines": count, "errors": errors, "warnings": warnings }))
-        .result(json!({ "files": files.iter().map(Checked::json).collect::<Vec<_>>() }))
+        .summary(summary)
+        .result(result)
         .found(if refused { Exit::Invalid } else { Exit::Ok })
+}
+
+/// Writes what changed. A file that somebody else changed meanwhile is left to them.
+fn write(command: &'static str, changed: &[Changed]) -> Result<(), Box<Report>> {
+    for file in changed {
+        let path = Path::new(&file.name);
+        let refused = |what: &str| {
+            let message = format!("cannot correct {}: {what}", path.display());
+            Box::new(Report::new(command).fail(Exit::Environment, "pipelines.cannot_write", message))
+        };
+        match read_text(path, MAX_PIPELINE_FILE) {
+            Ok(text) if text == file.before => {}
+            Ok(_) => return Err(refused("it was changed meanwhile")),
+            Err(error) => return Err(refused(&error.to_string())),
+        }
+        fixing::replace(path, &file.after).map_err(|error| refused(&system(&error)))?;
+    }
+    Ok(())
 }
 
 struct Checked {
@@ -124,8 +207,4 @@ fn files(pipelines: &Pipelines) -> Vec<Checked> {
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files
-}
-
-fn counted(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

@@ -7,16 +7,21 @@ use anabranch_graph::source::Mark;
 use anabranch_graph::state::{LaneId, StateStore as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use serde_json::json;
 
 use super::{BASE64, Opened, named, shown, unreadable};
+use crate::cli::remote::Remote;
+use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
-use crate::settings::SettingFlags;
+use crate::client::escaped;
+use crate::settings::{ServiceFlags, Settings};
 use crate::store::StoredPipeline;
 
 /// Let the sources of a pipeline start at their beginning.
 ///
-/// What they delivered is delivered again. Without --yes it only says what it would do. The service must not run.
+/// What they delivered is delivered again. Without --yes it only says what it would do. A service that runs drains the
+/// pipeline, moves it, and lets it go on; where none answers, the store is changed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Reset {
     #[command(flatten)]
@@ -26,7 +31,8 @@ pub(in crate::cli) struct Reset {
 /// Let a source of a pipeline go on after another position.
 ///
 /// The position is one of the source's own, as `positions show` and the records' `position` have it; the source
-/// checks it at the next start. Without --yes it only says what it would do. The service must not run.
+/// checks it at the next start. Without --yes it only says what it would do. A service that runs drains the pipeline,
+/// moves it, and lets it go on; where none answers, the store is changed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Rewind {
     /// The position to go on after: its text, or `base64:` and its bytes
@@ -53,7 +59,7 @@ struct Lanes {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    settings: SettingFlags<false>,
+    settings: ServiceFlags,
 }
 
 fn position(text: &str) -> Result<Position, String> {
@@ -83,8 +89,80 @@ pub(super) fn rewind(arguments: &Rewind, context: &Context) -> Report {
     }
 }
 
+/// A lane that is moved, or would be.
+#[derive(Deserialize)]
+struct Moved {
+    connector: String,
+    #[serde(default)]
+    partition: String,
+    #[serde(default)]
+    generation: u64,
+    #[serde(default)]
+    records: u64,
+    /// Where it goes on now.
+    from: String,
+    /// Where it goes on then.
+    to: String,
+}
+
 fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Context) -> Result<Report, Box<Report>> {
-    let settings = context.settings(command, &arguments.settings)?;
+    let settings = context.settings(command, &arguments.settings.0)?;
+    let moves = match Remote::find(command, &settings)? {
+        Some(remote) => by_service(command, &remote, arguments, to)?,
+        None => in_store(command, &settings, arguments, to)?,
+    };
+    let verb = if arguments.yes { "goes on" } else { "would go on" };
+    let mut lines = String::new();
+    for Moved { connector, partition, generation, records, from, to } in &moves {
+        let partition = if partition.is_empty() { String::new() } else { format!(" (partition {partition})") };
+        let counted = counted(*records as usize, "record");
+        lines.push_str(&format!(
+            "{connector}{partition} {verb} after {to} instead of {from} ({counted} of generation {generation})\n"
+        ));
+    }
+    let mut report = Report::new(command).text(lines).summary(json!({ "moved": moves.len(), "done": arguments.yes }));
+    if !arguments.yes {
+        report = report.notes("Nothing was changed. Add --yes to do it; what is read again is delivered again.\n");
+    }
+    let result: Vec<_> = moves
+        .iter()
+        .map(|lane| json!({ "connector": lane.connector, "partition": lane.partition, "from": lane.from, "to": lane.to }))
+        .collect();
+    Ok(report.result(json!({ "pipeline": arguments.pipeline, "positions": result })))
+}
+
+/// Has a running service move them.
+fn by_service(
+    command: &'static str,
+    remote: &Remote,
+    arguments: &Lanes,
+    to: &Position,
+) -> Result<Vec<Moved>, Box<Report>> {
+    #[derive(Deserialize)]
+    struct Answer {
+        positions: Vec<Moved>,
+    }
+    let mut asked = json!({ "yes": arguments.yes });
+    let given = [("connector", &arguments.connector), ("partition", &arguments.partition)];
+    for (name, text) in given.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?))) {
+        asked[name] = text.as_str().into();
+    }
+    let verb = command.rsplit('.').next().unwrap_or_default();
+    if !to.0.is_empty() {
+        asked["to"] = shown(to).into();
+    }
+    let path = format!("/v1/pipelines/{}/positions/{verb}", escaped(&arguments.pipeline));
+    let answer: Answer = remote.post(&path, &asked)?;
+    Ok(answer.positions)
+}
+
+/// Moves them in the store, which no service holds.
+fn in_store(
+    command: &'static str,
+    settings: &Settings,
+    arguments: &Lanes,
+    to: &Position,
+) -> Result<Vec<Moved>, Box<Report>> {
     let opened = Opened::open(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
@@ -120,35 +198,15 @@ fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Cont
             .collect();
         opened.runtime.block_on(opened.store.commit(&epoch, &marks)).map_err(failed)?;
     }
-    let verb = if arguments.yes { "goes on" } else { "would go on" };
-    let lines: String = moves
-        .iter()
-        .map(|(lane, mark)| {
-            let records = if mark.seq == 1 { "record" } else { "records" };
-            format!(
-                "{} {verb} after {} instead of {} ({} {records} of generation {})\n",
-                name(lane),
-                shown(to),
-                shown(&mark.position),
-                mark.seq,
-                mark.generation
-            )
-        })
-        .collect();
-    let mut report = Report::new(command).text(lines).summary(json!({ "moved": moves.len(), "done": arguments.yes }));
-    if !arguments.yes {
-        report = report.notes("Nothing was changed. Add --yes to do it; what is read again is delivered again.\n");
-    }
-    let result: Vec<_> = moves
-        .iter()
-        .map(|(lane, mark)| {
-            json!({
-                "connector": lane.connector.as_str(), "partition": lane.partition.0.as_str(),
-                "from": shown(&mark.position), "to": shown(to),
-            })
-        })
-        .collect();
-    Ok(report.result(json!({ "pipeline": pipeline.id.as_str(), "positions": result })))
+    let moved = moves.iter().map(|(lane, mark)| Moved {
+        connector: lane.connector.to_string(),
+        partition: lane.partition.0.to_string(),
+        generation: mark.generation,
+        records: mark.seq,
+        from: shown(&mark.position),
+        to: shown(to),
+    });
+    Ok(moved.collect())
 }
 
 /// The lanes that are meant, and where they are.

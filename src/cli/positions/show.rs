@@ -3,21 +3,22 @@
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use super::{Opened, named, shown, unreadable};
+use super::{Lane, Opened, named, of_service, unreadable};
+use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
-use crate::settings::SettingFlags;
+use crate::settings::{ServiceFlags, Settings};
 
 /// Show where the sources of pipelines go on.
 ///
 /// Shows for every source, and every partition of it, how many records are delivered and acknowledged, and the
 /// position of the last of them in the form of its source (bytes that are no text as base64). A generation begins when
-/// the position is reset or rewound. The store is used by one process: while the service runs, this is refused.
+/// the position is reset or rewound. Asks the service that runs; where none answers, it reads the store.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of a pipeline. Default: all
     pipeline: Option<String>,
     #[command(flatten)]
-    settings: SettingFlags<false>,
+    settings: ServiceFlags,
 }
 
 pub(super) fn show(arguments: &Arguments, context: &Context) -> Report {
@@ -29,13 +30,11 @@ pub(super) fn show(arguments: &Arguments, context: &Context) -> Report {
 
 fn try_show(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     const COMMAND: &str = "positions.show";
-    let settings = context.settings(COMMAND, &arguments.settings)?;
-    let opened = Opened::open(COMMAND, &settings.database)?;
-    let failed = |error| Box::new(unreadable(COMMAND, &error));
-    let pipelines = opened.pipelines().map_err(failed)?;
-    let chosen = match &arguments.pipeline {
-        Some(id) => std::slice::from_ref(named(COMMAND, &pipelines, id)?),
-        None => &pipelines[..],
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let asked = arguments.pipeline.as_deref();
+    let lanes = match Remote::find(COMMAND, &settings)? {
+        Some(remote) => of_service(&remote, asked)?,
+        None => of_store(COMMAND, &settings, asked)?,
     };
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
@@ -46,24 +45,15 @@ fn try_show(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repo
         "RECORDS",
         "POSITION",
     ]);
-    let mut lanes = Vec::new();
-    for pipeline in chosen {
-        for (lane, mark) in opened.positions(&pipeline.id).map_err(failed)? {
-            let partition = lane.partition.0.as_str();
-            let position = shown(&mark.position);
-            table.add_row([
-                pipeline.id.as_str(),
-                lane.connector.as_str(),
-                if partition.is_empty() { "-" } else { partition },
-                &mark.generation.to_string(),
-                &mark.seq.to_string(),
-                &position,
-            ]);
-            lanes.push(json!({
-                "pipeline": pipeline.id.as_str(), "connector": lane.connector.as_str(), "partition": partition,
-                "generation": mark.generation, "records": mark.seq, "position": position,
-            }));
-        }
+    for lane in &lanes {
+        table.add_row([
+            lane.pipeline.as_str(),
+            &lane.connector,
+            if lane.partition.is_empty() { "-" } else { &lane.partition },
+            &lane.generation.to_string(),
+            &lane.records.to_string(),
+            &lane.position,
+        ]);
     }
     let text = if lanes.is_empty() {
         "No position is stored yet: every source starts at its beginning.\n".to_owned()
@@ -73,5 +63,21 @@ fn try_show(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repo
     Ok(Report::new(COMMAND)
         .text(text)
         .summary(json!({ "positions": lanes.len() }))
-        .result(json!({ "positions": lanes })))
+        .result(json!({ "positions": lanes.iter().map(Lane::shown).collect::<Vec<_>>() })))
+}
+
+fn of_store(command: &'static str, settings: &Settings, asked: Option<&str>) -> Result<Vec<Lane>, Box<Report>> {
+    let opened = Opened::open(command, &settings.database)?;
+    let failed = |error| Box::new(unreadable(command, &error));
+    let pipelines = opened.pipelines().map_err(failed)?;
+    let chosen = match asked {
+        Some(id) => std::slice::from_ref(named(command, &pipelines, id)?),
+        None => &pipelines[..],
+    };
+    let mut lanes = Vec::new();
+    for pipeline in chosen {
+        let found = opened.positions(&pipeline.id).map_err(failed)?;
+        lanes.extend(found.iter().map(|(lane, mark)| Lane::new(&pipeline.id, lane, mark)));
+    }
+    Ok(lanes)
 }

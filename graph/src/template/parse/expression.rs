@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Parsed, Parser, place, range};
-use crate::diagnostic::did_you_mean;
+use crate::diagnostic::{did_you_mean, slip};
 use crate::template::TemplateError;
 use crate::template::functions::{self, Function};
 use crate::template::lex::{Kind, Token, error};
@@ -242,7 +242,9 @@ impl Parser<'_> {
             return Err(found.hint(format!("fields of the record begin with a point: `.{name}`")));
         }
         Err(match did_you_mean(name, functions::names()) {
-            Some(near) => found.hint(format!("did you mean `{near}`?")),
+            Some(near) => {
+                TemplateError { meant: slip(name, functions::names()), ..found.hint(format!("did you mean `{near}`?")) }
+            }
             None => found,
         })
     }

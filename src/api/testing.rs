@@ -1,0 +1,113 @@
+//! Tests of pipelines, for who writes them in a browser or a program.
+//!
+//! Each request is a process of its own: a clock that is paused, a script that never ends and memory that a test fills
+//! are nothing to the service. It names no files, and sees the settings of this service.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::View;
+use super::body::Body;
+use super::error::{ApiError, Kind};
+use crate::files::system;
+use crate::settings::handed_down;
+
+/// Most tests of clients at a time; more wait.
+static TURNS: Semaphore = Semaphore::const_new(2);
+/// Longest time of a request: less than answers may take.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// The paths of this file.
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new().routes(routes!(test))
+}
+
+/// A pipeline and its tests.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TestRequest {
+    /// The text of a pipeline file.
+    pub(crate) pipeline: String,
+    /// The text of a test file.
+    pub(crate) test: String,
+}
+
+/// What `anabranch pipelines test --json` says.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+struct TestReport {
+    /// Whether all tests passed.
+    ok: bool,
+    /// How many passed and failed.
+    summary: serde_json::Value,
+    /// The tests with what is not as expected, what they covered, and what is wrong with their file.
+    result: serde_json::Value,
+}
+
+/// Run the tests of a pipeline
+///
+/// Nothing is written, and no connection is made to anywhere. Tests that take longer than 25 s are given up.
+#[utoipa::path(
+    post, path = "/v1/pipelines/test", tag = "pipelines", request_body = TestRequest,
+    responses(
+        (status = 200, description = "The results, also where tests failed or are not valid", body = TestReport),
+    ),
+)]
+async fn test(Body(request): Body<TestRequest>) -> Result<Json<TestReport>, ApiError> {
+    // The semaphore is never closed.
+    let _turn = TURNS.acquire().await;
+    let unavailable = |why: String| ApiError::new(Kind::Unavailable, "test.not_run", why);
+    let done = tokio::task::spawn_blocking(move || run(&request)).await;
+    match done {
+        Ok(Ok(report)) => Ok(Json(report)),
+        Ok(Err(why)) => Err(unavailable(why)),
+        Err(_) => Err(unavailable("the test could not be run".to_owned())),
+    }
+}
+
+/// Runs this program on the test, no longer than [`PATIENCE`].
+fn run(request: &TestRequest) -> Result<TestReport, String> {
+    let cannot = |error: std::io::Error| format!("the test could not be run: {}", system(&error));
+    let program = std::env::current_exe().map_err(cannot)?;
+    let mut child = Command::new(program)
+        .args(["--json", "pipelines", "test", "--stdin"])
+        .args(handed_down(std::env::args()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(cannot)?;
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let text = serde_json::to_vec(request).unwrap_or_default();
+    let begin = Instant::now();
+    let (written, read) = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| input.map_or(Ok(()), |mut input| input.write_all(&text)));
+        let reading = scope.spawn(|| {
+            let mut text = Vec::new();
+            output.map_or(Ok(0), |mut output| output.read_to_end(&mut text)).map(|_| text)
+        });
+        while !reading.is_finished() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !reading.is_finished() {
+            let _ = child.kill();
+        }
+        (writing.join(), reading.join())
+    });
+    let _ = child.wait();
+    if begin.elapsed() >= PATIENCE {
+        return Err(format!("the tests took longer than {} s", PATIENCE.as_secs()));
+    }
+    let broken = || "the test could not be run".to_owned();
+    written.map_err(|_| broken())?.map_err(cannot)?;
+    let text = read.map_err(|_| broken())?.map_err(cannot)?;
+    serde_json::from_slice(&text).map_err(|_| broken())
+}

@@ -1,0 +1,233 @@
+//! `anabranch doctor`.
+
+mod machine;
+mod parts;
+
+use std::ffi::OsString;
+
+use anabranch_graph::diagnostic::{Severity, did_you_mean};
+use serde_json::{Value, json};
+
+use super::{Context, Exit, Report, report};
+use crate::settings::{Layers, Refused, ServiceFlags, Settings};
+
+/// Look for what would keep the service from running well.
+///
+/// Looks at the settings, the pipeline files, the store, the port, the plugins, and at what the machine gives: open
+/// files, disk space, the clock. Nothing is changed and nothing is started. It can be asked beside a running service.
+///
+/// Exit codes: 0 nothing is wrong (there may be warnings), 2 a setting or a pipeline file is not valid, 3 something
+/// around the service is not as it must be.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Only these checks: a name, or the part of it before the dot. May be given several times.
+    #[arg(long = "check", value_name = "NAME")]
+    checks: Vec<String>,
+    /// Also load standalone plugins and the pipelines that need them, which may take long.
+    #[arg(long)]
+    deep: bool,
+    /// Print only what is not well.
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+/// What a check found.
+struct Finding {
+    check: &'static str,
+    mark: Mark,
+    /// What was found, in a line.
+    what: String,
+    /// What to do about it.
+    advice: Option<String>,
+}
+
+/// How it looks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    Well,
+    Warning,
+    /// What the user wrote is wrong.
+    Invalid,
+    /// What is around the service is wrong.
+    Environment,
+}
+
+impl Mark {
+    fn word(self) -> &'static str {
+        match self {
+            Mark::Well => "ok",
+            Mark::Warning => "warn",
+            Mark::Invalid | Mark::Environment => "fail",
+        }
+    }
+
+    fn exit(self) -> Exit {
+        match self {
+            Mark::Well | Mark::Warning => Exit::Ok,
+            Mark::Invalid => Exit::Invalid,
+            Mark::Environment => Exit::Environment,
+        }
+    }
+
+    fn style(self) -> &'static str {
+        match self {
+            Mark::Well => "\x1b[32m",
+            Mark::Warning => "\x1b[33m",
+            Mark::Invalid | Mark::Environment => "\x1b[31m",
+        }
+    }
+}
+
+/// What is found about one check: how it looks, in what words, and what to do.
+struct Found {
+    mark: Mark,
+    what: String,
+    advice: Option<String>,
+}
+
+impl Found {
+    fn new(mark: Mark, what: impl Into<String>) -> Self {
+        Found { mark, what: what.into(), advice: None }
+    }
+
+    fn well(what: impl Into<String>) -> Self {
+        Found::new(Mark::Well, what)
+    }
+
+    fn warning(what: impl Into<String>) -> Self {
+        Found::new(Mark::Warning, what)
+    }
+
+    fn environment(what: impl Into<String>) -> Self {
+        Found::new(Mark::Environment, what)
+    }
+
+    fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+/// The checks, in the order in which they are made.
+const CHECKS: &[(&str, fn(&mut Patient<'_>) -> Found)] = &[
+    ("config.validate", parts::pipelines),
+    ("service.reachable", parts::service),
+    ("store.reachable", parts::store),
+    ("network.http", parts::listener),
+    ("plugins.builtin", parts::builtin),
+    ("plugins.connectors_dir", parts::connectors),
+    ("plugins.processors_dir", parts::processors),
+    ("machine.open_files", machine::open_files),
+    ("machine.disk", machine::disk),
+    ("machine.clock", machine::clock),
+];
+/// Comes before all others: without settings there is nothing to look at.
+const SETTINGS: &str = "config.resolve";
+/// Only on demand.
+const STANDALONE: &str = "plugins.standalone";
+
+/// What is looked at.
+struct Patient<'a> {
+    settings: &'a Settings,
+    deep: bool,
+    /// Whether a service answers at the address of the settings, once that was looked at.
+    answers: Option<bool>,
+}
+
+pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
+    const COMMAND: &str = "doctor";
+    let names = || [SETTINGS, STANDALONE].into_iter().chain(CHECKS.iter().map(|(name, _)| *name));
+    let is_meant = |name: &str, asked: &str| name == asked || name.split('.').next() == Some(asked);
+    if let Some(unknown) = arguments.checks.iter().find(|asked| !names().any(|name| is_meant(name, asked))) {
+        let report = Report::new(COMMAND).fail(Exit::Invalid, "doctor.unknown_check", format!("no check {unknown:?}"));
+        return match did_you_mean(unknown, names()) {
+            Some(near) => report.suggest(format!("did you mean {near}?")),
+            None => report.suggest(format!("there are: {}", names().collect::<Vec<_>>().join(", "))),
+        };
+    }
+    let asked = |name: &str| arguments.checks.is_empty() || arguments.checks.iter().any(|asked| is_meant(name, asked));
+
+    let mut findings = Vec::new();
+    let mut add = |check: &'static str, found: Found| {
+        findings.push(Finding { check, mark: found.mark, what: found.what, advice: found.advice });
+    };
+    let mut notes = String::new();
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    match (Layers { flags: &arguments.settings.0.given, environment: &environment }).resolve() {
+        Err(refused) => {
+            notes = context.rendered(&refused.findings, &refused.files);
+            let found = Found::new(Mark::Invalid, "the settings cannot be used; nothing else can be looked at");
+            add(SETTINGS, found.advise(told(&refused)));
+        }
+        Ok((settings, warned)) => {
+            if asked(SETTINGS) {
+                notes = context.rendered(&warned.findings, &warned.files);
+                add(SETTINGS, resolved(&settings, &warned));
+            }
+            let mut patient = Patient { settings: &settings, deep: arguments.deep, answers: None };
+            for (name, look) in CHECKS.iter().filter(|(name, _)| asked(name)) {
+                add(name, look(&mut patient));
+            }
+            let standalone = arguments.deep || arguments.checks.iter().any(|asked| asked == STANDALONE);
+            if standalone && asked(STANDALONE) {
+                add(STANDALONE, parts::standalone(&mut patient));
+            }
+        }
+    }
+    told_all(Report::new(COMMAND).notes(notes), &findings, arguments.quiet, context.color)
+}
+
+/// What is wrong with the settings, in a line.
+fn told(refused: &Refused) -> String {
+    let first = refused.findings.iter().find(|finding| finding.severity == Severity::Error);
+    first.map(|finding| finding.message.clone()).unwrap_or_default()
+}
+
+fn resolved(settings: &Settings, warned: &Refused) -> Found {
+    let path = settings.config_path.display();
+    let what = if settings.config_path.exists() {
+        format!("settings of {path}")
+    } else {
+        format!("there is no {path}: flags, variables and defaults")
+    };
+    match warned.findings.iter().count() {
+        0 => Found::well(what),
+        count => {
+            let advice = warned.findings.iter().next().map(|finding| finding.message.clone()).unwrap_or_default();
+            Found::warning(format!("{what}, with {}", report::counted(count, "warning"))).advise(advice)
+        }
+    }
+}
+
+fn told_all(report: Report, findings: &[Finding], quiet: bool, color: bool) -> Report {
+    let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for finding in findings.iter().filter(|finding| !quiet || finding.mark > Mark::Well) {
+        let (style, reset) = if color { (finding.mark.style(), "\x1b[0m") } else { ("", "") };
+        let Finding { check, mark, what, advice } = finding;
+        text.push_str(&format!("{style}{:<4}{reset}  {check:<width$}  {what}\n", mark.word()));
+        if let Some(advice) = advice {
+            text.push_str(&format!("{:indent$}{advice}\n", "", indent = 4 + 2 + width + 2 + 2));
+        }
+    }
+    let count = |word: &str| findings.iter().filter(|finding| finding.mark.word() == word).count();
+    let (well, warnings, failures) = (count("ok"), count("warn"), count("fail"));
+    if !quiet {
+        let warned = report::counted(warnings, "warning");
+        text.push_str(&format!("{well} ok, {warned}, {}\n", report::counted(failures, "failure")));
+    }
+    let shown = |finding: &Finding| -> Value {
+        json!({
+            "name": finding.check, "status": finding.mark.word(), "message": finding.what,
+            "suggestion": finding.advice,
+        })
+    };
+    let worst = findings.iter().map(|finding| finding.mark).max().unwrap_or(Mark::Well);
+    report
+        .text(text)
+        .summary(json!({ "ok": well, "warnings": warnings, "failures": failures }))
+        .result(json!({ "checks": findings.iter().map(shown).collect::<Vec<_>>() }))
+        .found(worst.exit())
+}

@@ -1,0 +1,106 @@
+//! What the machine gives to the service.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::statvfs;
+use rustix::process::{Resource, getrlimit};
+
+use super::{Found, Patient};
+use crate::settings::Database;
+
+/// Open files below which a service with some dozens of pipelines gets into trouble.
+const FILES: u64 = 1024;
+
+pub(super) fn open_files(_: &mut Patient<'_>) -> Found {
+    let limit = getrlimit(Resource::Nofile);
+    let shown = |limit: Option<u64>| limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string());
+    let what = format!("{} (at most {})", shown(limit.current), shown(limit.maximum));
+    match limit.current {
+        Some(current) if current < FILES => Found::warning(format!("only {what} files may be open"))
+            .advise(format!("allow {FILES} or more: `ulimit -n`, or LimitNOFILE of the systemd unit")),
+        _ => Found::well(format!("files that may be open: {what}")),
+    }
+}
+
+/// Free space below which a store is in danger, and below which one should know.
+const SCARCE: u64 = 64 << 20;
+const LITTLE: u64 = 1 << 30;
+
+pub(super) fn disk(patient: &mut Patient<'_>) -> Found {
+    let Database::Embedded(path) = &patient.settings.database else {
+        return Found::well("the store is not in a file here");
+    };
+    let directory = directory_of(path);
+    let free = match statvfs(&directory) {
+        Ok(system) => system.f_bavail.saturating_mul(system.f_frsize),
+        Err(error) => {
+            let error = crate::files::system(&error.into());
+            return Found::warning(format!("the space in {} cannot be asked for: {error}", directory.display()));
+        }
+    };
+    let what = format!("{} free where the store is ({})", size(free), directory.display());
+    match free {
+        ..SCARCE => {
+            Found::environment(what).advise("make room: without it no position can be stored, and nothing runs")
+        }
+        SCARCE..LITTLE => Found::warning(what).advise("make room before it is full"),
+        _ => Found::well(what),
+    }
+}
+
+/// The directory of a file, that of the nearest that exists.
+pub(super) fn directory_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    parent.ancestors().find(|directory| directory.is_dir()).unwrap_or(Path::new(".")).to_path_buf()
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x4000_0000 => format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20)),
+        _ => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+    }
+}
+
+/// How far a clock may be behind what was written before.
+const BEHIND: Duration = Duration::from_secs(5);
+
+pub(super) fn clock(patient: &mut Patient<'_>) -> Found {
+    let now = SystemTime::now();
+    let written = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    let store = match &patient.settings.database {
+        Database::Embedded(path) => Some(path.clone()),
+        Database::InMemory | Database::Postgres(_) => None,
+    };
+    let program = std::env::current_exe().ok();
+    let later = [("the store", store), ("this program", program)].into_iter().find_map(|(what, path)| {
+        let ahead = written(&path?)?.duration_since(now).ok()?;
+        (ahead > BEHIND).then_some((what, ahead))
+    });
+    let shown = chrono::DateTime::<chrono::Utc>::from(now).format("%Y-%m-%d %H:%M:%S UTC");
+    match later {
+        None => Found::well(format!("it is {shown}")),
+        Some((what, ahead)) => {
+            let ahead = ahead.as_secs();
+            Found::warning(format!("it is {shown}, and {what} was written {ahead} s later than that"))
+                .advise("the clock is behind: set it (NTP); times of records and dead letters come from it")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!([0, 5 << 20, 3 << 30].map(size), ["0 MiB", "5 MiB", "3.0 GiB"]);
+    }
+
+    #[test]
+    fn the_directory_of_a_store_that_is_not_there_yet() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(directory_of(&directory.path().join("a/b/store.db")), directory.path());
+        assert_eq!(directory_of(Path::new("store.db")), Path::new("."));
+    }
+}

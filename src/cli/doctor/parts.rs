@@ -1,0 +1,309 @@
+//! The parts of the service: pipelines, store, listener, plugins, and a service that runs.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anabranch_graph::diagnostic::Severity;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+
+use super::machine::directory_of;
+use super::{Found, Mark, Patient};
+use crate::cli::report::counted;
+use crate::cli::{compile_options, registry, registry_with};
+use crate::client::{Client, ClientError};
+use crate::files::system;
+use crate::pipelines::Pipelines;
+use crate::runtime;
+use crate::settings::{Database, Source};
+use crate::store::{OpenError, Store};
+
+pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
+    let settings = patient.settings;
+    let path = &settings.pipelines.path;
+    if !path.exists() {
+        let advice = "`anabranch init` makes the directory, `anabranch pipelines init` writes a pipeline into it";
+        return Found::warning(format!("there is no {}", path.display())).advise(advice);
+    }
+    let (registry, options) = (registry_with(settings), compile_options(settings, false));
+    // What is not built in can only be wrong where nothing is installed.
+    let nothing_installed = children(&settings.processors.path).next().is_none();
+    let (pipelines, left) = if patient.deep || nothing_installed {
+        (Pipelines::load(&[path], &registry, &options), 0)
+    } else {
+        let (pipelines, unloaded) = Pipelines::load_ready(&[path], &registry, &options);
+        (pipelines, unloaded.configs.len())
+    };
+    let left = match left {
+        0 => String::new(),
+        count => format!("; {} with standalone processors not checked (--deep does)", counted(count, "pipeline")),
+    };
+    let good = pipelines.good.len();
+    let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
+    let look = "`anabranch pipelines validate` shows them, with `--fix` it corrects what it can";
+    let what = format!("{} in {}{left}", counted(good, "pipeline"), path.display());
+    if pipelines.has_errors() {
+        Found::new(Mark::Invalid, format!("{} in {}", counted(errors.max(1), "error"), path.display())).advise(look)
+    } else if warnings > 0 {
+        Found::warning(format!("{what}, with {}", counted(warnings, "warning"))).advise(look)
+    } else if good == 0 && left.is_empty() {
+        Found::warning(format!("there is no pipeline in {}", path.display()))
+            .advise("`anabranch pipelines init` writes one")
+    } else {
+        Found::well(what)
+    }
+}
+
+impl Patient<'_> {
+    /// Whether a service answers at the address of the settings.
+    fn answers(&mut self) -> bool {
+        *self.answers.get_or_insert_with(|| health(self.settings).is_ok())
+    }
+}
+
+/// What a running service says of itself.
+fn health(settings: &crate::settings::Settings) -> Result<(String, serde_json::Value), ClientError> {
+    let client = Client::of(settings.api.as_ref())?;
+    let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
+    let runtime = runtime::start(&mut Builder::new_current_thread()).map_err(unreachable)?;
+    runtime.block_on(async {
+        client.get::<serde_json::Value>("/healthz").await?;
+        Ok((client.url(), client.get("/readyz").await.unwrap_or_default()))
+    })
+}
+
+pub(super) fn service(patient: &mut Patient<'_>) -> Found {
+    if patient.settings.api.is_none() {
+        return Found::well("api.enabled is false: a service cannot be asked");
+    }
+    let health = health(patient.settings);
+    patient.answers = Some(health.is_ok());
+    match health {
+        Ok((url, ready)) => {
+            let degraded = ready["pipelines"]["degraded"].as_u64().unwrap_or_default();
+            let total = ready["pipelines"]["total"].as_u64();
+            match (ready["status"].as_str(), degraded) {
+                (Some("ready"), 0) => {
+                    let total = total.map(|total| format!(", with {}", counted(total as usize, "pipeline")));
+                    Found::well(format!("a service runs at {url}{}", total.unwrap_or_default()))
+                }
+                (Some("ready"), degraded) => Found::warning(format!(
+                    "a service runs at {url}, {} degraded",
+                    counted(degraded as usize, "pipeline")
+                ))
+                .advise("`anabranch pipelines list` says why"),
+                _ => Found::warning(format!("a service runs at {url} and is not ready"))
+                    .advise("it starts, stops, or cannot reach its store: look at its log"),
+            }
+        }
+        Err(error) if error.is_absence() => {
+            Found::warning(format!("{error}")).advise("`anabranch run` starts one; nothing else depends on it here")
+        }
+        Err(error) => {
+            let advice = error.suggestion().unwrap_or("is it another program that listens there?").to_owned();
+            Found::environment(error.to_string()).advise(advice)
+        }
+    }
+}
+
+/// How long a store may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) fn store(patient: &mut Patient<'_>) -> Found {
+    let answers = patient.answers();
+    let database = &patient.settings.database;
+    match database {
+        Database::InMemory => {
+            return Found::warning("in memory: where sources go on is forgotten when the service ends")
+                .advise("db.type: embedded keeps it in a file");
+        }
+        Database::Embedded(path) if !path.exists() => return absent(path),
+        Database::Embedded(_) | Database::Postgres(_) => {}
+    }
+    let store = match Store::open_existing(database) {
+        Ok(Some(store)) => store,
+        Ok(None) => return Found::well("there is no store yet; the first `anabranch run` makes it"),
+        Err(OpenError::InUse { path }) => {
+            let who = holder(&path).map(|who| format!(" by {who}")).unwrap_or_default();
+            let what = format!("{} is in use{who}", path.display());
+            return if answers {
+                Found::well(what)
+            } else {
+                Found::environment(what).advise("stop that process first, or give this service its own db.path")
+            };
+        }
+        Err(error) => return Found::environment(error.to_string()),
+    };
+    let runtime = match runtime::start(&mut Builder::new_current_thread()) {
+        Ok(runtime) => runtime,
+        Err(error) => return Found::environment(system(&error)),
+    };
+    let place = match database {
+        Database::Embedded(path) => path.display().to_string(),
+        Database::InMemory => "memory".to_owned(),
+        Database::Postgres(postgres) => format!("PostgreSQL, table {}", postgres.table),
+    };
+    match runtime.block_on(async { timeout(PATIENCE, store.pipelines()).await }) {
+        Ok(Ok(pipelines)) => Found::well(format!("{place}: {} known", counted(pipelines.len(), "pipeline"))),
+        Ok(Err(error)) => Found::environment(format!("{place}: {error}")),
+        Err(_) => Found::environment(format!("{place}: no answer within {} s", PATIENCE.as_secs())),
+    }
+}
+
+/// A store that is made at the first start, if it can be.
+fn absent(path: &Path) -> Found {
+    let directory = directory_of(path);
+    let shown = path.display();
+    if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty() && !parent.is_dir()) {
+        return Found::environment(format!("{shown} cannot be made: its directory does not exist"))
+            .advise("make it, or give another db.path");
+    }
+    match tempfile::tempfile_in(&directory) {
+        Ok(_) => Found::well(format!("{shown} is made at the first start")),
+        Err(error) => Found::environment(format!("{shown} cannot be made: {}", system(&error)))
+            .advise("allow this user to write there, or give another db.path"),
+    }
+}
+
+/// The process that holds the lock of a file, where the system says.
+fn holder(path: &Path) -> Option<String> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let metadata = fs::metadata(path).ok()?;
+        let (device, inode) = (metadata.dev(), metadata.ino());
+        let place = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let pid = locks.lines().find_map(|line| {
+            let mut words = line.split_whitespace().skip_while(|word| *word != "WRITE" && *word != "READ").skip(1);
+            let (pid, at) = (words.next()?, words.next()?);
+            (at == place).then(|| pid.to_owned())
+        })?;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        Some(format!("process {pid} {}", name.trim()).trim_end().to_owned())
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = path;
+        None
+    }
+}
+
+pub(super) fn listener(patient: &mut Patient<'_>) -> Found {
+    let Some(api) = &patient.settings.api else { return Found::well("api.enabled is false: nothing is served") };
+    if let Err(error) = api.read_token() {
+        return Found::new(Mark::Invalid, format!("api.http.token-file: {error}"));
+    }
+    let shown = api.shown();
+    let open = |what: String| {
+        if api.is_local() {
+            Found::well(what)
+        } else {
+            Found::warning(format!("{what}, for other machines too, without encryption"))
+                .advise("put a proxy with TLS in front of it where the network is not yours")
+        }
+    };
+    if api.port == 0 {
+        return open(format!("{shown}: any port that is free"));
+    }
+    let (host, port) = (if api.host.is_empty() { "::" } else { api.host.as_str() }, api.port);
+    if patient.answers() {
+        return open(format!("{shown} is served by the service that runs"));
+    }
+    match TcpListener::bind((host, port)) {
+        Ok(_) => open(format!("{shown} is free")),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            Found::environment(format!("{shown} is in use by another program"))
+                .advise("give another with api.http.address, or serve nothing with api.enabled=false")
+        }
+        Err(error) => Found::environment(format!("cannot listen on {shown}: {}", system(&error)))
+            .advise("give another with api.http.address"),
+    }
+}
+
+pub(super) fn builtin(_: &mut Patient<'_>) -> Found {
+    let registry = registry();
+    let counts = [
+        (registry.sources().count(), "source"),
+        (registry.operators().count(), "processor"),
+        (registry.destinations().count(), "destination"),
+    ];
+    let counts: Vec<String> = counts.iter().map(|(count, what)| counted(*count, what)).collect();
+    Found::well(counts.join(", "))
+}
+
+pub(super) fn connectors(patient: &mut Patient<'_>) -> Found {
+    let path = &patient.settings.connectors.path;
+    let found = directory(patient, "connectors.path", path);
+    if found.mark > Mark::Well {
+        return found;
+    }
+    let not_executable = children(path).filter(|(_, metadata)| metadata.permissions().mode() & 0o111 == 0).count();
+    match not_executable {
+        0 => found,
+        count => Found::warning(format!("{} in {} cannot be executed", counted(count, "file"), path.display()))
+            .advise("connectors are programs: `chmod +x`, or move what is no connector away"),
+    }
+}
+
+pub(super) fn processors(patient: &mut Patient<'_>) -> Found {
+    directory(patient, "processors.path", &patient.settings.processors.path)
+}
+
+fn children(path: &Path) -> impl Iterator<Item = (std::path::PathBuf, fs::Metadata)> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    entries.filter(move |path| !hidden(path)).filter_map(|path| {
+        let metadata = fs::metadata(&path).ok()?;
+        metadata.is_file().then_some((path, metadata))
+    })
+}
+
+/// A directory of plugins: files that this program runs.
+fn directory(patient: &Patient<'_>, setting: &str, path: &Path) -> Found {
+    let shown = path.display();
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let given =
+                patient.settings.resolved.iter().any(|it| it.key.name == setting && it.source != Source::Default);
+            let what = format!("there is no {shown}: no standalone plugins");
+            return if given {
+                Found::warning(what).advise(format!("make it, or correct {setting}"))
+            } else {
+                Found::well(what)
+            };
+        }
+        Err(error) => return Found::environment(format!("{shown}: {}", system(&error))),
+    };
+    if !metadata.is_dir() {
+        return Found::environment(format!("{shown} is not a directory")).advise(format!("correct {setting}"));
+    }
+    if let Err(error) = fs::read_dir(path) {
+        return Found::environment(format!("{shown} cannot be read: {}", system(&error)));
+    }
+    if metadata.permissions().mode() & 0o002 != 0 {
+        return Found::warning(format!("everybody may write to {shown}, and what is there is run"))
+            .advise(format!("chmod o-w {shown}"));
+    }
+    Found::well(format!("{} in {shown}", counted(children(path).count(), "file")))
+}
+
+/// Loads all standalone plugins. What is wrong with one is printed as it is found.
+pub(super) fn standalone(patient: &mut Patient<'_>) -> Found {
+    let registry = registry_with(patient.settings);
+    let (connectors, processors) = (registry.standalone_connectors().len(), registry.standalone_operators().len());
+    let files = [&patient.settings.connectors.path, &patient.settings.processors.path];
+    let files: usize = files.iter().map(|path| children(path).count()).sum();
+    let what = format!("{}, {}", counted(connectors, "connector"), counted(processors, "processor"));
+    if connectors + processors < files {
+        Found::warning(format!("{what}, of {}", counted(files, "file")))
+            .advise("what is wrong with the others was said above")
+    } else {
+        Found::well(what)
+    }
+}

@@ -1,0 +1,209 @@
+//! What a running service says of its pipelines, as far as commands show it.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// A moment, as RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment(pub(super) DateTime<Utc>);
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        DateTime::parse_from_rfc3339(&text).map(|at| Moment(at.to_utc())).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.to_rfc3339_opts(SecondsFormat::Millis, true))
+    }
+}
+
+/// A pipeline.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PipelineAnswer {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) config: ConfigAnswer,
+    pub(super) status: StatusAnswer,
+    #[serde(default)]
+    pub(super) processor_ids: Vec<String>,
+    #[serde(default)]
+    pub(super) detached: bool,
+    #[serde(default)]
+    pub(super) created_at: Option<Moment>,
+    #[serde(default)]
+    pub(super) updated_at: Option<Moment>,
+}
+
+/// Its name and what it is for.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct ConfigAnswer {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// How it is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StatusAnswer {
+    pub(super) word: String,
+    #[serde(default)]
+    pub(super) since: Option<Moment>,
+    #[serde(default)]
+    pub(super) error: Option<String>,
+    #[serde(default, rename = "where")]
+    pub(super) place: Option<String>,
+    #[serde(default)]
+    pub(super) attempt: Option<u64>,
+    #[serde(default)]
+    pub(super) next_try: Option<Moment>,
+    #[serde(default)]
+    pub(super) stalled: Option<Stalled>,
+}
+
+/// It makes no progress.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Stalled {
+    #[serde(default)]
+    pub(super) node: Value,
+    #[serde(default)]
+    pub(super) since: Option<Moment>,
+}
+
+/// A connector or a processor.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PartAnswer {
+    pub(super) id: String,
+    #[serde(default, rename = "type")]
+    pub(super) kind: String,
+    pub(super) plugin: String,
+    #[serde(default)]
+    pub(super) condition: String,
+    #[serde(default)]
+    pub(super) processor_ids: Vec<String>,
+    #[serde(default)]
+    pub(super) config: PartConfig,
+}
+
+/// Settings of a part.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct PartConfig {
+    #[serde(default)]
+    pub(super) settings: Map<String, Value>,
+}
+
+/// Counters of all pipelines.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LiveAnswer {
+    #[serde(default)]
+    pub(super) at: Option<Moment>,
+    #[serde(default)]
+    pub(super) pipelines: Vec<LivePipeline>,
+}
+
+/// Counters of the current run of one.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct LivePipeline {
+    pub(super) id: String,
+    pub(super) status: StatusAnswer,
+    pub(super) run: u64,
+    pub(super) read: u64,
+    pub(super) delivered: u64,
+    pub(super) filtered: u64,
+    pub(super) failed: u64,
+    pub(super) dead_lettered: u64,
+    pub(super) in_flight: u64,
+    pub(super) lag_rows: Option<u64>,
+    pub(super) lag_seconds: Option<f64>,
+}
+
+impl LiveAnswer {
+    /// Counters of a pipeline.
+    pub(super) fn of(&self, id: &str) -> Option<&LivePipeline> {
+        self.pipelines.iter().find(|pipeline| pipeline.id == id)
+    }
+}
+
+impl StatusAnswer {
+    /// Whether it runs, or will by itself.
+    pub(super) fn is_live(&self) -> bool {
+        ["starting", "running", "idle", "recovering"].contains(&self.word.as_str())
+    }
+
+    /// The word for it, with what must not be overlooked.
+    pub(super) fn shown(&self) -> String {
+        match &self.stalled {
+            Some(_) => format!("{} (stalled)", self.word),
+            None => self.word.clone(),
+        }
+    }
+
+    /// What is to be said about it: the cause, and what comes next.
+    pub(super) fn detail(&self, now: DateTime<Utc>) -> String {
+        let mut parts = Vec::new();
+        if let Some(stalled) = &self.stalled {
+            let node = match &stalled.node {
+                Value::String(node) => format!(" at {node}"),
+                _ => String::new(),
+            };
+            let since = stalled.since.map(|since| format!(" for {}", short(now - since.0))).unwrap_or_default();
+            parts.push(format!("no record gets on{node}{since}"));
+        }
+        if let Some(error) = &self.error {
+            parts.push(match &self.place {
+                Some(place) if !error.contains(place.as_str()) => format!("{place}: {error}"),
+                _ => error.clone(),
+            });
+        }
+        if let Some(next) = self.next_try {
+            let attempt = self.attempt.map(|attempt| format!("attempt {attempt} ")).unwrap_or_default();
+            parts.push(format!("{attempt}in {}", short(next.0 - now)));
+        }
+        parts.join("; ")
+    }
+}
+
+/// A span of time in a few characters: `12s`, `5m`, `3h`, `8d`.
+pub(super) fn short(span: chrono::TimeDelta) -> String {
+    match span.num_seconds() {
+        ..0 => "0s".to_owned(),
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        let spans = [-5, 0, 119, 120, 7199, 7200, 172_799, 172_800].map(TimeDelta::seconds);
+        assert_eq!(spans.map(short), ["0s", "0s", "119s", "2m", "119m", "2h", "47h", "2d"]);
+    }
+
+    #[test]
+    fn the_cause_is_said_once() {
+        let now = DateTime::from_timestamp(1_000_000, 0).unwrap();
+        let status = |text: &str| serde_json::from_str::<StatusAnswer>(text).unwrap().detail(now);
+        assert_eq!(status(r#"{"word":"running"}"#), "");
+        assert_eq!(status(r#"{"word":"degraded","error":"no file","where":"out"}"#), "out: no file");
+        assert_eq!(status(r#"{"word":"degraded","error":"out: no file","where":"out"}"#), "out: no file");
+        let recovering = r#"{"word":"recovering","error":"x","attempt":3,"nextTry":"1970-01-12T13:46:45.000Z"}"#;
+        assert_eq!(status(recovering), "x; attempt 3 in 5s");
+    }
+}

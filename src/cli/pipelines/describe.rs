@@ -1,0 +1,295 @@
+//! `anabranch pipelines describe`.
+
+mod text;
+
+use anabranch_graph::diagnostic::did_you_mean;
+use chrono::Utc;
+use serde_json::{Map, Value, json};
+
+use super::answers::{LiveAnswer, LivePipeline, PartAnswer, PipelineAnswer, StatusAnswer};
+use crate::cli::positions::Lane;
+use crate::cli::remote::Remote;
+use crate::cli::{Context, Exit, Report, positions};
+use crate::client::escaped;
+use crate::settings::{ServiceFlags, Settings};
+use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
+
+/// Show a pipeline: its parts, how it is doing, and what to do next.
+///
+/// Asks the service that runs. Where none answers, it shows what the store knows of the pipeline, and how it was doing
+/// when the service last ran.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// Id of the pipeline.
+    id: String,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+const COMMAND: &str = "pipelines.describe";
+
+/// What is known of a pipeline.
+struct Description {
+    pipeline: PipelineAnswer,
+    connectors: Vec<Part>,
+    processors: Vec<Part>,
+    dead_letter: DeadLetter,
+    /// `None` where the service cannot say.
+    positions: Option<Vec<Lane>>,
+    counters: Option<LivePipeline>,
+    /// Where it was asked for; `None` = no service runs.
+    service: Option<String>,
+}
+
+/// A connector or a processor.
+struct Part {
+    id: String,
+    /// `source`, `destination`; empty for processors.
+    role: &'static str,
+    plugin: String,
+    condition: String,
+    settings: Map<String, Value>,
+    processors: Vec<Part>,
+}
+
+/// Where failed records go.
+#[derive(Default)]
+struct DeadLetter {
+    plugin: String,
+    window_size: u64,
+    window_nack_threshold: u64,
+    /// Letters that are kept, where they can be counted, and when the oldest was written.
+    kept: Option<(u64, Option<String>)>,
+}
+
+pub(super) fn describe(arguments: &Arguments, context: &Context) -> Report {
+    described(arguments, context).unwrap_or_else(|report| *report)
+}
+
+fn described(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let description = match Remote::find(COMMAND, &settings)? {
+        Some(remote) => of_service(&remote, &arguments.id)?,
+        None => of_store(&settings, &arguments.id)?,
+    };
+    let now = Utc::now();
+    let next = next_step(&description);
+    Ok(Report::new(COMMAND)
+        .text(text::page(&description, &next, now, context.color))
+        .result(shown(&description, &next)))
+}
+
+fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
+    let path = format!("/v1/pipelines/{}", escaped(id));
+    let mut pipeline: PipelineAnswer = remote.get(&path)?;
+    let connectors: Vec<PartAnswer> = remote.get(&format!("/v1/connectors?pipelineId={}", escaped(id)))?;
+    let parents = connectors.iter().map(|connector| connector.id.as_str()).chain([id]);
+    let parents: Vec<String> = parents.map(|parent| format!("parentIds={}", escaped(parent))).collect();
+    let processors: Vec<PartAnswer> = remote.get(&format!("/v1/processors?{}", parents.join("&")))?;
+    let own = |ids: &[String]| -> Vec<Part> {
+        let found = ids.iter().filter_map(|id| processors.iter().find(|processor| processor.id == *id));
+        found.cloned().map(Part::from).collect()
+    };
+    let queue: Value = remote.get(&format!("{path}/dead-letter-queue"))?;
+    let number = |name: &str| queue[name].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let letters = remote.get_if_known::<Value>(&format!("{path}/dead-letters?limit=1"))?;
+    let kept =
+        letters.and_then(|letters| Some((letters["count"].as_u64()?, letters["oldest"].as_str().map(str::to_owned))));
+    let live = remote.get_if_known::<LiveAnswer>("/v1/live")?;
+    let counters = live.and_then(|live| live.of(id).cloned());
+    if let Some(counters) = counters.as_ref().filter(|counters| !counters.status.word.is_empty()) {
+        // Stalled and idle are told by the counters.
+        pipeline.status = counters.status.clone();
+    }
+    Ok(Description {
+        processors: own(&pipeline.processor_ids),
+        connectors: connectors
+            .into_iter()
+            .map(|connector| Part { processors: own(&connector.processor_ids), ..Part::from(connector) })
+            .collect(),
+        pipeline,
+        dead_letter: DeadLetter {
+            plugin: queue["plugin"].as_str().unwrap_or_default().to_owned(),
+            window_size: number("windowSize"),
+            window_nack_threshold: number("windowNackThreshold"),
+            kept,
+        },
+        positions: positions::of_service(remote, Some(id)).ok(),
+        counters,
+        service: Some(remote.url()),
+    })
+}
+
+impl From<PartAnswer> for Part {
+    fn from(part: PartAnswer) -> Self {
+        Part {
+            role: match part.kind.as_str() {
+                "TYPE_SOURCE" => "source",
+                "TYPE_DESTINATION" => "destination",
+                _ => "",
+            },
+            // The id that the file gives it: those of what it is part of come before.
+            id: part.id.rsplit(':').next().unwrap_or_default().to_owned(),
+            plugin: part.plugin,
+            condition: part.condition,
+            settings: part.config.settings,
+            processors: Vec::new(),
+        }
+    }
+}
+
+fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
+    let opened = positions::Opened::open(COMMAND, &settings.database)?;
+    let failed = |error| Box::new(positions::unreadable(COMMAND, &error));
+    let pipelines = opened.pipelines().map_err(failed)?;
+    let Some(pipeline) = pipelines.iter().find(|pipeline| *pipeline.id == *id) else {
+        let report = Report::new(COMMAND).fail(
+            Exit::Invalid,
+            "pipeline.not_found",
+            format!("the store knows no pipeline {id:?}, and no service runs"),
+        );
+        return Err(Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
+            Some(near) => report.suggest(format!("did you mean {near}?")),
+            None => report.suggest("`anabranch run` starts the pipelines of the files"),
+        }));
+    };
+    let positions = opened.positions(&pipeline.id).map_err(failed)?;
+    let positions = positions.iter().map(|(lane, mark)| Lane::new(&pipeline.id, lane, mark)).collect();
+    Ok(Description {
+        pipeline: PipelineAnswer {
+            id: pipeline.id.to_string(),
+            config: super::answers::ConfigAnswer {
+                name: pipeline.name.to_string(),
+                description: pipeline.description.to_string(),
+            },
+            status: at_rest(pipeline),
+            processor_ids: Vec::new(),
+            detached: pipeline.detached,
+            created_at: None,
+            updated_at: None,
+        },
+        connectors: pipeline.connectors.iter().map(Part::stored_connector).collect(),
+        processors: pipeline.processors.iter().map(Part::stored).collect(),
+        dead_letter: DeadLetter {
+            plugin: pipeline.dead_letter.plugin.to_string(),
+            window_size: pipeline.dead_letter.window_size,
+            window_nack_threshold: pipeline.dead_letter.window_nack_threshold,
+            kept: None,
+        },
+        positions: Some(positions),
+        counters: None,
+        service: None,
+    })
+}
+
+/// How a pipeline is while no service runs.
+fn at_rest(pipeline: &StoredPipeline) -> StatusAnswer {
+    let word = match &pipeline.status {
+        Status::Stopped { reason: StopReason::User | StopReason::System } => "stopped",
+        status if status.error().is_none() && !matches!(status, Status::Finished | Status::Invalid) => "stopped",
+        status => status.word(),
+    };
+    StatusAnswer { word: word.to_owned(), error: pipeline.status.error().map(str::to_owned), ..StatusAnswer::default() }
+}
+
+impl Part {
+    fn stored(processor: &StoredProcessor) -> Self {
+        Part {
+            id: processor.id.to_string(),
+            role: "",
+            plugin: processor.plugin.to_string(),
+            condition: processor.condition.as_deref().unwrap_or_default().to_owned(),
+            settings: Map::new(),
+            processors: Vec::new(),
+        }
+    }
+
+    fn stored_connector(connector: &StoredConnector) -> Self {
+        Part {
+            id: connector.id.to_string(),
+            role: if *connector.role == *"source" { "source" } else { "destination" },
+            plugin: connector.plugin.to_string(),
+            condition: String::new(),
+            settings: Map::new(),
+            processors: connector.processors.iter().map(Part::stored).collect(),
+        }
+    }
+}
+
+/// What a user does next.
+fn next_step(description: &Description) -> String {
+    let Description { pipeline, service, dead_letter, .. } = description;
+    let id = &pipeline.id;
+    if pipeline.detached {
+        return "put its file back to go on where it was, or `anabranch pipelines delete` to forget it".to_owned();
+    }
+    let running = service.is_some();
+    match pipeline.status.word.as_str() {
+        "degraded" => {
+            let then = if running { format!("`anabranch pipelines start {id}`") } else { "`anabranch run`".to_owned() };
+            format!("correct what it failed of, then {then}")
+        }
+        "invalid" => "`anabranch pipelines validate` shows what is wrong".to_owned(),
+        _ if !running => "`anabranch run` starts the service".to_owned(),
+        "stopped" | "finished" => format!("`anabranch pipelines start {id}` starts it"),
+        "recovering" => "it is started again by itself; correct the cause meanwhile".to_owned(),
+        _ if pipeline.status.stalled.is_some() => {
+            format!("`anabranch pipelines inspect {id}` shows what reaches each step")
+        }
+        _ if dead_letter.kept.as_ref().is_some_and(|(count, _)| *count > 0) => {
+            format!("`anabranch dlq list {id}` shows the records that failed")
+        }
+        _ => format!("`anabranch pipelines inspect {id}` shows its records, `anabranch top` its numbers"),
+    }
+}
+
+fn shown(description: &Description, next: &str) -> Value {
+    let Description { pipeline, connectors, processors, dead_letter, positions, counters, service } = description;
+    json!({
+        "id": pipeline.id,
+        "name": pipeline.config.name,
+        "description": pipeline.config.description,
+        "state": pipeline.status.word,
+        "stalled": pipeline.status.stalled.is_some(),
+        "since": pipeline.status.since,
+        "error": pipeline.status.error,
+        "where": pipeline.status.place,
+        "detached": pipeline.detached,
+        "createdAt": pipeline.created_at,
+        "updatedAt": pipeline.updated_at,
+        "connectors": connectors.iter().map(Part::shown).collect::<Vec<_>>(),
+        "processors": processors.iter().map(Part::shown).collect::<Vec<_>>(),
+        "deadLetterQueue": {
+            "plugin": dead_letter.plugin,
+            "windowSize": dead_letter.window_size,
+            "windowNackThreshold": dead_letter.window_nack_threshold,
+            "letters": dead_letter.kept.as_ref().map(|(count, _)| count),
+            "oldest": dead_letter.kept.as_ref().and_then(|(_, oldest)| oldest.as_ref()),
+        },
+        "positions": positions.as_ref().map(|lanes| lanes.iter().map(Lane::shown).collect::<Vec<_>>()),
+        "counters": counters.as_ref().map(|counters| json!({
+            "run": counters.run, "read": counters.read, "delivered": counters.delivered,
+            "filtered": counters.filtered, "failed": counters.failed, "deadLettered": counters.dead_lettered,
+            "inFlight": counters.in_flight, "lagRows": counters.lag_rows, "lagSeconds": counters.lag_seconds,
+        })),
+        "service": service,
+        "next": next,
+    })
+}
+
+impl Part {
+    fn shown(&self) -> Value {
+        let mut shown = json!({ "id": self.id, "plugin": self.plugin });
+        if !self.role.is_empty() {
+            shown["type"] = self.role.into();
+            shown["processors"] = self.processors.iter().map(Part::shown).collect();
+        }
+        if !self.condition.is_empty() {
+            shown["condition"] = self.condition.as_str().into();
+        }
+        if !self.settings.is_empty() {
+            shown["settings"] = Value::Object(self.settings.clone());
+        }
+        shown
+    }
+}

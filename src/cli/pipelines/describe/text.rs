@@ -1,0 +1,159 @@
+//! A pipeline for readers.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::{Description, Part};
+use crate::cli::pipelines::answers::{Moment, short};
+
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[31m";
+const YELLOW: &str = "\x1b[33m";
+const GREEN: &str = "\x1b[32m";
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+/// Writes names and what stands beside them.
+struct Page {
+    out: String,
+    color: bool,
+}
+
+impl Page {
+    fn styled(&self, style: &str, text: &str) -> String {
+        if self.color { format!("{style}{text}{RESET}") } else { text.to_owned() }
+    }
+
+    fn heading(&mut self, text: &str) {
+        let text = self.styled(BOLD, text);
+        let _ = writeln!(self.out, "\n{text}");
+    }
+
+    /// A line `name  value`, left out where there is no value.
+    fn field(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            let _ = writeln!(self.out, "  {name:<13}{value}");
+        }
+    }
+
+    fn line(&mut self, depth: usize, text: &str) {
+        let _ = writeln!(self.out, "{:indent$}{text}", "", indent = depth * 2);
+    }
+
+    fn part(&mut self, part: &Part, depth: usize) {
+        let role = if part.role.is_empty() { String::new() } else { format!("{} ", part.role) };
+        let plugin = self.styled(DIM, &format!("({role}{})", part.plugin));
+        self.line(depth, &format!("{} {plugin}", part.id));
+        if !part.condition.is_empty() {
+            self.line(depth + 2, &format!("if {}", part.condition));
+        }
+        for (name, value) in &part.settings {
+            let value = match value {
+                Value::String(text) => one_line(text),
+                other => other.to_string(),
+            };
+            self.line(depth + 2, &self.styled(DIM, &format!("{name}: {value}")));
+        }
+        for processor in &part.processors {
+            self.part(processor, depth + 1);
+        }
+    }
+}
+
+/// The first line of a text, shortened.
+fn one_line(text: &str) -> String {
+    const MOST: usize = 80;
+    let line = text.lines().next().unwrap_or_default();
+    let cut = line.char_indices().nth(MOST).map_or(line, |(at, _)| &line[..at]);
+    if cut.len() < text.trim_end().len() { format!("{cut} …") } else { cut.to_owned() }
+}
+
+pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, color: bool) -> String {
+    let Description { pipeline, connectors, processors, dead_letter, positions, counters, service } = description;
+    let mut page = Page { out: String::new(), color };
+    let title = page.styled(BOLD, &pipeline.id);
+    let _ = writeln!(page.out, "{title}");
+    if pipeline.config.name != pipeline.id {
+        page.field("name", &pipeline.config.name);
+    }
+    page.field("description", &pipeline.config.description);
+
+    let status = &pipeline.status;
+    let style = match status.word.as_str() {
+        "degraded" | "invalid" => RED,
+        "recovering" => YELLOW,
+        "running" | "idle" | "starting" if status.stalled.is_none() => GREEN,
+        "running" | "idle" | "starting" => YELLOW,
+        _ => "",
+    };
+    let word = if pipeline.detached { "detached".to_owned() } else { status.shown() };
+    let since = status.since.map(|since| format!(" for {}", short(now - since.0))).unwrap_or_default();
+    let asked = if service.is_some() { "" } else { ", as it was when the service last ran" };
+    page.field("state", &format!("{}{since}{asked}", page.styled(style, &word)));
+    page.field("cause", &status.detail(now));
+    let moment = |at: Option<Moment>| at.map(|at| at.0.format("%Y-%m-%d %H:%M:%S UTC").to_string());
+    page.field("created", &moment(pipeline.created_at).unwrap_or_default());
+    page.field(
+        "updated",
+        &moment(pipeline.updated_at).filter(|_| pipeline.updated_at != pipeline.created_at).unwrap_or_default(),
+    );
+    if let Some(counters) = counters {
+        let mut words = format!("{} read, {} delivered", counters.read, counters.delivered);
+        let more = [
+            (counters.filtered, "filtered"),
+            (counters.failed, "failed"),
+            (counters.dead_lettered, "in the dead-letter queue"),
+            (counters.in_flight, "on their way"),
+        ];
+        for (count, what) in more.into_iter().filter(|(count, _)| *count > 0) {
+            let _ = write!(words, ", {count} {what}");
+        }
+        page.field("records", &format!("{words} since it was started"));
+        let seconds =
+            counters.lag_seconds.filter(|seconds| *seconds >= 0.001).map(|seconds| format!(", {seconds:.1} s"));
+        if let Some(rows) = counters.lag_rows {
+            page.field("lag", &format!("{rows} records{}", seconds.unwrap_or_default()));
+        }
+    }
+
+    page.heading("Connectors");
+    connectors.iter().for_each(|connector| page.part(connector, 1));
+    if !processors.is_empty() {
+        page.heading("Processors");
+        processors.iter().for_each(|processor| page.part(processor, 1));
+    }
+
+    page.heading("Dead-letter queue");
+    page.field("plugin", &dead_letter.plugin);
+    page.field(
+        "stops",
+        &match (dead_letter.window_size, dead_letter.window_nack_threshold) {
+            (0, _) => "never, however many records fail".to_owned(),
+            (_, 0) => "when a record fails".to_owned(),
+            (size, most) => format!("when more than {most} of the latest {size} records fail"),
+        },
+    );
+    if let Some((count, oldest)) = &dead_letter.kept {
+        let oldest = oldest.as_ref().filter(|_| *count > 0).map(|oldest| format!(", the oldest of {oldest}"));
+        page.field("kept", &format!("{count}{}", oldest.unwrap_or_default()));
+    }
+
+    page.heading("Positions");
+    match positions {
+        None => page.line(1, "not known"),
+        Some(lanes) if lanes.is_empty() => page.line(1, "none yet: its sources start at their beginning"),
+        Some(_) => {}
+    }
+    for lane in positions.iter().flatten() {
+        let partition =
+            if lane.partition.is_empty() { String::new() } else { format!(", partition {}", lane.partition) };
+        let text =
+            format!("{}{partition}: {} records, then after {}", lane.connector, lane.records, one_line(&lane.position));
+        page.line(1, &text);
+    }
+    page.heading("Next");
+    page.line(1, next);
+    page.out
+}

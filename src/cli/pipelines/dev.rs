@@ -1,0 +1,224 @@
+//! `anabranch pipelines dev`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId};
+use anabranch_graph::plan::CompileOptions;
+use anabranch_graph::registry::Registry;
+use anabranch_graph::text::Str;
+use tokio::time::sleep;
+
+use crate::cli::report::counted;
+use crate::cli::{Context, Report, run};
+use crate::files::find_pipelines;
+use crate::pipelines::{Pipeline, Pipelines};
+use crate::service::control::Control;
+use crate::settings::SettingFlags;
+
+/// Run the pipelines of a directory, and take up what is saved in their files.
+///
+/// It is the service, as `anabranch run` starts it. When a file is saved, its pipelines are checked and, where they
+/// changed, drained and started as they are now; what is wrong is shown, and the pipeline goes on as it was. A file that
+/// is deleted leaves its pipelines running. What a `${file:…}` names is not watched: save the pipeline file.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// The directory, or one file. Default: `pipelines.path`
+    #[arg(value_hint = clap::ValueHint::AnyPath)]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingFlags<true>,
+}
+
+pub(super) fn dev(arguments: &Arguments, context: &Context) -> Report {
+    const COMMAND: &str = "pipelines.dev";
+    let mut settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    if let Some(path) = &arguments.path {
+        settings.pipelines.path = path.clone();
+    }
+    // What fails is to be mended, and not to end the service.
+    settings.pipelines.exit_on_degraded = false;
+    run::serve(COMMAND, settings, run::Manner { watches: true, ..run::Manner::default() }, context)
+}
+
+/// How often the files are looked at, and how long one must have stayed as it is: editors write in several steps.
+const LOOK: Duration = Duration::from_millis(100);
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// Looks at pipeline files and has the service take up what changed.
+pub(in crate::cli) struct Watch {
+    path: PathBuf,
+    registry: Registry,
+    options: CompileOptions,
+    context: Context,
+}
+
+/// What shows that a file was written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    /// Editors write another file and give it the name.
+    inode: u64,
+}
+
+/// A file as it was last looked at.
+struct Watched {
+    stamp: Stamp,
+    /// Since when it is so.
+    since: Instant,
+    /// Its text when it was last taken up, and the pipelines in it.
+    text: Option<Str>,
+    pipelines: BTreeSet<Str>,
+    /// Whether it has to be taken up.
+    changed: bool,
+}
+
+impl Watch {
+    pub(in crate::cli) fn new(path: PathBuf, registry: Registry, options: CompileOptions, context: Context) -> Self {
+        Watch { path, registry, options, context }
+    }
+
+    /// Watches for ever. What the files say now counts as taken up.
+    pub(in crate::cli) async fn watch(self, control: Control) {
+        let watch = Arc::new(self);
+        let mut files: BTreeMap<PathBuf, Watched> = BTreeMap::new();
+        let looked = watch.clone().looked().await;
+        let now = watch.clone().compiled().await;
+        for (path, stamp) in looked {
+            let mut file =
+                Watched { stamp, since: Instant::now(), text: None, pipelines: BTreeSet::new(), changed: false };
+            if let Some((id, pipelines)) = now.as_ref().and_then(|now| Some((file_of(now, &path)?, now))) {
+                file.text = pipelines.files.get(id).map(|file| file.text.clone());
+                file.pipelines = ids(pipelines, id);
+            }
+            files.insert(path, file);
+        }
+        tracing::info!(path = %watch.path.display(), "watching {}", counted(files.len(), "file"));
+        loop {
+            sleep(LOOK).await;
+            let found = watch.clone().looked().await;
+            let now = Instant::now();
+            for path in files.keys().filter(|path| !found.contains_key(*path)) {
+                tracing::warn!(path = %path.display(), outcome = "kept", "the file is gone; its pipelines go on");
+            }
+            files.retain(|path, _| found.contains_key(path));
+            for (path, stamp) in found {
+                let new = || Watched { stamp, since: now, text: None, pipelines: BTreeSet::new(), changed: true };
+                let file = files.entry(path).or_insert_with(new);
+                if file.stamp != stamp {
+                    (file.stamp, file.since, file.changed) = (stamp, now, true);
+                }
+            }
+            let settled = |file: &Watched| file.changed && now.duration_since(file.since) >= SETTLED;
+            if !files.values().any(settled) {
+                continue;
+            }
+            let Some(mut pipelines) = watch.clone().compiled().await else { continue };
+            for (path, file) in files.iter_mut().filter(|(_, file)| settled(file)) {
+                file.changed = false;
+                let Some(id) = file_of(&pipelines, path) else { continue };
+                let text = pipelines.files.get(id).map(|file| file.text.clone());
+                // Touched, or saved as it was.
+                if file.text.is_some() && file.text == text {
+                    continue;
+                }
+                file.text = text;
+                let here = ids(&pipelines, id);
+                if !pipelines.broken.contains(&id) {
+                    for gone in file.pipelines.difference(&here) {
+                        tracing::warn!(path = %path.display(), pipeline = %gone, outcome = "kept", "no longer in the file; it goes on");
+                    }
+                    file.pipelines = here;
+                }
+                watch.take_up(path, id, &mut pipelines, &control).await;
+            }
+        }
+    }
+
+    /// The pipeline files there are, and how they look.
+    async fn looked(self: Arc<Self>) -> BTreeMap<PathBuf, Stamp> {
+        tokio::task::spawn_blocking(move || stamps(&self.path)).await.unwrap_or_default()
+    }
+
+    /// Everything at the path, compiled anew: ids and names must differ over all files.
+    async fn compiled(self: Arc<Self>) -> Option<Pipelines> {
+        let compiled = tokio::task::spawn_blocking(move || {
+            Pipelines::of(find_pipelines(&[&self.path]), &self.registry, &self.options)
+        });
+        compiled.await.ok()
+    }
+
+    /// Has the service take up the pipelines of one file.
+    async fn take_up(&self, path: &Path, file: FileId, pipelines: &mut Pipelines, control: &Control) {
+        let shown = path.display();
+        let about = |finding: &&Diagnostic| finding.label.as_ref().is_some_and(|label| label.span.file == file);
+        let findings = Diagnostics(pipelines.findings.iter().filter(about).cloned().collect());
+        self.context.note(&findings, &pipelines.files);
+        if pipelines.broken.contains(&file) {
+            tracing::error!(path = %shown, outcome = "invalid", "{shown} is not valid: its pipelines go on as they were");
+        }
+        for invalid in pipelines.invalid.iter().filter(|invalid| invalid.span.file == file) {
+            let id = invalid.id.as_ref().map_or("(without id)", |id| id.as_str());
+            let goes_on = control.all().iter().any(|(known, seen)| **known == *id && seen.status.is_live());
+            let goes_on = if goes_on { "it goes on as it was" } else { "it is not started" };
+            let error = pipelines.first_error(invalid);
+            tracing::error!(path = %shown, pipeline = id, outcome = "invalid", error = %error, "not valid: {goes_on}");
+        }
+        let (here, others): (Vec<Pipeline>, Vec<Pipeline>) =
+            pipelines.good.drain(..).partition(|pipeline| pipeline.config.span.file == file);
+        pipelines.good = others;
+        for pipeline in here {
+            let id = pipeline.config.id.value.clone();
+            let started = Instant::now();
+            let reloaded = control.reload(pipeline).await;
+            let milliseconds = started.elapsed().as_millis() as u64;
+            match reloaded {
+                Ok(reloaded) => {
+                    let (mode, count) = (reloaded.mode.word(), reloaded.changes.len());
+                    for change in &reloaded.changes {
+                        tracing::info!(pipeline = %id, "{change}");
+                    }
+                    tracing::info!(
+                        path = %shown, pipeline = %id, mode, outcome = "applied", changes = count, milliseconds,
+                        "{mode} in {milliseconds} ms"
+                    );
+                }
+                Err(error) => {
+                    tracing::error!(
+                        path = %shown, pipeline = %id, outcome = "failed", milliseconds, %error, "not taken up"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The file of this name.
+fn file_of(pipelines: &Pipelines, path: &Path) -> Option<FileId> {
+    pipelines.files.iter().find(|(_, file)| Path::new(file.name.as_str()) == path).map(|(id, _)| id)
+}
+
+/// The pipelines of a file, good or not.
+fn ids(pipelines: &Pipelines, file: FileId) -> BTreeSet<Str> {
+    let good = pipelines.good.iter().filter(|pipeline| pipeline.config.span.file == file);
+    let good = good.map(|pipeline| pipeline.config.id.value.clone());
+    let invalid = pipelines.invalid.iter().filter(|invalid| invalid.span.file == file);
+    good.chain(invalid.filter_map(|invalid| invalid.id.clone())).collect()
+}
+
+fn stamps(path: &Path) -> BTreeMap<PathBuf, Stamp> {
+    use std::os::unix::fs::MetadataExt as _;
+    let paths = crate::files::pipeline_files(path).unwrap_or_default();
+    let stamp = |path: PathBuf| {
+        let metadata = std::fs::metadata(&path).ok()?;
+        let stamp = Stamp { modified: metadata.modified().ok(), bytes: metadata.len(), inode: metadata.ino() };
+        Some((path, stamp))
+    };
+    paths.into_iter().filter_map(stamp).collect()
+}

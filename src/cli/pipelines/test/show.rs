@@ -1,0 +1,224 @@
+//! Results of tests for readers and for programs.
+
+use anabranch_graph::diagnostic::RenderStyle;
+use serde_json::{Value as Json, json};
+use similar::TextDiff;
+
+use crate::cli::report;
+use crate::testing::coverage::{Branch, Coverage};
+use crate::testing::{Failure, Outcome, Suite, Tested, Verdict, placed};
+
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[31m";
+const GREEN: &str = "\x1b[32m";
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+/// Most lines of a comparison that are shown.
+const MOST_LINES: usize = 200;
+
+struct Page {
+    out: String,
+    color: bool,
+    unicode: bool,
+}
+
+impl Page {
+    fn styled(&self, style: &str, text: &str) -> String {
+        if self.color { format!("{style}{text}{RESET}") } else { text.to_owned() }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.out.extend([text, "\n"]);
+    }
+}
+
+/// What a reader sees.
+pub(super) fn text(suite: &Suite, outcome: &Outcome, color: bool, unicode: bool) -> String {
+    let mut page = Page { out: String::new(), color, unicode };
+    for (number, file) in suite.tests.iter().enumerate() {
+        let tests: Vec<&Tested> = outcome.tests.iter().filter(|test| test.file == number).collect();
+        if tests.is_empty() {
+            continue;
+        }
+        let name = suite.files.get(file.file).map_or("", |file| file.name.as_str());
+        let heading = page.styled(BOLD, name);
+        page.line(&heading);
+        for test in &tests {
+            one(test, &mut page);
+        }
+        page.line("");
+    }
+    for test in outcome.tests.iter().filter(|test| !matches!(test.verdict, Verdict::Passed)) {
+        details(suite, test, &mut page);
+    }
+    let [passed, failed, invalid] = counts(outcome);
+    if !outcome.tests.is_empty() {
+        let mut parts = vec![format!("{passed} passed")];
+        parts.extend((failed > 0).then(|| format!("{failed} failed")));
+        parts.extend((invalid > 0).then(|| format!("{invalid} not valid")));
+        let style = if failed + invalid > 0 { RED } else { GREEN };
+        let summary = page.styled(style, &parts.join(", "));
+        page.line(&format!("{summary} in {:.2} s", outcome.elapsed.as_secs_f64()));
+    }
+    page.out
+}
+
+fn one(test: &Tested, page: &mut Page) {
+    let (mark, word, style) = match (&test.verdict, page.unicode) {
+        (Verdict::Passed, true) => ("✓", "", GREEN),
+        (Verdict::Passed, false) => ("ok    ", "", GREEN),
+        (Verdict::Failed(_), true) => ("✗", "", RED),
+        (Verdict::Failed(_), false) => ("FAILED", "", RED),
+        (Verdict::Invalid(..), true) => ("✗", " (not valid)", RED),
+        (Verdict::Invalid(..), false) => ("INVALID", "", RED),
+    };
+    let mark = page.styled(style, mark);
+    let time = page.styled(DIM, &format!("{} ms", test.elapsed.as_millis()));
+    page.line(&format!("  {mark} {}{word}  {time}", test.name));
+}
+
+fn details(suite: &Suite, test: &Tested, page: &mut Page) {
+    let heading = page.styled(BOLD, &test.name);
+    match &test.verdict {
+        Verdict::Passed => {}
+        Verdict::Failed(failures) => {
+            page.line(&format!("{heading}"));
+            for failure in failures {
+                failed(suite, failure, page);
+            }
+            page.line("");
+        }
+        Verdict::Invalid(findings, files) => {
+            page.line(&format!("{heading} cannot be run"));
+            let files = files.as_ref().unwrap_or(&suite.files);
+            page.line(&findings.render(files, RenderStyle { color: page.color, ..RenderStyle::default() }));
+        }
+    }
+}
+
+fn failed(suite: &Suite, failure: &Failure, page: &mut Page) {
+    page.line(&format!("  {} ({})", failure.what, placed(&suite.files, failure.span)));
+    for said in &failure.said {
+        let said = page.styled(RED, said);
+        page.line(&format!("    {said}"));
+    }
+    let Some((expected, got)) = &failure.lists else { return };
+    let pretty = |value: &Json| format!("{value:#}\n");
+    let (expected, got) = (pretty(expected), pretty(got));
+    let difference = TextDiff::from_lines(&expected, &got);
+    let mut unified = difference.unified_diff();
+    let unified = unified.context_radius(4).header("expected", "got").to_string();
+    let lines: Vec<&str> = unified.lines().filter(|line| !line.starts_with('\\')).collect();
+    for line in lines.iter().take(MOST_LINES) {
+        let style = match line.as_bytes().first() {
+            Some(b'+') => GREEN,
+            Some(b'-') => RED,
+            Some(b'@') => DIM,
+            _ => "",
+        };
+        let line = if style.is_empty() { (*line).to_owned() } else { page.styled(style, line) };
+        page.line(&format!("    {line}"));
+    }
+    if lines.len() > MOST_LINES {
+        page.line(&format!("    and {} more lines", lines.len() - MOST_LINES));
+    }
+}
+
+/// Passed, failed, not valid.
+fn counts(outcome: &Outcome) -> [usize; 3] {
+    let count = |is: fn(&Verdict) -> bool| outcome.tests.iter().filter(|test| is(&test.verdict)).count();
+    [
+        count(|verdict| matches!(verdict, Verdict::Passed)),
+        count(|verdict| matches!(verdict, Verdict::Failed(_))),
+        count(|verdict| matches!(verdict, Verdict::Invalid(..))),
+    ]
+}
+
+/// Appends what the tests of a pipeline covered.
+pub(super) fn coverage(coverage: &Coverage, out: &mut String) {
+    let items = coverage.items();
+    let covered = items.iter().filter(|item| item.records > 0).count();
+    out.push_str(&format!(
+        "\ncoverage of {}: {} % ({covered} of {})\n",
+        coverage.pipeline(),
+        coverage.percent(),
+        items.len()
+    ));
+    for item in &items {
+        let side = match item.branch {
+            None => String::new(),
+            Some(Branch::Taken) => format!(", if {}", item.condition.as_deref().unwrap_or_default()),
+            Some(Branch::Skipped) => ", otherwise".to_owned(),
+        };
+        let records = match item.records {
+            0 => "NOT COVERED".to_owned(),
+            1 => "1 record".to_owned(),
+            n => format!("{n} records"),
+        };
+        out.push_str(&format!("  {:<11}  {} ({}){side}\n", records, item.node, item.plugin));
+    }
+}
+
+/// Counts for programs.
+pub(super) fn summary(outcome: &Outcome) -> Json {
+    let [passed, failed, invalid] = counts(outcome);
+    json!({
+        "tests": outcome.tests.len(),
+        "passed": passed,
+        "failed": failed,
+        "invalid": invalid,
+        "elapsedSeconds": outcome.elapsed.as_secs_f64(),
+    })
+}
+
+/// The results for programs.
+pub(super) fn json(suite: &Suite, outcome: &Outcome) -> Json {
+    let coverage: Vec<Json> = outcome
+        .coverage
+        .iter()
+        .map(|coverage| json!({ "pipeline": coverage.pipeline(), "percent": coverage.percent(), "items": coverage.items() }))
+        .collect();
+    json!({
+        "tests": outcome.tests.iter().map(|test| tested(suite, test)).collect::<Vec<_>>(),
+        "coverage": coverage,
+        "findings": report::findings(&suite.findings, &suite.files),
+    })
+}
+
+fn tested(suite: &Suite, test: &Tested) -> Json {
+    let place = suite.files.locate(test.span);
+    let (outcome, failures, findings) = match &test.verdict {
+        Verdict::Passed => ("passed", Vec::new(), Vec::new()),
+        Verdict::Failed(failures) => {
+            ("failed", failures.iter().map(|failure| one_failure(suite, failure)).collect(), Vec::new())
+        }
+        Verdict::Invalid(findings, files) => {
+            ("invalid", Vec::new(), report::findings(findings, files.as_ref().unwrap_or(&suite.files)))
+        }
+    };
+    json!({
+        "name": test.name.as_str(),
+        "file": place.as_ref().map(|place| place.file.as_str()),
+        "line": place.as_ref().map(|place| place.line),
+        "outcome": outcome,
+        "elapsedSeconds": test.elapsed.as_secs_f64(),
+        "virtualTime": test.virtual_time,
+        "starts": test.starts,
+        "failures": failures,
+        "findings": findings,
+    })
+}
+
+fn one_failure(suite: &Suite, failure: &Failure) -> Json {
+    let place = suite.files.locate(failure.span);
+    json!({
+        "what": failure.what,
+        "messages": failure.said,
+        "file": place.as_ref().map(|place| place.file.as_str()),
+        "line": place.as_ref().map(|place| place.line),
+        "column": place.as_ref().map(|place| place.column),
+        "expected": failure.lists.as_ref().map(|(expected, _)| expected),
+        "got": failure.lists.as_ref().map(|(_, got)| got),
+    })
+}

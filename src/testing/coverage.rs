@@ -1,0 +1,123 @@
+//! Which nodes of a pipeline its tests let records through, and which sides of its conditions.
+
+use std::path::PathBuf;
+
+use anabranch_graph::plan::graph::NodeKind;
+use anabranch_graph::plan::{Compiled, Format, Measured, Pass, TextStyle};
+use serde::Serialize;
+
+/// What the tests of one pipeline did with its graph.
+pub struct Coverage {
+    of: Option<PathBuf>,
+    compiled: Compiled,
+    measured: Measured,
+}
+
+/// Something that a test can cover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// Id of the node.
+    pub node: String,
+    /// Its plugin.
+    pub plugin: String,
+    /// Which side of its condition; absent for the node itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Branch>,
+    /// Its condition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// Records that took it.
+    pub records: u64,
+}
+
+/// A side of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Branch {
+    /// It held.
+    Taken,
+    /// It did not.
+    Skipped,
+}
+
+impl Coverage {
+    /// What one test did. The graph that is drawn is that of the first test.
+    pub(super) fn new(of: Option<PathBuf>, compiled: Compiled, measured: Measured) -> Self {
+        Coverage { of, compiled, measured }
+    }
+
+    /// Whether another one is of the same graph: variables may change it.
+    pub(super) fn is_of_the_same(&self, other: &Coverage) -> bool {
+        let names =
+            |compiled: &Compiled| -> Vec<_> { compiled.stages.stages.iter().map(|stage| stage.name.clone()).collect() };
+        self.of == other.of
+            && self.compiled.stages.pipeline == other.compiled.stages.pipeline
+            && self.measured.stages.iter().map(Vec::len).eq(other.measured.stages.iter().map(Vec::len))
+            && names(&self.compiled) == names(&other.compiled)
+    }
+
+    /// Adds what another test did.
+    pub(super) fn add(&mut self, other: &Coverage) {
+        let all = |measured: &Measured| measured.stages.iter().flatten().copied().collect::<Vec<_>>();
+        for (count, more) in self.measured.stages.iter_mut().flatten().zip(all(&other.measured)) {
+            super::run::sum(count, &more);
+        }
+        self.measured.read += other.measured.read;
+        self.measured.delivered += other.measured.delivered;
+        self.measured.failed += other.measured.failed;
+        self.measured.elapsed += other.measured.elapsed;
+    }
+
+    /// Id of the pipeline.
+    pub fn pipeline(&self) -> &str {
+        &self.compiled.stages.pipeline
+    }
+
+    /// All nodes and sides of conditions, in the order of the graph.
+    pub fn items(&self) -> Vec<Item> {
+        let mut items = Vec::new();
+        for (counts, members) in self.measured.stages.iter().zip(&self.compiled.members) {
+            for (count, member) in counts.iter().zip(members) {
+                let Some(node) = self.compiled.rewritten.node_weight(*member) else { continue };
+                let (plugin, guard) = match &node.kind {
+                    NodeKind::Source(read) => (&read.plugin, None),
+                    NodeKind::Operator(operator) | NodeKind::Split(operator) => {
+                        (&operator.plugin, operator.guard.as_ref())
+                    }
+                    NodeKind::Destination(write) => (&write.plugin, None),
+                    NodeKind::Branch(_) | NodeKind::FanOut { .. } | NodeKind::Merge | NodeKind::DeadLetter(_) => {
+                        continue;
+                    }
+                };
+                let item = |branch: Option<Branch>, records| Item {
+                    node: node.id.to_string(),
+                    plugin: plugin.to_string(),
+                    branch,
+                    condition: branch.and(guard).map(|guard| guard.written.written().to_string()),
+                    records,
+                };
+                match guard {
+                    None => items.push(item(None, count.rows_in.max(count.rows_out))),
+                    Some(_) => {
+                        items.push(item(Some(Branch::Taken), count.selected));
+                        items.push(item(Some(Branch::Skipped), count.rows_in.saturating_sub(count.selected)));
+                    }
+                }
+            }
+        }
+        items
+    }
+
+    /// How much is covered, in percent; all of a graph that has nothing to cover.
+    pub fn percent(&self) -> f64 {
+        let items = self.items();
+        let covered = items.iter().filter(|item| item.records > 0).count();
+        if items.is_empty() { 100.0 } else { (covered as f64 * 1000.0 / items.len() as f64).round() / 10.0 }
+    }
+
+    /// The graph with what the tests did beside its nodes.
+    pub fn drawn(&self, format: Format, style: TextStyle) -> String {
+        self.compiled.explain_measured(Pass::Fused, format, style, Some(&self.measured))
+    }
+}

@@ -1,0 +1,124 @@
+//! A step of a pipeline in a test: the operator that ships, with the test's time of day, network and faults.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anabranch_graph::batch::Mask;
+use anabranch_graph::clock;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Host, Network, Operator, Rows, Signature, Verdict,
+};
+use anabranch_graph::record::{Position, Record};
+use anabranch_graph::text::Str;
+use async_trait::async_trait;
+
+use super::script::{Script, Strike};
+
+/// An operator before it is opened.
+pub(super) struct Step {
+    pub(super) operator: Arc<dyn ConfiguredOperator>,
+    pub(super) node: Str,
+    pub(super) script: Arc<Script>,
+    pub(super) network: Network,
+    pub(super) now: Option<SystemTime>,
+}
+
+impl ConfiguredOperator for Step {
+    fn signature(&self) -> Signature {
+        self.operator.signature()
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        self.operator.patience()
+    }
+
+    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        // A step that is isolated is built on its own thread: the time is held there too.
+        clock::hold(self.now);
+        let host = Host { network: self.network, ..host.clone() };
+        let built = self.operator.build(worker, &host)?;
+        if !self.script.troubles(&self.node) {
+            return Ok(built);
+        }
+        let (node, script) = (self.node.clone(), self.script.clone());
+        Ok(match built {
+            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Troubled { operator, node, script })),
+            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Troubled { operator, node, script })),
+            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(TroubledAsync { operator, node, script })),
+        })
+    }
+}
+
+struct Troubled<O: ?Sized> {
+    operator: Box<O>,
+    node: Str,
+    script: Arc<Script>,
+}
+
+impl<O: Operator + ?Sized> Operator for Troubled<O> {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        let (numbers, positions): (Vec<usize>, Vec<Position>) =
+            rows.iter_mut().map(|(number, record)| (number, record.position().clone())).unzip();
+        let mut left = Mask::none(rows.width());
+        numbers.iter().for_each(|number| left.set(*number));
+        for (index, strike) in self.script.strikes(&self.node, positions.iter()) {
+            let Some(number) = numbers.get(index) else { continue };
+            match strike {
+                Strike::Fail(fault) => {
+                    left.clear(*number);
+                    rows.decide(*number, Decision::Fail(fault));
+                }
+                // On a thread of its own: what computes on the run's threads is refused such a fault.
+                Strike::Delay(time) => std::thread::sleep(time),
+                Strike::Hang => std::thread::sleep(HANGING),
+                #[allow(clippy::panic, reason = "the test asks for it")]
+                Strike::Panic => panic!("injected by the test"),
+                Strike::Partial(_) | Strike::Crash => {}
+            }
+        }
+        self.operator.process(&mut rows.among(&left));
+    }
+
+    fn close(&mut self) -> Result<(), Fault> {
+        self.operator.close()
+    }
+}
+
+/// Longer than any test.
+const HANGING: Duration = Duration::from_secs(3600);
+
+struct TroubledAsync {
+    operator: Arc<dyn AsyncOperator>,
+    node: Str,
+    script: Arc<Script>,
+}
+
+#[async_trait]
+impl AsyncOperator for TroubledAsync {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        let mut failed: HashMap<usize, Fault> = HashMap::new();
+        for (index, strike) in self.script.strikes(&self.node, rows.iter().map(Record::position)) {
+            match strike {
+                Strike::Fail(fault) => drop(failed.insert(index, fault)),
+                Strike::Delay(time) => tokio::time::sleep(time).await,
+                Strike::Hang => std::future::pending().await,
+                #[allow(clippy::panic, reason = "the test asks for it")]
+                Strike::Panic => panic!("injected by the test"),
+                Strike::Partial(_) | Strike::Crash => {}
+            }
+        }
+        let count = rows.len();
+        let sound = rows.into_iter().enumerate().filter(|(index, _)| !failed.contains_key(index));
+        let sound: Vec<Record> = sound.map(|(_, record)| record).collect();
+        let mut verdicts = if sound.is_empty() { Vec::new() } else { self.operator.call(sound).await }.into_iter();
+        // In the order of the rows; where the operator stopped, the rest is given again.
+        let verdict = |index| failed.remove(&index).map(Verdict::Fail).or_else(|| verdicts.next());
+        (0..count).map_while(verdict).collect()
+    }
+
+    async fn close(&self) -> Result<(), Fault> {
+        self.operator.close().await
+    }
+}

@@ -1,0 +1,195 @@
+//! HTTP services as a test has them: a proxy on loopback that answers in the place of all of them.
+//!
+//! Requests come to it because the operators' network leads there ([`Network::Through`]), so the pipeline's URLs stay as
+//! they are, and nothing leaves this machine. What no stub answers is refused and fails the test.
+//!
+//! [`Network::Through`]: anabranch_graph::operator::Network::Through
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anabranch_graph::diagnostic::{Span, Spanned};
+use axum::body::{Body, to_bytes};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Map, Value as Json, json};
+use tokio::net::TcpListener;
+
+use super::pattern::Expected;
+use super::view;
+
+/// How requests of one kind are answered.
+#[derive(Debug)]
+pub struct Stub {
+    /// Where it stands.
+    pub span: Span,
+    /// Which requests.
+    pub request: Expected,
+    /// The replies, one after the other; the last one stays. At least one.
+    pub replies: Vec<Reply>,
+    /// How often it must have been asked.
+    pub times: Option<Spanned<usize>>,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// How long it takes.
+    pub delay: Duration,
+    /// Whether the connection is closed instead.
+    pub close: bool,
+}
+
+/// What came to the proxy.
+#[derive(Debug, Default)]
+struct Asked {
+    /// All requests, in order.
+    requests: Vec<Json>,
+    /// Those that no stub answers.
+    unmatched: Vec<usize>,
+    /// By stub, how often it answered.
+    answered: Vec<usize>,
+}
+
+/// The proxy.
+pub(super) struct Services<'a> {
+    listener: TcpListener,
+    stubs: &'a [Stub],
+    asked: Mutex<Asked>,
+}
+
+/// Largest body of a request.
+const BODY: usize = 64 << 20;
+/// Header by which the client says that the URL was one of https.
+#[cfg(feature = "http")]
+const ENCRYPTED: &str = anabranch_ops_http::client::ENCRYPTED;
+#[cfg(not(feature = "http"))]
+const ENCRYPTED: &str = "x-anabranch-scheme";
+
+impl<'a> Services<'a> {
+    /// Listens on a free port.
+    pub(super) async fn start(stubs: &'a [Stub]) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let asked = Asked { answered: vec![0; stubs.len()], ..Asked::default() };
+        Ok(Services { listener, stubs, asked: Mutex::new(asked) })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers for as long as it is polled.
+    pub(super) async fn serve(&self) -> Infallible {
+        let mut connections = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => {
+                    let Ok((stream, _)) = accepted else { continue };
+                    let service = service_fn(|request| self.answer(request));
+                    // A connection that breaks is the client's to notice.
+                    connections.push(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+                }
+                Some(_) = connections.next() => {}
+            }
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Body>> {
+        if request.method() == Method::CONNECT {
+            let target = format!("https://{}/", request.uri());
+            let asked = json!({ "method": "CONNECT", "url": target, "headers": {}, "body": "" });
+            let mut all = locked(&self.asked);
+            let number = all.requests.len();
+            all.requests.push(asked);
+            all.unmatched.push(number);
+            return Ok(refusal("an encrypted connection cannot be answered by a test"));
+        }
+        let (head, body) = request.into_parts();
+        let body = to_bytes(Body::new(body), BODY).await.map_err(io::Error::other)?;
+        let asked = asked(&head, &body);
+        let reply = {
+            let mut all = locked(&self.asked);
+            let number = all.requests.len();
+            let found = self.stubs.iter().position(|stub| stub.request.matches(Some(&asked)));
+            all.requests.push(asked);
+            match found {
+                Some(at) => {
+                    all.answered[at] += 1;
+                    let stub = &self.stubs[at];
+                    stub.replies.get(all.answered[at] - 1).or(stub.replies.last()).cloned()
+                }
+                None => {
+                    all.unmatched.push(number);
+                    None
+                }
+            }
+        };
+        let Some(reply) = reply else { return Ok(refusal("the test has no reply for this request")) };
+        if !reply.delay.is_zero() {
+            tokio::time::sleep(reply.delay).await;
+        }
+        if reply.close {
+            return Err(io::Error::other("closed as the test wants it"));
+        }
+        let mut response = Response::new(Body::from(reply.body));
+        *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
+        response.headers_mut().extend(reply.headers);
+        Ok(response)
+    }
+
+    /// The requests so far, the numbers of those that no stub answers, and how often each stub answered.
+    pub(super) fn asked(&self) -> (Vec<Json>, Vec<usize>, Vec<usize>) {
+        let asked = locked(&self.asked);
+        (asked.requests.clone(), asked.unmatched.clone(), asked.answered.clone())
+    }
+}
+
+fn locked(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+    asked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refusal(text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
+    response
+}
+
+/// A request as tests compare it.
+fn asked(head: &hyper::http::request::Parts, body: &[u8]) -> Json {
+    let encrypted = head.headers.contains_key(ENCRYPTED);
+    let mut url = head.uri.to_string();
+    if let Some(rest) = url.strip_prefix("http://").filter(|_| encrypted) {
+        url = format!("https://{rest}");
+    }
+    let mut headers = Map::new();
+    for (name, value) in head.headers.iter().filter(|(name, _)| name.as_str() != ENCRYPTED) {
+        headers.insert(name.to_string(), view::bytes(value.as_bytes()));
+    }
+    let mut asked = json!({
+        "method": head.method.as_str(),
+        "url": url,
+        "path": head.uri.path(),
+        "pathAndQuery": head.uri.path_and_query().map_or("", |path| path.as_str()),
+        "headers": headers,
+        "body": view::bytes(body),
+    });
+    if let (Ok(json), Some(asked)) = (serde_json::from_slice(body), asked.as_object_mut()) {
+        asked.insert("json".to_owned(), json);
+    }
+    asked
+}

@@ -1,0 +1,76 @@
+//! `pipelines dev`: what is saved is taken up, what is wrong is shown, and the rest goes on.
+
+use crate::process::{Process, Workspace, file_to_file, raw_after};
+
+fn pipeline(to: &str) -> String {
+    file_to_file("p", "").replace("out.ndjson", to)
+}
+
+/// Saves as editors do: another file gets the name.
+fn save(workspace: &Workspace, name: &str, content: &str) {
+    let draft = workspace.write("draft", content);
+    std::fs::rename(draft, workspace.path(name)).unwrap();
+}
+
+#[track_caller]
+fn delivered(service: &mut Process, workspace: &Workspace, file: &str, lines: &[&str]) {
+    service.wait_until(&format!("{lines:?} in {file}"), || {
+        workspace.lines(file).iter().map(|line| raw_after(line)).eq(lines.iter().copied())
+    });
+}
+
+#[track_caller]
+fn said(service: &mut Process, words: &str) {
+    let printed = service.printed();
+    service.wait_until(words, || printed().contains(words));
+}
+
+#[test]
+fn a_saved_file_is_taken_up_and_goes_on_where_it_was() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", pipeline("first.ndjson"));
+    let mut service = workspace.start(&["pipelines", "dev", "pipelines"]);
+    said(&mut service, "watching 1 file");
+    delivered(&mut service, &workspace, "first.ndjson", &["one"]);
+
+    save(&workspace, "pipelines/p.yaml", &pipeline("second.ndjson"));
+    said(&mut service, "restarted in");
+    workspace.append("in.txt", "two\n");
+    delivered(&mut service, &workspace, "second.ndjson", &["two"]);
+
+    // What is wrong is shown with its place, and nothing stops.
+    save(&workspace, "pipelines/p.yaml", &pipeline("third.ndjson").replace("plugin: file", "plugin: fiel"));
+    said(&mut service, "did you mean \"file\"?");
+    said(&mut service, "it goes on as it was");
+    workspace.append("in.txt", "three\n");
+    delivered(&mut service, &workspace, "second.ndjson", &["two", "three"]);
+
+    // A new file is started, one that is deleted goes on.
+    let another = file_to_file("another", "").replace("out.ndjson", "another.ndjson");
+    save(&workspace, "pipelines/another.yaml", &another);
+    delivered(&mut service, &workspace, "another.ndjson", &["one", "two", "three"]);
+    std::fs::remove_file(workspace.path("pipelines/another.yaml")).unwrap();
+    said(&mut service, "the file is gone; its pipelines go on");
+    workspace.append("in.txt", "four\n");
+    delivered(&mut service, &workspace, "another.ndjson", &["one", "two", "three", "four"]);
+
+    service.signal("INT");
+    service.finish().expect_code(0);
+    assert_eq!(workspace.lines("first.ndjson").len(), 1);
+}
+
+#[test]
+fn it_starts_with_nothing_and_with_what_is_wrong() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    let mut service = workspace.start(&["pipelines", "dev", "--json"]);
+    said(&mut service, "watching 0 files");
+    save(&workspace, "pipelines/p.yaml", "version: \"2.2\"\npipelines: [\n");
+    said(&mut service, "\"outcome\":\"invalid\"");
+    save(&workspace, "pipelines/p.yaml", &pipeline("out.ndjson"));
+    delivered(&mut service, &workspace, "out.ndjson", &["one"]);
+    said(&mut service, "\"mode\":\"started\"");
+    service.signal("INT");
+    service.finish().expect_code(0);
+}

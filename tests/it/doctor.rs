@@ -1,0 +1,115 @@
+//! `doctor`: what keeps a service from running well, beside one that runs and where none does.
+
+use serde_json::Value;
+
+use crate::process::{Workspace, file_to_file};
+
+fn workspace() -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    workspace
+}
+
+/// Status and message of a check.
+#[track_caller]
+fn check(report: &Value, name: &str) -> (String, String) {
+    let checks = report["result"]["checks"].as_array().unwrap_or_else(|| panic!("{report}"));
+    let found = checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {report}"));
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), format!("{} {}", text("message"), text("suggestion")))
+}
+
+#[track_caller]
+fn doctor(workspace: &Workspace, arguments: &[&str], code: i32) -> Value {
+    let output = workspace.run(&[&["doctor", "--json"], arguments].concat()).expect_code(code);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["command"], &report["ok"], &report["error"]),
+        (&"doctor".into(), &(code == 0).into(), &Value::Null)
+    );
+    report
+}
+
+#[test]
+fn a_new_directory_is_well() {
+    let workspace = workspace();
+    let report = doctor(&workspace, &["--deep"], 0);
+    for name in [
+        "config.resolve",
+        "config.validate",
+        "store.reachable",
+        "network.http",
+        "plugins.builtin",
+        "plugins.standalone",
+    ] {
+        assert_eq!(check(&report, name).0, "ok", "{report}");
+    }
+    assert_eq!(check(&report, "service.reachable").0, "warn");
+    assert_eq!(report["summary"]["failures"], 0);
+    assert!(!workspace.path("anabranch.db").exists(), "it makes nothing");
+    let text = workspace.run(&["doctor"]).expect_code(0).stdout;
+    assert!(text.contains("ok    config.validate") && text.contains("0 failures"), "{text}");
+    let quiet = workspace.run(&["doctor", "--quiet", "--check", "config"]).expect_code(0).stdout;
+    assert_eq!(quiet, "");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let workspace = workspace();
+    workspace.write("pipelines/bad.yaml", file_to_file("bad", "      - { id: x, plugin: nothing }\n"));
+    let report = doctor(&workspace, &[], 2);
+    let (status, text) = check(&report, "config.validate");
+    assert!(status == "fail" && text.contains("validate"), "{text}");
+
+    workspace.write("anabranch.db", "not a store");
+    let report = doctor(&workspace, &["--check", "store"], 3);
+    assert_eq!(report["result"]["checks"].as_array().unwrap().len(), 1);
+    assert!(check(&report, "store.reachable").1.contains("not a store of Anabranch"), "{report}");
+
+    workspace.write("anabranch.yaml", "log.level: loud\n");
+    let report = doctor(&workspace, &[], 2);
+    assert_eq!(report["result"]["checks"].as_array().unwrap().len(), 1, "nothing else can be looked at");
+    assert!(check(&report, "config.resolve").1.contains("loud"), "{report}");
+    let text = workspace.run(&["doctor", "--check", "clok"]).expect_code(2).stderr;
+    assert!(text.contains("no check \"clok\""), "{text}");
+}
+
+#[test]
+fn a_port_that_another_program_has_is_found() {
+    let workspace = workspace();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // What listens there closes each connection without a word.
+    let address = taken.local_addr().unwrap();
+    let closing = std::thread::spawn(move || {
+        for _ in 0..2 {
+            drop(taken.accept());
+        }
+        taken
+    });
+    let flag = format!("--api.http.address={address}");
+    let report = doctor(&workspace, &[&flag, "--check", "network", "--check", "service"], 3);
+    assert_eq!(check(&report, "network.http").0, "fail", "{report}");
+    assert_eq!(check(&report, "service.reachable").0, "fail", "{report}");
+    // One connection was made for both checks; the other ends the thread.
+    let _ = std::net::TcpStream::connect(address);
+    drop(closing.join());
+}
+
+#[test]
+fn beside_a_service_the_store_is_its_own() {
+    let workspace = workspace();
+    let mut service = workspace.start(&["run"]);
+    let flag = format!("--api.http.address={}", service.address());
+    let report = doctor(&workspace, &[&flag], 0);
+    assert_eq!(check(&report, "service.reachable").0, "ok", "{report}");
+    assert_eq!(check(&report, "network.http").0, "ok", "{report}");
+    let (status, text) = check(&report, "store.reachable");
+    assert!(status == "ok" && text.contains("in use"), "{text}");
+    // Somebody who does not know of the service is told who has the store.
+    let report = doctor(&workspace, &["--check", "store"], 3);
+    let (status, text) = check(&report, "store.reachable");
+    assert!(status == "fail" && text.contains("in use"), "{text}");
+    service.signal("TERM");
+    service.finish().expect_code(0);
+}
