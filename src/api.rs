@@ -97,16 +97,11 @@ pub struct Api {
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
 fn paths() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
-<<<<<<< HEAD
+        .merge(testing::router())
         .merge(pipelines::router())
         .merge(lifecycle::router())
         .merge(live::router())
         .merge(graph::router())
-=======
-        .merge(testing::router())
-        .merge(pipelines::router())
-        .merge(lifecycle::router())
->>>>>>> main
         .merge(plugins::router())
 }
 
