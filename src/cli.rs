@@ -15,6 +15,7 @@ mod report;
 mod run;
 mod standalone;
 mod template;
+mod top;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -75,6 +76,7 @@ enum Command {
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
+    Top(top::Arguments),
     Quickstart(quickstart::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
@@ -107,6 +109,7 @@ pub fn main() -> ExitCode {
         Command::Connectors(command) => connectors::dispatch(command, &context),
         Command::Positions(command) => positions::dispatch(command, &context),
         Command::Template(command) => template::dispatch(command, &context),
+        Command::Top(arguments) => top::top(&arguments, &context),
         Command::Quickstart(arguments) => quickstart::quickstart(&arguments, &context),
         Command::Config(arguments) => config::config(&arguments, &context),
         Command::Doctor(arguments) => doctor::doctor(&arguments, &context),

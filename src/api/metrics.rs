@@ -72,7 +72,7 @@ const QUEUE_RECORDS: Metric = sum("anabranch_queue_records", "Records that wait 
 const QUEUE_BYTES: Metric = sum("anabranch_queue_bytes", "Their rough size in memory.");
 const QUEUE_FULL: Metric = sum("anabranch_queue_full", "1 where who feeds the queue has to wait.");
 
-/// All that are made here.
+/// All that are made here. What is told of the process is in `metrics-process`.
 const ALL: &[&Metric] = &[
     &INFO,
     &PIPELINES,

@@ -5,11 +5,12 @@ use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::api::{ask, end, get};
-use crate::process::{Process, Workspace, file_to_file, numbered_lines};
+use crate::process::{Process, Workspace, file_to_file, numbered_lines, skip};
 
 /// From a file of 1000 lines to two files: one in ten lines fails, one in ten of the others is filtered.
 const PIPELINE: &str = r#"version: "2.2"
@@ -188,6 +189,7 @@ fn metrics_are_those_of_the_docs() {
     assert_eq!(total("read_total") + total("born_total"), ended + total("in_flight"));
     assert_eq!(value(r#"anabranch_node_records_failed_total{pipeline="p",node="picky"}"#), 100.0);
     assert_eq!(value(r#"anabranch_pipeline_runs_total{pipeline="p"}"#), 1.0);
+    assert!(value("process_resident_memory_bytes") > 1e6);
     end(process);
 }
 
@@ -233,4 +235,54 @@ fn a_pipeline_that_is_held_up_says_where() {
     let metrics = get(address, "/metrics").body;
     assert!(metrics.contains("anabranch_pipeline_stalled{pipeline=\"p\"} 1\n"), "{metrics}");
     process.signal("KILL");
+}
+
+#[test]
+fn top_prints_a_table_or_json_without_a_terminal() {
+    let workspace = Workspace::new();
+    let (process, address) = delivered(&workspace, &[]);
+    let address = format!("--api.http.address={address}");
+    let table = workspace.run(&["top", "--once", "--interval", "0.1", &address]).expect_code(0).stdout;
+    let [head, row] = &table.lines().collect::<Vec<_>>()[..] else { panic!("{table}") };
+    assert!(head.starts_with("PIPELINE") && row.starts_with("p "), "{table}");
+    assert!(row.split_whitespace().rev().take(2).all(|count| count == "100"), "{table}");
+    assert_eq!(workspace.run(&["top", "--interval", "0.1", &address]).expect_code(0).stdout.lines().count(), 2);
+    let json = workspace.run(&["top", "--json", &address]).expect_code(0).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["summary"]["pipelines"], &json["result"]["pipelines"][0]["read"]), (&1.into(), &1000.into()));
+    end(process);
+    let nobody = workspace.run(&["top", "--once", &address]).expect_code(3).stderr;
+    assert!(nobody.contains(&address["--api.http.address=".len()..]), "{nobody}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn top_runs_in_a_terminal() {
+    if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        skip("`script` is missing, so top is not run in a terminal");
+        return;
+    }
+    let workspace = Workspace::new();
+    let (mut service, address) = delivered(&workspace, &[]);
+    let command =
+        format!("stty rows 24 cols 120 && exec {} top --api.http.address={address}", env!("CARGO_BIN_EXE_anabranch"));
+    let mut top = Command::new("script");
+    top.args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"])
+        .env("TERM", "xterm")
+        .env("SHELL", "/bin/sh")
+        .current_dir(workspace.root())
+        .stdin(Stdio::piped());
+    let mut top = Process::spawn(&mut top);
+    let mut keys = top.stdin();
+    let screen = top.printed();
+    top.wait_until("the list", || screen().contains("PIPELINE") && screen().contains("DEAD LETTERS"));
+    keys.write_all(b"\r").unwrap();
+    top.wait_until("the graph", || screen().contains("picky") && screen().contains("QUEUE"));
+    keys.write_all(b"sy").unwrap();
+    service.wait_until("the stop", || get(address, "/v1/live").json()["pipelines"][0]["status"]["word"] == "stopped");
+    keys.write_all(b"q").unwrap();
+    let output = top.finish().expect_code(0);
+    // The screen is given back.
+    assert!(output.stdout.contains("\u{1b}[?1049l"), "{:?}", output.stdout);
+    end(service);
 }

@@ -168,12 +168,6 @@ impl Process {
         Process { stdout: Printed::gather(stdout), stderr: Printed::gather(stderr), child, started: Instant::now() }
     }
 
-    /// What it has printed on standard output whenever that is asked.
-    pub fn printed(&self) -> impl Fn() -> String + use<> {
-        let printed = self.stdout.bytes.clone();
-        move || String::from_utf8_lossy(&printed.lock().unwrap()).into_owned()
-    }
-
     /// Its standard input, once and if it was piped.
     pub fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use anabranch_graph::text::Str;
-use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _};
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_local_recorder};
 use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_process::Collector;
 
 /// A metric.
 pub(super) struct Metric {
@@ -73,6 +74,8 @@ impl Labels {
 pub(super) struct Samples(BTreeMap<(&'static str, Labels), f64>);
 
 const METADATA: Metadata<'static> = Metadata::new("anabranch", Level::INFO, None);
+/// Told as gauges, since the exporter's counters are whole numbers.
+const PROCESS_SECONDS: &str = "process_cpu_seconds_total";
 
 impl Samples {
     /// Adds a value; one about the same as another is joined with it.
@@ -81,11 +84,11 @@ impl Samples {
         *all = if metric.kind == Kind::Oldest { all.max(value) } else { *all + value };
     }
 
-    /// The text for Prometheus.
+    /// The text for Prometheus, with what there is to say about the process.
     pub(super) fn exposed(&self, metrics: &[&Metric]) -> String {
         let recorder = PrometheusBuilder::new().build_recorder();
         for Metric { name, help, kind } in metrics {
-            let name = || KeyName::from_const_str(name);
+            let name = || KeyName::from_const_str(*name);
             match kind {
                 Kind::Counter => recorder.describe_counter(name(), None, (*help).into()),
                 Kind::Seconds | Kind::Sum | Kind::Oldest => recorder.describe_gauge(name(), None, (*help).into()),
@@ -99,9 +102,14 @@ impl Samples {
                 _ => recorder.register_gauge(&key, &METADATA).set(*value),
             }
         }
+        with_local_recorder(&recorder, || {
+            let process = Collector::default();
+            process.describe();
+            process.collect();
+        });
         let mut text = recorder.handle().render();
-        // The exporter's counters are whole numbers: these are gauges to it.
-        for Metric { name, .. } in metrics.iter().filter(|metric| metric.kind == Kind::Seconds) {
+        let seconds = metrics.iter().filter(|metric| metric.kind == Kind::Seconds).map(|metric| metric.name);
+        for name in seconds.chain([PROCESS_SECONDS]) {
             text = text.replace(&format!("# TYPE {name} gauge"), &format!("# TYPE {name} counter"));
         }
         text
