@@ -34,6 +34,7 @@ const RECOVERING: Metric = sum(
     "anabranch_pipeline_recovery_attempt",
     "Number of the attempt that comes next while a pipeline recovers, else 0.",
 );
+const INSPECTIONS: Metric = sum("anabranch_pipeline_inspections", "Inspections that are open.");
 const READ: Metric = counter("anabranch_records_read_total", "Records read.");
 const SETTLED: Metric =
     counter("anabranch_records_settled_total", "Records of which every copy is delivered, filtered or dead-lettered.");
@@ -80,6 +81,7 @@ const ALL: &[&Metric] = &[
     &STALLED,
     &RUNS,
     &RECOVERING,
+    &INSPECTIONS,
     &READ,
     &SETTLED,
     &BORN,
@@ -119,11 +121,12 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     responses((status = 200, description = "The text format of Prometheus", body = String, content_type = "text/plain")),
 )]
 async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
-    let text = sampled(&view.control.all()).exposed(ALL);
+    let inspections = |id: &Str| view.control.watch(id).map_or(0, |(taps, _)| taps.inspections());
+    let text = sampled(&view.control.all(), inspections).exposed(ALL);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
-fn sampled(pipelines: &[(Str, Seen)]) -> Samples {
+fn sampled(pipelines: &[(Str, Seen)], inspections: impl Fn(&Str) -> usize) -> Samples {
     let mut samples = Samples::default();
     samples.add(&INFO, Labels::of("version", Str::from_static(env!("CARGO_PKG_VERSION"))), 1.0);
     for word in StatusNow::WORDS {
@@ -145,7 +148,8 @@ fn sampled(pipelines: &[(Str, Seen)]) -> Samples {
         let attempt = seen.retry.map_or(0, |retry| retry.attempt);
         samples.add(&STALLED, whole.clone(), if status.stalled.is_some() { 1.0 } else { 0.0 });
         samples.add(&RUNS, whole.clone(), seen.run as f64);
-        samples.add(&RECOVERING, whole, attempt as f64);
+        samples.add(&RECOVERING, whole.clone(), attempt as f64);
+        samples.add(&INSPECTIONS, whole, inspections(id) as f64);
         if let Some(progress) = &seen.progress {
             add_totals(&mut samples, &pipeline, progress);
             add_sources(&mut samples, &pipeline, &progress.lanes());
@@ -229,7 +233,7 @@ mod tests {
     fn there_are_so_many_series_however_many_pipelines_there_are() {
         let pipeline = |number: usize| (Str::from(format!("p{number:04}")), Seen::new(Status::Finished));
         let pipelines: Vec<_> = (0..MOST_PIPELINES + 200).map(pipeline).collect();
-        let text = sampled(&pipelines).exposed(ALL);
+        let text = sampled(&pipelines, |_| 0).exposed(ALL);
         let line = |name: &str| text.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
         assert_eq!(line("anabranch_pipeline_runs_total{").len(), MOST_PIPELINES + 1);
         assert_eq!(
