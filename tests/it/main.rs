@@ -39,6 +39,7 @@ mod inspect;
 mod javascript;
 mod kills;
 mod letters;
+mod live;
 mod mcp;
 mod pipeline_tests;
 mod plan;
