@@ -32,8 +32,10 @@ mod examples;
 mod fix;
 mod gallery;
 mod generated;
+mod inspect;
 mod javascript;
 mod kills;
+mod letters;
 mod pipeline_tests;
 mod plan;
 mod positions;
@@ -54,6 +56,7 @@ mod servers;
 mod stop;
 mod store;
 mod tools;
+mod ui;
 mod upstream;
 mod validate;
 #[cfg(all(feature = "http", feature = "wasm"))]
