@@ -5,6 +5,7 @@
 
 mod access;
 mod body;
+mod dead_letters;
 mod error;
 mod health;
 mod inspect;
@@ -107,6 +108,8 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(inspect::router())
         .merge(testing::router())
         .merge(plugins::router())
+        .merge(dead_letters::router())
+        .merge(testing::router())
 }
 
 impl Api {

@@ -35,6 +35,7 @@ mod generated;
 mod inspect;
 mod javascript;
 mod kills;
+mod letters;
 mod pipeline_tests;
 mod plan;
 mod positions;
@@ -55,6 +56,7 @@ mod servers;
 mod stop;
 mod store;
 mod tools;
+mod ui;
 mod upstream;
 mod validate;
 #[cfg(all(feature = "http", feature = "wasm"))]
