@@ -57,6 +57,7 @@ mod servers;
 mod stop;
 mod store;
 mod tools;
+mod ui;
 mod upstream;
 mod validate;
 #[cfg(all(feature = "http", feature = "wasm"))]
