@@ -106,7 +106,6 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(pipelines::router())
         .merge(lifecycle::router())
         .merge(inspect::router())
-        .merge(testing::router())
         .merge(plugins::router())
         .merge(dead_letters::router())
         .merge(testing::router())
