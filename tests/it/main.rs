@@ -58,6 +58,7 @@ mod schema;
 mod schema_registry;
 mod sdk;
 mod servers;
+mod soak;
 mod stop;
 mod store;
 mod tools;

@@ -1,0 +1,219 @@
+//! Fifty pipelines for a while, looked at, changed and stopped all the time: nothing is lost, nothing comes twice, and
+//! memory does not grow.
+//!
+//! A check soaks for a minute. `ANABRANCH_SOAK=600 cargo test --workspace --test it -- --nocapture soak` does so for ten;
+//! `ANABRANCH_SEED` repeats the choices of another time.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::api::{ask, get};
+use crate::process::{PATIENCE, Workspace, base64_decode};
+
+const PIPELINES: usize = 50;
+/// The first so many write files, of which every record is counted in the end.
+const COUNTED: usize = 10;
+/// Records a second of one pipeline.
+const RATE: usize = 100;
+
+/// A pipeline with a branch; `version` is what an apply changes.
+fn pipeline(id: usize, version: usize) -> String {
+    let destination = match id {
+        0..COUNTED => format!("{{ id: out, type: destination, plugin: file, settings: {{ path: out/{id}.ndjson }} }}"),
+        _ => "{ id: out, type: destination, plugin: drop }".to_owned(),
+    };
+    format!(
+        r#"version: "2.2"
+pipelines:
+  - id: p{id}
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings: {{ rate: "{RATE}", format.type: structured, format.options.id: int, operations: "create,delete" }}
+      - {destination}
+    processors:
+      - {{ id: mark, plugin: field.set, settings: {{ field: .Metadata.version, value: "{version}" }} }}
+      - {{ id: some, plugin: field.set, condition: '{{{{ eq .Operation.String "delete" }}}}',
+          settings: {{ field: .Metadata.gone, value: "yes" }} }}
+"#
+    )
+}
+
+/// Resident memory in bytes.
+fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// Watches a pipeline over a websocket for a moment, and hangs up. Bytes of what it was shown.
+fn inspect(address: SocketAddr, path: &str, moment: Duration) -> usize {
+    let Ok(mut stream) = TcpStream::connect(address) else { return 0 };
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let (begin, mut seen, mut buffer) = (Instant::now(), Vec::new(), [0; 16384]);
+    while begin.elapsed() < moment {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => seen.extend_from_slice(&buffer[..read]),
+            Err(_) => {}
+        }
+    }
+    let text = String::from_utf8_lossy(&seen);
+    assert!(seen.is_empty() || text.starts_with("HTTP/1.1 101 "), "{path}: {text}");
+    text.split_once("\r\n\r\n").map_or(0, |(_, frames)| frames.len())
+}
+
+/// Plans and applies another version of a pipeline.
+fn apply(address: SocketAddr, id: usize, version: usize) {
+    let yaml = pipeline(id, version);
+    let plan = ask(
+        address,
+        "POST",
+        "/v1/pipelines/plan",
+        "Content-Type: application/json\r\n",
+        &json!({ "yaml": yaml }).to_string(),
+    );
+    assert_eq!(plan.status, 200, "{}", plan.body);
+    let body = json!({ "yaml": yaml, "hash": plan.json()["hash"] }).to_string();
+    let applied = ask(address, "POST", "/v1/pipelines/apply", "Content-Type: application/json\r\n", &body);
+    assert_eq!(applied.status, 200, "{}", applied.body);
+}
+
+fn word(address: SocketAddr, id: usize) -> String {
+    let pipeline = get(address, &format!("/v1/pipelines/p{id}")).json();
+    pipeline["state"]["word"].as_str().unwrap_or_default().to_owned()
+}
+
+fn start_or_stop(address: SocketAddr, id: usize, what: &str) -> u16 {
+    ask(address, "POST", &format!("/v1/pipelines/p{id}/{what}"), "Content-Type: application/json\r\n", "{}").status
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_busy_service_stays_as_it_is() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let time = Duration::from_secs(number("ANABRANCH_SOAK").unwrap_or(60));
+    let seed = number("ANABRANCH_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("ANABRANCH_SEED={seed}");
+    let workspace = Workspace::new();
+    std::fs::create_dir(workspace.path("out")).unwrap();
+    for id in 0..PIPELINES {
+        workspace.write(&format!("pipelines/p{id}.yaml"), pipeline(id, 0));
+    }
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    process.wait_until("all pipelines", || get(address, "/readyz").json()["pipelines"]["running"] == PIPELINES);
+
+    let ended = AtomicBool::new(false);
+    let (seen, applied, stopped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let mut memory = Vec::new();
+    std::thread::scope(|scope| {
+        for watcher in 0..3 {
+            let (ended, seen) = (&ended, &seen);
+            let mut random = fastrand::Rng::with_seed(seed ^ watcher);
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    let at = random
+                        .choice(["", "?at=mark&side=before", "?at=some&side=after", "?at=out&sample=5"])
+                        .unwrap_or("");
+                    let path = format!("/v1/pipelines/p{}/inspect{at}", random.usize(..PIPELINES));
+                    seen.fetch_add(
+                        inspect(address, &path, Duration::from_millis(random.u64(..400))),
+                        Ordering::Relaxed,
+                    );
+                }
+            });
+        }
+        // Even ones are changed, odd ones stopped and started: neither gets into the way of the other.
+        let mut random = fastrand::Rng::with_seed(seed ^ 10);
+        let (ended_, applied, stopped) = (&ended, &applied, &stopped);
+        scope.spawn(move || {
+            while !ended_.load(Ordering::Relaxed) {
+                apply(address, 2 * random.usize(..PIPELINES / 2), 1 + applied.fetch_add(1, Ordering::Relaxed));
+                std::thread::sleep(Duration::from_millis(random.u64(..100)));
+            }
+        });
+        let mut random = fastrand::Rng::with_seed(seed ^ 11);
+        scope.spawn(move || {
+            while !ended_.load(Ordering::Relaxed) {
+                let id = 2 * random.usize(..PIPELINES / 2) + 1;
+                assert_eq!(start_or_stop(address, id, "stop"), 200);
+                wait_for("a stop", || word(address, id) == "stopped");
+                assert_eq!(start_or_stop(address, id, "start"), 200);
+                wait_for("a start", || word(address, id) == "running");
+                stopped.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let begin = Instant::now();
+        while begin.elapsed() < time && process.is_running() {
+            memory.push(resident(process.id()));
+            assert_eq!(get(address, "/metrics").status, 200);
+            std::thread::sleep(time / 60);
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(process.is_running());
+    let live = get(address, "/v1/live").json();
+    let pipelines = live["pipelines"].as_array().unwrap();
+    assert_eq!(pipelines.len(), PIPELINES);
+    let ill: Vec<&Value> = pipelines.iter().filter(|pipeline| pipeline["failed"] != 0).collect();
+    assert!(ill.is_empty(), "{ill:?}");
+    for id in 0..PIPELINES {
+        let _ = start_or_stop(address, id, "stop");
+    }
+    for id in 0..PIPELINES {
+        wait_for("the last stop", || word(address, id) == "stopped");
+    }
+    process.signal("TERM");
+    process.finish().expect_code(0);
+
+    let (seen, applied, stopped) = (seen.into_inner(), applied.into_inner(), stopped.into_inner());
+    let mut rows = 0;
+    for id in 0..COUNTED {
+        let lines = workspace.lines(&format!("out/{id}.ndjson"));
+        let position = |line: &String| {
+            let record: Value = serde_json::from_str(line).unwrap();
+            String::from_utf8(base64_decode(record["position"].as_str().unwrap())).unwrap().parse::<usize>().unwrap()
+        };
+        let positions: Vec<usize> = lines.iter().map(position).collect();
+        assert_eq!(positions, (1..=lines.len()).collect::<Vec<_>>(), "p{id}: in order, each once");
+        rows += lines.len();
+    }
+    // What all pipelines need was there after a third; what comes later would come without end.
+    let third = memory.len() / 3;
+    let median = |part: &[u64]| {
+        let mut part = part.to_vec();
+        part.sort_unstable();
+        part[part.len() / 2]
+    };
+    let (early, late) = (median(&memory[third..2 * third]), median(&memory[2 * third..]));
+    let mut report = String::new();
+    let _ = write!(
+        report,
+        "{rows} records counted, {applied} applies, {stopped} stops, {seen} bytes inspected; {} MB, then {} MB",
+        early >> 20,
+        late >> 20
+    );
+    println!("{report}");
+    assert!(rows > COUNTED * RATE && applied > 0 && stopped > 0 && seen > 0, "{report}");
+    assert!(late < early + early / 8 + (4 << 20), "memory grows: {report}");
+}
