@@ -130,7 +130,7 @@ impl ApiSettings {
 const TOKEN_BYTES: u64 = 64 << 10;
 
 /// The token in a file, without white space around it.
-fn token_in(path: &Path) -> Result<Str, String> {
+pub(crate) fn token_in(path: &Path) -> Result<Str, String> {
     let shown = path.display();
     let unreadable = |error: &std::io::Error| format!("cannot read {shown}: {}", crate::files::system(error));
     if fs::metadata(path).map_err(|error| unreadable(&error))?.len() > TOKEN_BYTES {
