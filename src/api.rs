@@ -6,6 +6,7 @@
 mod access;
 mod apply;
 mod body;
+mod dead_letters;
 mod edit;
 mod error;
 mod health;
@@ -113,6 +114,8 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(inspect::router())
         .merge(testing::router())
         .merge(plugins::router())
+        .merge(dead_letters::router())
+        .merge(testing::router())
 }
 
 impl Api {

@@ -9,8 +9,9 @@ mod document;
 pub mod edit;
 pub mod lifecycle;
 pub mod recovery;
+pub mod replay;
 mod roster;
-mod schemas;
+pub mod schemas;
 mod signals;
 pub mod status;
 
