@@ -143,7 +143,7 @@ impl Store {
     pub async fn replace(&self, pipeline: StoredPipeline) -> Result<Vec<Change>, StoreError> {
         match self.write(Write::Replace { pipeline: Box::new(pipeline), at: Moment::now() }).await? {
             Written::Changes(changes) => Ok(changes),
-            Written::Nothing | Written::Epoch(_) | Written::Schema(_) => Ok(Vec::new()),
+            Written::Nothing | Written::Epoch(_) | Written::Schema(_) | Written::Letters(_) => Ok(Vec::new()),
         }
     }
 
