@@ -112,7 +112,6 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(apply::router())
         .merge(positions::router())
         .merge(inspect::router())
-        .merge(testing::router())
         .merge(plugins::router())
         .merge(dead_letters::router())
         .merge(testing::router())
