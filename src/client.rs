@@ -363,6 +363,7 @@ mod tests {
             origins: Vec::new(),
             schemas: None,
             page: false,
+            open_metrics: false,
             asked: true,
         }
     }
