@@ -44,6 +44,8 @@ const DELIVERED: Metric = counter("anabranch_records_delivered_total", "Copies t
 const FILTERED: Metric = counter("anabranch_records_filtered_total", "Copies that were filtered.");
 const FAILED: Metric = counter("anabranch_records_failed_total", "Copies that failed.");
 const DEAD_LETTERED: Metric = counter("anabranch_records_dead_lettered_total", "Copies whose dead letter is durable.");
+const LETTERS: Metric = sum("anabranch_dead_letters", "Dead letters that the state store keeps.");
+const LETTER_BYTES: Metric = sum("anabranch_dead_letter_bytes", "Their size.");
 const IN_FLIGHT: Metric = sum("anabranch_records_in_flight", "Copies on their way.");
 const PARTITIONS: Metric = sum("anabranch_source_partitions", "Partitions that a source has read in this run.");
 const LAG_RECORDS: Metric =
@@ -89,6 +91,8 @@ const ALL: &[&Metric] = &[
     &FILTERED,
     &FAILED,
     &DEAD_LETTERED,
+    &LETTERS,
+    &LETTER_BYTES,
     &IN_FLIGHT,
     &PARTITIONS,
     &LAG_RECORDS,
@@ -121,8 +125,16 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     responses((status = 200, description = "The text format of Prometheus", body = String, content_type = "text/plain")),
 )]
 async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
+    let pipelines = view.control.all();
     let inspections = |id: &Str| view.control.watch(id).map_or(0, |(taps, _)| taps.inspections());
-    let text = sampled(&view.control.all(), inspections).exposed(ALL);
+    let mut samples = sampled(&pipelines, inspections);
+    for (id, _) in pipelines.iter().take(MOST_PIPELINES) {
+        // Where the store does not answer, everything else is told all the same.
+        let Ok(letters) = view.store.letter_totals(id).await else { break };
+        samples.add(&LETTERS, Labels::pipeline(id), letters.count as f64);
+        samples.add(&LETTER_BYTES, Labels::pipeline(id), letters.bytes as f64);
+    }
+    let text = samples.exposed(ALL);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
