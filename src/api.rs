@@ -5,6 +5,7 @@
 
 pub(crate) mod access;
 mod body;
+mod dead_letters;
 mod error;
 mod health;
 mod inspect;
@@ -108,6 +109,8 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(inspect::router())
         .merge(testing::router())
         .merge(plugins::router())
+        .merge(dead_letters::router())
+        .merge(testing::router())
 }
 
 impl Api {

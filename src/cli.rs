@@ -2,6 +2,7 @@
 
 mod config;
 mod connectors;
+mod dlq;
 mod docs;
 mod doctor;
 mod init;
@@ -75,6 +76,9 @@ enum Command {
     /// Show where sources go on, and let them go on elsewhere.
     #[command(subcommand, visible_alias = "position")]
     Positions(positions::Command),
+    /// Show records that failed, send them through the pipeline again, and remove them.
+    #[command(subcommand, visible_alias = "dead-letters")]
+    Dlq(dlq::Command),
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
@@ -118,6 +122,7 @@ fn dispatch(command: Command, context: &Context) -> Report {
         Command::Processors(command) => processors::dispatch(command, context),
         Command::Connectors(command) => connectors::dispatch(command, context),
         Command::Positions(command) => positions::dispatch(command, context),
+        Command::Dlq(command) => dlq::dispatch(command, context),
         Command::Template(command) => template::dispatch(command, context),
         Command::Quickstart(arguments) => quickstart::quickstart(&arguments, context),
         Command::Config(arguments) => config::config(&arguments, context),

@@ -7,8 +7,9 @@ pub mod control;
 pub mod lifecycle;
 pub mod recovery;
 pub mod reload;
+pub mod replay;
 mod roster;
-mod schemas;
+pub mod schemas;
 mod signals;
 pub mod status;
 

@@ -36,6 +36,7 @@ mod generated;
 mod inspect;
 mod javascript;
 mod kills;
+mod letters;
 mod mcp;
 mod pipeline_tests;
 mod plan;
@@ -57,6 +58,7 @@ mod servers;
 mod stop;
 mod store;
 mod tools;
+mod ui;
 mod upstream;
 mod validate;
 #[cfg(all(feature = "http", feature = "wasm"))]

@@ -224,6 +224,15 @@ impl Process {
         found.unwrap()
     }
 
+    /// Waits until it has printed a line.
+    #[track_caller]
+    pub fn wait_for_line(&mut self, line: &str) {
+        let printed = self.stdout.bytes.clone();
+        self.wait_until(&format!("the line {line:?}"), || {
+            String::from_utf8_lossy(&printed.lock().unwrap()).lines().any(|printed| printed == line)
+        });
+    }
+
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success(), "kill -s {name}");
