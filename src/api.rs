@@ -4,15 +4,21 @@
 //! asks. What is answered is in one file per subject below this one.
 
 pub(crate) mod access;
+mod apply;
 mod body;
 mod dead_letters;
+mod edit;
 mod error;
+mod graph;
 mod health;
 mod inspect;
 mod lifecycle;
+mod live;
+mod metrics;
 pub mod openapi;
 mod pipelines;
 mod plugins;
+mod positions;
 mod presentation;
 mod query;
 #[cfg(feature = "avro")]
@@ -99,6 +105,7 @@ pub struct Api {
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
     page: bool,
+    open_metrics: bool,
 }
 
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
@@ -106,8 +113,12 @@ fn paths() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
         .merge(pipelines::router())
         .merge(lifecycle::router())
+        .merge(edit::router())
+        .merge(apply::router())
+        .merge(positions::router())
+        .merge(live::router())
+        .merge(graph::router())
         .merge(inspect::router())
-        .merge(testing::router())
         .merge(plugins::router())
         .merge(dead_letters::router())
         .merge(testing::router())
@@ -133,7 +144,8 @@ impl Api {
         let listener = bound.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
-        Ok(Api { listener, address, access, schemas: settings.schemas, page: settings.page })
+        let ApiSettings { schemas, page, open_metrics, .. } = *settings;
+        Ok(Api { listener, address, access, schemas, page, open_metrics })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -159,6 +171,11 @@ impl Api {
             .with_state(view.clone())
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);
+        let metrics = Router::from(metrics::router()).with_state(view.clone());
+        let (router, open) = match self.open_metrics {
+            true => (router, open.merge(metrics)),
+            false => (router.merge(metrics), open),
+        };
         let router = router.layer(guarded(ErrorBody::Own)).merge(open);
         #[cfg(feature = "avro")]
         let router = match self.schemas {

@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod standalone;
 mod template;
+mod top;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -82,6 +83,7 @@ enum Command {
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
+    Top(top::Arguments),
     Quickstart(quickstart::Arguments),
     Config(config::Arguments),
     Mcp(mcp::Arguments),
@@ -124,6 +126,7 @@ fn dispatch(command: Command, context: &Context) -> Report {
         Command::Positions(command) => positions::dispatch(command, context),
         Command::Dlq(command) => dlq::dispatch(command, context),
         Command::Template(command) => template::dispatch(command, context),
+        Command::Top(arguments) => top::top(&arguments, context),
         Command::Quickstart(arguments) => quickstart::quickstart(&arguments, context),
         Command::Config(arguments) => config::config(&arguments, context),
         Command::Doctor(arguments) => doctor::doctor(&arguments, context),

@@ -13,6 +13,7 @@ pub mod log;
 pub mod mcp;
 pub mod panics;
 pub mod pipelines;
+pub mod positions;
 pub mod runtime;
 pub mod service;
 pub mod settings;

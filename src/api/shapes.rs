@@ -22,6 +22,7 @@ pub(super) type Settings = BTreeMap<String, String>;
     "config": { "name": "orders", "description": "" },
     "status": { "word": "running", "since": "2026-01-31T12:00:00.000Z", "run": 1 },
     "connectorIds": ["orders:in", "orders:out"], "processorIds": ["orders:decode"], "detached": false,
+    "origin": "file", "createdAt": "2026-01-31T12:00:00.000Z", "updatedAt": "2026-01-31T12:00:00.000Z",
 }))]
 pub(super) struct Pipeline {
     pub(super) id: String,
@@ -33,6 +34,14 @@ pub(super) struct Pipeline {
     pub(super) processor_ids: Vec<String>,
     /// Whether it is no longer in any file; what is stored of it is kept.
     pub(super) detached: bool,
+    /// Who declares it: `file`, or `api` where it was made while the service ran.
+    pub(super) origin: &'static str,
+    /// When the store first knew it; old stores do not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) created_at: Option<String>,
+    /// When its configuration last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) updated_at: Option<String>,
 }
 
 /// How a pipeline is.

@@ -18,6 +18,8 @@ pub struct ApiSettings {
     pub token: Option<Str>,
     /// File with what requests must carry.
     pub token_file: Option<PathBuf>,
+    /// Whether metrics are for everybody.
+    pub open_metrics: bool,
     /// Other sites whose pages may ask.
     pub origins: Vec<Str>,
     /// How the built-in schema registry is served; `None` = it is not.

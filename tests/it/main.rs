@@ -7,7 +7,9 @@
 mod ai;
 mod analyze;
 mod api;
+mod api_apply;
 mod api_contract;
+mod api_edit;
 mod api_lifecycle;
 #[cfg(feature = "avro")]
 mod api_schemas;
@@ -37,6 +39,7 @@ mod inspect;
 mod javascript;
 mod kills;
 mod letters;
+mod live;
 mod mcp;
 mod pipeline_tests;
 mod plan;
