@@ -3,10 +3,12 @@
 //! Pipelines run on a multi-thread runtime. Signals, timers and everything in this module run on a second,
 //! current-thread runtime, so that a busy executor cannot delay a stop.
 
+pub mod apply;
 pub mod control;
+mod document;
+pub mod edit;
 pub mod lifecycle;
 pub mod recovery;
-pub mod reload;
 pub mod replay;
 mod roster;
 pub mod schemas;
@@ -36,9 +38,10 @@ use crate::log::Log;
 use crate::pipelines::{Invalid, Pipelines};
 use crate::runtime;
 use crate::settings::Settings;
-use crate::store::{OpenError, Provision, Status, StopReason, Store, StoredPipeline};
+use crate::store::{Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
 use crate::terminal::StatusLine;
 use control::{Control, Done, Job, Shared};
+use document::Read;
 use lifecycle::Outcome;
 use roster::Plan;
 use signals::Signals;
@@ -169,7 +172,7 @@ impl Service {
 
     async fn serve(
         &self,
-        pipelines: Pipelines,
+        mut pipelines: Pipelines,
         later: Option<Later>,
         control: &Control,
         mut jobs: mpsc::UnboundedReceiver<Job>,
@@ -177,16 +180,30 @@ impl Service {
         companion: Option<Companion>,
     ) -> Result<Ended, ServiceError> {
         let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
-        let awaited = awaited.unwrap_or_default();
+        let mut awaited = awaited.unwrap_or_default();
         let mut ended = Ended { invalid: ids_of(&pipelines.invalid), ..Ended::default() };
+        let made = self.made(control).await?;
+        let taken = |id: &Str| made.iter().any(|pipeline| pipeline.id == *id);
+        for id in pipelines.good.iter().map(|good| &good.config.id.value).chain(awaited.iter().map(|it| &it.id)) {
+            if taken(id) {
+                tracing::error!(pipeline = %id, "its file is not used: a pipeline of this id was made through the API");
+            }
+        }
+        pipelines.good.retain(|good| !taken(&good.config.id.value));
+        awaited.retain(|pipeline| !taken(&pipeline.id));
         self.provision(&pipelines, &awaited, control).await?;
         for pipeline in awaited {
             control.put(&pipeline.id, Plan::Loading, Status::Stopped { reason: StopReason::System });
         }
         self.take_in(pipelines, control);
+        let made_ids: Vec<Str> = made.iter().map(|pipeline| pipeline.id.clone()).collect();
+        self.take_back(made, control).await?;
         let mut loading = compile.map(tokio::task::spawn_blocking);
         if control.live().is_empty() && !self.once && loading.is_none() {
-            tracing::warn!("no pipeline is to be started; waiting for Ctrl+C");
+            tracing::warn!(
+                "no pipeline is to be started; `anabranch pipelines init` writes one, and the API makes them; \
+                 waiting for Ctrl+C"
+            );
         }
         control.ready();
         let mut companion = pin!(async {
@@ -220,7 +237,8 @@ impl Service {
                 }
                 loaded = finished(&mut loading), if loading.is_some() && !stopping => {
                     loading = None;
-                    let Some(pipelines) = loaded else { continue };
+                    let Some(mut pipelines) = loaded else { continue };
+                    pipelines.good.retain(|good| !made_ids.contains(&good.config.id.value));
                     for id in ids_of(&pipelines.invalid) {
                         control.shared().store.set_status(&id, Status::Invalid).await?;
                         ended.invalid.push(id);
@@ -261,6 +279,27 @@ impl Service {
         Ok(ended)
     }
 
+    /// The pipelines that were made through the API.
+    async fn made(&self, control: &Control) -> Result<Vec<StoredPipeline>, ServiceError> {
+        let stored = control.shared().store.pipelines().await?;
+        Ok(stored.into_iter().filter(|pipeline| pipeline.origin == Origin::Api).collect())
+    }
+
+    /// Has the pipelines again that were made through the API, and starts those that nobody stopped.
+    async fn take_back(&self, made: Vec<StoredPipeline>, control: &Control) -> Result<(), ServiceError> {
+        for pipeline in made {
+            let Ok(read) = Read::stored(control.shared(), &pipeline).await else { continue };
+            let was_live =
+                pipeline.status.is_live() || matches!(pipeline.status, Status::Stopped { reason: StopReason::System });
+            let status = if was_live { Status::Stopped { reason: StopReason::System } } else { pipeline.status };
+            let entry = control.put(&pipeline.id, read.into_plan(), status);
+            if was_live && let Err(error) = control.begin(&entry) {
+                tracing::error!(pipeline = %pipeline.id, %error, "not started");
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the store say what the files say.
     async fn provision(
         &self,
@@ -278,6 +317,7 @@ impl Service {
                 .collect(),
             invalid: ids_of(&pipelines.invalid),
             complete: pipelines.is_complete(),
+            at: Moment::now(),
         };
         for change in control.shared().store.provision(provision).await? {
             tracing::info!(pipeline = %change.pipeline, "{change}");

@@ -24,9 +24,10 @@ use anabranch_graph::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use compare::{Action, Change, Entity};
+pub use compare::{Action, Change, Entity, between};
 pub use entity::{
-    Status, StopReason, StoredConnector, StoredDeadLetter, StoredPipeline, StoredProcessor, StoredSetting,
+    Moment, Origin, Status, StopReason, StoredConnector, StoredDeadLetter, StoredPipeline, StoredProcessor,
+    StoredSetting,
 };
 pub use open::OpenError;
 
@@ -34,7 +35,7 @@ use crate::dead_letters::form;
 use embedded::Embedded;
 
 /// What the files say, to be compared with what is stored.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Provision {
     /// Pipelines that compile.
     pub good: Vec<StoredPipeline>,
@@ -43,6 +44,8 @@ pub struct Provision {
     /// Whether every file was read and parsed. If not, no stored pipeline counts as vanished: it may stand in
     /// the file that was not understood.
     pub complete: bool,
+    /// When it is.
+    pub at: Moment,
 }
 
 /// A handle of the store; clones share it.
@@ -66,6 +69,8 @@ enum Write {
     Marks { epoch: Epoch, moves: Vec<(LaneId, Mark)> },
     Status { pipeline: Str, status: Status },
     Provision(Provision),
+    Replace { pipeline: Box<StoredPipeline>, at: Moment },
+    Delete { pipeline: Str },
     Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
     Active { pipeline: Str, connector: Str, settings: Bytes },
     Schema { subject: Str, text: Str },
@@ -128,6 +133,34 @@ impl Store {
             Written::Changes(changes) => Ok(changes),
             Written::Nothing | Written::Epoch(_) | Written::Schema(_) | Written::Letters(_) => Ok(Vec::new()),
         }
+    }
+
+    /// Stores a pipeline in the place of what is stored of it, in one transaction, and says what is different; how it
+    /// is doing stays. Connectors that are gone are set aside with their marks, and taken back where they return.
+    ///
+    /// # Errors
+    /// The store cannot be written; nothing was changed.
+    pub async fn replace(&self, pipeline: StoredPipeline) -> Result<Vec<Change>, StoreError> {
+        match self.write(Write::Replace { pipeline: Box::new(pipeline), at: Moment::now() }).await? {
+            Written::Changes(changes) => Ok(changes),
+            Written::Nothing | Written::Epoch(_) | Written::Schema(_) | Written::Letters(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Deletes all that is stored of a pipeline, marks included, in one transaction. Nobody runs it.
+    ///
+    /// # Errors
+    /// The store cannot be written; nothing was changed.
+    pub async fn delete(&self, pipeline: &Str) -> Result<(), StoreError> {
+        self.write(Write::Delete { pipeline: pipeline.clone() }).await.map(drop)
+    }
+
+    /// One stored pipeline.
+    ///
+    /// # Errors
+    /// As for all of them.
+    pub async fn pipeline(&self, id: &str) -> Result<Option<StoredPipeline>, StoreError> {
+        Ok(self.pipelines().await?.into_iter().find(|pipeline| *pipeline.id == *id))
     }
 
     /// Stores the status of a pipeline; nothing happens if there is no such pipeline.

@@ -88,6 +88,12 @@ impl ApiError {
         self.suggestion = Some(suggestion.into());
         self
     }
+
+    /// About a part of a configuration, named by a JSON pointer.
+    pub(super) fn at(mut self, config_path: impl Into<String>) -> Self {
+        self.config_path = Some(config_path.into());
+        self
+    }
 }
 
 /// The body of all errors.

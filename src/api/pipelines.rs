@@ -16,8 +16,8 @@ use super::shapes::{
     Connector, ConnectorConfig, ConnectorType, DeadLetterQueue, ParentType, Pipeline, PipelineConfig, PipelineState,
     PipelineStatus, Processor, ProcessorConfig, ProcessorParent, Settings, StoppedReason,
 };
-use super::status::StatusNow;
-use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
+use super::status::{StatusNow, rfc3339};
+use crate::store::{Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 type Shared = State<Arc<View>>;
 type Answer<T> = Result<Json<T>, ApiError>;
@@ -33,7 +33,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
         .routes(routes!(processor))
 }
 
-async fn stored(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
+pub(super) async fn stored(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
     Ok(view.store.pipelines().await?)
 }
 
@@ -48,7 +48,7 @@ async fn known(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
     Ok(all)
 }
 
-fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
+pub(super) fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
     ApiError::new(Kind::NotFound, reason, format!("there is no {what} {id:?}"))
 }
 
@@ -76,7 +76,7 @@ async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer<Pipelin
     Ok(Json(shown_pipeline(&view, &one(&view, &id).await?)))
 }
 
-async fn one(view: &View, id: &str) -> Result<StoredPipeline, ApiError> {
+pub(super) async fn one(view: &View, id: &str) -> Result<StoredPipeline, ApiError> {
     let found = known(view).await?.into_iter().find(|pipeline| *pipeline.id == *id);
     found.ok_or_else(|| missing("pipeline", id, "pipeline.not_found"))
 }
@@ -89,14 +89,18 @@ async fn one(view: &View, id: &str) -> Result<StoredPipeline, ApiError> {
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn dead_letter(State(view): Shared, Path(id): Path<String>) -> Answer<DeadLetterQueue> {
-    let queue = one(&view, &id).await?.dead_letter;
+    Ok(Json(shown_dead_letter(&view, &one(&view, &id).await?)))
+}
+
+pub(super) fn shown_dead_letter(view: &View, pipeline: &StoredPipeline) -> DeadLetterQueue {
+    let queue = &pipeline.dead_letter;
     let kind = view.registry.destination(&queue.plugin).ok();
-    Ok(Json(DeadLetterQueue {
+    DeadLetterQueue {
         plugin: queue.plugin.to_string(),
         settings: settings(kind.map(|kind| kind.specification()), &queue.settings),
         window_size: queue.window_size.to_string(),
         window_nack_threshold: queue.window_nack_threshold.to_string(),
-    }))
+    }
 }
 
 /// All connectors
@@ -160,14 +164,14 @@ async fn processor(State(view): Shared, Path(id): Path<String>) -> Answer<Proces
 }
 
 /// A processor and where it stands.
-struct Placed<'a> {
+pub(super) struct Placed<'a> {
     /// Id of the pipeline, or of the connector with the one of its pipeline.
     parent: String,
     of_connector: bool,
     processor: &'a StoredProcessor,
 }
 
-fn of_pipeline(pipeline: &StoredPipeline) -> impl Iterator<Item = Placed<'_>> {
+pub(super) fn of_pipeline(pipeline: &StoredPipeline) -> impl Iterator<Item = Placed<'_>> {
     let of_connectors = pipeline.connectors.iter().flat_map(move |connector| {
         let parent = connector_id(pipeline, connector);
         let placed = move |processor| Placed { parent: parent.clone(), of_connector: true, processor };
@@ -179,11 +183,11 @@ fn of_pipeline(pipeline: &StoredPipeline) -> impl Iterator<Item = Placed<'_>> {
 }
 
 impl Placed<'_> {
-    fn id(&self) -> String {
+    pub(super) fn id(&self) -> String {
         format!("{}:{}", self.parent, self.processor.id)
     }
 
-    fn shown(&self, registry: &Registry) -> Processor {
+    pub(super) fn shown(&self, registry: &Registry) -> Processor {
         let StoredProcessor { plugin, condition, settings: given, workers, .. } = self.processor;
         let kind = registry.operator(plugin).ok();
         Processor {
@@ -202,11 +206,11 @@ impl Placed<'_> {
     }
 }
 
-fn connector_id(pipeline: &StoredPipeline, connector: &StoredConnector) -> String {
+pub(super) fn connector_id(pipeline: &StoredPipeline, connector: &StoredConnector) -> String {
     format!("{}:{}", pipeline.id, connector.id)
 }
 
-fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline {
+pub(super) fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline {
     let seen = view.control.seen(&pipeline.id);
     let now = match &seen {
         Some(seen) => StatusNow::of(seen, view.control.invalid(&pipeline.id)),
@@ -237,10 +241,20 @@ fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline {
         connector_ids: pipeline.connectors.iter().map(|connector| connector_id(pipeline, connector)).collect(),
         processor_ids: of_pipeline(pipeline).filter(|it| !it.of_connector).map(|it| it.id()).collect(),
         detached: pipeline.detached,
+        origin: match pipeline.origin {
+            Origin::File => "file",
+            Origin::Api => "api",
+        },
+        created_at: pipeline.created.map(|at| rfc3339(at.into())),
+        updated_at: pipeline.updated.map(|at| rfc3339(at.into())),
     }
 }
 
-fn shown_connector(registry: &Registry, pipeline: &StoredPipeline, connector: &StoredConnector) -> Connector {
+pub(super) fn shown_connector(
+    registry: &Registry,
+    pipeline: &StoredPipeline,
+    connector: &StoredConnector,
+) -> Connector {
     let is_source = *connector.role == *"source";
     let specification = if is_source {
         registry.source(&connector.plugin).ok().map(|kind| kind.specification())

@@ -22,6 +22,7 @@ pub(super) type Settings = BTreeMap<String, String>;
     "config": { "name": "orders", "description": "" },
     "status": { "word": "running", "since": "2026-01-31T12:00:00.000Z", "run": 1 },
     "connectorIds": ["orders:in", "orders:out"], "processorIds": ["orders:decode"], "detached": false,
+    "origin": "file", "createdAt": "2026-01-31T12:00:00.000Z", "updatedAt": "2026-01-31T12:00:00.000Z",
 }))]
 pub(super) struct Pipeline {
     pub(super) id: String,
@@ -33,6 +34,14 @@ pub(super) struct Pipeline {
     pub(super) processor_ids: Vec<String>,
     /// Whether it is no longer in any file; what is stored of it is kept.
     pub(super) detached: bool,
+    /// Who declares it: `file`, or `api` where it was made while the service ran.
+    pub(super) origin: &'static str,
+    /// When the store first knew it; old stores do not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) created_at: Option<String>,
+    /// When its configuration last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) updated_at: Option<String>,
 }
 
 /// How a pipeline is.
@@ -88,7 +97,7 @@ pub(super) struct PipelineConfig {
 pub(super) struct DeadLetterQueue {
     /// The plugin of its destination.
     pub(super) plugin: String,
-    pub(super) settings: Settings,
+    pub(super) settings: BTreeMap<String, String>,
     /// Over how many records failures are counted; 0: they are not.
     pub(super) window_size: String,
     /// How many of them may fail until the pipeline does.
@@ -127,7 +136,7 @@ pub(super) struct ConnectorConfig {
     #[serde(default)]
     pub(super) name: String,
     #[serde(default)]
-    pub(super) settings: Settings,
+    pub(super) settings: BTreeMap<String, String>,
 }
 
 /// A processor of a pipeline or of a connector.
@@ -167,7 +176,7 @@ pub(super) enum ParentType {
 #[derive(Serialize, Deserialize, ToSchema)]
 pub(super) struct ProcessorConfig {
     #[serde(default)]
-    pub(super) settings: Settings,
+    pub(super) settings: BTreeMap<String, String>,
     /// How many run in parallel.
     #[serde(default)]
     pub(super) workers: String,

@@ -95,7 +95,9 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     }
     let findings = pipelines.all_findings();
     let refused = pipelines.has_errors();
-    if !watches && (pipelines.good.is_empty() || (refused && settings.pipelines.exit_on_degraded)) {
+    // Pipelines may be in the store, or be made through the API.
+    let waits = watches || !refused && !once && settings.api.is_some();
+    if (pipelines.good.is_empty() && !waits) || (refused && settings.pipelines.exit_on_degraded && !watches) {
         let report = Report::new(command)
             .notes(context.rendered(&findings, &pipelines.files))
             .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));

@@ -132,13 +132,20 @@ struct Inner {
     shared: Shared,
     roster: Mutex<Roster>,
     jobs: mpsc::UnboundedSender<Job>,
+    /// Held by whoever makes a pipeline: until then there is none that could be held.
+    making: tokio::sync::Mutex<()>,
 }
 
 impl Control {
     /// With no pipelines yet, and the jobs for the loop of the service.
     pub(super) fn new(shared: Shared) -> (Control, mpsc::UnboundedReceiver<Job>) {
         let (jobs, to_do) = mpsc::unbounded_channel();
-        (Control { inner: Arc::new(Inner { shared, roster: Roster::empty(), jobs }) }, to_do)
+        (
+            Control {
+                inner: Arc::new(Inner { shared, roster: Roster::empty(), jobs, making: tokio::sync::Mutex::default() }),
+            },
+            to_do,
+        )
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -207,7 +214,7 @@ impl Control {
     pub fn compiled(&self, id: &str) -> Option<Arc<Pipeline>> {
         match self.entry(id).ok()?.plan() {
             Plan::Good(pipeline) => Some(pipeline),
-            Plan::Invalid(_) | Plan::Loading => None,
+            Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
         }
     }
 
@@ -232,7 +239,7 @@ impl Control {
     pub fn invalid(&self, id: &str) -> Option<Str> {
         match self.entry(id).ok()?.plan() {
             Plan::Invalid(what) => Some(what),
-            Plan::Good(_) | Plan::Loading => None,
+            Plan::Good(_) | Plan::Incomplete(_) | Plan::Loading => None,
         }
     }
 
@@ -286,7 +293,7 @@ impl Control {
         let id = entry.id.clone();
         let pipeline = match entry.plan() {
             Plan::Good(pipeline) => pipeline,
-            Plan::Invalid(what) => return Err(ControlError::Invalid { id, what }),
+            Plan::Invalid(what) | Plan::Incomplete(what) => return Err(ControlError::Invalid { id, what }),
             Plan::Loading => return Err(ControlError::Loading(id)),
         };
         let Shared { store, schemas, log, executor, opening, recovery, once, .. } = self.shared();
@@ -321,7 +328,8 @@ impl Control {
         self.see_to(async move {
             let outcome = life.await;
             entry.set_live(false);
-            Done::Life(id, outcome)
+            // What was only tried out is nothing that the service came to.
+            if entry.is_on_trial() { Done::Errand } else { Done::Life(id, outcome) }
         });
         Ok(())
     }
@@ -349,19 +357,34 @@ impl Control {
     pub(super) async fn hold(&self, id: &str) -> Result<Hold, ControlError> {
         let entry = self.entry(id)?;
         let gate = self.gate(&entry).await?;
+        Ok(self.hold_with(entry, gate).await)
+    }
+
+    /// The same for who has the right to.
+    pub(super) async fn hold_with(&self, entry: Arc<Entry>, gate: OwnedMutexGuard<()>) -> Hold {
         let (held, released) = oneshot::channel::<()>();
         // The service does not end under it.
         self.see_to(async move {
             let _ = released.await;
             Done::Errand
         });
-        let was_live = entry.is_live() && *entry.orders.borrow() == Order::Run;
-        let hold = Hold { control: self.clone(), entry, gate: Some(gate), resumes: was_live, _held: held };
+        let resumes = entry.is_live() && *entry.orders.borrow() == Order::Run;
+        let hold = Hold { control: self.clone(), entry, gate: Some(gate), resumes, _held: held };
         if hold.entry.is_live() {
             hold.entry.stop(Order::Stop { budget: Some(DRAIN), by: StopReason::System });
             hold.entry.stands().await;
         }
-        Ok(hold)
+        hold
+    }
+
+    /// The right to make pipelines.
+    pub(super) async fn making(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.inner.making.lock().await
+    }
+
+    /// Forgets a pipeline that stands.
+    pub(super) fn remove(&self, id: &str) {
+        locked(&self.inner.roster).entries.remove(id);
     }
 }
 

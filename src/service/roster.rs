@@ -1,6 +1,7 @@
 //! The pipelines of a service, and what is known and asked of each.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -19,6 +20,8 @@ pub(super) enum Plan {
     Good(Arc<Pipeline>),
     /// Nothing: this is wrong with it.
     Invalid(Str),
+    /// Nothing: it is being made, and lacks this.
+    Incomplete(Str),
     /// Nothing yet: its plugins are being loaded, and then it is started.
     Loading,
 }
@@ -34,13 +37,15 @@ pub(super) struct Entry {
     pub(super) taps: Arc<Taps>,
     /// Whether its life has begun and not ended; the status may say earlier that it has.
     live: watch::Sender<bool>,
+    /// Whether it is only tried out: what becomes of it concerns who tries, and not the service.
+    on_trial: AtomicBool,
     plan: Mutex<Plan>,
 }
 
 impl Entry {
     pub(super) fn new(id: Str, plan: Plan, status: Status) -> Arc<Entry> {
         let status = match &plan {
-            Plan::Good(_) | Plan::Loading => status,
+            Plan::Good(_) | Plan::Incomplete(_) | Plan::Loading => status,
             Plan::Invalid(_) => Status::Invalid,
         };
         Arc::new(Entry {
@@ -50,6 +55,7 @@ impl Entry {
             seen: watch::Sender::new(Seen::new(status)),
             taps: Arc::default(),
             live: watch::Sender::new(false),
+            on_trial: AtomicBool::new(false),
             plan: Mutex::new(plan),
         })
     }
@@ -73,6 +79,14 @@ impl Entry {
         self.seen.send_modify(|seen| {
             *seen = Seen { status, since: SystemTime::now(), retry: None, place: None, ..seen.clone() };
         });
+    }
+
+    pub(super) fn is_on_trial(&self) -> bool {
+        self.on_trial.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_on_trial(&self, on_trial: bool) {
+        self.on_trial.store(on_trial, Ordering::Relaxed);
     }
 
     pub(super) fn is_live(&self) -> bool {

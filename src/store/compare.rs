@@ -6,7 +6,7 @@ use std::fmt;
 use anabranch_graph::text::Str;
 
 use super::Provision;
-use super::entity::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
+use super::entity::{Moment, Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
 
 /// What a change is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,33 +84,24 @@ pub(super) struct Differences {
 pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &Provision) -> Differences {
     let mut found = Differences::default();
     for pipeline in &provision.good {
+        // A file does not take what was made through the API.
+        if stored.get(&pipeline.id).is_some_and(|old| old.origin == Origin::Api) {
+            continue;
+        }
         let old = stored.remove(&pipeline.id);
-        let mut next = pipeline.clone();
-        let (status, differences) = match &old {
-            None => (Status::Stopped { reason: StopReason::User }, vec![(Entity::Pipeline, Action::Created)]),
-            Some(old) => {
-                let (detached_connectors, differences) = compare(old, pipeline);
-                next.detached_connectors = detached_connectors;
-                (after_restart(&old.status, pipeline.autostart), differences)
-            }
+        let status = match &old {
+            None => Status::Stopped { reason: StopReason::User },
+            Some(old) => after_restart(&old.status, pipeline.autostart),
         };
-        next.status = status;
-        for (entity, action) in differences {
-            match (&entity, &action) {
-                (Entity::Connector(id), Action::Detached) => found.detached.push((pipeline.id.clone(), id.clone())),
-                (Entity::Connector(id), Action::Attached) => found.attached.push((pipeline.id.clone(), id.clone())),
-                _ => {}
-            }
-            found.changes.push(Change { pipeline: pipeline.id.clone(), entity, action });
-        }
-        if old.as_ref() != Some(&next) {
-            found.puts.push(next);
-        }
+        found.replace(old.as_ref(), StoredPipeline { status, ..pipeline.clone() }, provision.at);
     }
     for (id, old) in stored {
         let mut next = old.clone();
-        next.status = after_restart(&old.status, false);
-        if provision.invalid.contains(&id) {
+        let of_the_api = old.origin == Origin::Api;
+        next.status = after_restart(&old.status, of_the_api);
+        if of_the_api {
+            // No file says anything about it.
+        } else if provision.invalid.contains(&id) {
             next.status = Status::Invalid;
         } else if provision.complete && !old.detached {
             next.detached = true;
@@ -121,6 +112,51 @@ pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &P
         }
     }
     found
+}
+
+/// Compares one stored pipeline with what takes its place; how it is doing stays.
+pub(super) fn replace(old: Option<&StoredPipeline>, next: &StoredPipeline, at: Moment) -> Differences {
+    let mut found = Differences::default();
+    let status = old.map_or_else(|| next.status.clone(), |old| old.status.clone());
+    found.replace(old, StoredPipeline { status, ..next.clone() }, at);
+    found
+}
+
+/// What is different in `new`, with the order in which it is told.
+pub fn between(old: Option<&StoredPipeline>, new: &StoredPipeline) -> Vec<Change> {
+    let differences = match old {
+        None => vec![(Entity::Pipeline, Action::Created)],
+        Some(old) => compare(old, new).1,
+    };
+    let change = |(entity, action)| Change { pipeline: new.id.clone(), entity, action };
+    differences.into_iter().map(change).collect()
+}
+
+impl Differences {
+    fn replace(&mut self, old: Option<&StoredPipeline>, mut next: StoredPipeline, at: Moment) {
+        let differences = match old {
+            None => vec![(Entity::Pipeline, Action::Created)],
+            Some(old) => {
+                let (detached_connectors, differences) = compare(old, &next);
+                next.detached_connectors = detached_connectors;
+                differences
+            }
+        };
+        next.created = old.map_or(Some(at), |old| old.created);
+        next.updated = if differences.is_empty() { old.and_then(|old| old.updated) } else { Some(at) };
+        let pipeline = next.id.clone();
+        for (entity, action) in differences {
+            match (&entity, &action) {
+                (Entity::Connector(id), Action::Detached) => self.detached.push((pipeline.clone(), id.clone())),
+                (Entity::Connector(id), Action::Attached) => self.attached.push((pipeline.clone(), id.clone())),
+                _ => {}
+            }
+            self.changes.push(Change { pipeline: pipeline.clone(), entity, action });
+        }
+        if old != Some(&next) {
+            self.puts.push(next);
+        }
+    }
 }
 
 /// The stored status when a process starts: nothing runs yet, and what a crash left running was stopped by

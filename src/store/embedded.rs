@@ -189,16 +189,16 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
         }
         Write::Provision(provision) => {
             let found = compare::provision(tables::take_pipelines(transaction)?, &provision);
-            for (pipeline, connector) in &found.detached {
-                tables::move_marks(transaction, pipeline, connector, tables::MARKS, tables::DETACHED_MARKS)?;
-            }
-            for (pipeline, connector) in &found.attached {
-                tables::move_marks(transaction, pipeline, connector, tables::DETACHED_MARKS, tables::MARKS)?;
-            }
-            for pipeline in &found.puts {
-                tables::put_pipeline(transaction, pipeline)?;
-            }
-            Ok(Written::Changes(found.changes))
+            tables::apply(transaction, found).map(Written::Changes)
+        }
+        Write::Replace { pipeline, at } => {
+            let stored = tables::take_pipelines(transaction)?;
+            let found = compare::replace(stored.get(&pipeline.id), &pipeline, at);
+            tables::apply(transaction, found).map(Written::Changes)
+        }
+        Write::Delete { pipeline } => {
+            tables::delete(transaction, &pipeline)?;
+            Ok(Written::Nothing)
         }
         Write::Keep { space, entries } => {
             memo::keep(transaction, &space, &entries, memo::BOUND)?;

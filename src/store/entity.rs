@@ -1,6 +1,8 @@
 //! Pipelines as the store keeps them: what the file says (`${NAME}`, never the value behind it), and how
 //! the pipeline was doing.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use anabranch_graph::config::{
     ConnectorConfig, DesiredStatus, PipelineConfig, ProcessorConfig, Role, Settings as PluginSettings,
 };
@@ -74,6 +76,36 @@ impl Status {
     }
 }
 
+/// Who declares a pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// A file: it decides again at every start of the service.
+    #[default]
+    File,
+    /// Whoever made it while the service ran: the store is all there is of it.
+    Api,
+}
+
+/// A moment: milliseconds since 1970 in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// This one.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Moment> for SystemTime {
+    fn from(moment: Moment) -> Self {
+        UNIX_EPOCH + Duration::from_millis(moment.0)
+    }
+}
+
 /// A pipeline as it was last provisioned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPipeline {
@@ -99,6 +131,15 @@ pub struct StoredPipeline {
     pub detached: bool,
     /// How it is doing.
     pub status: Status,
+    /// Who declares it.
+    #[serde(default)]
+    pub origin: Origin,
+    /// When the store first knew it; those of old stores do not say.
+    #[serde(default)]
+    pub created: Option<Moment>,
+    /// When its configuration last changed.
+    #[serde(default)]
+    pub updated: Option<Moment>,
 }
 
 /// The dead-letter queue as written.
@@ -156,6 +197,26 @@ pub struct StoredSetting {
 }
 
 impl StoredPipeline {
+    /// A pipeline without connectors, made through the API. Its dead-letter queue is what a file has that says nothing
+    /// about it.
+    pub fn new(id: Str, name: Str, description: Str) -> Self {
+        let setting =
+            |name, written| StoredSetting { name: Str::from_static(name), written: Str::from_static(written) };
+        StoredPipeline {
+            name,
+            description,
+            dead_letter: StoredDeadLetter {
+                plugin: Str::from_static("builtin:log"),
+                settings: vec![setting("level", "warn"), setting("message", "record delivery failed")],
+                window_size: 1,
+                window_nack_threshold: 0,
+            },
+            status: Status::Stopped { reason: StopReason::User },
+            origin: Origin::Api,
+            ..StoredPipeline::unknown(id)
+        }
+    }
+
     /// A pipeline of which nothing is known but its id.
     pub fn unknown(id: Str) -> Self {
         StoredPipeline {
@@ -174,6 +235,9 @@ impl StoredPipeline {
             detached_connectors: Vec::new(),
             detached: false,
             status: Status::Invalid,
+            origin: Origin::File,
+            created: None,
+            updated: None,
         }
     }
 }
@@ -197,6 +261,9 @@ impl From<&PipelineConfig> for StoredPipeline {
             detached_connectors: Vec::new(),
             detached: false,
             status: Status::Stopped { reason: StopReason::User },
+            origin: Origin::File,
+            created: None,
+            updated: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use anabranch_graph::text::Str;
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
+use super::compare::{Change, Differences};
 use super::embedded::Failed;
 use super::entity::{Status, StoredPipeline};
 use super::unavailable;
@@ -138,6 +139,31 @@ pub(super) fn set_status(transaction: &WriteTransaction, id: &str, status: Statu
         pipeline.status = status;
         put_pipeline(transaction, &pipeline)?;
     }
+    Ok(())
+}
+
+/// Brings the store in line.
+pub(super) fn apply(transaction: &WriteTransaction, found: Differences) -> Result<Vec<Change>, Failed> {
+    for (pipeline, connector) in &found.detached {
+        move_marks(transaction, pipeline, connector, MARKS, DETACHED_MARKS)?;
+    }
+    for (pipeline, connector) in &found.attached {
+        move_marks(transaction, pipeline, connector, DETACHED_MARKS, MARKS)?;
+    }
+    for pipeline in &found.puts {
+        put_pipeline(transaction, pipeline)?;
+    }
+    Ok(found.changes)
+}
+
+/// Deletes what is stored of a pipeline. The number of its latest claim stays: a run that hangs must not own the marks
+/// of a pipeline that is made under the same id.
+pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(), Failed> {
+    transaction.open_table(PIPELINES)?.remove(pipeline)?;
+    for marks in [MARKS, DETACHED_MARKS] {
+        transaction.open_table(marks)?.retain(|(owner, _, _), _| owner != pipeline)?;
+    }
+    transaction.open_table(ACTIVE)?.retain(|(owner, _), _| owner != pipeline)?;
     Ok(())
 }
 

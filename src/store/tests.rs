@@ -101,11 +101,14 @@ fn pipeline() -> StoredPipeline {
         detached_connectors: vec![],
         detached: false,
         status: Status::Stopped { reason: StopReason::User },
+        origin: Origin::File,
+        created: Some(Moment(1)),
+        updated: Some(Moment(1)),
     }
 }
 
 fn good(pipelines: &[StoredPipeline]) -> Provision {
-    Provision { good: pipelines.to_vec(), invalid: vec![], complete: true }
+    Provision { good: pipelines.to_vec(), invalid: vec![], complete: true, at: Moment(1) }
 }
 
 async fn with_position(store: Store) -> Store {
@@ -414,6 +417,62 @@ async fn edited_fields_keep_the_position() {
 }
 
 #[tokio::test]
+async fn a_pipeline_is_replaced_as_a_whole_and_put_back_with_its_positions() {
+    for store in Places::new().stores() {
+        let store = with_position(store).await;
+        let old = store.pipeline("p1").await.unwrap().unwrap();
+        let new = StoredPipeline { connectors: vec![connector("other", "source")], ..old.clone() };
+        assert_eq!(
+            shown(&store.replace(new).await.unwrap()),
+            [
+                "connector in is no longer in the files; its state is kept",
+                "connector out is no longer in the files; its state is kept",
+                "connector other is new",
+            ]
+        );
+        assert_eq!(position(&store).await, None);
+        store.set_status(&old.id, Status::Running).await.unwrap();
+        assert_eq!(store.replace(old.clone()).await.unwrap().len(), 3);
+        assert_eq!(position(&store).await, Some(7), "the position is back");
+        let back = store.pipeline("p1").await.unwrap().unwrap();
+        assert_eq!((back.status, back.created), (Status::Running, old.created), "how it is doing stays");
+        assert_eq!(back.connectors, old.connectors);
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_pipeline_leaves_nothing_but_the_number_of_its_claim() {
+    for store in Places::new().stores() {
+        let store = with_position(store).await;
+        let other = StoredPipeline { id: "p2".into(), ..pipeline() };
+        store.replace(other).await.unwrap();
+        let before = store.claim(&"p1".into()).await.unwrap();
+        store.set_active(&"p1".into(), &"in".into(), Bytes::from_static(b"x")).await.unwrap();
+        store.delete(&"p1".into()).await.unwrap();
+        let left: Vec<Str> = store.pipelines().await.unwrap().into_iter().map(|pipeline| pipeline.id).collect();
+        assert_eq!(left, ["p2"]);
+        assert_eq!(position(&store).await, None);
+        assert_eq!(store.active(&"p1".into(), &"in".into()).await.unwrap(), None);
+        assert!(store.claim(&"p1".into()).await.unwrap().number > before.number);
+    }
+}
+
+#[tokio::test]
+async fn files_leave_what_was_made_through_the_api() {
+    for store in Places::new().stores() {
+        let made = StoredPipeline { origin: Origin::Api, ..pipeline() };
+        store.replace(made.clone()).await.unwrap();
+        store.set_status(&made.id, Status::Running).await.unwrap();
+        assert_eq!(store.provision(good(&[])).await.unwrap(), []);
+        let file = StoredPipeline { name: "of a file".into(), ..pipeline() };
+        assert_eq!(store.provision(good(&[file])).await.unwrap(), []);
+        let kept = store.pipeline("p1").await.unwrap().unwrap();
+        assert_eq!((&kept.name, kept.origin, kept.detached), (&made.name, Origin::Api, false));
+        assert_eq!(kept.status, Status::Stopped { reason: StopReason::System }, "it is started with the service");
+    }
+}
+
+#[tokio::test]
 async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
     for store in Places::new().stores() {
         let store = with_position(store).await;
@@ -450,11 +509,11 @@ async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
 async fn a_vanished_pipeline_is_detached_unless_a_file_was_not_understood() {
     for store in Places::new().stores() {
         let store = with_position(store).await;
-        let unread = Provision { complete: false, ..Provision::default() };
+        let unread = Provision { complete: false, good: vec![], invalid: vec![], at: Moment(1) };
         assert_eq!(store.provision(unread).await.unwrap(), []);
         assert!(!store.pipelines().await.unwrap()[0].detached);
 
-        let invalid = Provision { invalid: vec!["p1".into()], complete: true, ..Provision::default() };
+        let invalid = Provision { invalid: vec!["p1".into()], good: vec![], complete: true, at: Moment(1) };
         assert_eq!(store.provision(invalid).await.unwrap(), []);
         assert_eq!(store.pipelines().await.unwrap()[0].status, Status::Invalid);
         assert_eq!(store.pipelines().await.unwrap()[0].connectors, pipeline().connectors);

@@ -89,7 +89,9 @@ fn probes_are_told_how_the_service_is() {
         let answer = get(address, "/readyz");
         (answer.status == 200).then(|| answer.json())
     };
-    process.wait_until("the degraded pipeline", || ready().is_some_and(|ready| ready["pipelines"]["degraded"] == 1));
+    process.wait_until("one that runs and one that is degraded", || {
+        ready().is_some_and(|ready| ready["pipelines"]["degraded"] == 1 && ready["pipelines"]["running"] == 1)
+    });
     let ready = ready().unwrap();
     assert_eq!((&ready["status"], &ready["pipelines"]["total"]), (&"ready".into(), &2.into()));
     assert_eq!(ready["pipelines"]["running"], 1);
@@ -312,6 +314,6 @@ pipelines:
     let path = &plugins[0]["sourceParams"]["path"];
     assert_eq!((&path["type"], &path["validations"][0]["type"]), (&"TYPE_FILE".into(), &"TYPE_REQUIRED".into()));
     assert!(found("/v1/processors/plugins").as_array().unwrap().iter().any(|it| it["parameters"]["field"].is_object()));
-    assert_eq!(ask(address, "DELETE", "/v1/pipelines/p", "", "").reason(), "api.no_such_method");
+    assert_eq!(ask(address, "PATCH", "/v1/pipelines/p", "", "").reason(), "api.no_such_method");
     end(process);
 }

@@ -4,7 +4,7 @@ use anabranch_graph::testing::{AtEnd, Journal, Pipeline, Reaction, Shelf, Upstre
 use super::*;
 use crate::log::Output;
 use crate::settings::{Database, LogFormat, LogSettings};
-use crate::store::{Provision, StoredDeadLetter, StoredPipeline};
+use crate::store::{Moment, Origin, Provision, StoredDeadLetter, StoredPipeline};
 
 /// A pipeline `p` of ten rows with its surroundings.
 struct Stand {
@@ -35,8 +35,14 @@ impl Stand {
             detached_connectors: vec![],
             detached: false,
             status: Status::Stopped { reason: StopReason::System },
+            origin: Origin::File,
+            created: None,
+            updated: None,
         };
-        store.provision(Provision { good: vec![stored], invalid: vec![], complete: true }).await.unwrap();
+        store
+            .provision(Provision { good: vec![stored], invalid: vec![], complete: true, at: Moment(1) })
+            .await
+            .unwrap();
         Stand {
             upstream: Arc::new(Upstream::new(&journal, 10, at_end)),
             shelf: Arc::new(shelf(Shelf::new("out", &journal))),

@@ -16,7 +16,7 @@ use super::Refused;
 use crate::store::entity::StoredPipeline;
 use crate::store::schemas::{self, Answer, Question};
 use crate::store::tables::{SCHEMA, decode, encode, understand};
-use crate::store::{Found, Provision, Read, Write, Written, compare, fence};
+use crate::store::{Found, Read, Write, Written, compare, fence};
 
 /// Kinds of rows.
 const VERSION: &str = "schema";
@@ -153,7 +153,27 @@ impl Table {
                         },
                     }
                 }
-                Write::Provision(provision) => self.provision(transaction, provision).await?,
+                Write::Provision(provision) => {
+                    let found = |stored| compare::provision(stored, provision);
+                    self.bring_in_line(transaction, found).await?
+                }
+                Write::Replace { pipeline, at } => {
+                    let found = |stored: BTreeMap<Str, StoredPipeline>| {
+                        compare::replace(stored.get(&pipeline.id), pipeline, *at)
+                    };
+                    self.bring_in_line(transaction, found).await?
+                }
+                Write::Delete { pipeline } => {
+                    // The number of the latest claim stays: a run that hangs must not own the marks of a pipeline that
+                    // is made under the same id.
+                    let sql = format!(
+                        "DELETE FROM {} WHERE kind IN ('{PIPELINE}', '{MARK}', '{DETACHED}', '{ACTIVE}') \
+                         AND pipeline = $1",
+                        self.state
+                    );
+                    transaction.execute(&sql, &[&&**pipeline]).await?;
+                    Ok(Written::Nothing)
+                }
                 Write::Keep { space, entries } => {
                     self.keep(transaction, space, entries).await?;
                     Ok(Written::Nothing)
@@ -236,16 +256,17 @@ impl Table {
         Ok(outcomes)
     }
 
-    async fn provision(
+    /// Compares what is stored, and makes it what it should be.
+    async fn bring_in_line(
         &self,
         transaction: &Transaction<'_>,
-        provision: &Provision,
+        compared: impl FnOnce(BTreeMap<Str, StoredPipeline>) -> compare::Differences,
     ) -> Result<Result<Written, StoreError>, Error> {
         let stored = match self.pipelines(transaction, "FOR UPDATE").await? {
             Ok(stored) => stored.into_iter().map(|pipeline| (pipeline.id.clone(), pipeline)).collect(),
             Err(error) => return Ok(Err(error)),
         };
-        let found = compare::provision(stored, provision);
+        let found = compared(stored);
         for (moved, from, to) in [(&found.detached, MARK, DETACHED), (&found.attached, DETACHED, MARK)] {
             for (pipeline, connector) in moved {
                 let Table { state, .. } = self;

@@ -131,7 +131,17 @@ async fn damage_is_an_error_and_never_a_restart_from_nothing() {
     assert!(matches!(&error, StoreError::Damaged(what) if what.contains("p:in")), "{error}");
     database.query("INSERT INTO kv VALUES ('pipeline', 'p', '', '', 0, 'x')");
     assert!(matches!(store.pipelines().await, Err(StoreError::Damaged(_))));
-    assert!(matches!(store.provision(crate::store::Provision::default()).await, Err(StoreError::Damaged(_))));
+    assert!(matches!(
+        store
+            .provision(crate::store::Provision {
+                good: vec![],
+                invalid: vec![],
+                complete: false,
+                at: crate::store::Moment(1),
+            })
+            .await,
+        Err(StoreError::Damaged(_))
+    ));
     database.query("DROP TABLE kv");
     let error = store.commit(&epoch, &[(lane(), mark(6))]).await.unwrap_err();
     assert!(error.to_string().contains("42P01"), "{error}");

@@ -1,0 +1,251 @@
+//! A text in the place of a pipeline: what would change, and the switch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::View;
+use super::body::Body;
+use super::error::{ApiError, Error, Kind};
+use super::status::StatusNow;
+use crate::service::apply::{Difference, Planned};
+
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new().routes(routes!(plan)).routes(routes!(apply))
+}
+
+/// A pipeline as it should be: `config` or `yaml`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    #[serde(default)]
+    config: Option<PipelineDocument>,
+    /// The text of a pipeline file with one pipeline.
+    #[serde(default)]
+    yaml: Option<String>,
+    /// To apply it: of the plan that was looked at.
+    #[serde(default)]
+    hash: Option<String>,
+}
+
+/// A pipeline as a file declares it.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PipelineDocument {
+    id: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    connectors: Vec<ConnectorDocument>,
+    #[serde(default)]
+    processors: Vec<ProcessorDocument>,
+    #[serde(default)]
+    dlq: Option<DeadLetterDocument>,
+}
+
+/// A connector as a file declares it.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ConnectorDocument {
+    id: String,
+    /// `source` or `destination`
+    #[serde(rename = "type")]
+    role: String,
+    plugin: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+    #[serde(default)]
+    processors: Vec<ProcessorDocument>,
+}
+
+/// A processor as a file declares it.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ProcessorDocument {
+    id: String,
+    plugin: String,
+    #[serde(default)]
+    condition: String,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+    /// How many run in parallel; 0: one.
+    #[serde(default)]
+    workers: u32,
+}
+
+/// A dead-letter queue as a file declares it.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeadLetterDocument {
+    #[serde(default)]
+    plugin: String,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+    #[serde(default)]
+    window_size: Option<u64>,
+    #[serde(default)]
+    window_nack_threshold: Option<u64>,
+}
+
+impl PipelineDocument {
+    /// The text of a file that declares it. JSON is YAML.
+    fn text(&self) -> String {
+        let mut pipeline = Map::new();
+        let mut put = |name: &str, text: &str| {
+            if !text.is_empty() {
+                pipeline.insert(name.to_owned(), text.into());
+            }
+        };
+        put("id", &self.id);
+        put("status", &self.status);
+        put("name", &self.name);
+        put("description", &self.description);
+        let connectors = self.connectors.iter().map(|it| {
+            let mut connector = json!({
+                "id": it.id, "type": it.role, "plugin": it.plugin, "settings": it.settings,
+                "processors": it.processors.iter().map(ProcessorDocument::shown).collect::<Vec<_>>(),
+            });
+            if !it.name.is_empty() {
+                connector["name"] = it.name.as_str().into();
+            }
+            connector
+        });
+        pipeline.insert("connectors".to_owned(), connectors.collect());
+        pipeline.insert("processors".to_owned(), self.processors.iter().map(ProcessorDocument::shown).collect());
+        if let Some(queue) = &self.dlq {
+            let mut shown = Map::new();
+            if !queue.plugin.is_empty() {
+                shown.insert("plugin".to_owned(), queue.plugin.as_str().into());
+            }
+            if !queue.settings.is_empty() {
+                shown.insert("settings".to_owned(), json!(queue.settings));
+            }
+            let numbers = [("window-size", queue.window_size), ("window-nack-threshold", queue.window_nack_threshold)];
+            for (name, number) in numbers {
+                if let Some(number) = number {
+                    shown.insert(name.to_owned(), number.into());
+                }
+            }
+            pipeline.insert("dead-letter-queue".to_owned(), shown.into());
+        }
+        json!({ "version": "2.2", "pipelines": [pipeline] }).to_string()
+    }
+}
+
+impl ProcessorDocument {
+    fn shown(&self) -> Value {
+        let mut shown =
+            json!({ "id": self.id, "plugin": self.plugin, "settings": self.settings, "workers": self.workers });
+        if !self.condition.is_empty() {
+            shown["condition"] = self.condition.as_str().into();
+        }
+        shown
+    }
+}
+
+/// What applying a pipeline does.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Plan {
+    pipeline_id: String,
+    changes: Vec<Change>,
+    /// Whether the pipeline runs, and is drained and started again.
+    restart: bool,
+    /// Stands for the changes and the whole text.
+    hash: String,
+    /// What else is to be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+    /// How the pipeline is; left out where there is none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<StatusNow>,
+}
+
+/// One difference; values are not told.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Change {
+    /// `pipeline`, `connector` or `processor`
+    resource: &'static str,
+    id: String,
+    /// `create`, `update` or `delete`
+    action: &'static str,
+    /// What is new or different, as JSON pointers into the pipeline of the text.
+    config_paths: Vec<String>,
+}
+
+impl Plan {
+    fn of(view: &View, planned: Planned) -> Self {
+        let Planned { id, changes, restart, hash, from_file } = planned;
+        let seen = view.control.seen(&id);
+        let change = |Difference { resource, id, action, config_paths }| Change { resource, id, action, config_paths };
+        Plan {
+            status: seen.map(|seen| StatusNow::of(&seen, view.control.invalid(&id))),
+            pipeline_id: id.to_string(),
+            changes: changes.into_iter().map(change).collect(),
+            restart,
+            hash,
+            note: from_file.then_some(
+                "a file declares this pipeline: what is applied holds until the service is started anew; change the \
+                 file too",
+            ),
+        }
+    }
+}
+
+/// Says what applying a pipeline would do
+///
+/// Nothing is opened and nothing changes.
+#[utoipa::path(
+    post, path = "/v1/pipelines/plan", tag = "pipelines", request_body = Asked,
+    responses((status = 200, description = "What would change", body = Plan)),
+)]
+async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
+    let planned = view.control.plan(text(&asked)?).await?;
+    Ok(Json(Plan::of(&view, planned)))
+}
+
+/// Puts a pipeline in the place of another, or makes it
+///
+/// A pipeline that runs is drained, switched and resumed; where the new one cannot be opened, the old one is put back.
+/// Sources that stay go on where they were.
+#[utoipa::path(
+    post, path = "/v1/pipelines/apply", tag = "pipelines", request_body = Asked,
+    responses((status = 200, description = "It is applied", body = Plan),
+              (status = 400, description = "It has errors, or `pipelines.switch_failed`", body = Error),
+              (status = 409, description = "`pipelines.plan_stale`: it is not what was looked at", body = Error)),
+)]
+async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
+    let text = text(&asked)?;
+    let Some(hash) = asked.hash else {
+        return Err(malformed("`hash` is missing: of the plan that was looked at").suggest("POST /v1/pipelines/plan"));
+    };
+    let planned = view.control.apply(text, hash).await?;
+    Ok(Json(Plan::of(&view, planned)))
+}
+
+fn text(asked: &Asked) -> Result<String, ApiError> {
+    match (&asked.config, &asked.yaml) {
+        (Some(config), None) => Ok(config.text()),
+        (None, Some(yaml)) => Ok(yaml.clone()),
+        (None, None) | (Some(_), Some(_)) => Err(malformed("one of `config` and `yaml` is expected")),
+    }
+}
+
+fn malformed(what: &str) -> ApiError {
+    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
+}

@@ -1,0 +1,191 @@
+//! Where the sources of a pipeline go on.
+
+use std::sync::Arc;
+
+use anabranch_graph::record::Position;
+use anabranch_graph::text::Str;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::View;
+use super::body::Body;
+use super::error::{ApiError, Error, Kind};
+use super::pipelines::one;
+use crate::positions::{Chosen, MoveError, go_on_after, parse, shown};
+
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new().routes(routes!(positions)).routes(routes!(reset)).routes(routes!(rewind))
+}
+
+/// Where the sources of a pipeline go on.
+#[derive(Serialize, ToSchema)]
+struct Positions {
+    positions: Vec<Lane>,
+}
+
+/// Where a source, or a partition of it, goes on.
+#[derive(Serialize, ToSchema)]
+struct Lane {
+    connector: String,
+    partition: String,
+    /// It begins anew when the position is reset or rewound.
+    generation: u64,
+    /// Records of this generation that are delivered and acknowledged.
+    records: u64,
+    /// Position of the last of them: its text, or `base64:` and its bytes.
+    position: String,
+}
+
+/// Which sources go on elsewhere.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    /// Only this source.
+    #[serde(default)]
+    connector: Option<String>,
+    /// Only this partition of it.
+    #[serde(default)]
+    partition: Option<String>,
+    /// Where to go on after, to rewind: a position of the source's own.
+    #[serde(default)]
+    to: Option<String>,
+    /// Without it, it is only told what would be done.
+    #[serde(default)]
+    yes: bool,
+}
+
+/// What was moved, or would be.
+#[derive(Serialize, ToSchema)]
+struct Moves {
+    positions: Vec<Moved>,
+    /// Whether it was done.
+    done: bool,
+}
+
+/// A source, or a partition of it, that goes on elsewhere.
+#[derive(Serialize, ToSchema)]
+struct Moved {
+    connector: String,
+    partition: String,
+    /// Of the position that it had.
+    generation: u64,
+    /// Records of that generation that were delivered and acknowledged.
+    records: u64,
+    from: String,
+    to: String,
+}
+
+/// Where the sources of a pipeline go on
+#[utoipa::path(
+    get, path = "/v1/pipelines/{id}/positions", tag = "pipelines",
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    responses((status = 200, description = "As they are stored", body = Positions),
+              (status = 404, description = "`pipeline.not_found`", body = Error)),
+)]
+async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Result<Json<Positions>, ApiError> {
+    let id = one(&view, &id).await?.id;
+    let lanes = view.store.positions(&id).await?;
+    let lane = |(lane, mark): (&anabranch_graph::state::LaneId, &anabranch_graph::source::Mark)| Lane {
+        connector: lane.connector.to_string(),
+        partition: lane.partition.0.to_string(),
+        generation: mark.generation,
+        records: mark.seq,
+        position: shown(&mark.position),
+    };
+    Ok(Json(Positions { positions: lanes.iter().map(lane).collect() }))
+}
+
+/// Lets the sources of a pipeline start at their beginning
+///
+/// What they delivered is delivered again. A pipeline that runs is drained before and goes on after.
+#[utoipa::path(
+    post, path = "/v1/pipelines/{id}/positions/reset", tag = "pipelines",
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    request_body = Option<Asked>,
+    responses((status = 200, description = "What was reset, or would be", body = Moves),
+              (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
+)]
+async fn reset(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    Body(asked): Body<Asked>,
+) -> Result<Json<Moves>, ApiError> {
+    if asked.to.is_some() {
+        return Err(malformed("a reset has no `to`: the beginning is meant"));
+    }
+    moved(&view, &id, asked, Position::copy_from(b"")).await
+}
+
+/// Lets a source of a pipeline go on after another position
+///
+/// The source checks the position when it is opened. A pipeline that runs is drained before and goes on after.
+#[utoipa::path(
+    post, path = "/v1/pipelines/{id}/positions/rewind", tag = "pipelines",
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    request_body = Asked,
+    responses((status = 200, description = "What was rewound, or would be", body = Moves),
+              (status = 400, description = "`positions.ambiguous`", body = Error),
+              (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
+)]
+async fn rewind(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    Body(asked): Body<Asked>,
+) -> Result<Json<Moves>, ApiError> {
+    let Some(to) = &asked.to else { return Err(malformed("`to` is missing: the position to go on after")) };
+    let to = parse(to).map_err(|error| malformed(&format!("to: {error}")))?;
+    moved(&view, &id, asked, to).await
+}
+
+fn malformed(what: &str) -> ApiError {
+    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
+}
+
+async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json<Moves>, ApiError> {
+    let Asked { connector, partition, yes, .. } = asked;
+    let chosen = Chosen { connector, partition };
+    let id: Str = one(view, id).await?.id;
+    // A dry run disturbs nobody, and finds out what cannot be done.
+    let mut moves = go_on_after(&view.store, &id, &chosen, &to, false).await?;
+    if yes {
+        moves = match view.control.seen(&id) {
+            Some(_) => view.control.held(&id, go_on_after(&view.store, &id, &chosen, &to, true)).await??,
+            None => go_on_after(&view.store, &id, &chosen, &to, true).await?,
+        };
+    }
+    let moved = moves.iter().map(|(lane, mark)| Moved {
+        connector: lane.connector.to_string(),
+        partition: lane.partition.0.to_string(),
+        generation: mark.generation,
+        records: mark.seq,
+        from: shown(&mark.position),
+        to: shown(&to),
+    });
+    Ok(Json(Moves { positions: moved.collect(), done: yes }))
+}
+
+impl From<MoveError> for ApiError {
+    fn from(error: MoveError) -> Self {
+        let text = error.to_string();
+        match error {
+            MoveError::None { known, .. } => {
+                let answer = ApiError::new(Kind::NotFound, "positions.none", text);
+                if known.is_empty() {
+                    answer.suggest("none is stored: its sources start at their beginning anyway")
+                } else {
+                    answer.suggest(format!("there are {}", known.join(", ")))
+                }
+            }
+            MoveError::Ambiguous(_) => {
+                let answer = ApiError::new(Kind::FailedPrecondition, "positions.ambiguous", text);
+                answer.suggest("choose one by `connector` and `partition`")
+            }
+            MoveError::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! A text in the place of a pipeline: what would change, and the switch.
+
+use std::time::Duration;
+
+use anabranch_graph::text::Str;
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
+
+use super::control::{Control, ControlError, Hold};
+use super::document::Read;
+use super::edit::{EditError, errors};
+use super::lifecycle::Order;
+use super::roster::{Entry, Plan};
+use crate::pipelines::Pipeline;
+use crate::store::{
+    Action, Entity, Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting,
+    between,
+};
+
+/// How long a switch waits until the new pipeline is open or has failed. One that takes longer is left opening.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// One difference. Values are not told.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// `pipeline`, `connector` or `processor`.
+    pub resource: &'static str,
+    /// Its id: `pipeline`, `pipeline:connector`, `pipeline:connector:processor`.
+    pub id: String,
+    /// `create`, `update` or `delete`.
+    pub action: &'static str,
+    /// What is new or different in the text, as JSON pointers.
+    pub config_paths: Vec<String>,
+}
+
+/// What applying a text would do.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The pipeline.
+    pub id: Str,
+    /// What is different, in the order in which it is told.
+    pub changes: Vec<Difference>,
+    /// Whether the pipeline runs and has to be drained and started again.
+    pub restart: bool,
+    /// Stands for all of this and the whole text.
+    pub hash: String,
+    /// Whether a file declares the pipeline, which decides again when the service is started anew.
+    pub from_file: bool,
+}
+
+/// A text that was understood, beside what is stored.
+struct Proposal {
+    planned: Planned,
+    old: Option<StoredPipeline>,
+    desired: StoredPipeline,
+}
+
+impl Control {
+    /// What applying a text would do. Nothing is opened.
+    ///
+    /// # Errors
+    /// The text has errors, or the store cannot be read.
+    pub async fn plan(&self, text: String) -> Result<Planned, EditError> {
+        let pipeline = self.understood(text).await?;
+        Ok(self.propose(&pipeline, false).await?.planned)
+    }
+
+    /// Applies a text. A pipeline that runs is drained, switched and resumed; where the new one cannot be opened, the
+    /// old one is put back. Sources that stay go on where they were.
+    ///
+    /// # Errors
+    /// As for the plan; the hash is not the one of the plan that would be made now; or the new one cannot be opened.
+    pub async fn apply(&self, text: String, hash: String) -> Result<Planned, EditError> {
+        let control = self.clone();
+        self.to_the_end(async move {
+            let pipeline = control.understood(text).await?;
+            control.put_in_place(pipeline, Some(&hash), false).await
+        })
+        .await
+    }
+
+    /// Takes up a pipeline whose file was saved, in the way of [`Control::apply`]. One that had failed for good is started
+    /// again, even if its file says what it did before.
+    ///
+    /// # Errors
+    /// The pipeline is held by somebody else, was made through the API, or the new one cannot be opened.
+    pub async fn take_up(&self, pipeline: Pipeline) -> Result<Planned, EditError> {
+        let control = self.clone();
+        self.to_the_end(async move {
+            let id = &pipeline.config.id.value;
+            if control.stored(id).await?.is_some_and(|stored| stored.origin == Origin::Api) {
+                let what = "a pipeline of this id was made through the API".into();
+                return Err(ControlError::Invalid { id: id.clone(), what }.into());
+            }
+            let planned = control.put_in_place(pipeline, None, true).await?;
+            let failed = control.seen(&planned.id).is_some_and(|seen| matches!(seen.status, Status::Degraded { .. }));
+            if planned.changes.is_empty() && failed {
+                control.start(&planned.id).await?;
+            }
+            Ok(planned)
+        })
+        .await
+    }
+
+    /// Puts a pipeline in the place of the one of its id. `hash`: of the plan that was looked at. `saved`: it is as its
+    /// file says now.
+    async fn put_in_place(&self, pipeline: Pipeline, hash: Option<&str>, saved: bool) -> Result<Planned, EditError> {
+        let id = pipeline.config.id.value.clone();
+        let is_stale = |planned: &Planned| hash.is_some_and(|hash| planned.hash != hash);
+        let making = self.making().await;
+        if let Ok(entry) = self.entry(&id) {
+            drop(making);
+            let gate = self.gate(&entry).await?;
+            let proposal = self.propose(&pipeline, saved).await?;
+            if is_stale(&proposal.planned) {
+                return Err(EditError::Stale(id));
+            }
+            if !proposal.planned.changes.is_empty() {
+                let hold = self.hold_with(entry, gate).await;
+                self.switch(hold, &proposal, pipeline).await?;
+            }
+            return Ok(proposal.planned);
+        }
+        let proposal = self.propose(&pipeline, saved).await?;
+        if is_stale(&proposal.planned) {
+            return Err(EditError::Stale(id));
+        }
+        self.add(&proposal, pipeline).await?;
+        Ok(proposal.planned)
+    }
+
+    async fn understood(&self, text: String) -> Result<Pipeline, EditError> {
+        let read = Read::text(self.shared(), "the text", text).await?;
+        let pipelines = &read.pipelines;
+        let wrong = errors(&pipelines.findings);
+        if !wrong.is_empty() {
+            return Err(EditError::Invalid(wrong));
+        }
+        let declared = pipelines.good.len() + pipelines.invalid.len();
+        if declared != 1 {
+            return Err(EditError::NotOne(declared));
+        }
+        read.into_pipeline().ok_or(EditError::NotOne(0))
+    }
+
+    async fn propose(&self, pipeline: &Pipeline, saved: bool) -> Result<Proposal, EditError> {
+        let mut desired = StoredPipeline::from(&pipeline.config);
+        let id = desired.id.clone();
+        let old = self.stored(&id).await?;
+        let declared = self.entry(&id).is_ok() && old.as_ref().is_none_or(|old| old.origin == Origin::File);
+        let from_file = saved || (declared && old.as_ref().is_none_or(|old| !old.detached));
+        desired.origin = if from_file { Origin::File } else { Origin::Api };
+        let changes = differences(old.as_ref(), &desired);
+        let live = self.seen(&id).is_some_and(|seen| seen.status.is_live());
+        let planned =
+            Planned { hash: hash(&changes, &desired), restart: live && !changes.is_empty(), changes, from_file, id };
+        Ok(Proposal { planned, old, desired })
+    }
+
+    /// Puts a new pipeline in the place of one that is held.
+    async fn switch(&self, mut hold: Hold, proposal: &Proposal, pipeline: Pipeline) -> Result<(), EditError> {
+        let Proposal { planned, old, desired } = proposal;
+        let entry = hold.entry.clone();
+        let before = entry.seen.borrow().status.clone();
+        let old_plan = entry.plan();
+        self.shared().store.replace(desired.clone()).await?;
+        entry.set_plan(Plan::Good(pipeline.into()));
+        let ran = std::mem::replace(&mut hold.resumes, false);
+        let asked = planned.changes.iter().any(|change| change.config_paths.iter().any(|path| path == "/status"));
+        let starts = ran || asked || matches!(before, Status::Degraded { .. } | Status::Finished | Status::Invalid);
+        if !desired.autostart || !starts {
+            if ran {
+                self.settle(&entry, Status::Stopped { reason: StopReason::User }).await?;
+            }
+            return Ok(());
+        }
+        let Err(error) = self.try_out(&entry).await else { return Ok(()) };
+        tracing::error!(pipeline = %entry.id, %error, "the new pipeline could not be opened: the old one is put back");
+        if let Some(old) = old {
+            self.shared().store.replace(old.clone()).await?;
+        }
+        entry.set_plan(old_plan);
+        if ran {
+            self.begin(&entry)?;
+        } else {
+            self.settle(&entry, before).await?;
+        }
+        let after = if ran { "the old one runs again" } else { "the old one is in its place again" };
+        Err(EditError::SwitchFailed { id: entry.id.clone(), error, after })
+    }
+
+    /// Makes a pipeline that the service does not have.
+    async fn add(&self, proposal: &Proposal, pipeline: Pipeline) -> Result<(), EditError> {
+        let Proposal { old, desired, .. } = proposal;
+        let store = &self.shared().store;
+        store.replace(desired.clone()).await?;
+        let entry = self.put(&desired.id, Plan::Good(pipeline.into()), Status::Stopped { reason: StopReason::User });
+        if !desired.autostart {
+            return Ok(());
+        }
+        let Err(error) = self.try_out(&entry).await else { return Ok(()) };
+        self.remove(&desired.id);
+        match old {
+            Some(old) => drop(store.replace(old.clone()).await?),
+            None => store.delete(&desired.id).await?,
+        }
+        Err(EditError::SwitchFailed { id: desired.id.clone(), error, after: "it was removed again" })
+    }
+
+    /// Starts a pipeline and waits until it is open; one that fails before stands when this returns.
+    async fn try_out(&self, entry: &std::sync::Arc<Entry>) -> Result<(), String> {
+        entry.set_on_trial(true);
+        let begun = self.begin(entry).map_err(|error| error.to_string());
+        let result = match begun {
+            Ok(()) => opened(entry).await,
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            entry.stop(Order::Kill { by: StopReason::System });
+            entry.stands().await;
+        }
+        entry.set_on_trial(false);
+        result
+    }
+
+    /// Shows and stores a status that is of no life.
+    async fn settle(&self, entry: &Entry, status: Status) -> Result<(), EditError> {
+        entry.show(status.clone());
+        Ok(self.shared().store.set_status(&entry.id, status).await?)
+    }
+}
+
+async fn opened(entry: &Entry) -> Result<(), String> {
+    let mut seen = entry.seen.subscribe();
+    let decided = seen.wait_for(|seen| seen.status != Status::Starting);
+    match timeout(OPENING, decided).await {
+        Ok(Ok(seen)) => match &seen.status {
+            Status::Recovering { error } | Status::Degraded { error } => Err(error.clone()),
+            Status::Starting | Status::Running | Status::Stopped { .. } | Status::Finished | Status::Invalid => Ok(()),
+        },
+        Ok(Err(_)) | Err(_) => Ok(()),
+    }
+}
+
+/// Stands for what would be done; names no value, but changes with each.
+fn hash(changes: &[Difference], desired: &StoredPipeline) -> String {
+    let mut hash = Sha256::new();
+    let texts = [serde_json::to_vec(&desired.id), serde_json::to_vec(changes), serde_json::to_vec(desired)];
+    for text in texts.into_iter().flatten() {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn differences(old: Option<&StoredPipeline>, new: &StoredPipeline) -> Vec<Difference> {
+    let Some(old) = old else { return created(new) };
+    let was = |id: &Str| old.connectors.iter().chain(&old.detached_connectors).find(|was| was.id == *id);
+    let place = |id: &Str| new.connectors.iter().position(|is| is.id == *id);
+    let mut all = Vec::new();
+    for change in between(Some(old), new) {
+        let (resource, id, at, settings) = match &change.entity {
+            Entity::Pipeline => ("pipeline", new.id.to_string(), Some(String::new()), Vec::new()),
+            Entity::Connector(id) => {
+                let at = place(id).map(|at| format!("/connectors/{at}"));
+                let is = place(id).map(|at| &new.connectors[at]);
+                let settings = changed(was(id).map(|was| &*was.settings), is.map(|is| &*is.settings));
+                ("connector", format!("{}:{id}", new.id), at, settings)
+            }
+            Entity::Processor { connector, id } => {
+                let under = connector.as_ref().and_then(place).map(|at| (at, &new.connectors[at]));
+                let (full, before) = match connector {
+                    Some(connector) => {
+                        (format!("{}:{connector}:{id}", new.id), under.map(|(at, _)| format!("/connectors/{at}")))
+                    }
+                    None => (format!("{}:{id}", new.id), Some(String::new())),
+                };
+                let now = under.map_or(&new.processors, |(_, connector)| &connector.processors);
+                let then = connector.as_ref().and_then(was).map_or(&old.processors, |connector| &connector.processors);
+                let is = now.iter().position(|is| is.id == *id);
+                let at = before.zip(is).map(|(before, at)| format!("{before}/processors/{at}"));
+                let settings = changed(
+                    then.iter().find(|was| was.id == *id).map(|was| &*was.settings),
+                    is.map(|at| &*now[at].settings),
+                );
+                ("processor", full, at, settings)
+            }
+        };
+        let (action, config_paths) = match &change.action {
+            Action::Created | Action::Attached => ("create", at.into_iter().collect()),
+            Action::Detached | Action::Removed => ("delete", Vec::new()),
+            Action::Updated(fields) => ("update", paths(&at.unwrap_or_default(), fields, &settings)),
+        };
+        all.push(Difference { resource, id, action, config_paths });
+    }
+    all
+}
+
+/// The names of settings that are not the same in both.
+fn changed(was: Option<&[StoredSetting]>, is: Option<&[StoredSetting]>) -> Vec<Str> {
+    let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
+    let mut names: Vec<Str> = was
+        .iter()
+        .filter(|setting| !is.contains(setting))
+        .chain(is.iter().filter(|setting| !was.contains(setting)))
+        .map(|setting| setting.name.clone())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn paths(at: &str, fields: &[&str], settings: &[Str]) -> Vec<String> {
+    let path = |field: &&str| match *field {
+        "settings" => settings.iter().map(|name| format!("{at}/settings/{}", escaped(name))).collect(),
+        "order of connectors" => vec![format!("{at}/connectors")],
+        "order of processors" => vec![format!("{at}/processors")],
+        field => vec![format!("{at}/{field}")],
+    };
+    fields.iter().flat_map(path).collect()
+}
+
+/// A name as a part of a JSON pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// A pipeline that is new, part by part.
+fn created(new: &StoredPipeline) -> Vec<Difference> {
+    let create = |resource, id, path| Difference { resource, id, action: "create", config_paths: vec![path] };
+    let mut all = vec![create("pipeline", new.id.to_string(), String::new())];
+    let processors = |parent: &str, at: &str, processors: &[StoredProcessor]| {
+        let each = processors.iter().enumerate();
+        each.map(|(i, it)| create("processor", format!("{parent}:{}", it.id), format!("{at}/processors/{i}")))
+            .collect::<Vec<_>>()
+    };
+    for (i, connector) in new.connectors.iter().enumerate() {
+        let StoredConnector { id, processors: own, .. } = connector;
+        let (id, at) = (format!("{}:{id}", new.id), format!("/connectors/{i}"));
+        all.push(create("connector", id.clone(), at.clone()));
+        all.extend(processors(&id, &at, own));
+    }
+    all.extend(processors(&new.id, "", &new.processors));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(name: &str, written: &str) -> StoredSetting {
+        StoredSetting { name: name.into(), written: written.into() }
+    }
+
+    #[test]
+    fn settings_are_named_and_never_shown() {
+        let was = [setting("a", "1"), setting("b/c", "2"), setting("d", "3")];
+        let is = [setting("a", "1"), setting("b/c", "4"), setting("e", "3")];
+        let names = changed(Some(&was), Some(&is));
+        assert_eq!(
+            paths("/connectors/0", &["plugin", "settings"], &names),
+            [
+                "/connectors/0/plugin",
+                "/connectors/0/settings/b~1c",
+                "/connectors/0/settings/d",
+                "/connectors/0/settings/e",
+            ]
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! Stored pipelines as configuration texts again, and texts as pipelines.
+
+use anabranch_graph::diagnostic::{Diagnostic, Files, Severity};
+use serde_json::{Map, Value, json};
+
+use super::control::{ControlError, Shared};
+use super::roster::Plan;
+use crate::files::Found;
+use crate::pipelines::{Pipeline, Pipelines};
+use crate::store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
+
+/// What a pipeline lacks while it is being made part by part.
+const INCOMPLETE: &[&str] = &["config.no_source", "config.no_destination"];
+
+/// A text that was read and compiled.
+pub(super) struct Read {
+    pub(super) pipelines: Pipelines,
+}
+
+impl Read {
+    /// Reads and compiles a text, which may take as long as plugins take to load, elsewhere.
+    pub(super) async fn text(shared: &Shared, name: &str, text: String) -> Result<Read, ControlError> {
+        let mut files = Files::new();
+        files.add(name, text);
+        let (registry, options) = (shared.registry.clone(), shared.compile);
+        let read = tokio::task::spawn_blocking(move || {
+            Pipelines::of(Found { files, unreadable: Vec::new() }, &registry, &options)
+        })
+        .await;
+        let pipelines = read.map_err(|_| ControlError::ServiceStopping)?;
+        Ok(Read { pipelines })
+    }
+
+    /// Reads and compiles what is stored of a pipeline.
+    pub(super) async fn stored(shared: &Shared, pipeline: &StoredPipeline) -> Result<Read, ControlError> {
+        Read::text(shared, &pipeline.id, text_of(pipeline)).await
+    }
+
+    /// What is wrong with the parts that are there; a pipeline that lacks parts is not wrong yet.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.pipelines
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error && !INCOMPLETE.contains(&finding.code))
+    }
+
+    /// What is run of it: of the one pipeline of the text.
+    pub(super) fn into_plan(mut self) -> Plan {
+        if let Some(pipeline) = self.pipelines.good.pop() {
+            return Plan::Good(pipeline.into());
+        }
+        let is_wrong = self.errors().next().is_some();
+        let found = self
+            .pipelines
+            .findings
+            .iter()
+            .find(|finding| finding.severity == Severity::Error && is_wrong != INCOMPLETE.contains(&finding.code));
+        let what = found.map_or("its configuration has errors", |finding| finding.message.as_str()).into();
+        if is_wrong { Plan::Invalid(what) } else { Plan::Incomplete(what) }
+    }
+
+    /// The one pipeline of the text.
+    pub(super) fn into_pipeline(mut self) -> Option<Pipeline> {
+        self.pipelines.good.pop()
+    }
+}
+
+/// The text of a pipeline file; JSON is YAML.
+pub(super) fn text_of(pipeline: &StoredPipeline) -> String {
+    let queue = &pipeline.dead_letter;
+    let pipeline = json!({
+        "id": literal(&pipeline.id),
+        "name": literal(&pipeline.name),
+        "description": literal(&pipeline.description),
+        "status": if pipeline.autostart { "running" } else { "stopped" },
+        "dead-letter-queue": {
+            "plugin": literal(&queue.plugin),
+            "settings": settings(&queue.settings),
+            "window-size": queue.window_size,
+            "window-nack-threshold": queue.window_nack_threshold,
+        },
+        "connectors": pipeline.connectors.iter().map(connector).collect::<Vec<_>>(),
+        "processors": pipeline.processors.iter().map(processor).collect::<Vec<_>>(),
+    });
+    json!({ "version": "2.2", "pipelines": [pipeline] }).to_string()
+}
+
+fn connector(connector: &StoredConnector) -> Value {
+    json!({
+        "id": literal(&connector.id),
+        "type": &*connector.role,
+        "plugin": literal(&connector.plugin),
+        "name": literal(&connector.name),
+        "settings": settings(&connector.settings),
+        "processors": connector.processors.iter().map(processor).collect::<Vec<_>>(),
+    })
+}
+
+fn processor(processor: &StoredProcessor) -> Value {
+    let mut shown = json!({
+        "id": literal(&processor.id),
+        "plugin": literal(&processor.plugin),
+        "settings": settings(&processor.settings),
+        "workers": processor.workers,
+    });
+    if let (Some(condition), Some(fields)) = (&processor.condition, shown.as_object_mut()) {
+        fields.insert("condition".to_owned(), condition.as_str().into());
+    }
+    shown
+}
+
+/// As they are written: with `${NAME}`.
+fn settings(settings: &[StoredSetting]) -> Map<String, Value> {
+    settings.iter().map(|setting| (setting.name.to_string(), Value::from(setting.written.as_str()))).collect()
+}
+
+/// A text of which the store has the value, so that nothing in it is replaced again.
+fn literal(text: &str) -> String {
+    text.replace("${", "$${")
+}

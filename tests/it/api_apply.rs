@@ -1,0 +1,188 @@
+//! A text is put in the place of a pipeline that runs: what was looked at, as a whole, or not at all.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::api_lifecycle::Service;
+use crate::process::{Workspace, file_to_file, numbered_lines};
+
+#[track_caller]
+fn plan(service: &Service, yaml: &str) -> Value {
+    service.done("POST", "/v1/pipelines/plan", &json!({ "yaml": yaml }))
+}
+
+/// Plans and applies.
+#[track_caller]
+fn apply(service: &Service, yaml: &str) -> Value {
+    let hash = plan(service, yaml)["hash"].clone();
+    service.done("POST", "/v1/pipelines/apply", &json!({ "yaml": yaml, "hash": hash }))
+}
+
+#[test]
+fn a_new_pipeline_is_applied_started_and_kept() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    let mut service = Service::start(&workspace);
+    let yaml = file_to_file("p", "");
+    let planned = plan(&service, &yaml);
+    let ids: Vec<&str> = planned["changes"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!((ids, &planned["restart"]), (vec!["p", "p:in", "p:out"], &false.into()));
+    service.refused("GET", "/v1/pipelines/p", &json!({}), "pipeline.not_found");
+    let applied = apply(&service, &yaml);
+    assert_eq!((&applied["status"]["word"], &applied["note"]), (&"running".into(), &Value::Null), "{applied}");
+    service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
+    // The same again changes nothing and restarts nothing.
+    let again = apply(&service, &yaml);
+    assert_eq!((&again["changes"], &again["status"]["run"]), (&json!([]), &1.into()), "{again}");
+    service.end();
+    let mut service = Service::start(&workspace);
+    service.wait_for("p", "running");
+    service.end();
+    assert_eq!(workspace.lines("out.ndjson").len(), 3);
+}
+
+#[test]
+fn only_what_was_looked_at_is_applied() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let mut service = Service::start(&workspace);
+    service.wait_for("p", "running");
+    let text = |path: &str| file_to_file("p", "").replace("out.ndjson", path);
+    let hash = plan(&service, &text("a.ndjson"))["hash"].clone();
+    let other = json!({ "yaml": text("b.ndjson"), "hash": hash });
+    service.refused("POST", "/v1/pipelines/apply", &other, "pipelines.plan_stale");
+    service.refused("POST", "/v1/pipelines/apply", &json!({ "yaml": text("a.ndjson") }), "api.malformed_request");
+    service.refused("POST", "/v1/pipelines/plan", &json!({ "yaml": "pipelines: []" }), "pipelines.one_expected");
+    let wrong = service.send(
+        "POST",
+        "/v1/pipelines/plan",
+        &json!({ "yaml": text("a").replace("plugin: file", "plugin: fiel") }),
+    );
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+    assert!(wrong.json()["details"].as_array().unwrap().len() >= 2, "both connectors: {}", wrong.body);
+    assert_eq!(service.status("p")["run"], 1, "nothing was stopped");
+
+    let planned = plan(&service, &text("a.ndjson"));
+    assert_eq!(planned["changes"][0]["configPaths"], json!(["/connectors/1/settings/path"]), "{planned}");
+    assert_eq!(planned["restart"], true);
+    let applied = apply(&service, &text("a.ndjson"));
+    assert!(applied["note"].as_str().unwrap().contains("started anew"), "{applied}");
+    assert_eq!(service.status("p")["run"], 2);
+    service.end();
+    // The file decides again.
+    let service = Service::start(&workspace);
+    assert_eq!(service.get("/v1/connectors/p:out")["config"]["settings"]["path"], "out.ndjson");
+    service.end();
+    assert_eq!(workspace.lines("out.ndjson").len() + workspace.lines("a.ndjson").len(), 3, "each line once");
+}
+
+#[test]
+fn a_switch_that_fails_goes_back() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let mut service = Service::start(&workspace);
+    service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
+    let bad = file_to_file("p", "").replace("out.ndjson", "missing/out.ndjson");
+    let hash = plan(&service, &bad)["hash"].clone();
+    let body = json!({ "yaml": bad, "hash": hash });
+    let refused = service.refused("POST", "/v1/pipelines/apply", &body, "pipelines.switch_failed");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("missing/out.ndjson") && message.contains("the old one runs again"), "{message}");
+    service.wait_for("p", "running");
+    workspace.write("in.txt", numbered_lines(5));
+    service.process.wait_until("more lines", || workspace.lines("out.ndjson").len() == 5);
+    assert_eq!(service.get("/v1/connectors/p:out")["config"]["settings"]["path"], "out.ndjson");
+    // One that is new is not there after.
+    let new = bad.replace("id: p\n", "id: new\n");
+    let hash = plan(&service, &new)["hash"].clone();
+    let body = json!({ "yaml": new, "hash": hash });
+    service.refused("POST", "/v1/pipelines/apply", &body, "pipelines.switch_failed");
+    service.refused("GET", "/v1/pipelines/new", &json!({}), "pipeline.not_found");
+    service.end();
+    assert_eq!(workspace.lines("out.ndjson").len(), 5, "nothing is doubled");
+}
+
+/// A generator of numbered records into files.
+fn generated(number: usize) -> String {
+    format!(
+        r#"
+version: "2.2"
+pipelines:
+  - id: load
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings: {{ format.type: structured, format.options.n: int, rate: 2000 }}
+      - id: out
+        type: destination
+        plugin: file
+        settings: {{ path: out.ndjson }}
+    processors:
+      - {{ id: tag, plugin: field.set, settings: {{ field: .Metadata.apply, value: "{number}" }} }}
+"#
+    )
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_over_twenty_applies_under_load() {
+    let workspace = Workspace::new();
+    let mut service = Service::start(&workspace);
+    for number in 0..20 {
+        let before = workspace.lines("out.ndjson").len();
+        let applied = apply(&service, &generated(number));
+        assert_eq!(applied["restart"], number > 0, "{applied}");
+        service.process.wait_until("more records", || workspace.lines("out.ndjson").len() > before + 20);
+    }
+    service.end();
+    let mut applies = BTreeMap::<String, usize>::new();
+    let lines = workspace.lines("out.ndjson");
+    for (at, line) in lines.iter().enumerate() {
+        let record: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let position = record["position"].as_str().unwrap();
+        let position = String::from_utf8(crate::process::base64_decode(position)).unwrap();
+        assert_eq!(position, (at + 1).to_string(), "in order, each once");
+        *applies.entry(record["metadata"]["apply"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    assert_eq!(applies.len(), 20, "each was in place for some records: {applies:?}");
+}
+
+#[test]
+fn a_crash_during_an_apply_leaves_one_or_the_other() {
+    let workspace = Workspace::new();
+    let paths = ["a", "b"];
+    let text = |i: usize| generated(i).replace("out.ndjson", &format!("{}.ndjson", paths[i]));
+    for round in 0..6 {
+        let mut service = Service::start(&workspace);
+        let address = service.address;
+        apply(&service, &text(0));
+        let plan = plan(&service, &text(1));
+        let body = json!({ "yaml": text(1), "hash": plan["hash"] }).to_string();
+        let asking = std::thread::spawn(move || {
+            let sent = std::net::TcpStream::connect(address).map(|mut stream| {
+                use std::io::{Read as _, Write as _};
+                let length = body.len();
+                let head =
+                    format!("POST /v1/pipelines/apply HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n");
+                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+                let _ = stream.read(&mut [0; 16]);
+            });
+            drop(sent);
+        });
+        // Later in each round; where exactly it hits is left to chance.
+        std::thread::sleep(std::time::Duration::from_millis(round * 15));
+        service.process.signal("KILL");
+        service.process.wait_for_end();
+        asking.join().unwrap();
+        let mut service = Service::start(&workspace);
+        let path = service.get("/v1/connectors/load:out")["config"]["settings"]["path"].clone();
+        let tag = service.get("/v1/processors/load:tag")["config"]["settings"]["value"].clone();
+        let whole = [("a.ndjson", "0"), ("b.ndjson", "1")];
+        assert!(whole.iter().any(|(file, number)| path == *file && tag == *number), "{path} {tag}");
+        service.wait_for("load", "running");
+        service.end();
+    }
+}
