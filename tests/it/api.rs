@@ -89,7 +89,9 @@ fn probes_are_told_how_the_service_is() {
         let answer = get(address, "/readyz");
         (answer.status == 200).then(|| answer.json())
     };
-    process.wait_until("the degraded pipeline", || ready().is_some_and(|ready| ready["pipelines"]["degraded"] == 1));
+    process.wait_until("one to run and one to be degraded", || {
+        ready().is_some_and(|ready| ready["pipelines"]["degraded"] == 1 && ready["pipelines"]["running"] == 1)
+    });
     let ready = ready().unwrap();
     assert_eq!((&ready["status"], &ready["pipelines"]["total"]), (&"ready".into(), &2.into()));
     assert_eq!(ready["pipelines"]["running"], 1);
