@@ -6,9 +6,11 @@
 mod access;
 mod apply;
 mod body;
+mod dead_letters;
 mod edit;
 mod error;
 mod health;
+mod inspect;
 mod lifecycle;
 pub mod openapi;
 mod pipelines;
@@ -33,11 +35,11 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use hyper::server::conn::http1;
+use hyper::server::conn::http1::{self, UpgradeableConnection};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -82,6 +84,14 @@ pub struct View {
     pub registry: Registry,
     /// The pipelines, and what is asked of them.
     pub control: Control,
+    sessions: inspect::Sessions,
+}
+
+impl View {
+    /// A view of a service of which nobody has asked anything yet.
+    pub fn new(store: Store, registry: Registry, control: Control) -> Self {
+        View { store, registry, control, sessions: inspect::Sessions::default() }
+    }
 }
 
 /// An open listener.
@@ -96,13 +106,15 @@ pub struct Api {
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
 fn paths() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
-        .merge(testing::router())
         .merge(pipelines::router())
         .merge(lifecycle::router())
         .merge(edit::router())
         .merge(apply::router())
         .merge(positions::router())
+        .merge(inspect::router())
         .merge(plugins::router())
+        .merge(dead_letters::router())
+        .merge(testing::router())
 }
 
 impl Api {
@@ -138,7 +150,7 @@ impl Api {
         let router = self.router(&view);
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD);
-        let graceful = GracefulShutdown::new();
+        let (open, closing) = watch::channel(());
         let mut connections = FuturesUnordered::new();
         let mut stop = pin!(stop);
         loop {
@@ -149,7 +161,9 @@ impl Api {
                 accepted = self.listener.accept(), if connections.len() < CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         let service = TowerToHyperService::new(router.clone());
-                        connections.push(graceful.watch(http.serve_connection(TokioIo::new(stream), service)));
+                        // What becomes a websocket is no connection of this loop any more.
+                        let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+                        connections.push(served(connection, closing.clone()));
                     }
                     Err(error) => {
                         tracing::debug!(%error, "a connection was not accepted");
@@ -160,7 +174,9 @@ impl Api {
             }
         }
         drop(self.listener);
-        let last = async { tokio::join!(graceful.shutdown(), connections.for_each(async |_| {})) };
+        drop(open);
+        let connections = connections.for_each(async |_| {});
+        let last = async { tokio::join!(connections, view.sessions.close()) };
         let _ = timeout(LAST_ANSWERS, last).await;
     }
 
@@ -187,4 +203,18 @@ impl Api {
         };
         router.layer(from_fn_with_state(self.access.clone(), access::same_site)).layer(DefaultBodyLimit::max(BODY))
     }
+}
+
+/// Serves a connection until it ends or becomes something else; when nobody holds the other end of `closing` any more,
+/// only what was asked before is answered.
+async fn served(
+    connection: UpgradeableConnection<TokioIo<TcpStream>, TowerToHyperService<Router>>,
+    mut closing: watch::Receiver<()>,
+) {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        _ = &mut connection => return,
+        _ = closing.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
 }

@@ -2,6 +2,7 @@
 
 mod config;
 mod connectors;
+mod dlq;
 mod doctor;
 mod init;
 mod pipelines;
@@ -9,6 +10,7 @@ mod plugins;
 mod positions;
 mod processors;
 mod quickstart;
+mod record;
 #[allow(dead_code, reason = "the commands that ask come one by one")]
 mod remote;
 mod report;
@@ -72,6 +74,9 @@ enum Command {
     /// Show where sources go on, and let them go on elsewhere.
     #[command(subcommand, visible_alias = "position")]
     Positions(positions::Command),
+    /// Show records that failed, send them through the pipeline again, and remove them.
+    #[command(subcommand, visible_alias = "dead-letters")]
+    Dlq(dlq::Command),
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
@@ -106,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Processors(command) => processors::dispatch(command, &context),
         Command::Connectors(command) => connectors::dispatch(command, &context),
         Command::Positions(command) => positions::dispatch(command, &context),
+        Command::Dlq(command) => dlq::dispatch(command, &context),
         Command::Template(command) => template::dispatch(command, &context),
         Command::Quickstart(arguments) => quickstart::quickstart(&arguments, &context),
         Command::Config(arguments) => config::config(&arguments, &context),

@@ -5,6 +5,7 @@
 pub mod api;
 pub mod cli;
 pub mod client;
+pub mod dead_letters;
 pub mod files;
 pub mod fixing;
 pub mod log;

@@ -10,8 +10,9 @@ pub mod edit;
 pub mod lifecycle;
 pub mod recovery;
 pub mod reload;
+pub mod replay;
 mod roster;
-mod schemas;
+pub mod schemas;
 mod signals;
 pub mod status;
 
@@ -151,7 +152,7 @@ impl Service {
                 recovery: self.settings.pipelines.recovery,
                 once: self.once,
             });
-            let view = Arc::new(View { store, registry: self.registry.clone(), control });
+            let view = Arc::new(View::new(store, self.registry.clone(), control));
             beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals, companion)).await
         });
         // A call that hangs in the system must not keep the process from ending.

@@ -7,6 +7,7 @@
 mod compare;
 mod embedded;
 mod entity;
+pub mod letters;
 mod open;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -15,6 +16,7 @@ mod tables;
 
 use std::collections::BTreeMap;
 
+use anabranch_graph::letter::{Letter, LetterBounds};
 use anabranch_graph::schema::Schema;
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, StateStore, StoreError};
@@ -29,6 +31,7 @@ pub use entity::{
 };
 pub use open::OpenError;
 
+use crate::dead_letters::form;
 use embedded::Embedded;
 
 /// What the files say, to be compared with what is stored.
@@ -71,6 +74,7 @@ enum Write {
     Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
     Active { pipeline: Str, connector: Str, settings: Bytes },
     Schema { subject: Str, text: Str },
+    Letters { pipeline: Str, change: letters::Change },
 }
 
 #[derive(Debug)]
@@ -79,6 +83,8 @@ enum Written {
     Epoch(Epoch),
     Changes(Vec<Change>),
     Schema(Schema),
+    /// So many letters were dropped or removed.
+    Letters(u64),
 }
 
 /// What is read.
@@ -98,6 +104,10 @@ enum Read {
         connector: Str,
     },
     Schemas(schemas::Question),
+    Letters {
+        pipeline: Str,
+        question: letters::Question,
+    },
 }
 
 #[derive(Debug)]
@@ -106,6 +116,7 @@ enum Found {
     Marks(BTreeMap<LaneId, Mark>),
     Recalled(Vec<Option<Bytes>>),
     Schemas(schemas::Answer),
+    Letters(letters::Answer),
 }
 
 impl Store {
@@ -120,7 +131,7 @@ impl Store {
     pub async fn provision(&self, provision: Provision) -> Result<Vec<Change>, StoreError> {
         match self.write(Write::Provision(provision)).await? {
             Written::Changes(changes) => Ok(changes),
-            Written::Nothing | Written::Epoch(_) | Written::Schema(_) => Ok(Vec::new()),
+            Written::Nothing | Written::Epoch(_) | Written::Schema(_) | Written::Letters(_) => Ok(Vec::new()),
         }
     }
 
@@ -132,7 +143,7 @@ impl Store {
     pub async fn replace(&self, pipeline: StoredPipeline) -> Result<Vec<Change>, StoreError> {
         match self.write(Write::Replace { pipeline: Box::new(pipeline), at: Moment::now() }).await? {
             Written::Changes(changes) => Ok(changes),
-            Written::Nothing | Written::Epoch(_) | Written::Schema(_) => Ok(Vec::new()),
+            Written::Nothing | Written::Epoch(_) | Written::Schema(_) | Written::Letters(_) => Ok(Vec::new()),
         }
     }
 
@@ -167,7 +178,7 @@ impl Store {
     pub async fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
         match self.read(Read::Pipelines).await? {
             Found::Pipelines(pipelines) => Ok(pipelines),
-            Found::Marks(_) | Found::Recalled(_) | Found::Schemas(_) => Ok(Vec::new()),
+            Found::Marks(_) | Found::Recalled(_) | Found::Schemas(_) | Found::Letters(_) => Ok(Vec::new()),
         }
     }
 
@@ -191,7 +202,7 @@ impl Store {
     async fn marks(&self, read: Read) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
         match self.read(read).await? {
             Found::Marks(marks) => Ok(marks),
-            Found::Pipelines(_) | Found::Recalled(_) | Found::Schemas(_) => Ok(BTreeMap::new()),
+            Found::Pipelines(_) | Found::Recalled(_) | Found::Schemas(_) | Found::Letters(_) => Ok(BTreeMap::new()),
         }
     }
 
@@ -228,7 +239,7 @@ impl StateStore for Store {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         match self.write(Write::Claim(pipeline.clone())).await? {
             Written::Epoch(epoch) => Ok(epoch),
-            Written::Nothing | Written::Changes(_) | Written::Schema(_) => {
+            Written::Nothing | Written::Changes(_) | Written::Schema(_) | Written::Letters(_) => {
                 Err(StoreError::Damaged("a claim gave no epoch".into()))
             }
         }
@@ -241,6 +252,16 @@ impl StateStore for Store {
     async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
         self.write(Write::Marks { epoch: epoch.clone(), moves: moves.to_vec() }).await.map(drop)
     }
+
+    async fn keep_letters(
+        &self,
+        pipeline: &Str,
+        letters: Vec<Letter>,
+        bounds: &LetterBounds,
+    ) -> Result<(), StoreError> {
+        let letters = letters.iter().map(form::stored).collect::<Result<_, _>>()?;
+        self.put_letters(pipeline, letters, bounds).await
+    }
 }
 
 #[async_trait]
@@ -248,7 +269,7 @@ impl Memo for Store {
     async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self.read(Read::Recall { space: space.into(), keys: keys.to_vec() }).await? {
             Found::Recalled(found) => Ok(found),
-            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) => Ok(vec![None; keys.len()]),
+            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) | Found::Letters(_) => Ok(vec![None; keys.len()]),
         }
     }
 
@@ -260,7 +281,7 @@ impl Memo for Store {
         let read = Read::Active { pipeline: pipeline.clone(), connector: connector.clone() };
         match self.read(read).await? {
             Found::Recalled(found) => Ok(found.into_iter().flatten().next()),
-            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) => Ok(None),
+            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) | Found::Letters(_) => Ok(None),
         }
     }
 

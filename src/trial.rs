@@ -85,7 +85,7 @@ impl StateStore for Forgetful {
 }
 
 /// Lines of processors for people, on standard error.
-struct Notes;
+pub struct Notes;
 
 impl LogSink for Notes {
     fn enabled(&self, level: LogLevel) -> bool {

@@ -8,9 +8,9 @@
  * @typedef {{ at: string, version: string, uptimeSeconds: number, pipelines: LivePipeline[] }} Live
  * @typedef {{ connector: string, partition: string, read: number, settled: number, stored: number,
  *   lagRows?: number, lagSeconds?: number }} Lane
- * @typedef {{ node: number, id: string, rowsIn: number, selected: number, rowsOut: number, failed: number,
+ * @typedef {{ node: number, id: string, rowsIn: number, selected: number, rowsOut: number, failed: number, held?: number,
  *   busySeconds: number, lastError?: { message: string, at: string } }} LiveNode
- * @typedef {{ from: number, to: number, rows: number, queuedRows?: number, queuedBytes?: number,
+ * @typedef {{ from: number, to: number, rows: number, queuedRows?: number, boundRows?: number, queuedBytes?: number,
  *   boundBytes?: number, full?: boolean }} LiveEdge
  * @typedef {{ read: number, settled: number, born: number, delivered: number, filtered: number, failed: number,
  *   deadLettered: number, inFlight: number }} Totals
@@ -146,6 +146,22 @@ async function refusal(response) {
  */
 export async function get(path, signal) {
   return (await request("GET", path, undefined, signal)).json();
+}
+
+/** Whether numbers can be kept as they are written. */
+export const isExact = "rawJSON" in JSON;
+
+/**
+ * Reads JSON without losing a digit: numbers that this language would round, or write in another way, stay as they are.
+ * @param {string} text
+ */
+export function exact(text) {
+  const { rawJSON } = /** @type {{ rawJSON?: (text: string) => unknown }} */ (/** @type {unknown} */ (JSON));
+  if (!rawJSON) return JSON.parse(text);
+  /** @type {(key: string, value: unknown, context: { source?: string }) => unknown} */
+  const keep = (_, value, { source }) =>
+    typeof value === "number" && source !== undefined && String(value) !== source ? rawJSON(source) : value;
+  return JSON.parse(text, /** @type {any} */ (keep));
 }
 
 /**

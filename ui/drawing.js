@@ -28,7 +28,7 @@ function drawn(from) {
   }
   for (const child of from.childNodes) {
     if (child instanceof Element) element.append(drawn(child) ?? "");
-    else if (child.nodeType === Node.TEXT_NODE && child.nodeValue?.trim()) element.append(child.nodeValue);
+    else if (child.nodeType === Node.TEXT_NODE) element.append(child.nodeValue ?? "");
   }
   return element;
 }
@@ -48,7 +48,8 @@ class Card {
     const [x, y, width, height] = ["x", "y", "width", "height"].map((name) => Number(box.getAttribute(name)));
     this.box = { x: x ?? 0, y: y ?? 0, width: width ?? 0, height: height ?? 0 };
     this.load = s("rect", { class: "load", x: this.box.x + 14, y: this.box.y + this.box.height - 5, width: 0, height: 2.5, rx: 1.2 });
-    this.said = [...element.querySelectorAll("text:not(.live)")].map(({ textContent }) => textContent);
+    // It is called by what is written in it.
+    mark(element, "aria-label", null);
     element.append(this.load);
   }
 
@@ -81,7 +82,6 @@ class Card {
     const trouble = stalled ? `stalled ${duration(Math.floor(since(stalled.since) ?? 0))}` : failed > 0 ? `${about(failed)} failed`
       : busy >= BUSY ? `${percent(busy)} busy` : "";
     this.#mark(trouble);
-    mark(this.element, "aria-label", [...this.said, this.text.textContent, trouble].filter(Boolean).join(" "));
   }
 
   /** @param {string} text above the corner of the card; empty takes it away */
@@ -92,7 +92,7 @@ class Card {
       return;
     }
     if (!this.#badge) {
-      this.#badge = s("g", { class: "badge", "aria-hidden": "true" }, s("rect", { height: 17, rx: 8.5 }), s("text", { "font-size": 10.5, "text-anchor": "middle" }));
+      this.#badge = s("g", { class: "badge" }, " ", s("rect", { height: 17, rx: 8.5 }), s("text", { "font-size": 10.5, "text-anchor": "middle" }));
       this.element.append(this.#badge);
     }
     const [plate, words] = this.#badge.children;
@@ -123,12 +123,13 @@ class Way {
   update(live, all) {
     this.#rates.add(all.at, all.status.run, { rows: live.rows });
     const flow = this.#rates.rate("rows");
-    const bound = live.boundBytes ?? 0;
-    const filled = bound > 0 ? Math.min(1, (live.queuedBytes ?? 0) / bound) : 0;
+    /** @param {number | undefined} queued @param {number | undefined} bound */
+    const part = (queued, bound) => (bound ? Math.min(1, (queued ?? 0) / bound) : 0);
+    const filled = Math.max(part(live.queuedBytes, live.boundBytes), part(live.queuedRows, live.boundRows));
     const level = live.full ? "full" : filled >= NEARLY ? "nearly" : flow ? "flows" : "rests";
     const queue = live.full ? "queue full" : (live.queuedRows ?? 0) > 0 ? `${about(live.queuedRows)} wait` : "";
     if (this.text) say(this.text, [rate(flow), queue].filter(Boolean).join(" · "));
-    say(this.title, `${plural(live.rows, "record")}${live.queuedRows ? `, ${count(live.queuedRows)} in the queue, ${percent(filled)} of its bytes` : ""}`);
+    say(this.title, `${plural(live.rows, "record")}${live.queuedRows ? `, ${count(live.queuedRows)} in the queue, which is ${percent(filled)} full` : ""}`);
     // Twice as wide from 1/s to 1,000/s.
     const width = flow ? 1.4 + Math.min(3.6, Math.log10(1 + flow) * 0.6) : 1.2;
     for (const element of [this.line, this.place]) {

@@ -1,9 +1,10 @@
 // The records that go by at a place of the graph, as they go by.
 
-import { of, socket } from "./api.js";
+import { exact, of, socket } from "./api.js";
 import { Rows, h, say, uniqueId } from "./dom.js";
 import { clock, count, plural } from "./format.js";
 import { recordView, summary } from "./record.js";
+import { isLive } from "./status.js";
 
 /** Records that are kept on the page. */
 const KEPT = 50;
@@ -120,6 +121,7 @@ export class Inspector {
       }
       const frame = JSON.parse(data);
       if (frame.dropped) this.#left += frame.dropped;
+      if (frame.status && !isLive(frame.status)) say(this.state, `The pipeline is ${frame.status.word}. Waiting …`);
       if (frame.failed) say(this.wrong, `${plural(frame.failed, "record")} could not be judged: ${frame.message}`);
       if (frame.error) refused = frame.error.message ?? "the service refuses";
       if (frame.result) {
@@ -145,7 +147,7 @@ export class Inspector {
     let number = this.#came - this.#fresh.length;
     for (const frame of this.#fresh) {
       number += 1;
-      this.#seen.unshift({ number, at, record: JSON.parse(frame).result });
+      this.#seen.unshift({ number, at, record: exact(frame).result });
     }
     this.#fresh = [];
     this.#seen.length = Math.min(this.#seen.length, KEPT);

@@ -1,6 +1,6 @@
 // Dead letters: what failed, where and why; to be read, changed, sent again, or thrown away.
 
-import { ApiError, get, of, post, text } from "./api.js";
+import { ApiError, exact, get, getText, isExact, of, post, text } from "./api.js";
 import { question, tell } from "./dialog.js";
 import { Rows, flag, h, mark, say, uniqueId } from "./dom.js";
 import { bytes, count, moment, plural } from "./format.js";
@@ -71,16 +71,16 @@ export class Letters {
     if (this.#loading) return;
     this.#loading = true;
     try {
-      const { letters, count: whole, bytes: size, oldest } = await get(of(this.pipeline, "/dead-letters", { limit: this.#limit, where: this.#where }));
+      const { letters, count: whole, bytes: size, oldest, dropped } = await get(of(this.pipeline, "/dead-letters", { limit: this.#limit, where: this.#where }));
       this.#letters = letters;
       this.#whole = whole;
       const here = new Set(this.#letters.map(({ number }) => number));
       for (const number of this.#chosen) if (!here.has(number)) this.#chosen.delete(number);
       this.counted(whole);
-      say(this.info, whole ? `${plural(whole, "dead letter")}, ${bytes(size)}${oldest ? `, the oldest of ${moment(oldest)}` : ""}` : "");
+      say(this.info, whole ? `${plural(whole, "dead letter")}, ${bytes(size)}${oldest ? `, the oldest of ${moment(oldest)}` : ""}${dropped ? `; ${count(dropped)} older ones had to go` : ""}` : "");
       this.empty.replaceChildren(...(this.#where
         ? [h("h2", {}, "No letter is like that"), h("p", {}, "The condition holds for none of them.")]
-        : [h("h2", {}, "No dead letters"), h("p", {}, "Records that fail are kept here, with the reason, when the dead-letter queue of the pipeline is "), h("pre", {}, "dead-letter-queue:\n  plugin: store")]));
+        : [h("h2", {}, "No dead letters"), h("p", {}, "Records that fail are kept here, with the reason, when the dead-letter queue of the pipeline is "), h("pre", {}, "dead-letter-queue:\n  plugin: store\n  window-size: 0")]));
     } catch (error) {
       this.#letters = [];
       say(this.info, "");
@@ -100,7 +100,7 @@ export class Letters {
       return;
     }
     try {
-      const letter = await get(of(this.pipeline, `/dead-letters/${number}`));
+      const letter = exact(await getText(of(this.pipeline, `/dead-letters/${number}`)));
       if (this.#open === number) this.detail.replaceChildren(this.#letter(letter));
     } catch (error) {
       if (this.#open !== number) return;
@@ -145,7 +145,9 @@ export class Letters {
     const replay = h("button", { type: "button", class: "main", click: () => this.#replay([number]) }, "Replay …");
     const edit = h("button", { type: "button", click: () => record && this.#edit(letter, record) }, "Edit and replay …");
     const purge = h("button", { type: "button", click: () => this.#purge([number]) }, "Delete …");
-    edit.disabled = !record;
+    // Numbers of a record must come back as they were.
+    edit.disabled = !record || !isExact;
+    if (!isExact) edit.title = "This browser rounds large numbers: use another one, or anabranch dlq";
     return h("aside", { class: "panel", "aria-label": `Letter ${number}`, keydown: (event) => { if (event.key === "Escape") location.hash = this.home; } },
       h("header", {}, h("h2", { tabindex: -1 }, `Letter #${number}`), h("a", { class: "button close", href: this.home, "aria-label": "Close the letter" }, "×")),
       h("div", { class: "trouble" }, h("p", {}, error.message)),
@@ -198,7 +200,8 @@ export class Letters {
       const first = failures[0];
       const why = first ? `: #${first.number}: ${typeof first.error === "string" ? first.error : first.error.message}` : "";
       if (failedAgain) tell(`${count(failedAgain)} of ${plural(replayed, "letter")} failed again${why}`, "bad");
-      else tell(`${plural(replayed, "letter")} replayed, ${plural(delivered, "record")} delivered.`);
+      else if (first) tell(`${count(delivered)} delivered; some could not be tried${why}`, "bad");
+      else tell(`${plural(delivered, "letter")} delivered.`);
     } catch (error) {
       tell(`Not replayed: ${text(error)}`, "bad");
     }

@@ -118,7 +118,8 @@ const logo = s("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" },
   s("path", { d: "M12 3v4C12 10 7 10 7 13v1c0 3 5 2 5 6v1M12 7c0 3 5 3 5 6v1c0 3-5 2-5 6" }));
 document.body.replaceChildren(
   h("a", { class: "skip", href: "#main", click: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
-  h("header", { class: "top" }, h("a", { class: "brand", href: "#/" }, logo, "Anabranch"), version, h("span", { class: "gap" }), lightButton),
+  h("header", { class: "top" }, h("a", { class: "brand", href: "#/" }, logo, "Anabranch"), version, h("span", { class: "gap" }),
+    h("a", { class: "quiet-link", href: "/openapi/" }, "API"), lightButton),
   lost, main);
 onToken(askToken);
 light(THEMES.includes(kept()) ? kept() : "auto");

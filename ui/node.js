@@ -23,6 +23,7 @@ const FIGURES = {
     ["delivered in this run", (_, live) => count(live.rowsOut)],
     ["time for a record", (rates) => perRecord(rates, "rowsIn")],
     ["busy", (rates) => percent(rates.rate("busySeconds"))],
+    ["in it now", (_, live) => count(live.held)],
     ["failed", (_, live) => count(live.failed)],
   ],
   step: [
@@ -32,6 +33,7 @@ const FIGURES = {
     ["out, this run", (_, live) => count(live.rowsOut)],
     ["time for a record", (rates) => perRecord(rates, "selected")],
     ["busy", (rates) => percent(rates.rate("busySeconds"))],
+    ["in it now", (_, live) => count(live.held)],
     ["failed", (_, live) => count(live.failed)],
   ],
 };

@@ -56,6 +56,7 @@ export class PipelinePage {
   /** @type {{ tab: string, item: string }} */
   #place = { tab: "", item: "" };
   #loaded = -1;
+  #drawn = "";
   #busy = false;
   #lettersSeen = -1;
 
@@ -68,7 +69,9 @@ export class PipelinePage {
     this.heading = h("h1", { tabindex: -1 }, id);
     this.about = h("p", { class: "hint about" });
     this.since = h("span", { class: "hint" });
-    this.cause = h("p", { class: "trouble", role: "status" });
+    this.cause = h("p", { class: "trouble" });
+    // Read aloud when the word changes, not with every second of the cause.
+    mark(this.#chip.element, "role", "status");
     this.start = h("button", { type: "button", class: "main", click: () => this.#start() }, "Start");
     this.stop = h("button", { type: "button", click: () => this.#stop() }, "Stop …");
     this.tiles = TILES.map(({ title }) => ({ value: h("strong", {}), more: h("small", {}), element: h("div", { class: "tile" }), title }));
@@ -130,6 +133,7 @@ export class PipelinePage {
     this.title = `${this.id}: ${word}`;
     say(this.since, sinceWhen(status));
     say(this.cause, cause(status));
+    mark(this.cause, "data-word", word);
     this.tiles.forEach(({ element, value, more }, i) => {
       const tile = TILES[i];
       if (!tile) return;
@@ -156,21 +160,22 @@ export class PipelinePage {
       h("p", {}, text(error)), h("p", {}, h("a", { href: "#/" }, "All pipelines")));
   }
 
-  /** The graph can be another one in every run. @param {number} run */
+  /** The graph can be another one in every run; where it is not, nothing is drawn anew. @param {number} run */
   async #load(run) {
     this.#loaded = run;
     try {
-      const [svg, plan] = await Promise.all([
-        getText(of(this.id, "/graph", { pass: "fused", format: "live" })), get(of(this.id, "/graph", { pass: "fused", format: "json" })),
-      ]);
-      this.#drawing = new Drawing(svg, plan, (node) => { location.hash = `${this.home}/nodes/${encodeURIComponent(node.id)}`; });
+      const [svg, plan] = await Promise.all(["live", "json"].map((format) => getText(of(this.id, "/graph", { pass: "fused", format }))));
+      if (svg === undefined || plan === undefined || svg + plan === this.#drawn) return;
+      this.#drawn = svg + plan;
+      this.#drawing = new Drawing(svg, JSON.parse(plan), (node) => { location.hash = `${this.home}/nodes/${encodeURIComponent(node.id)}`; });
       this.#canvas.show(this.#drawing.element);
       if (this.#live) this.#drawing.update(this.#live);
       this.#panel?.close();
       this.#panel = null;
       this.#showNode();
     } catch (error) {
-      this.#loaded = -1;
+      // It may be about to be there: its plugins are loaded, or its file is mended.
+      setTimeout(() => { this.#loaded = -1; }, 5000);
       this.#canvas.room.replaceChildren(h("div", { class: "empty" }, h("h2", {}, "The graph cannot be drawn"), h("p", {}, text(error))));
     }
   }
@@ -246,9 +251,9 @@ export class PipelinePage {
     const name = uniqueId();
     const [drain, drop] = ["drain", "drop"].map((value) => h("input", { type: "radio", name, value, checked: value === "drain" }));
     const answer = await question(`Stop ${this.id}?`, [
-      h("fieldset", { class: "choices" }, h("legend", {}, under ? `${plural(under, "record")} on the way` : "Nothing is on the way"),
-        h("label", {}, drain, h("span", {}, "Deliver them first", h("small", {}, "it stops when everything is delivered"))),
-        h("label", {}, drop, h("span", {}, "Drop them", h("small", {}, "it stops at once; they are read again at the next start, and those already written come twice")))),
+      h("fieldset", { class: "choices" }, h("legend", {}, under ? `${plural(under, "record")} on the way` : "Nothing is on the way now"),
+        h("label", {}, drain, h("span", {}, "Deliver what is on the way", h("small", {}, "it reads no further, and stops when everything is delivered"))),
+        h("label", {}, drop, h("span", {}, "Drop what is on the way", h("small", {}, "it stops at once; the next start reads it again, and what was already written comes twice")))),
     ], [{ label: "Stop", value: "stop", kind: "danger" }]);
     if (answer) await this.#act(() => post(of(this.id, "/stop"), { force: drop?.checked ?? false }), "Not stopped");
   }

@@ -1,5 +1,6 @@
 // Records for people: raw data as text where it is text, and back again.
 
+import { exact } from "./api.js";
 import { copy, h } from "./dom.js";
 import { bytes, cut } from "./format.js";
 
@@ -104,7 +105,7 @@ export function recordEditor(record) {
       if (form === "text") return asBase64(area.value);
       if (form === "bytes") return area.value.trim();
       try {
-        const value = JSON.parse(area.value);
+        const value = exact(area.value);
         if (typeof value === "object" && !Array.isArray(value)) return value;
       } catch (error) {
         throw new Error(`${name} is not JSON: ${error instanceof Error ? error.message : error}`);

@@ -58,7 +58,7 @@ export class Chip {
 export function cause(status) {
   const parts = [];
   if (status.stalled) {
-    parts.push(`nothing moves at ${status.stalled.node} for ${duration(since(status.stalled.since))}`);
+    parts.push(`Nothing moves at ${status.stalled.node} for ${duration(since(status.stalled.since))}`);
   }
   if (status.error && status.word !== "running" && status.word !== "idle") {
     parts.push(status.where ? `${status.where}: ${status.error}` : status.error);

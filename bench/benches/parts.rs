@@ -174,6 +174,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
         log: services.log,
         memo: services.memo,
         schemas: services.schemas,
+        network: Default::default(),
     };
     runtime.block_on(source.unwrap().open(&BTreeMap::new(), &host)).unwrap().0
 }

@@ -15,6 +15,11 @@ pub fn now() -> SystemTime {
     HELD.get().unwrap_or_else(SystemTime::now)
 }
 
+/// The time at which it is held on this thread, for a thread that works for this one.
+pub fn held() -> Option<SystemTime> {
+    HELD.get()
+}
+
 /// Holds the time of day on this thread from here on; `None` lets it go on. Other threads are not affected.
 pub fn hold(at: Option<SystemTime>) {
     HELD.set(at);

@@ -9,6 +9,7 @@ use crate::arguments::Arguments;
 use crate::diagnostic::Diagnostics;
 use crate::fault::Fault;
 use crate::flow::Flow;
+use crate::letter::LetterBounds;
 use crate::operator::Host;
 use crate::record::Record;
 use crate::source::Mark;
@@ -25,6 +26,11 @@ pub trait DestinationKind: Send + Sync {
     /// # Errors
     /// All findings, with the places of the settings.
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>;
+
+    /// Whether it can be a dead-letter queue and nothing else.
+    fn takes_only_letters(&self) -> bool {
+        false
+    }
 }
 
 /// A destination with its settings, before anything is opened.
@@ -41,6 +47,12 @@ pub trait Destination: Send + Sync {
 
     /// What delivery means here; printed by `pipelines plan`.
     fn policy(&self) -> WritePolicy;
+
+    /// Whether it is the queue whose letters [`StateStore::keep_letters`](crate::state::StateStore::keep_letters) keeps,
+    /// and how many of them. Such a destination takes nothing but dead letters and is never opened.
+    fn keeps_letters(&self) -> Option<LetterBounds> {
+        None
+    }
 }
 
 /// How the executor writes to a destination.

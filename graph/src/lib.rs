@@ -74,6 +74,7 @@ pub mod flow;
 pub mod format;
 pub mod json;
 pub mod kind;
+pub mod letter;
 pub mod metadata;
 pub mod operator;
 pub mod plan;

@@ -15,6 +15,7 @@ pub mod fuse;
 pub mod graph;
 pub mod lower;
 pub mod measure;
+pub mod replay;
 pub mod rewrite;
 pub mod stage;
 

@@ -220,6 +220,20 @@ impl Registry {
         builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.destination.as_ref()))
     }
 
+    /// The same, of those that take other records than dead letters.
+    ///
+    /// # Errors
+    /// As [`Registry::destination`].
+    pub fn destination_of_records(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
+        let kind = self.destination(reference)?;
+        if kind.takes_only_letters() {
+            let name = kind.specification().name.clone();
+            let roles = "a dead-letter queue".to_owned();
+            return Err(ResolveError::WrongRole { name, wanted: "a destination", roles });
+        }
+        Ok(kind)
+    }
+
     /// The standalone connector of that name, where no built-in one fits. What is wrong is said of the built-in one,
     /// unless only the standalone one has the name.
     fn or_standalone<'a, K: ?Sized>(

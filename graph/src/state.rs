@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::letter::{Letter, LetterBounds};
 use crate::source::{Mark, Partition};
 use crate::text::Str;
 
@@ -58,6 +59,23 @@ pub trait StateStore: Send + Sync {
 
     /// Stores marks, all or none; durable when it returns.
     async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError>;
+
+    /// Keeps the letters of a pipeline whose dead-letter queue says so ([`Destination::keeps_letters`]); durable when it
+    /// returns. A letter replaces the one that has its name. Bounds never make it fail: the oldest letters go.
+    ///
+    /// [`Destination::keeps_letters`]: crate::destination::Destination::keeps_letters
+    ///
+    /// # Errors
+    /// The store cannot be written, or keeps no letters.
+    async fn keep_letters(
+        &self,
+        pipeline: &Str,
+        letters: Vec<Letter>,
+        bounds: &LetterBounds,
+    ) -> Result<(), StoreError> {
+        let _ = (pipeline, letters, bounds);
+        Err(StoreError::Unavailable("this store keeps no dead letters".into()))
+    }
 }
 
 /// What operators remember across runs: results that depend on nothing but what their key is a hash of, as the

@@ -16,6 +16,7 @@ mod ordinal;
 mod prototype;
 mod scalar;
 pub mod split;
+pub mod store;
 #[cfg(test)]
 mod testing;
 pub mod unwrap;
@@ -46,4 +47,5 @@ pub fn register(registry: &mut Registry) {
     registry.add_destination(drop::kind());
     registry.add_destination(file::destination());
     registry.add_destination(log::kind());
+    registry.add_destination(store::kind());
 }

@@ -10,13 +10,14 @@ use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, UPGRADE, VARY, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
+use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 
 use super::error::{ApiError, Kind, RegistryError};
@@ -78,6 +79,20 @@ impl Access {
             Some(pair[colon + 1..].to_vec())
         });
         scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| equal(&password, token.as_bytes()))
+    }
+
+    /// The same for websockets, to which pages in a browser can give the token only in the address.
+    fn knows_token_of(&self, request: &Request) -> bool {
+        let upgrade = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
+        let is_websocket = upgrade.is_some_and(|to| to.eq_ignore_ascii_case("websocket"));
+        let given = || {
+            let query = request.uri().query()?;
+            let token = query.split('&').find_map(|pair| pair.strip_prefix("token="))?;
+            Some(percent_decode_str(token).collect::<Vec<u8>>())
+        };
+        self.knows_token(request.headers())
+            || is_websocket
+                && given().zip(self.token.as_ref()).is_some_and(|(given, token)| equal(&given, token.as_bytes()))
     }
 
     /// A page of another site may not use a browser of this machine to ask: neither openly, with an origin, nor under a
@@ -160,7 +175,7 @@ pub(super) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    if !access.knows_token(request.headers()) {
+    if !access.knows_token_of(&request) {
         let error = ApiError::new(Kind::Unauthenticated, "api.unauthenticated", "this needs the token of the service");
         let mut response = body.of(error.suggest("send it as `Authorization: Bearer TOKEN`"));
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer, Basic"));

@@ -19,6 +19,8 @@ pub(super) enum Kind {
     NotFound,
     AlreadyExists,
     PermissionDenied,
+    /// There is as much of it as there may be.
+    ResourceExhausted,
     /// It may be asked, but not as things are now.
     FailedPrecondition,
     /// Somebody else was faster.
@@ -37,6 +39,7 @@ impl Kind {
             Kind::NotFound => 5,
             Kind::AlreadyExists => 6,
             Kind::PermissionDenied => 7,
+            Kind::ResourceExhausted => 8,
             Kind::FailedPrecondition => 9,
             Kind::Aborted => 10,
             Kind::Unimplemented => 12,
@@ -52,6 +55,7 @@ impl Kind {
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::AlreadyExists | Kind::Aborted => StatusCode::CONFLICT,
             Kind::PermissionDenied => StatusCode::FORBIDDEN,
+            Kind::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
             // As gateways of gRPC have it.
             Kind::FailedPrecondition => StatusCode::BAD_REQUEST,
             Kind::Unimplemented => StatusCode::METHOD_NOT_ALLOWED,
@@ -155,16 +159,22 @@ impl ErrorInfo {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(mut self) -> Response {
-        let (kind, message) = (self.kind, std::mem::take(&mut self.message));
-        let further = std::mem::take(&mut self.further);
-        let mut details = vec![ErrorInfo::of(self, None)];
+impl Error {
+    pub(super) fn of(mut error: ApiError) -> Self {
+        let (code, message) = (error.kind.number(), std::mem::take(&mut error.message));
+        let further = std::mem::take(&mut error.further);
+        let mut details = vec![ErrorInfo::of(error, None)];
         details.extend(further.into_iter().map(|mut error| {
             let message = std::mem::take(&mut error.message);
             ErrorInfo::of(error, Some(message))
         }));
-        (kind.status(), Json(Error { code: kind.number(), message, details })).into_response()
+        Error { code, message, details }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.kind.status(), Json(Error::of(self))).into_response()
     }
 }
 

@@ -35,6 +35,9 @@ const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
         (name = "pipelines", description = "Pipelines and how they are."),
         (name = "connectors", description = "Sources and destinations of pipelines."),
         (name = "processors", description = "Processors of pipelines and of their connectors."),
+        (name = "dead letters", description = "Records that failed, in pipelines whose dead-letter queue is `store`."),
+        (name = "inspect", description = "Records on their way, over websockets. Pages in a browser, which cannot set a \
+                                          header, give the token as the parameter `token`."),
         (name = "plugins", description = "What pipelines can be made of, and the program itself."),
         (name = "schema registry", description = "The built-in schema registry, in the way of Confluent's. Only there \
                                                   with `schema-registry.serve`; its errors have the form of Confluent's."),

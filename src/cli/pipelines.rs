@@ -9,6 +9,7 @@ mod dev;
 mod dry_run;
 mod gallery;
 mod init;
+mod inspect;
 mod lifecycle;
 mod lint;
 mod list;
@@ -37,6 +38,7 @@ pub(super) enum Command {
     Schema(schema::Arguments),
     #[command(visible_alias = "ls")]
     List(list::Arguments),
+    Inspect(inspect::Arguments),
     #[command(visible_alias = "desc")]
     Describe(describe::Arguments),
     Start(lifecycle::Start),
@@ -56,6 +58,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::DryRun(arguments) => dry_run::dry_run(&arguments, context),
         Command::Plan(arguments) => plan::plan(&arguments, context),
         Command::List(arguments) => list::list(&arguments, context),
+        Command::Inspect(arguments) => inspect::inspect(&arguments, context),
         Command::Describe(arguments) => describe::describe(&arguments, context),
         Command::Start(arguments) => lifecycle::start(&arguments, context),
         Command::Stop(arguments) => lifecycle::stop(&arguments, context),

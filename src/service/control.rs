@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anabranch_graph::exec::RunOptions;
+use anabranch_graph::exec::{RunOptions, Taps};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::registry::Registry;
 use anabranch_graph::schema::SchemaRegistry;
@@ -12,7 +12,7 @@ use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::lifecycle::{Life, Order, Outcome, Seen};
@@ -229,6 +229,12 @@ impl Control {
         self.entry(id).ok().map(|entry| entry.seen.borrow().clone())
     }
 
+    /// Where records of a pipeline can be looked at, and how it is. Both outlive its runs; the second ends when the
+    /// pipeline is deleted.
+    pub fn watch(&self, id: &str) -> Option<(Arc<Taps>, watch::Receiver<Seen>)> {
+        self.entry(id).ok().map(|entry| (entry.taps.clone(), entry.seen.subscribe()))
+    }
+
     /// What is wrong with a pipeline that cannot run.
     pub fn invalid(&self, id: &str) -> Option<Str> {
         match self.entry(id).ok()?.plan() {
@@ -305,6 +311,7 @@ impl Control {
             options: RunOptions {
                 once: *once,
                 mask: pipeline.compiled.secrets.clone().into(),
+                taps: entry.taps.clone(),
                 ..RunOptions::default()
             },
             store: store.clone(),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use anabranch_graph::exec::Taps;
 use anabranch_graph::text::Str;
 use tokio::sync::{Mutex as Gate, watch};
 
@@ -32,6 +33,8 @@ pub(super) struct Entry {
     pub(super) gate: Arc<Gate<()>>,
     pub(super) orders: watch::Sender<Order>,
     pub(super) seen: watch::Sender<Seen>,
+    /// Where its records can be looked at, in all of its runs.
+    pub(super) taps: Arc<Taps>,
     /// Whether its life has begun and not ended; the status may say earlier that it has.
     live: watch::Sender<bool>,
     /// Whether it is only tried out: what becomes of it concerns who tries, and not the service.
@@ -50,6 +53,7 @@ impl Entry {
             gate: Arc::default(),
             orders: watch::Sender::new(Order::Run),
             seen: watch::Sender::new(Seen::new(status)),
+            taps: Arc::default(),
             live: watch::Sender::new(false),
             on_trial: AtomicBool::new(false),
             plan: Mutex::new(plan),

@@ -9,7 +9,7 @@ use crate::settings::Schemas;
 use crate::store::Store;
 
 /// The registry that the settings ask for. Connects to nothing.
-pub(super) fn registry(settings: &Schemas, store: &Store) -> Result<Arc<dyn SchemaRegistry>, ServiceError> {
+pub fn registry(settings: &Schemas, store: &Store) -> Result<Arc<dyn SchemaRegistry>, ServiceError> {
     match settings {
         Schemas::BuiltIn => Ok(Arc::new(Cached::new(store.clone()))),
         #[cfg(feature = "avro")]

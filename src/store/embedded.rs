@@ -7,9 +7,11 @@ use anabranch_graph::state::{Epoch, StoreError};
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
 use tokio::sync::oneshot;
 
+use super::letters::{Change, Which};
 use super::{Found, Read, Write, Written, compare, fence, tables, unavailable};
 use crate::panics::caught;
 
+mod letters;
 mod memo;
 mod schemas;
 
@@ -80,6 +82,9 @@ impl Shared {
             Read::Recall { space, keys } => memo::recall(&transaction, &space, &keys).map(Found::Recalled),
             Read::Active { pipeline, connector } => {
                 tables::active(&transaction, &pipeline, &connector).map(|found| Found::Recalled(vec![found]))
+            }
+            Read::Letters { pipeline, question } => {
+                letters::answer(&transaction, &pipeline, &question).map(Found::Letters)
             }
             Read::Schemas(question) => schemas::answer(&transaction, &question).map(Found::Schemas),
         }
@@ -194,6 +199,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
         }
         Write::Delete { pipeline } => {
             tables::delete(transaction, &pipeline)?;
+            letters::change(transaction, &pipeline, Change::Remove(Which::All))?;
             Ok(Written::Nothing)
         }
         Write::Keep { space, entries } => {
@@ -205,6 +211,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
             Ok(Written::Nothing)
         }
+        Write::Letters { pipeline, change } => letters::change(transaction, &pipeline, change).map(Written::Letters),
         Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
     }
 }

@@ -6,6 +6,7 @@
 //! transaction that stores them, so that a repeated one never overwrites those of a later owner.
 
 mod connection;
+mod letters;
 mod table;
 
 use std::sync::mpsc::sync_channel;

@@ -55,7 +55,7 @@ impl Store {
     async fn answer(&self, question: Question) -> Result<Answer, SchemaError> {
         match self.read(Read::Schemas(question)).await.map_err(failed)? {
             Found::Schemas(answer) => Ok(answer),
-            Found::Pipelines(_) | Found::Marks(_) | Found::Recalled(_) => Err(contradiction()),
+            Found::Pipelines(_) | Found::Marks(_) | Found::Recalled(_) | Found::Letters(_) => Err(contradiction()),
         }
     }
 
@@ -105,7 +105,7 @@ impl SchemaRegistry for Store {
         let write = Write::Schema { subject: subject.clone(), text: text.clone() };
         match self.write(write).await.map_err(failed)? {
             Written::Schema(schema) => Ok(Arc::new(schema)),
-            Written::Nothing | Written::Epoch(_) | Written::Changes(_) => Err(contradiction()),
+            Written::Nothing | Written::Epoch(_) | Written::Changes(_) | Written::Letters(_) => Err(contradiction()),
         }
     }
 

@@ -1,3 +1,5 @@
+mod letters;
+
 use std::path::Path;
 use std::sync::Arc;
 

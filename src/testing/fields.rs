@@ -1,6 +1,7 @@
 //! Reading the nodes of a test file: every mistake is a finding at its place, and what is not known is an error. A
 //! field of a pipeline file that is ignored is seen when the pipeline runs; an expectation that is ignored never is.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use anabranch_graph::arguments::parse_duration;
@@ -87,8 +88,8 @@ pub(super) fn invalid(span: Span, message: impl Into<String>) -> Diagnostic {
     Diagnostic::error("test.value", message).with_span(span)
 }
 
-/// The items of a list; one item stands for a list of one where `lone` allows it.
-pub(super) fn items<'n>(node: &'n Node, what: &str, findings: &mut Diagnostics) -> Option<&'n [std::rc::Rc<Node>]> {
+/// The items of a node that must be a list.
+pub(super) fn items<'n>(node: &'n Node, what: &str, findings: &mut Diagnostics) -> Option<&'n [Rc<Node>]> {
     match &node.value {
         Value::List(items) => Some(items),
         _ => {

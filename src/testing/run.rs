@@ -63,6 +63,8 @@ pub(super) struct Observed {
 
 /// Most starts of one test.
 const MOST_STARTS: usize = 100;
+/// The same where time is real: the retries of a run take seconds.
+const MOST_REAL_STARTS: usize = 5;
 /// Longest wait between two starts where time is real.
 const WAIT: Duration = Duration::from_millis(50);
 /// How long a test may still take when its time is up, until its thread is left behind.
@@ -165,6 +167,7 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
     };
     let mask: Arc<[Str]> = play.compiled.secrets.clone().into();
     let mut recovery = Recovery::new(play.recovery);
+    let most_starts = if observed.paused { MOST_STARTS } else { MOST_REAL_STARTS };
     loop {
         observed.starts += 1;
         let options = RunOptions { once: true, mask: mask.clone(), ..RunOptions::default() };
@@ -195,20 +198,21 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
             }
             Ending::Killed => {}
             Ending::Faulted(fault) if fault.class() == FaultClass::Transient => {
-                match recovery.next(tokio::time::Instant::now()) {
-                    Some(wait) if observed.starts < MOST_STARTS => {
-                        let wait = if observed.paused { wait } else { wait.min(WAIT) };
-                        tokio::select! {
-                            () = tokio::time::sleep(wait) => {}
-                            () = over.notified() => {
-                                observed.error = Some(format!("time was up while it recovered of: {fault}"));
-                                return;
-                            }
-                        }
-                    }
-                    _ => {
-                        observed.status = Some(Status::Degraded);
-                        observed.error = Some(format!("{fault} (after {} starts)", observed.starts));
+                let Some(wait) = recovery.next(tokio::time::Instant::now()) else {
+                    observed.status = Some(Status::Degraded);
+                    observed.error = Some(format!("{fault} (after {} starts)", observed.starts));
+                    return;
+                };
+                if observed.starts >= most_starts {
+                    observed.status = Some(Status::Recovering);
+                    observed.error = Some(format!("{fault} (after {} starts)", observed.starts));
+                    return;
+                }
+                let wait = if observed.paused { wait } else { wait.min(WAIT) };
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = over.notified() => {
+                        observed.error = Some(format!("time was up while it recovered of: {fault}"));
                         return;
                     }
                 }
@@ -223,8 +227,8 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
                 return;
             }
         }
-        if observed.starts >= MOST_STARTS {
-            observed.error = Some(format!("it was started {MOST_STARTS} times and did not come to an end"));
+        if observed.starts >= most_starts {
+            observed.error = Some(format!("it was started {most_starts} times and did not come to an end"));
             return;
         }
     }

@@ -99,7 +99,7 @@ pub fn json_schema() -> Value {
                 "acks": per(json!({ "anyOf": [
                     { "enum": ["all", "none"] }, { "type": "integer" }, list(json!({ "type": "integer", "minimum": 1 }))
                 ] })),
-                "status": { "enum": ["finished", "degraded"] },
+                "status": { "enum": ["finished", "degraded", "recovering"] },
                 "error": {},
                 "requests": records("request"),
             }), json!([])),

@@ -13,7 +13,7 @@ use geometry::{Drawing, graphviz_lines};
 const THIRTEEN: &str = include_str!("drawing/documents.yaml");
 
 /// Sixty nodes and more: sources and destinations with processors of their own, conditions, wide stages.
-fn sixty() -> String {
+pub fn sixty() -> String {
     let connector = |id: &str, role: &str, steps: usize| {
         let mut text = format!(
             "      - id: {id}\n        type: {role}\n        plugin: file\n        settings: {{ path: {id}.txt }}\n"

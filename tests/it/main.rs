@@ -34,8 +34,10 @@ mod examples;
 mod fix;
 mod gallery;
 mod generated;
+mod inspect;
 mod javascript;
 mod kills;
+mod letters;
 mod pipeline_tests;
 mod plan;
 mod positions;
@@ -56,6 +58,7 @@ mod servers;
 mod stop;
 mod store;
 mod tools;
+mod ui;
 mod upstream;
 mod validate;
 #[cfg(all(feature = "http", feature = "wasm"))]

@@ -263,6 +263,10 @@ fn faults_strike_where_they_are_put() {
     input: ['{}']
     faults: [{ at: out, fail: fatal, message: gone }]
     expect: { error: gone, records: 0, acks: none }
+  - name: a destination that never comes back
+    input: ['{}']
+    faults: [{ at: out, fail: transient, times: always, message: no route }]
+    expect: { status: recovering, error: no route, acks: none }
   - name: a step that panics
     input: ['{}']
     faults: [{ at: decode, panic: true }]

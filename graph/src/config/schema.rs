@@ -20,16 +20,25 @@ const BLANK: &str = r"^\s*$";
 /// complete and check with. O(parameters of all plugins).
 pub fn json_schema(registry: &Registry) -> Value {
     let sources: Vec<_> = registry.sources().map(|kind| kind.specification()).collect();
-    let destinations: Vec<_> = registry.destinations().map(|kind| kind.specification()).collect();
+    let queues: Vec<_> = registry.destinations().map(|kind| kind.specification()).collect();
+    let of_records = registry.destinations().filter(|kind| !kind.takes_only_letters());
+    let destinations: Vec<_> = of_records.map(|kind| kind.specification()).collect();
     let processors: Vec<_> = registry.operators().map(|kind| kind.specification()).collect();
 
     let mut definitions = Map::new();
     let mut define = |name: &str, schema: Value| definitions.insert(name.to_owned(), schema);
-    for (role, specifications) in [("source", &sources), ("destination", &destinations), ("processor", &processors)] {
+    for (role, specifications) in [("source", &sources), ("destination", &queues), ("processor", &processors)] {
         for specification in specifications {
             define(&format!("{role}.{}", specification.name), settings(specification));
         }
-        define(&format!("{role}.plugin"), plugins(role, specifications));
+    }
+    for (name, role, specifications) in [
+        ("source.plugin", "source", &sources),
+        ("destination.plugin", "destination", &destinations),
+        ("queue.plugin", "destination", &queues),
+        ("processor.plugin", "processor", &processors),
+    ] {
+        define(name, plugins(role, specifications));
     }
     let connector = |role: &'static str| {
         let of_role = json!({ "properties": { "type": { "const": role } }, "required": ["type"] });
@@ -44,7 +53,7 @@ pub fn json_schema(registry: &Registry) -> Value {
     );
     let of_processor = processors.iter().map(|specification| by_plugin("processor", specification, None));
     define("processor.settings", json!({ "allOf": of_processor.collect::<Value>() }));
-    let of_queue = destinations.iter().map(|specification| by_plugin("destination", specification, None));
+    let of_queue = queues.iter().map(|specification| by_plugin("destination", specification, None));
     define("dead-letter-queue", dead_letter_queue(&of_queue.collect::<Vec<_>>()));
     for shape in [Shape::List, Shape::Map] {
         define(shape.name("processor"), processor(shape));
@@ -248,7 +257,7 @@ fn processor(shape: Shape) -> Value {
 }
 
 fn dead_letter_queue(by_plugin: &[Value]) -> Value {
-    let mut plugin = reference("destination.plugin");
+    let mut plugin = reference("queue.plugin");
     plugin["default"] = json!("builtin:log");
     json!({
         "description": "Where failed records go. Default: the log.",

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use tokio::sync::mpsc;
 
 use super::Interrupt;
 use super::context::Context;
 use super::deliver::{Delivery, Outcome};
+use super::drain::store_fault;
 use super::lanes::Origin;
 use super::queue::Idle;
 use super::tap::{Side, Station, Tap};
@@ -17,11 +17,11 @@ use crate::batch::Failed;
 use crate::clock;
 use crate::destination::Delivered;
 use crate::fault::Fault;
-use crate::metadata::{Metadata, key};
+use crate::letter::{Letter, LetterBounds};
+use crate::metadata::key;
 use crate::plan::stage::DeadLetterSpec;
-use crate::record::{Data, Operation, Record};
+use crate::record::Record;
 use crate::text::Str;
-use crate::value::{Object, Value};
 
 /// The latest failures of a lane. Which rows are the latest goes by their number in the lane, not by when they
 /// failed or were delivered: the same rows fail the same way in every run. O(threshold) memory, nothing per success.
@@ -56,11 +56,26 @@ impl Window {
     }
 }
 
+/// Where letters go.
+pub(super) enum Outlet {
+    /// To a destination, as records.
+    Destination(Delivery),
+    /// To the state store.
+    Store(LetterBounds),
+}
+
+/// A failure of the dead-letter queue is fatal: the rows are neither delivered nor kept.
+fn failed(node: &Str, fault: &Fault) -> Fault {
+    let what = format!("the dead-letter queue failed: {}", fault.message());
+    Fault::fatal("dead_letter_failed", what).at(node)
+}
+
 pub(super) struct DeadLetters {
+    context: Arc<Context>,
     node: Str,
     window_size: u64,
     threshold: u64,
-    delivery: Delivery,
+    outlet: Outlet,
     most_rows: usize,
     tap: Arc<Tap>,
     /// By lane: a partition that comes back has its rows read again in another one, with the same names.
@@ -68,21 +83,22 @@ pub(super) struct DeadLetters {
 }
 
 impl DeadLetters {
-    pub(super) fn new(spec: &DeadLetterSpec, node: Str, delivery: Delivery) -> Self {
-        let tap = delivery.context.options.taps.at(Station::DeadLetters, &Str::from_static(DeadLetterSpec::NODE));
+    pub(super) fn new(context: &Arc<Context>, spec: &DeadLetterSpec, node: Str, outlet: Outlet) -> Self {
+        let tap = context.options.taps.at(Station::DeadLetters, &Str::from_static(DeadLetterSpec::NODE));
         DeadLetters {
+            context: context.clone(),
             node,
             tap,
             window_size: spec.window_size,
             threshold: spec.threshold,
             most_rows: spec.destination.policy().rows.max(1),
-            delivery,
+            outlet,
             windows: BTreeMap::new(),
         }
     }
 
     fn context(&self) -> &Arc<Context> {
-        &self.delivery.context
+        &self.context
     }
 
     /// Writes letters until the last stage has ended.
@@ -90,15 +106,11 @@ impl DeadLetters {
         while let Some(failed) = idle.wait(failures.recv()).await {
             self.write(failed).await?;
         }
-        let closed = self.delivery.writer.close().await;
-        closed.map_err(|fault| self.failed(&fault))?;
+        if let Outlet::Destination(delivery) = &mut self.outlet {
+            let closed = delivery.writer.close().await;
+            closed.map_err(|fault| failed(&self.node, &fault))?;
+        }
         Ok(())
-    }
-
-    /// A failure of the dead-letter queue is fatal: the rows are neither delivered nor kept.
-    fn failed(&self, fault: &Fault) -> Fault {
-        let what = format!("the dead-letter queue failed: {}", fault.message());
-        Fault::fatal("dead_letter_failed", what).at(&self.node)
     }
 
     /// Writes the letters of rows that failed, and settles the rows. Where one is one too many, those before it are
@@ -116,7 +128,9 @@ impl DeadLetters {
             letters.push(self.letter(record, &origin, fault));
         }
         if let Some(watchers) = self.tap.watchers() {
-            watchers.show(Side::Before, &letters);
+            let pipeline = &self.context.pipeline;
+            let records: Vec<Record> = letters.iter().map(|letter| letter.to_record(pipeline)).collect();
+            watchers.show(Side::Before, &records);
         }
         for letters in letters.chunks(self.most_rows) {
             let written = self.make_durable(letters).await;
@@ -133,9 +147,20 @@ impl DeadLetters {
         }
     }
 
-    async fn make_durable(&mut self, letters: &[Record]) -> Result<(), Interrupt> {
-        let verdicts = self.delivery.write(letters).await.map_err(|interrupt| match interrupt {
-            Interrupt::Fault(fault) => Interrupt::Fault(self.failed(&fault)),
+    async fn make_durable(&mut self, letters: &[Letter]) -> Result<(), Interrupt> {
+        let pipeline = &self.context.pipeline;
+        let delivery = match &mut self.outlet {
+            Outlet::Store(bounds) => {
+                // A store that is away is waited for, as it is for marks: the pipeline recovers.
+                let kept = self.context.services.store.keep_letters(pipeline, letters.to_vec(), bounds).await;
+                return kept.map_err(|error| store_fault(error).at(&self.node).into());
+            }
+            Outlet::Destination(delivery) => delivery,
+        };
+        let node = &self.node;
+        let records: Vec<Record> = letters.iter().map(|letter| letter.to_record(pipeline)).collect();
+        let verdicts = delivery.write(&records).await.map_err(|interrupt| match interrupt {
+            Interrupt::Fault(fault) => Interrupt::Fault(failed(node, &fault)),
             other => other,
         })?;
         let durable = match verdicts {
@@ -143,13 +168,13 @@ impl DeadLetters {
             Outcome::Each(each) => {
                 let mut durable = true;
                 for verdict in each {
-                    durable &= verdict.map_err(|fault| self.failed(&fault))? == Delivered::Durable;
+                    durable &= verdict.map_err(|fault| failed(node, &fault))? == Delivered::Durable;
                 }
                 durable
             }
         };
         if !durable && !mutant!(LetterNotFlushed) {
-            self.delivery.writer.flush().await.map_err(|fault| self.failed(&fault))?;
+            delivery.writer.flush().await.map_err(|fault| failed(node, &fault))?;
         }
         Ok(())
     }
@@ -175,9 +200,9 @@ impl DeadLetters {
         Err(fault.node().map_or(stop.clone(), |node| stop.at(node)))
     }
 
-    /// The record as it entered the step that failed, and why it failed. Its key names the copy, so that a replay
+    /// The record as it entered the step that failed, and why it failed. Its name is that of the copy, so that a replay
     /// overwrites the letter instead of doubling it.
-    fn letter(&mut self, record: &Record, origin: &Origin, fault: &Fault) -> Record {
+    fn letter(&mut self, record: &Record, origin: &Origin, fault: &Fault) -> Letter {
         let node = fault.node().cloned().unwrap_or_default();
         let path =
             [key::SPLIT_INDEX, key::CLONE_INDEX].map(|key| record.metadata.get(&key).cloned().unwrap_or_default());
@@ -190,41 +215,18 @@ impl DeadLetters {
         let name = Str::from(name);
         let replay_rows = self.context().limits.replay_rows;
         let ordinal = self.windows.entry(*lane).or_default().ordinal(&name, *seq, replay_rows);
-        let named = if ordinal == 0 { name.to_string() } else { format!("{name}#{ordinal}") };
-
-        let mut metadata = Metadata::with_capacity(5);
-        let nanos = clock::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        metadata.insert(key::CREATED_AT, nanos.to_string());
-        metadata.insert(key::SOURCE_CONNECTOR_ID, format!("{}:{}", self.context().pipeline, id.connector));
-        metadata.insert(key::DLQ_NACK_ERROR, self.context().mask(&fault.message()));
-        metadata.insert(key::DLQ_NACK_CODE, Str::from_static(fault.code()));
-        metadata.insert(key::DLQ_NACK_NODE_ID, node);
-
-        let mut letter = Record::create(record.position().clone(), Data::text(named), Data::from(content(record)));
-        letter.operation = Operation::Create;
-        letter.metadata = metadata;
-        letter
+        Letter {
+            name: if ordinal == 0 { name } else { format!("{name}#{ordinal}").into() },
+            at: clock::now(),
+            lane: id.clone(),
+            generation: *generation,
+            seq: *seq,
+            node,
+            code: Str::from_static(fault.code()),
+            message: self.context().mask(&fault.message()).into(),
+            record: record.clone(),
+        }
     }
-}
-
-/// A record as the fields of another one.
-fn content(record: &Record) -> Object {
-    let data = |data: &Data| match data {
-        Data::Absent => Value::Null,
-        Data::Raw(bytes) => Value::Bytes(bytes[..].into()),
-        Data::Structured(fields) => Value::Map(fields.clone()),
-    };
-    let metadata: Object = record.metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-    let payload: Object =
-        [("before", data(&record.payload.before)), ("after", data(&record.payload.after))].into_iter().collect();
-    let fields = [
-        ("position", Value::Bytes(record.position().0[..].into())),
-        ("operation", Value::from(record.operation.as_str())),
-        ("metadata", Value::from(metadata)),
-        ("key", data(&record.key)),
-        ("payload", Value::from(payload)),
-    ];
-    fields.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::asynchronous::Asynchronous;
 use super::chain::{self, Steps};
 use super::context::{Context, Interrupt};
-use super::dead_letter::DeadLetters;
+use super::dead_letter::{DeadLetters, Outlet};
 use super::deliver::{Delivery, Known};
 use super::drain::{Acknowledging, Drain, store_fault};
 use super::fan_out::Output;
@@ -89,12 +89,9 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     context.progress.set_queues(gauges);
 
     let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
-    let dead_letter = async {
-        let host = context.host(&dead_node);
-        plan.dead_letter.destination.open(&host).await.map_err(|fault| fault.at(&dead_node))
-    };
+    let dead_letter = open_dead_letters(context, plan, &dead_node);
     let writers = try_join_all(plan.stages.iter().map(|stage| open_writer(context, stage)));
-    let (dead_writer, mut writers) = futures::try_join!(dead_letter, writers)?;
+    let (letters_to, mut writers) = futures::try_join!(dead_letter, writers)?;
 
     let mut known = read_marks(plan, &mut writers).await?;
     let mut resume = resume(plan, &marks, &known);
@@ -167,9 +164,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     drop(dead);
     drop(outputs);
 
-    let retry = plan.dead_letter.destination.policy().retry;
-    let delivery = Delivery { context: context.clone(), stage: None, writer: dead_writer, retry, known: Known::new() };
-    let letters = DeadLetters::new(&plan.dead_letter, dead_node.clone(), delivery);
+    let letters = DeadLetters::new(context, &plan.dead_letter, dead_node.clone(), letters_to);
     let idle = Idle::default();
     stages.push(Stage { name: dead_node, idle: idle.clone(), task: Box::pin(letters.run(failures, idle)) });
 
@@ -183,6 +178,18 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         sources.push(acknowledging);
     }
     Ok(Opened { stages, drain: Drain { context: context.clone(), epoch, sources, gates } })
+}
+
+async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str) -> Result<Outlet, Fault> {
+    let destination = &plan.dead_letter.destination;
+    if let Some(bounds) = destination.keeps_letters() {
+        // What is too old goes, and a store that keeps no letters is found out before a record needs one.
+        let kept = context.services.store.keep_letters(&plan.pipeline, Vec::new(), &bounds).await;
+        return kept.map(|()| Outlet::Store(bounds)).map_err(|error| store_fault(error).at(node));
+    }
+    let writer = destination.open(&context.host(node)).await.map_err(|fault| fault.at(node))?;
+    let retry = destination.policy().retry;
+    Ok(Outlet::Destination(Delivery { context: context.clone(), stage: None, writer, retry, known: Known::new() }))
 }
 
 async fn open_writer(context: &Arc<Context>, stage: &StageSpec) -> Result<Option<Box<dyn Writer>>, Fault> {

@@ -103,7 +103,8 @@ fn on_trial(plan: &StagePlan, trial: Trial) -> StagePlan {
             _ => {}
         }
     }
-    if !trial.write {
+    // The store of a trial keeps nothing.
+    if !trial.write || plan.dead_letter.destination.keeps_letters().is_some() {
         plan.dead_letter.destination = Discard::instead_of(&*plan.dead_letter.destination);
         plan.dead_letter.window_size = 0;
     }

@@ -11,7 +11,7 @@ use crate::condition::CompiledCondition;
 use crate::config::{
     ConnectorConfig, DeadLetterConfig, MASKED_FROM, PipelineConfig, ProcessorConfig, Role, Settings, Written,
 };
-use crate::destination::Destination;
+use crate::destination::{Destination, DestinationKind};
 use crate::diagnostic::{Diagnostic, Diagnostics, Spanned};
 use crate::operator::Fan;
 use crate::plan::CompileOptions;
@@ -138,7 +138,7 @@ impl Resolver<'_> {
 
     fn destination(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<Given>)> {
         let Writing { plugin, destination, arguments, settings } =
-            self.writer(path, &config.plugin, &config.settings)?;
+            self.writer(path, &config.plugin, &config.settings, false)?;
         let rate = arguments.float("sdk.rate.perSecond").filter(|rate| *rate > 0.0);
         let second = rate.map_or(1, |rate| rate.ceil().max(1.0) as usize);
         let spec = WriteSpec {
@@ -155,16 +155,32 @@ impl Resolver<'_> {
 
     fn dead_letter(&mut self, config: &DeadLetterConfig) -> Option<Node> {
         let path = "/dead-letter-queue";
-        let Writing { plugin, destination, settings, .. } = self.writer(path, &config.plugin, &config.settings)?;
+        let Writing { plugin, destination, settings, .. } =
+            self.writer(path, &config.plugin, &config.settings, true)?;
         let (window_size, threshold) = (config.window_size.value, config.window_nack_threshold.value);
+        if destination.keeps_letters().is_some() && window_size > 0 && threshold == 0 {
+            self.findings.push(
+                Diagnostic::warning(
+                    "plan.no_letter_kept",
+                    "no letter is ever kept: the first record that fails stops the pipeline",
+                )
+                .with_span(config.window_size.span)
+                .with_path(format!("{path}/window-size"))
+                .with_hint("write `window-size: 0` to keep all that fails and go on"),
+            );
+        }
         let kind = NodeKind::DeadLetter(DeadLetterSpec { plugin, destination, window_size, threshold });
         Some(Node { id: DeadLetterSpec::NODE.into(), kind, settings, span: config.plugin.span, path: path.into() })
     }
 
-    fn writer(&mut self, path: &str, plugin: &Spanned<Str>, settings: &Settings) -> Option<Writing> {
-        let found = self.registry.destination(&plugin.value);
+    fn writer(&mut self, path: &str, plugin: &Spanned<Str>, settings: &Settings, letters: bool) -> Option<Writing> {
+        let found = match letters {
+            true => self.registry.destination(&plugin.value),
+            false => self.registry.destination_of_records(&plugin.value),
+        };
         let kind = self.resolved(path, plugin, found, "destination", || {
-            self.registry.destinations().map(|k| k.specification().name.clone()).collect()
+            let fit = |kind: &&Arc<dyn DestinationKind>| letters || !kind.takes_only_letters();
+            self.registry.destinations().filter(fit).map(|k| k.specification().name.clone()).collect()
         })?;
         let (arguments, shown) = self.arguments(path, kind.specification(), settings)?;
         let destination = self.configured(path, settings, kind.configure(&arguments))?;

@@ -37,6 +37,10 @@ impl DestinationKind for Kind {
         let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
         Ok(if parts.is_empty() { inner } else { Arc::new(Decoding { inner, parts }) })
     }
+
+    fn takes_only_letters(&self) -> bool {
+        self.0.takes_only_letters()
+    }
 }
 
 struct Decoding {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anabranch_graph::clock;
 use anabranch_graph::schema::SchemaRegistry;
 use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::wire::{CommandRequest, CommandResponse, Request, Response};
@@ -179,10 +180,14 @@ impl Guest {
         };
         let module = module.clone();
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let held = clock::held();
         thread::Builder::new()
             .name(format!("wasm {node}"))
             .stack_size(STACK)
-            .spawn(move || tracing::dispatcher::with_default(&dispatch, || live(&module, state)))
+            .spawn(move || {
+                clock::hold(held);
+                tracing::dispatcher::with_default(&dispatch, || live(&module, state));
+            })
             .map_err(|error| Death::Unstartable(format!("no thread: {error}")))?;
         Ok(Guest { commands: Some(commands), replies, limits, abandoned, over: false })
     }

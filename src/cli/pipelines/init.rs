@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use anabranch_graph::destination::DestinationKind;
 use anabranch_graph::registry::{Registry, ResolveError};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
 use anabranch_graph::text::Str;
@@ -196,15 +198,20 @@ enum Side {
     Destination,
 }
 
+/// Destinations of records that are well.
+fn destinations(registry: &Registry) -> impl Iterator<Item = &Arc<dyn DestinationKind>> {
+    registry.destinations().filter(|kind| !kind.takes_only_letters())
+}
+
 fn find(registry: &Registry, plugin: &str, side: Side) -> Result<Specification, Box<Report>> {
     let found = match side {
         Side::Source => registry.source(plugin).map(|kind| kind.specification().clone()),
-        Side::Destination => registry.destination(plugin).map(|kind| kind.specification().clone()),
+        Side::Destination => registry.destination_of_records(plugin).map(|kind| kind.specification().clone()),
     };
     found.map_err(|error| {
         let names: Vec<&str> = match side {
             Side::Source => registry.sources().map(|k| k.specification().name.as_str()).collect(),
-            Side::Destination => registry.destinations().map(|k| k.specification().name.as_str()).collect(),
+            Side::Destination => destinations(registry).map(|k| k.specification().name.as_str()).collect(),
         };
         let flag = match side {
             Side::Source => "--source",
@@ -414,7 +421,7 @@ mod tests {
     fn generated_files_lack_only_values_for_required_parameters() {
         let registry = registry();
         for source in registry.sources().map(|k| k.specification().name.clone()) {
-            for destination in registry.destinations().map(|k| k.specification().name.clone()) {
+            for destination in destinations(&registry).map(|k| k.specification().name.clone()) {
                 let arguments = Arguments {
                     name: None,
                     template: None,

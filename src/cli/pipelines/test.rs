@@ -136,6 +136,9 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         Report::new(COMMAND).fail(Exit::Environment, "test.not_written", message)
     };
     let mut updates = Vec::new();
+    if arguments.update && invalid {
+        notes.push_str("nothing is written while a test or pipeline is not valid\n");
+    }
     if arguments.update && !invalid {
         let mut left = false;
         for updated in update(suite, outcome) {

@@ -14,6 +14,7 @@ use tokio_postgres::{Client, Error, GenericClient, Transaction};
 
 use super::Refused;
 use crate::store::entity::StoredPipeline;
+use crate::store::letters::{Change, Which};
 use crate::store::schemas::{self, Answer, Question};
 use crate::store::tables::{SCHEMA, decode, encode, understand};
 use crate::store::{Found, Read, Write, Written, compare, fence};
@@ -46,8 +47,9 @@ pub(super) enum Prepared {
 /// Names of the tables, as SQL writes them.
 pub(super) struct Table {
     name: String,
-    state: String,
+    pub(super) state: String,
     memo: String,
+    pub(super) letters: String,
     /// Bytes that were remembered since the oldest were last forgotten.
     remembered: Cell<i64>,
 }
@@ -71,7 +73,8 @@ impl Table {
             }
             parts.iter().map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect::<Vec<_>>().join(".")
         };
-        Ok(Table { name: name.to_owned(), state: quoted(""), memo: quoted("_memo"), remembered: Cell::new(MEMO_BOUND) })
+        let (state, memo, letters) = (quoted(""), quoted("_memo"), quoted("_dlq"));
+        Ok(Table { name: name.to_owned(), state, memo, letters, remembered: Cell::new(MEMO_BOUND) })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -170,7 +173,9 @@ impl Table {
                         self.state
                     );
                     transaction.execute(&sql, &[&&**pipeline]).await?;
-                    Ok(Written::Nothing)
+                    self.change_letters(transaction, pipeline, &Change::Remove(Which::All))
+                        .await?
+                        .map(|_| Written::Nothing)
                 }
                 Write::Keep { space, entries } => {
                     self.keep(transaction, space, entries).await?;
@@ -185,6 +190,7 @@ impl Table {
                     transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
                     Ok(Written::Nothing)
                 }
+                Write::Letters { pipeline, change } => self.change_letters(transaction, pipeline, change).await?,
                 Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
                 Write::Marks { .. } => unreachable!("taken as a group above"),
             });
@@ -368,6 +374,7 @@ impl Table {
                 let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
                 Ok(Ok(Found::Recalled(vec![value])))
             }
+            Read::Letters { pipeline, question } => self.answer_letters(client, pipeline, question).await,
             Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(Found::Schemas)),
         }
     }

@@ -12,7 +12,8 @@ use super::scripted::registry;
 use crate::batch::Mask;
 use crate::operator::{BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Operator, Rows};
 use crate::plan::graph::{NodeKind, PlanGraph, Port, successors};
-use crate::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
+use crate::plan::replay::{Entry, NoEntry, replay};
+use crate::plan::stage::{StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec};
 use crate::plan::{CompileOptions, Format, Pass, TextStyle, compile};
 use crate::record::{Position, Record};
 use crate::schema::MemoryRegistry;
@@ -258,6 +259,46 @@ proptest! {
             prop_assert_eq!(&outcomes[0], &outcomes[1]);
             prop_assert_eq!(&outcomes[0], &sorted_failures(arrived));
         }
+    }
+
+    /// From every step on, and from behind every source, a replay does what the pipeline does there.
+    #[test]
+    fn a_replay_means_what_the_rest_of_the_plan_means(
+        text in any_pipeline(),
+        rows in prop::collection::vec(0u8..3, 1..6),
+    ) {
+        let options = CompileOptions { split: true, ..CompileOptions::default() };
+        let compiled = compile(&pipeline(&text), &registry(), &options).unwrap();
+        let plan = &compiled.rewritten;
+        let source = plan.node_weights().find_map(|node| match &node.kind {
+            NodeKind::Source(read) => Some(read.source.clone()),
+            _ => None,
+        }).unwrap();
+        for node in plan.node_indices() {
+            let id = &plan[node].id;
+            let entry = match &plan[node].kind {
+                NodeKind::Source(_) => Entry::Start,
+                NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => Entry::Step(id.clone()),
+                _ => continue,
+            };
+            let connector = if entry == Entry::Start { id.clone() } else { "s0".into() };
+            let stages = replay(&compiled, &entry, &connector, source.clone()).unwrap();
+            let is_read = |stage: &StageSpec| matches!(stage.kind, StageKind::Read(_));
+            prop_assert_eq!(stages.stages.iter().filter(|stage| is_read(stage)).count(), 1);
+            prop_assert!(stages.dead_letter.destination.keeps_letters().is_some());
+            prop_assert_eq!(stages.reachable(StageId(0)).len(), stages.stages.len(), "a stage that nothing comes to");
+
+            let mut wanted = Arrived::new();
+            strip(&rows).into_iter().for_each(|record| through_graph(plan, node, record, &mut wanted));
+            let mut arrived = Arrived::new();
+            through_stages(&stages, StageId(0), strip(&rows), &mut arrived);
+            arrived.retain(|_, records| !records.is_empty());
+            prop_assert_eq!(sorted_failures(wanted), sorted_failures(arrived), "from {}", id);
+        }
+        prop_assert_eq!(
+            replay(&compiled, &Entry::Step("nobody".into()), &"s0".into(), source).err(),
+            Some(NoEntry::Gone("nobody".into()))
+        );
     }
 
     #[test]

@@ -1,18 +1,15 @@
 //! A dry run for readers and for programs.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anabranch_graph::json::{write_data, write_record};
-use anabranch_graph::record::{Data, Record};
+use anabranch_graph::json::write_record;
+use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::Trial;
+use crate::cli::record::{pretty, readable};
 use crate::trial::trace::{Event, History, Outcome, Step};
 
 const BOLD: &str = "\x1b[1m";
@@ -131,54 +128,6 @@ fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
 /// The record as the first step saw it: with what the engine adds to every record.
 fn first(history: &History) -> &Record {
     history.events.iter().find_map(|event| event.before.as_ref()).unwrap_or(&history.record)
-}
-
-/// A record with its fields in the usual order.
-#[derive(Serialize)]
-struct Shown<'a> {
-    operation: &'a str,
-    metadata: BTreeMap<&'a str, &'a str>,
-    key: Value,
-    payload: ShownPayload,
-}
-
-#[derive(Serialize)]
-struct ShownPayload {
-    before: Value,
-    after: Value,
-}
-
-fn pretty(record: &Record) -> String {
-    let shown = Shown {
-        operation: record.operation.as_str(),
-        metadata: record.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
-        key: data(&record.key),
-        payload: ShownPayload { before: data(&record.payload.before), after: data(&record.payload.after) },
-    };
-    let mut text = serde_json::to_string_pretty(&shown).unwrap_or_default();
-    text.push('\n');
-    text
-}
-
-fn data(data: &Data) -> Value {
-    match data {
-        Data::Absent => Value::Null,
-        Data::Raw(bytes) => Value::String(readable(bytes)),
-        Data::Structured(_) => {
-            let mut text = Vec::new();
-            match write_data(data, &mut text) {
-                Ok(()) => serde_json::from_slice(&text).unwrap_or(Value::Null),
-                Err(fault) => Value::String(format!("(cannot be shown: {})", fault.message())),
-            }
-        }
-    }
-}
-
-fn readable(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => text.to_owned(),
-        _ => STANDARD.encode(bytes),
-    }
 }
 
 fn quoted(bytes: &[u8]) -> String {

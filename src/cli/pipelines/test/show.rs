@@ -83,7 +83,7 @@ fn details(suite: &Suite, test: &Tested, page: &mut Page) {
     match &test.verdict {
         Verdict::Passed => {}
         Verdict::Failed(failures) => {
-            page.line(&format!("{heading}"));
+            page.line(&heading);
             for failure in failures {
                 failed(suite, failure, page);
             }

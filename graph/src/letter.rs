@@ -1,0 +1,88 @@
+//! Dead letters: records that failed, as they were when they failed, and why.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::metadata::{Metadata, key};
+use crate::record::{Data, Operation, Record};
+use crate::state::LaneId;
+use crate::text::Str;
+use crate::value::{Object, Value};
+
+/// A record that failed. What leaves the process of it is masked already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Letter {
+    /// Names the copy that failed, unique among the letters of the pipeline: when a source is read again after a crash,
+    /// its letters have the same names.
+    pub name: Str,
+    /// When it failed.
+    pub at: SystemTime,
+    /// The lane from which its source row was read.
+    pub lane: LaneId,
+    /// The generation of the lane, see [`Mark`](crate::source::Mark).
+    pub generation: u64,
+    /// The number of the source row in its lane.
+    pub seq: u64,
+    /// Id of the processor or destination where it failed; empty where that is not known.
+    pub node: Str,
+    /// Stable code of the failure.
+    pub code: Str,
+    /// The failure in words.
+    pub message: Str,
+    /// The record as it entered the step that failed, with its own position.
+    pub record: Record,
+}
+
+impl Letter {
+    /// The letter as a record, for destinations that know nothing of letters: the failed record is its payload, its key
+    /// the name, and why it failed stands in the metadata.
+    pub fn to_record(&self, pipeline: &str) -> Record {
+        let mut metadata = Metadata::with_capacity(5);
+        let nanos = self.at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        metadata.insert(key::CREATED_AT, nanos.to_string());
+        metadata.insert(key::SOURCE_CONNECTOR_ID, format!("{pipeline}:{}", self.lane.connector));
+        metadata.insert(key::DLQ_NACK_ERROR, self.message.clone());
+        metadata.insert(key::DLQ_NACK_CODE, self.code.clone());
+        metadata.insert(key::DLQ_NACK_NODE_ID, self.node.clone());
+        let position = self.record.position().clone();
+        let mut letter = Record::create(position, Data::text(self.name.to_string()), Data::from(content(&self.record)));
+        letter.operation = Operation::Create;
+        letter.metadata = metadata;
+        letter
+    }
+}
+
+/// A record as the fields of another one.
+fn content(record: &Record) -> Object {
+    let data = |data: &Data| match data {
+        Data::Absent => Value::Null,
+        Data::Raw(bytes) => Value::Bytes(bytes[..].into()),
+        Data::Structured(fields) => Value::Map(fields.clone()),
+    };
+    let metadata: Object = record.metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    let payload: Object =
+        [("before", data(&record.payload.before)), ("after", data(&record.payload.after))].into_iter().collect();
+    let fields = [
+        ("position", Value::Bytes(record.position().0[..].into())),
+        ("operation", Value::from(record.operation.as_str())),
+        ("metadata", Value::from(metadata)),
+        ("key", data(&record.key)),
+        ("payload", Value::from(payload)),
+    ];
+    fields.into_iter().collect()
+}
+
+/// How many letters of a pipeline are kept. Beyond a bound the oldest go; the newest always stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetterBounds {
+    /// Most letters.
+    pub count: u64,
+    /// Most bytes of all letters.
+    pub bytes: u64,
+    /// How old they may become; `None` = any age.
+    pub age: Option<Duration>,
+}
+
+impl LetterBounds {
+    /// Every letter is kept.
+    pub const NONE: LetterBounds = LetterBounds { count: u64::MAX, bytes: u64::MAX, age: None };
+}

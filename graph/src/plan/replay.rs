@@ -1,0 +1,172 @@
+//! The part of a plan through which records go that failed once: from the step where they failed, or from right behind
+//! the source that they were read from, to the destinations.
+//!
+//! It is surgery on the rewritten graph, before stages are cut: what the entry does not lead to is taken away, and a
+//! source that has the records is put in front. Everything else is what the pipeline runs, compiled by the same passes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use petgraph::stable_graph::NodeIndex;
+
+use super::Compiled;
+use super::fuse::fuse;
+use super::graph::{Edge, Node, NodeKind, PlanGraph, Port, predecessors, unwire_failures};
+use super::rewrite::rewrite;
+use super::stage::{ReadSpec, StagePlan};
+use crate::destination::{Destination, Retry, WritePolicy, Writer};
+use crate::fault::Fault;
+use crate::letter::LetterBounds;
+use crate::operator::Host;
+use crate::source::Source;
+use crate::text::Str;
+
+/// Where records enter.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Entry {
+    /// At a processor, its condition included, or at a destination; by its id.
+    Step(Str),
+    /// Behind this source: its own processors come first.
+    Start,
+}
+
+/// Why records cannot enter there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoEntry {
+    /// The pipeline has no such step any more, or never applies it.
+    #[error("the pipeline has no processor or destination {0:?} that records come to")]
+    Gone(Str),
+    /// A processor and a destination have one id.
+    #[error("the pipeline has a processor and a destination {0:?}: at which of them it failed cannot be told")]
+    Ambiguous(Str),
+    /// The pipeline has no such source any more.
+    #[error("the pipeline has no source {0:?}")]
+    NoSource(Str),
+    /// A defect.
+    #[error("{0}")]
+    Unsound(String),
+}
+
+/// The plan for records that were read from the source connector `connector` and now come from `source`.
+///
+/// Failures are never too many in it, and their letters go to the state store of the run. Destinations write without
+/// marks: no position is touched, neither in the store nor in a transactional destination. O(nodes × rewrites that apply).
+///
+/// # Errors
+/// There is no such place to enter.
+pub fn replay(
+    compiled: &Compiled,
+    entry: &Entry,
+    connector: &Str,
+    source: Arc<dyn Source>,
+) -> Result<StagePlan, NoEntry> {
+    let mut plan = compiled.rewritten.clone();
+    // They are wired again by the rewrites.
+    unwire_failures(&mut plan);
+    let first = match entry {
+        Entry::Step(id) => step(&plan, id)?,
+        Entry::Start => behind(&plan, connector)?,
+    };
+    let sources: Vec<NodeIndex> =
+        plan.node_indices().filter(|node| matches!(plan[*node].kind, NodeKind::Source(_))).collect();
+    sources.into_iter().for_each(|source| drop(plan.remove_node(source)));
+    for (_, before) in predecessors(&plan, first) {
+        if let Some(edge) = plan.find_edge(before, first) {
+            plan.remove_edge(edge);
+        }
+    }
+    // Nobody is before it to take the verdicts over from.
+    if let Some(guard) = plan[first].kind.operator_mut().and_then(|operator| operator.guard.as_mut()) {
+        guard.as_before = false;
+    }
+    let read = ReadSpec {
+        connector: connector.clone(),
+        plugin: Str::from_static("replay"),
+        source,
+        batch_rows: None,
+        batch_delay: Duration::ZERO,
+    };
+    let source = plan.add_node(Node {
+        id: connector.clone(),
+        kind: NodeKind::Source(read),
+        settings: Vec::new(),
+        span: Default::default(),
+        path: Str::default(),
+    });
+    plan.add_edge(source, first, Edge { port: Port::Out });
+    for node in plan.node_weights_mut() {
+        match &mut node.kind {
+            NodeKind::Destination(write) => write.destination = Unmarked::around(&write.destination),
+            NodeKind::DeadLetter(queue) => {
+                queue.destination = Arc::new(Kept);
+                (queue.window_size, queue.threshold) = (0, 0);
+            }
+            _ => {}
+        }
+    }
+    rewrite(&mut plan);
+    let unsound = |findings: crate::diagnostic::Diagnostics| {
+        NoEntry::Unsound(findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; "))
+    };
+    Ok(fuse(&compiled.stages.pipeline, &plan, compiled.stages.limits).map_err(unsound)?.plan)
+}
+
+fn step(plan: &PlanGraph, id: &Str) -> Result<NodeIndex, NoEntry> {
+    let is_step = |kind: &NodeKind| kind.operator().is_some() || matches!(kind, NodeKind::Destination(_));
+    let mut found = plan.node_indices().filter(|node| plan[*node].id == *id && is_step(&plan[*node].kind));
+    match (found.next(), found.next()) {
+        (Some(only), None) => Ok(only),
+        (Some(_), Some(_)) => Err(NoEntry::Ambiguous(id.clone())),
+        (None, _) => Err(NoEntry::Gone(id.clone())),
+    }
+}
+
+fn behind(plan: &PlanGraph, connector: &Str) -> Result<NodeIndex, NoEntry> {
+    let is_it = |node: &NodeIndex| plan[*node].id == *connector && matches!(plan[*node].kind, NodeKind::Source(_));
+    let source = plan.node_indices().find(is_it);
+    let first = source.and_then(|source| super::graph::successors(plan, source).into_iter().next());
+    first.map(|(_, node)| node).ok_or_else(|| NoEntry::NoSource(connector.clone()))
+}
+
+/// A destination whose transactions store no marks: rows that come from elsewhere than the lane must not move them.
+struct Unmarked(Arc<dyn Destination>);
+
+impl Unmarked {
+    fn around(destination: &Arc<dyn Destination>) -> Arc<dyn Destination> {
+        match destination.policy().retry {
+            Retry::Transactional => Arc::new(Unmarked(destination.clone())),
+            Retry::Idempotent | Retry::AtMostOnce => destination.clone(),
+        }
+    }
+}
+
+#[async_trait]
+impl Destination for Unmarked {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        self.0.open(host).await
+    }
+
+    // Without marks, a write whose outcome is unknown may come twice.
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { retry: Retry::Idempotent, ..self.0.policy() }
+    }
+}
+
+/// The queue of a replay: the store of the run knows which letters are tried again.
+struct Kept;
+
+#[async_trait]
+impl Destination for Kept {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Err(Fault::fatal("plan_broken", "the queue of a replay is not opened"))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { rows: 1024, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
+    }
+
+    fn keeps_letters(&self) -> Option<LetterBounds> {
+        Some(LetterBounds::NONE)
+    }
+}

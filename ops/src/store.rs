@@ -1,0 +1,87 @@
+//! The `store` dead-letter queue: letters in the state store of the service, to be listed, edited and replayed.
+//!
+//! The executor gives the letters to the store itself; here is what it is told of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::letter::LetterBounds;
+use anabranch_graph::operator::Host;
+use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
+
+const COUNT: u64 = 10_000;
+const BYTES: u64 = 64 << 20;
+
+/// The kind, for the registry.
+pub fn kind() -> Arc<dyn DestinationKind> {
+    let specification = Specification::builtin("store", "Keeps dead letters in the state store.")
+        .describe(
+            "A dead-letter queue that keeps failed records in the state store of the service, as they were when they \
+             failed. `anabranch dlq` and the API list them, and replay them from the step where they failed. Beyond a \
+             bound the oldest letters go, which is counted and logged; the newest always stays. Use it with \
+             `window-size: 0`: otherwise the first failure stops the pipeline.",
+        )
+        .with(
+            Parameter::new("max-count", ParameterKind::Int, "Most letters of the pipeline.")
+                .default_value("10000")
+                .validate(Validation::GreaterThan(0.0)),
+        )
+        .with(
+            Parameter::new("max-bytes", ParameterKind::Bytes, "Most bytes of all its letters.").default_value("64MiB"),
+        )
+        .with(
+            Parameter::new(
+                "max-age",
+                ParameterKind::Duration,
+                "How old a letter may become; 0 = any age. Looked at when a letter comes and when the pipeline starts.",
+            )
+            .default_value("0s"),
+        );
+    Arc::new(Kind { specification })
+}
+
+struct Kind {
+    specification: Specification,
+}
+
+impl DestinationKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        let count = arguments.int("max-count").and_then(|count| u64::try_from(count).ok());
+        Ok(Arc::new(Kept(LetterBounds {
+            count: count.unwrap_or(COUNT).max(1),
+            bytes: arguments.bytes("max-bytes").unwrap_or(BYTES),
+            age: arguments.duration("max-age").filter(|age| !age.is_zero()),
+        })))
+    }
+
+    fn takes_only_letters(&self) -> bool {
+        true
+    }
+}
+
+struct Kept(LetterBounds);
+
+#[async_trait]
+impl Destination for Kept {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Err(Fault::fatal("plan_broken", "letters of this queue go to the state store"))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { rows: 1024, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
+    }
+
+    fn keeps_letters(&self) -> Option<LetterBounds> {
+        Some(self.0)
+    }
+}

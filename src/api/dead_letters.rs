@@ -1,0 +1,209 @@
+//! Dead letters of `store` queues: listed, shown, replayed and removed.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anabranch_graph::condition::CompiledCondition;
+use anabranch_graph::record::Record;
+use anabranch_graph::text::Str;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::View;
+use super::body::Body;
+use super::error::{ApiError, Error, Kind};
+use super::query::Query;
+use crate::dead_letters::replay::{From, Outcome, ReplayError, Request};
+use crate::dead_letters::view::{self, Filter, LetterPage, LetterView};
+use crate::service::replay::NotReplayed;
+use crate::store::letters::{Which, nanos};
+
+type Shared = State<Arc<View>>;
+type Answer<T> = Result<Json<T>, ApiError>;
+
+/// Letters of a page where nothing is said, and most.
+const LIMIT: usize = 50;
+const MOST: usize = 1000;
+
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(replay)).routes(routes!(purge))
+}
+
+/// What is replayed: `numbers`, or `all: true`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Replay {
+    /// The letters with these numbers.
+    #[serde(default)]
+    numbers: Option<Vec<u64>>,
+    /// All letters of the pipeline.
+    #[serde(default)]
+    all: Option<bool>,
+    /// Where their records enter: at the step where they failed, or right behind their source.
+    #[serde(default)]
+    from: From,
+    /// The JSON form of a record that takes the place of the one in the letter: with exactly one number.
+    #[serde(default)]
+    record: Option<serde_json::Value>,
+}
+
+/// Which letters are meant: exactly one of the fields.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Purge {
+    /// Those with these numbers.
+    #[serde(default)]
+    numbers: Option<Vec<u64>>,
+    /// All of the pipeline.
+    #[serde(default)]
+    all: Option<bool>,
+    /// Those whose record failed first longer ago than this.
+    #[serde(default)]
+    older_than_seconds: Option<f64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Purged {
+    /// So many letters were removed.
+    purged: u64,
+}
+
+fn malformed(what: impl Into<String>) -> ApiError {
+    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
+}
+
+/// The id, where there is such a pipeline, or letters of one that is gone.
+async fn known(view: &View, id: String) -> Result<Str, ApiError> {
+    let id = Str::from(id);
+    let pipelines = view.store.pipelines().await?;
+    let there = pipelines.iter().any(|pipeline| pipeline.id == id);
+    if there || view.store.letter_totals(&id).await?.count > 0 {
+        return Ok(id);
+    }
+    let what = format!("there is no pipeline {:?}", id.as_str());
+    Err(ApiError::new(Kind::NotFound, "pipeline.not_found", what))
+}
+
+/// Dead letters of a pipeline
+///
+/// The newest first. `count`, `bytes` and `oldest` are those of all its letters.
+#[utoipa::path(
+    get, path = "/v1/pipelines/{id}/dead-letters", tag = "dead letters",
+    params(("id" = String, Path, description = "Id of the pipeline"),
+           ("limit" = Option<usize>, Query, description = "Most letters, 50 if not given, at most 1000"),
+           ("before" = Option<u64>, Query, description = "Only those with a lower number: the next page"),
+           ("node" = Option<String>, Query, description = "Only what failed at this processor or destination"),
+           ("sinceNanos" = Option<u64>, Query, description = "Only what failed then or later: nanoseconds since 1970"),
+           ("where" = Option<String>, Query, description = "Only records for which this condition holds")),
+    responses((status = 200, description = "Letters", body = LetterPage),
+              (status = 400, description = "`api.malformed_request`: the condition does not compile", body = Error),
+              (status = 404, description = "`pipeline.not_found`", body = Error)),
+)]
+async fn list(State(view): Shared, Path(id): Path<String>, query: Query) -> Answer<LetterPage> {
+    let text = |name| Some(query.text(name)).filter(|text: &&str| !text.is_empty());
+    let condition = text("where").map(CompiledCondition::compile).transpose();
+    let filter = Filter {
+        node: text("node").map(str::to_owned),
+        since: text("sinceNanos").and_then(|text| text.parse().ok()),
+        condition: condition.map_err(|error| malformed(format!("where: {error}")))?,
+    };
+    let before = text("before").and_then(|text| text.parse().ok());
+    let limit = text("limit").and_then(|text| text.parse().ok()).unwrap_or(LIMIT).clamp(1, MOST);
+    let id = known(&view, id).await?;
+    Ok(Json(view::page(&view.store, &id, &filter, before, limit).await?))
+}
+
+/// A dead letter
+///
+/// With the whole record, as it entered the step where it failed.
+#[utoipa::path(
+    get, path = "/v1/pipelines/{id}/dead-letters/{number}", tag = "dead letters",
+    params(("id" = String, Path, description = "Id of the pipeline"),
+           ("number" = u64, Path, description = "Number of the letter")),
+    responses((status = 200, description = "It", body = LetterView),
+              (status = 400, description = "`api.malformed_request`: no number", body = Error),
+              (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
+)]
+async fn show(State(view): Shared, Path((id, number)): Path<(String, u64)>) -> Answer<LetterView> {
+    let id = known(&view, id).await?;
+    let letter = view::one(&view.store, &id, number).await?;
+    let missing = || {
+        let what = format!("pipeline {:?} has no dead letter {number}", id.as_str());
+        ApiError::new(Kind::NotFound, "dead_letter.not_found", what)
+    };
+    letter.map(Json).ok_or_else(missing)
+}
+
+/// Replay dead letters
+///
+/// Sends their records through the rest of the pipeline, which is drained before and goes on after. What is not through
+/// after a few seconds is among `remaining`: ask again for those.
+#[utoipa::path(
+    post, path = "/v1/pipelines/{id}/dead-letters/replay", tag = "dead letters",
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    request_body = Replay,
+    responses((status = 200, description = "What became of them", body = Outcome),
+              (status = 400, description = "`api.malformed_request`, `dead_letter.invalid_record`, \
+                                            `dead_letter.not_one`, `dead_letter.no_step`", body = Error),
+              (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
+)]
+async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<Replay>) -> Answer<Outcome> {
+    let numbers = match asked {
+        Replay { numbers: Some(ref numbers), all: None | Some(false), .. } => Some(numbers.clone()),
+        Replay { numbers: None, all: Some(true), .. } => None,
+        _ => return Err(malformed("give either numbers or all: true")),
+    };
+    let record = asked.record.map(|record| Record::from_json(record.to_string().as_bytes())).transpose();
+    let record = record.map_err(|error| {
+        let kind = Kind::Malformed(StatusCode::BAD_REQUEST);
+        ApiError::new(kind, "dead_letter.invalid_record", format!("record: {}", error.message))
+    })?;
+    let request = Request { numbers, from: asked.from, record };
+    view.control.replay(&id, request).await.map(Json).map_err(|error| match error {
+        NotReplayed::Control(error) => error.into(),
+        NotReplayed::Replay(error) => {
+            let kind = match error {
+                ReplayError::NotFound(_) => Kind::NotFound,
+                ReplayError::Store(_) => Kind::Unavailable,
+                ReplayError::NotOne(_) | ReplayError::NoEntry { .. } => Kind::Malformed(StatusCode::BAD_REQUEST),
+            };
+            let answer = ApiError::new(kind, error.code(), error.to_string());
+            match error.suggestion() {
+                Some(_) => answer.suggest("replay it with `from` start"),
+                None => answer,
+            }
+        }
+    })
+}
+
+/// Remove dead letters
+///
+/// Their records are gone for good. Numbers that no letter has are not missed.
+#[utoipa::path(
+    post, path = "/v1/pipelines/{id}/dead-letters/purge", tag = "dead letters",
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    request_body = Purge,
+    responses((status = 200, description = "How many were removed", body = Purged),
+              (status = 400, description = "`api.malformed_request`", body = Error),
+              (status = 404, description = "`pipeline.not_found`", body = Error)),
+)]
+async fn purge(State(view): Shared, Path(id): Path<String>, Body(asked): Body<Purge>) -> Answer<Purged> {
+    let which = match asked {
+        Purge { numbers: Some(numbers), all: None | Some(false), older_than_seconds: None } => Which::Numbers(numbers),
+        Purge { numbers: None, all: Some(true), older_than_seconds: None } => Which::All,
+        Purge { numbers: None, all: None | Some(false), older_than_seconds: Some(seconds) } => {
+            let age = Duration::try_from_secs_f64(seconds);
+            let age = age.map_err(|_| malformed("olderThanSeconds is no span of time"))?;
+            Which::Before(SystemTime::now().checked_sub(age).map_or(0, nanos))
+        }
+        _ => return Err(malformed("give one of numbers, all: true and olderThanSeconds")),
+    };
+    let id = known(&view, id).await?;
+    let purged = view.store.remove_letters(&id, which).await?;
+    Ok(Json(Purged { purged }))
+}

@@ -1,0 +1,183 @@
+//! What an inspection is to show, and where that is in the pipeline as it is now.
+
+use std::sync::Arc;
+
+use anabranch_graph::condition::CompiledCondition;
+use anabranch_graph::exec::{Place, Side, Station, places};
+use anabranch_graph::text::Str;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::api::View;
+use crate::api::error::{ApiError, Kind};
+use crate::pipelines::Pipeline;
+
+/// Records a second, where nothing else is asked for.
+const USUAL: u32 = 100;
+/// Most records a second.
+const MOST: u32 = 1000;
+
+/// The query of a request.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Asked {
+    /// Id of a connector or processor, or `dead-letter-queue`; left out: behind all sources.
+    at: Option<String>,
+    /// Left out: behind the node, before a destination and the dead-letter queue.
+    #[param(inline)]
+    side: Option<AskedSide>,
+    /// A condition; left out: all records.
+    #[serde(rename = "where")]
+    condition: Option<String>,
+    /// Most records a second; 100 if not given.
+    #[param(minimum = 1, maximum = 1000)]
+    sample: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum AskedSide {
+    Before,
+    After,
+}
+
+/// Where to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum At {
+    Sources,
+    Node { id: Str, connector: Option<bool>, side: Option<Side> },
+}
+
+/// What an inspection is to show.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) pipeline: Str,
+    at: At,
+    pub(super) condition: Option<Arc<CompiledCondition>>,
+    pub(super) per_second: u32,
+}
+
+impl Request {
+    pub(super) fn of_pipeline(view: &View, id: &str, asked: Asked) -> Result<Self, ApiError> {
+        if view.control.seen(id).is_none() {
+            return Err(missing(view, "pipeline", id, "pipeline.not_found"));
+        }
+        let side = asked.side.map(|side| match side {
+            AskedSide::Before => Side::Before,
+            AskedSide::After => Side::After,
+        });
+        let at = match asked.at.as_deref().map(str::trim).filter(|at| !at.is_empty()) {
+            Some(at) => At::Node { id: at.into(), connector: None, side },
+            None if side == Some(Side::Before) => {
+                let what = "nothing is before the sources: `side=before` needs a node";
+                return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.side_unknown", what));
+            }
+            None => At::Sources,
+        };
+        let condition = asked.condition.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let condition = condition.map(CompiledCondition::compile).transpose().map_err(|error| {
+            ApiError::new(
+                Kind::Malformed(StatusCode::BAD_REQUEST),
+                "inspect.where_invalid",
+                format!("the condition cannot be read: {error}"),
+            )
+        })?;
+        let per_second = asked.sample.unwrap_or(USUAL);
+        if !(1..=MOST).contains(&per_second) {
+            let what = format!("the sample is {per_second}, and must be from 1 to {MOST} records a second");
+            return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.sample_invalid", what));
+        }
+        Ok(Request { pipeline: id.into(), at, condition: condition.map(Arc::new), per_second })
+    }
+
+    /// `id` is that of the pipeline and that of the connector.
+    pub(super) fn of_connector(view: &View, id: &str) -> Result<Self, ApiError> {
+        let connector = |place: &Place| matches!(place.station, Station::Source | Station::Destination);
+        Request::of_part(view, id, None, true, connector)
+            .ok_or_else(|| missing(view, "connector", id, "connector.not_found"))
+    }
+
+    /// `id` is that of the pipeline, of the connector where the processor has one, and of the processor.
+    pub(super) fn of_processor(view: &View, id: &str, side: Side) -> Result<Self, ApiError> {
+        Request::of_part(view, id, Some(side), false, |place| place.station == Station::Processor)
+            .ok_or_else(|| missing(view, "processor", id, "processor.not_found"))
+    }
+
+    fn of_part(
+        view: &View,
+        id: &str,
+        side: Option<Side>,
+        connector: bool,
+        is_meant: impl Fn(&Place) -> bool,
+    ) -> Option<Self> {
+        // Ids may hold colons: the parts are told apart by what there is.
+        view.control.all().into_iter().find_map(|(pipeline, _)| {
+            let part = id.strip_prefix(pipeline.as_str())?.strip_prefix(':')?;
+            let compiled = view.control.compiled(&pipeline)?;
+            let found =
+                places(&compiled.compiled.stages).into_iter().any(|place| is_meant(&place) && *place.node == *part);
+            let at = At::Node { id: part.into(), connector: Some(connector), side };
+            found.then_some(Request { pipeline, at, condition: None, per_second: MOST })
+        })
+    }
+
+    /// The places of the pipeline as it is now.
+    pub(super) fn places(&self, pipeline: &Pipeline) -> Result<Vec<Place>, ApiError> {
+        let all = places(&pipeline.compiled.stages);
+        let At::Node { id, connector, side } = &self.at else {
+            return Ok(all.into_iter().filter(|place| place.station == Station::Source).collect());
+        };
+        // As other paths have it, the id may begin with that of the pipeline.
+        let own = id.strip_prefix(self.pipeline.as_str()).and_then(|rest| rest.strip_prefix(':'));
+        let is_connector = |place: &Place| matches!(place.station, Station::Source | Station::Destination);
+        let of = |id: &str| -> Vec<Place> {
+            let fits = |place: &&Place| {
+                *place.node == *id && connector.is_none_or(|connector| connector == is_connector(place))
+            };
+            let found: Vec<Place> = all.iter().filter(fits).cloned().collect();
+            // A connector and a processor may have the same id: the first that has the side is meant.
+            let station = found.iter().find(|place| side.is_none_or(|side| place.side == side)).map(|p| p.station);
+            let station = station.or(found.first().map(|place| place.station));
+            found.into_iter().filter(|place| Some(place.station) == station).collect()
+        };
+        let mut found = of(id);
+        if found.is_empty() {
+            found = own.map(of).unwrap_or_default();
+        }
+        let Some(last) = found.last() else { return Err(self.no_such_node(id, pipeline, &all)) };
+        // Behind the node, where it has two sides.
+        let side = side.unwrap_or(last.side);
+        match found.iter().find(|place| place.side == side) {
+            Some(place) => Ok(vec![place.clone()]),
+            None => {
+                let what = match last.station {
+                    Station::Source => format!("{id} is a source: there is nothing before it"),
+                    Station::Destination => format!("{id} is a destination: there is nothing after it"),
+                    Station::DeadLetters | Station::Processor => format!("there is nothing {side} {id}"),
+                };
+                Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.side_unknown", what))
+            }
+        }
+    }
+
+    fn no_such_node(&self, id: &str, pipeline: &Pipeline, all: &[Place]) -> ApiError {
+        let compiled = &pipeline.compiled;
+        if compiled.lowered.node_weights().any(|node| *node.id == *id && node.kind.operator().is_some()) {
+            let what = format!("no record comes to processor {id}: its condition never holds");
+            return ApiError::new(Kind::NotFound, "inspect.node_unreached", what);
+        }
+        let mut ids: Vec<&str> = all.iter().map(|place| place.node.as_str()).collect();
+        ids.dedup();
+        let what = format!("pipeline {} has no node {id:?}; there are {}", self.pipeline, ids.join(", "));
+        ApiError::new(Kind::NotFound, "inspect.node_unknown", what)
+    }
+}
+
+fn missing(view: &View, what: &str, id: &str, reason: &'static str) -> ApiError {
+    if !view.control.is_ready() {
+        let error = ApiError::new(Kind::Unavailable, "service.starting", "the service is still starting");
+        return error.suggest("try again in a moment");
+    }
+    ApiError::new(Kind::NotFound, reason, format!("there is no {what} {id:?}"))
+}

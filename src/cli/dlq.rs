@@ -1,0 +1,137 @@
+//! `anabranch dlq …`: records that failed, and what to do with them.
+//!
+//! The letters are in the state store. Where a running service holds it, it is asked over HTTP; otherwise the store is
+//! opened here.
+
+mod edit;
+mod list;
+mod purge;
+mod replay;
+mod show;
+
+use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_graph::state::StoreError;
+use anabranch_graph::text::Str;
+use clap::Subcommand;
+use tokio::runtime::{Builder, Runtime};
+
+use super::remote::Remote;
+use super::{Context, Exit, Report};
+use crate::runtime;
+use crate::settings::{Database, Settings};
+use crate::store::{OpenError, Store, StoredPipeline};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    List(list::Arguments),
+    Show(show::Arguments),
+    Replay(replay::Arguments),
+    Purge(purge::Arguments),
+}
+
+pub(super) fn dispatch(command: Command, context: &Context) -> Report {
+    let report = match command {
+        Command::List(arguments) => list::list(&arguments, context),
+        Command::Show(arguments) => show::show(&arguments, context),
+        Command::Replay(arguments) => replay::replay(&arguments, context),
+        Command::Purge(arguments) => purge::purge(&arguments, context),
+    };
+    report.unwrap_or_else(|report| *report)
+}
+
+/// Where the letters are had from.
+enum Shelf {
+    /// A running service.
+    Service(Remote),
+    /// The store itself.
+    Store(Opened),
+}
+
+/// A store of a command, and the runtime that it needs.
+struct Opened {
+    command: &'static str,
+    store: Store,
+    runtime: Runtime,
+}
+
+impl Shelf {
+    /// Whoever has the store: a file is locked by the service that runs with it, so where it can be opened nobody does. A
+    /// database is asked only where no service answers.
+    fn find(command: &'static str, settings: &Settings) -> Result<Shelf, Box<Report>> {
+        let unusable = |error: &OpenError| {
+            Box::new(Report::new(command).fail(Exit::Environment, "store.unavailable", error.to_string()))
+        };
+        if let Database::Embedded(_) = &settings.database {
+            match Store::open_existing(&settings.database) {
+                Ok(Some(store)) => return Opened::new(command, store).map(Shelf::Store),
+                Ok(None) => {}
+                Err(OpenError::InUse { .. }) => return Remote::of(command, settings).map(Shelf::Service),
+                Err(error) => return Err(unusable(&error)),
+            }
+        }
+        if let Some(remote) = Remote::find(command, settings)? {
+            return Ok(Shelf::Service(remote));
+        }
+        match &settings.database {
+            Database::Postgres(_) => {
+                let store = Store::open(&settings.database).map_err(|error| unusable(&error))?;
+                Opened::new(command, store).map(Shelf::Store)
+            }
+            Database::Embedded(_) | Database::InMemory => Err(Box::new(
+                Report::new(command)
+                    .fail(Exit::Environment, "store.none", "there is no store yet, and no service answers")
+                    .suggest("the first `anabranch run` makes it; --db.path names another place"),
+            )),
+        }
+    }
+}
+
+impl Opened {
+    fn new(command: &'static str, store: Store) -> Result<Self, Box<Report>> {
+        // Replays run on it too.
+        let runtime = runtime::start(&mut Builder::new_multi_thread()).map_err(|error| {
+            let message = format!("cannot start: {}", crate::files::system(&error));
+            Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
+        })?;
+        Ok(Opened { command, store, runtime })
+    }
+
+    fn ask<T>(&self, asking: impl Future<Output = Result<T, StoreError>>) -> Result<T, Box<Report>> {
+        self.runtime.block_on(asking).map_err(|error| {
+            Box::new(Report::new(self.command).fail(Exit::Environment, "store.unavailable", error.to_string()))
+        })
+    }
+
+    /// The pipeline of this id, where the store knows one.
+    fn pipeline(&self, id: &str) -> Result<Option<StoredPipeline>, Box<Report>> {
+        Ok(self.ask(self.store.pipelines())?.into_iter().find(|pipeline| *pipeline.id == *id))
+    }
+
+    /// Refuses an id that the store knows neither as a pipeline nor by letters.
+    fn known(&self, id: &Str) -> Result<(), Box<Report>> {
+        let pipelines = self.ask(self.store.pipelines())?;
+        if pipelines.iter().any(|pipeline| pipeline.id == *id) || self.ask(self.store.letter_totals(id))?.count > 0 {
+            return Ok(());
+        }
+        let message = format!("the store knows no pipeline {:?}", id.as_str());
+        let report = Report::new(self.command).fail(Exit::Invalid, "pipeline.unknown", message);
+        Err(Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
+            Some(near) => report.suggest(format!("did you mean {near}?")),
+            None => report.suggest("`anabranch pipelines list` lists them"),
+        }))
+    }
+}
+
+/// The report of a letter that is not there.
+fn missing(command: &'static str, pipeline: &str, number: u64) -> Box<Report> {
+    Box::new(
+        Report::new(command)
+            .fail(Exit::Invalid, "dead_letter.not_found", format!("pipeline {pipeline} has no dead letter {number}"))
+            .suggest(format!("`anabranch dlq list {pipeline}` lists them")),
+    )
+}
+
+/// `1 letter`, `2 letters`.
+fn letters(count: u64) -> String {
+    format!("{count} letter{}", if count == 1 { "" } else { "s" })
+}

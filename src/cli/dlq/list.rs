@@ -1,0 +1,135 @@
+//! `anabranch dlq list`.
+
+use std::time::SystemTime;
+
+use anabranch_graph::arguments::parse_duration;
+use anabranch_graph::condition::CompiledCondition;
+use anabranch_graph::text::Str;
+use chrono::DateTime;
+use comfy_table::{Table, presets};
+use serde_json::json;
+
+use super::{Shelf, letters};
+use crate::cli::{Context, Exit, Report};
+use crate::client::escaped;
+use crate::dead_letters::view::{Filter, LetterPage, page};
+use crate::settings::ServiceFlags;
+use crate::store::letters::nanos;
+
+/// List the dead letters of a pipeline, newest first.
+///
+/// They are those of a queue `dead-letter-queue: {plugin: store, window-size: 0}`. A running service that holds the store
+/// is asked over HTTP.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// Id of the pipeline
+    pipeline: String,
+    /// Only what failed at this processor or destination
+    #[arg(long, value_name = "ID")]
+    node: Option<String>,
+    /// Only what failed since then: a time as 2026-01-31T12:00:00Z, or so long ago as 1h30m
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<u64>,
+    /// Only records for which this condition holds, as '{{ eq .Metadata.tenant "a" }}'
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    /// Most letters
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+/// A time, or how long ago, in nanoseconds since 1970.
+pub(super) fn since(text: &str) -> Result<u64, String> {
+    if let Some(ago) = parse_duration(text) {
+        return Ok(nanos(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)));
+    }
+    let at = DateTime::parse_from_rfc3339(text)
+        .map_err(|_| "it is neither a time as 2026-01-31T12:00:00Z nor a span as 1h30m".to_owned())?;
+    Ok(u64::try_from(at.timestamp_nanos_opt().unwrap_or(0)).unwrap_or(0))
+}
+
+pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
+    const COMMAND: &str = "dlq.list";
+    let condition = arguments.condition.as_deref().map(CompiledCondition::compile).transpose().map_err(|error| {
+        let report = Report::new(COMMAND).fail(Exit::Invalid, "dlq.invalid_condition", format!("--where: {error}"));
+        Box::new(report)
+    })?;
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let id = Str::from(arguments.pipeline.as_str());
+    let found: LetterPage = match Shelf::find(COMMAND, &settings)? {
+        Shelf::Service(remote) => {
+            let mut path = format!("/v1/pipelines/{}/dead-letters?limit={}", escaped(&id), arguments.limit);
+            let texts = [("node", arguments.node.clone()), ("where", arguments.condition.clone())];
+            let numbers = [("sinceNanos", arguments.since.map(|since| since.to_string()))];
+            for (name, value) in texts.into_iter().chain(numbers) {
+                if let Some(value) = value {
+                    path.push_str(&format!("&{name}={}", escaped(&value)));
+                }
+            }
+            remote.get(&path)?
+        }
+        Shelf::Store(opened) => {
+            opened.known(&id)?;
+            let filter = Filter { node: arguments.node.clone(), since: arguments.since, condition };
+            opened.ask(page(&opened.store, &id, &filter, None, arguments.limit.into()))?
+        }
+    };
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["NUMBER", "FAILED", "AT", "TIMES", "ERROR", "RECORD"]);
+    for letter in &found.letters {
+        table.add_row([
+            letter.number.to_string(),
+            letter.at.clone(),
+            if letter.node.is_empty() { "-".to_owned() } else { letter.node.to_string() },
+            letter.attempts.to_string(),
+            one_line(&letter.error.message, 60),
+            one_line(letter.record.as_str().unwrap_or_default(), 60),
+        ]);
+    }
+    let mut text = match found.letters.is_empty() {
+        true => String::new(),
+        false => format!("{}\n", table.trim_fmt()),
+    };
+    let shown = found.letters.len() as u64;
+    if found.count == 0 {
+        text.push_str(&format!("Pipeline {id} has no dead letters.\n"));
+    } else if shown < found.count {
+        text.push_str(&format!("{shown} of {}.\n", letters(found.count)));
+    }
+    if found.dropped > 0 {
+        text.push_str(&format!("{} more went because of the bounds of the queue.\n", found.dropped));
+    }
+    let summary = json!({ "letters": shown, "count": found.count, "bytes": found.bytes, "dropped": found.dropped });
+    Ok(Report::new(COMMAND).text(text).summary(summary).result(json!(found)))
+}
+
+/// The beginning of a text, on one line.
+fn one_line(text: &str, most: usize) -> String {
+    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match flat.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &flat[..end]),
+        None => flat,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_one_or_how_long_ago() {
+        assert_eq!(since("1970-01-01T00:00:01Z"), Ok(1_000_000_000));
+        let hour_ago = since("1h").unwrap();
+        let now = nanos(SystemTime::now());
+        assert!((3_600_000_000_000..3_660_000_000_000).contains(&(now - hour_ago)));
+        assert!(since("yesterday").is_err());
+    }
+
+    #[test]
+    fn texts_are_cut_to_a_line() {
+        assert_eq!(one_line("a\nb\tc", 5), "a b c");
+        assert_eq!(one_line("äöüß", 2), "äö…");
+    }
+}

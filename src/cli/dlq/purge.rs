@@ -1,0 +1,88 @@
+//! `anabranch dlq purge`.
+
+use std::time::{Duration, SystemTime};
+
+use anabranch_graph::arguments::parse_duration;
+use anabranch_graph::text::Str;
+use serde_json::json;
+
+use super::{Shelf, letters};
+use crate::cli::{Context, Report};
+use crate::client::escaped;
+use crate::settings::ServiceFlags;
+use crate::store::letters::{Which, nanos};
+
+/// Remove dead letters: their records are gone for good.
+///
+/// `--all` and `--older-than` only say how many letters there are, unless `--yes` is given.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// Id of the pipeline
+    pipeline: String,
+    /// Numbers of letters
+    #[arg(required_unless_present_any = ["all", "older_than"])]
+    numbers: Vec<u64>,
+    /// All letters of the pipeline
+    #[arg(long, conflicts_with_all = ["numbers", "older_than"])]
+    all: bool,
+    /// Those whose record failed first longer ago than this, as 72h
+    #[arg(long, value_name = "DURATION", value_parser = age, conflicts_with = "numbers")]
+    older_than: Option<Duration>,
+    /// Do it
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+fn age(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "it is not a span of time as 72h or 30m".to_owned())
+}
+
+pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
+    const COMMAND: &str = "dlq.purge";
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let shelf = Shelf::find(COMMAND, &settings)?;
+    let id = Str::from(arguments.pipeline.as_str());
+    let by_number = !arguments.numbers.is_empty();
+    if !by_number && !arguments.yes {
+        let count = match &shelf {
+            Shelf::Service(remote) => {
+                let page = format!("/v1/pipelines/{}/dead-letters?limit=1", escaped(&id));
+                remote.get::<crate::dead_letters::view::LetterPage>(&page)?.count
+            }
+            Shelf::Store(opened) => {
+                opened.known(&id)?;
+                opened.ask(opened.store.letter_totals(&id))?.count
+            }
+        };
+        return Ok(Report::new(COMMAND)
+            .text(format!("Pipeline {id} has {}.\n", letters(count)))
+            .notes("Nothing was removed. Add --yes to do it.\n")
+            .summary(json!({ "purged": 0, "done": false, "count": count })));
+    }
+    let purged = match &shelf {
+        Shelf::Service(remote) => {
+            let body = match arguments.older_than {
+                Some(age) => json!({ "olderThanSeconds": age.as_secs_f64() }),
+                None if by_number => json!({ "numbers": arguments.numbers }),
+                None => json!({ "all": true }),
+            };
+            let answer: serde_json::Value =
+                remote.post(&format!("/v1/pipelines/{}/dead-letters/purge", escaped(&id)), &body)?;
+            answer["purged"].as_u64().unwrap_or(0)
+        }
+        Shelf::Store(opened) => {
+            opened.known(&id)?;
+            let which = match arguments.older_than {
+                Some(age) => Which::Before(nanos(SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH))),
+                None if by_number => Which::Numbers(arguments.numbers.clone()),
+                None => Which::All,
+            };
+            opened.ask(opened.store.remove_letters(&id, which))?
+        }
+    };
+    Ok(Report::new(COMMAND)
+        .text(format!("Removed {}.\n", letters(purged)))
+        .summary(json!({ "purged": purged, "done": true })))
+}

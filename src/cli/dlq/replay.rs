@@ -1,0 +1,207 @@
+//! `anabranch dlq replay`.
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::sync::Arc;
+
+use anabranch_graph::text::Str;
+use serde_json::{Value, json};
+
+use super::edit::{self, Edited};
+use super::{Opened, Shelf, letters, show};
+use crate::cli::remote::Remote;
+use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::client::escaped;
+use crate::dead_letters::replay::{Failure, From, Outcome, Request, Tools, replay as run};
+use crate::pipelines::{Pipeline, Pipelines};
+use crate::service::schemas;
+use crate::settings::{Database, ServiceFlags, Settings};
+use crate::store::Status;
+
+/// Send dead letters through the rest of the pipeline again.
+///
+/// Records enter at the step where they failed, its condition included, or with `--from start` right behind their source,
+/// and go on to the destinations. What arrives leaves the queue; what fails again stays in it. A pipeline that runs is
+/// drained before and goes on after. Positions are not touched.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// Id of the pipeline
+    pipeline: String,
+    /// Numbers of letters
+    #[arg(required_unless_present = "all")]
+    numbers: Vec<u64>,
+    /// All letters of the pipeline
+    #[arg(long, conflicts_with = "numbers")]
+    all: bool,
+    /// Where records enter
+    #[arg(long, value_enum, default_value = "step")]
+    from: From,
+    /// Replace the record of the letter: with the JSON form of one in a file, or on standard input (`-`). Without a value
+    /// it is opened in $EDITOR
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", conflicts_with = "all")]
+    edit: Option<String>,
+    /// Even if the store says that the pipeline runs, as it does after a crash
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+const COMMAND: &str = "dlq.replay";
+
+pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    if arguments.edit.is_some() && arguments.numbers.len() != 1 {
+        let report = Report::new(COMMAND).fail(Exit::Invalid, "dead_letter.not_one", "--edit is for one letter");
+        return Err(Box::new(report));
+    }
+    let shelf = Shelf::find(COMMAND, &settings)?;
+    let edited = match arguments.edit.as_deref() {
+        None => None,
+        Some("") => {
+            let letter = show::letter(COMMAND, &shelf, &arguments.pipeline, arguments.numbers[0])?;
+            match edit::edit(COMMAND, &letter.record)? {
+                Some(edited) => Some(edited),
+                None => return Ok(Report::new(COMMAND).text("Nothing was changed, so nothing was replayed.\n")),
+            }
+        }
+        Some(name) => Some(edit::read(COMMAND, name)?),
+    };
+    let outcome = match &shelf {
+        Shelf::Service(remote) => ask(arguments, remote, edited)?,
+        Shelf::Store(opened) => here(arguments, context, opened, &settings, edited)?,
+    };
+    Ok(told(&outcome))
+}
+
+/// Has the service do it, a part at a time: the pipeline runs in between.
+fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result<Outcome, Box<Report>> {
+    let path = format!("/v1/pipelines/{}/dead-letters/replay", escaped(&arguments.pipeline));
+    let mut body = json!({ "from": arguments.from });
+    match arguments.all {
+        true => body["all"] = json!(true),
+        false => body["numbers"] = json!(arguments.numbers),
+    }
+    if let Some(edited) = edited {
+        body["record"] = edited.json;
+    }
+    let mut total: Outcome = remote.post(&path, &body)?;
+    while total.stopped.is_none() {
+        let refused: BTreeSet<u64> = total.failures.iter().map(|failure| failure.number).collect();
+        let left: Vec<u64> = total.remaining.iter().copied().filter(|number| !refused.contains(number)).collect();
+        if left.is_empty() {
+            break;
+        }
+        let part: Outcome = remote.post(&path, &json!({ "from": arguments.from, "numbers": left }))?;
+        let stuck = part.replayed == 0;
+        total.replayed += part.replayed;
+        total.delivered += part.delivered;
+        total.failed_again += part.failed_again;
+        total.failures.extend(part.failures);
+        total.remaining =
+            total.remaining.into_iter().filter(|number| refused.contains(number)).chain(part.remaining).collect();
+        total.stopped = part.stopped;
+        if stuck && total.stopped.is_none() {
+            total.stopped = Some("no letter got through in time".to_owned());
+        }
+    }
+    Ok(total)
+}
+
+/// Does it in this process, with the pipeline as its file declares it now.
+fn here(
+    arguments: &Arguments,
+    context: &Context,
+    opened: &Opened,
+    settings: &Settings,
+    edited: Option<Edited>,
+) -> Result<Outcome, Box<Report>> {
+    let id = Str::from(arguments.pipeline.as_str());
+    opened.known(&id)?;
+    let live = opened
+        .pipeline(&id)?
+        .is_some_and(|stored| matches!(stored.status, Status::Running | Status::Recovering { .. }));
+    // The file is locked by a service that runs; a database is not.
+    if live && !arguments.force && !matches!(settings.database, Database::Embedded(_)) {
+        let report = Report::new(COMMAND).fail(Exit::Environment, "pipeline.running", format!("pipeline {id} runs"));
+        return Err(Box::new(report.suggest("name its service with --api.http.address; if it crashed, add --force")));
+    }
+    let pipeline = compiled(context, settings, &id)?;
+    let schemas = schemas::registry(&settings.schemas, &opened.store).map_err(|error| {
+        Box::new(Report::new(COMMAND).fail(Exit::Environment, "run.schema_registry", error.to_string()))
+    })?;
+    let tools = Tools {
+        store: opened.store.clone(),
+        log: Arc::new(crate::trial::Notes),
+        schemas,
+        executor: opened.runtime.handle().clone(),
+    };
+    let request = Request {
+        numbers: (!arguments.all).then(|| arguments.numbers.clone()),
+        from: arguments.from,
+        record: edited.map(|edited| edited.record),
+    };
+    opened.runtime.block_on(run(&tools, &pipeline, request, pending())).map_err(|error| {
+        let exit = match error {
+            crate::dead_letters::replay::ReplayError::Store(_) => Exit::Environment,
+            _ => Exit::Invalid,
+        };
+        let report = Report::new(COMMAND).fail(exit, error.code(), error.to_string());
+        Box::new(match error.suggestion() {
+            Some(suggestion) => report.suggest(suggestion),
+            None => report,
+        })
+    })
+}
+
+/// The pipeline of this id in the files of the settings.
+fn compiled(context: &Context, settings: &Settings, id: &Str) -> Result<Pipeline, Box<Report>> {
+    let pipelines =
+        Pipelines::load(&[&settings.pipelines.path], &registry_with(settings), &compile_options(settings, false));
+    let invalid = pipelines.invalid.iter().any(|invalid| invalid.id.as_ref() == Some(id));
+    let findings = context.rendered(&pipelines.all_findings(), &pipelines.files);
+    if let Some(pipeline) = pipelines.good.into_iter().find(|pipeline| pipeline.config.id.value == *id) {
+        return Ok(pipeline);
+    }
+    let path = settings.pipelines.path.display();
+    Err(Box::new(match invalid {
+        true => {
+            let message = format!("pipeline {id} has errors: nothing can be replayed through it");
+            Report::new(COMMAND).notes(findings).fail(Exit::Invalid, "pipeline.invalid", message)
+        }
+        false => Report::new(COMMAND)
+            .fail(Exit::Invalid, "pipeline.not_found", format!("there is no pipeline {id} in {path}"))
+            .suggest("--pipelines.path names another place"),
+    }))
+}
+
+fn told(outcome: &Outcome) -> Report {
+    let Outcome { replayed, delivered, failed_again, failures, remaining, stopped } = outcome;
+    let mut text = format!("Replayed {}: {delivered} delivered", letters(*replayed));
+    if *failed_again > 0 {
+        text.push_str(&format!(", {failed_again} failed again"));
+    }
+    text.push_str(".\n");
+    for Failure { number, node, error } in failures {
+        let place = if node.is_empty() { String::new() } else { format!(" at {node}") };
+        text.push_str(&format!("  {number}{place}: {}\n", error.message));
+    }
+    let summary = json!({
+        "replayed": replayed, "delivered": delivered, "failedAgain": failed_again, "remaining": remaining.len(),
+    });
+    let result = serde_json::to_value(outcome).unwrap_or(Value::Null);
+    let report = Report::new(COMMAND).text(text).summary(summary).result(result);
+    match stopped {
+        Some(why) => report
+            .fail(Exit::Failed, "dead_letter.replay_stopped", format!("the replay was stopped: {why}"))
+            .suggest(format!(
+                "{} in the queue as before",
+                match remaining.len() {
+                    1 => "one letter is".to_owned(),
+                    many => format!("{many} letters are"),
+                }
+            )),
+        None if *failed_again > 0 || !remaining.is_empty() => report.found(Exit::Failed),
+        None => report,
+    }
+}

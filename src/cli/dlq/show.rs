@@ -1,0 +1,87 @@
+//! `anabranch dlq show`.
+
+use anabranch_graph::text::Str;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::{Shelf, missing};
+use crate::cli::remote::Remote;
+use crate::cli::{Context, Report};
+use crate::client::escaped;
+use crate::dead_letters::view::{LetterView, one};
+use crate::settings::ServiceFlags;
+
+/// Show a dead letter: the record as it was when it failed, why and where.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    /// Id of the pipeline
+    pipeline: String,
+    /// Number of the letter
+    number: u64,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+pub(super) fn show(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
+    const COMMAND: &str = "dlq.show";
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let shelf = Shelf::find(COMMAND, &settings)?;
+    let letter = letter(COMMAND, &shelf, &arguments.pipeline, arguments.number)?;
+    Ok(Report::new(COMMAND).text(text(&arguments.pipeline, &letter)).result(json!(letter)))
+}
+
+/// A letter with its whole record.
+pub(super) fn letter(
+    command: &'static str,
+    shelf: &Shelf,
+    pipeline: &str,
+    number: u64,
+) -> Result<LetterView, Box<Report>> {
+    match shelf {
+        Shelf::Service(remote) => remote_letter(remote, pipeline, number),
+        Shelf::Store(opened) => {
+            let id = Str::from(pipeline);
+            opened.known(&id)?;
+            opened.ask(one(&opened.store, &id, number))?.ok_or_else(|| missing(command, pipeline, number))
+        }
+    }
+}
+
+fn remote_letter(remote: &Remote, pipeline: &str, number: u64) -> Result<LetterView, Box<Report>> {
+    remote.get(&format!("/v1/pipelines/{}/dead-letters/{number}", escaped(pipeline)))
+}
+
+fn text(pipeline: &str, letter: &LetterView) -> String {
+    let LetterView { number, at, first_at, node, connector, partition, error, attempts, record, .. } = letter;
+    let place = if node.is_empty() { String::new() } else { format!(" at {node}") };
+    let mut text = format!("Letter {number} of pipeline {pipeline}\n\nfailed  {at}{place}\n");
+    if *attempts > 1 {
+        text.push_str(&format!("        {attempts} times, first {first_at}\n"));
+    }
+    text.push_str(&format!("error   {}: {}\n", error.code, error.message));
+    let partition = if partition.is_empty() { String::new() } else { format!(", partition {partition}") };
+    text.push_str(&format!("from    {connector}{partition}\n\nThe record as it entered that step:\n"));
+    match record {
+        Value::String(why) => text.push_str(why),
+        record => text.push_str(&serde_json::to_string_pretty(record).unwrap_or_default()),
+    }
+    text.push('\n');
+    for (name, pointer) in [("key", "/key"), ("before", "/payload/before"), ("after", "/payload/after")] {
+        if let Some(raw) = record.pointer(pointer).and_then(Value::as_str).and_then(readable) {
+            text.push_str(&format!("\n{name} as text:\n{raw}\n"));
+        }
+    }
+    text.push_str(&format!(
+        "\nNext: mend the cause, then\n  anabranch dlq replay {pipeline} {number}\nor mend the record:\n  \
+         anabranch dlq replay {pipeline} {number} --edit\nor let it go:\n  anabranch dlq purge {pipeline} {number}\n"
+    ));
+    text
+}
+
+/// Raw data, where it is text.
+fn readable(base64: &str) -> Option<String> {
+    let text = String::from_utf8(STANDARD.decode(base64).ok()?).ok()?;
+    let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t' || c == '\r';
+    (!text.is_empty() && text.chars().all(is_plain)).then_some(text)
+}

@@ -1,0 +1,60 @@
+//! A record as a reader sees it.
+
+use std::collections::BTreeMap;
+
+use anabranch_graph::json::write_data;
+use anabranch_graph::record::{Data, Record};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::Value;
+
+/// A record with its fields in the usual order.
+#[derive(Serialize)]
+struct Shown<'a> {
+    operation: &'a str,
+    metadata: BTreeMap<&'a str, &'a str>,
+    key: Value,
+    payload: ShownPayload,
+}
+
+#[derive(Serialize)]
+struct ShownPayload {
+    before: Value,
+    after: Value,
+}
+
+/// The record without its position over several lines of JSON, with raw data as text where they are text.
+pub(super) fn pretty(record: &Record) -> String {
+    let shown = Shown {
+        operation: record.operation.as_str(),
+        metadata: record.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
+        key: data(&record.key),
+        payload: ShownPayload { before: data(&record.payload.before), after: data(&record.payload.after) },
+    };
+    let mut text = serde_json::to_string_pretty(&shown).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn data(data: &Data) -> Value {
+    match data {
+        Data::Absent => Value::Null,
+        Data::Raw(bytes) => Value::String(readable(bytes)),
+        Data::Structured(_) => {
+            let mut text = Vec::new();
+            match write_data(data, &mut text) {
+                Ok(()) => serde_json::from_slice(&text).unwrap_or(Value::Null),
+                Err(fault) => Value::String(format!("(cannot be shown: {})", fault.message())),
+            }
+        }
+    }
+}
+
+/// Bytes as text where they are text that a terminal may print, else as base64.
+pub(super) fn readable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => text.to_owned(),
+        _ => STANDARD.encode(bytes),
+    }
+}

@@ -1,0 +1,5 @@
+//! Dead letters of `store` queues: what people and programs see of them, and replaying them.
+
+pub mod form;
+pub mod replay;
+pub mod view;

@@ -1,0 +1,478 @@
+//! Replaying letters: a run of its own, through the rest of the graph that the pipeline runs.
+//!
+//! The run reads letters instead of a source, and its state store is the queue. Letters stay in it untouched until every
+//! copy of their record is delivered and durable, filtered, or failed again; then the executor commits, as it does with
+//! positions, and in one transaction the letter goes, or what failed of it takes its place. So a crash at any point
+//! repeats what was not committed, and loses nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anabranch_graph::exec::{self, Ending, RunOptions, Services};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::letter::{Letter, LetterBounds};
+use anabranch_graph::operator::{Host, LogSink};
+use anabranch_graph::plan::replay::{Entry, NoEntry, replay as plan};
+use anabranch_graph::record::{Position, Record};
+use anabranch_graph::schema::SchemaRegistry;
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
+use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::text::Str;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use utoipa::ToSchema;
+
+use super::{form, view};
+use crate::pipelines::Pipeline;
+use crate::store::Store;
+use crate::store::letters::{Settled, StoredLetter, key};
+
+/// Letters that are read at a time.
+const PAGE: usize = 64;
+/// Most failures that are told one by one.
+const TOLD: usize = 100;
+/// What was read has so long to get through when time is up.
+const DRAIN: Duration = Duration::from_secs(4);
+
+/// Where replayed records enter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = ReplayFrom)]
+pub enum From {
+    /// At the step where they failed; its condition is evaluated again.
+    #[default]
+    Step,
+    /// Right behind the source that they were read from.
+    Start,
+}
+
+/// What is to be replayed.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The letters with these numbers; `None` = all that there are now.
+    pub numbers: Option<Vec<u64>>,
+    /// Where their records enter.
+    pub from: From,
+    /// The record in place of the one in the letter: for exactly one number.
+    pub record: Option<Record>,
+}
+
+/// What became of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ReplayOutcome)]
+pub struct Outcome {
+    /// Letters whose records went through the graph to their ends.
+    pub replayed: u64,
+    /// Those of them of which nothing failed again: they have left the queue.
+    pub delivered: u64,
+    /// Those of them of which something failed again: it is in the queue.
+    pub failed_again: u64,
+    /// What failed again, or could not be tried; the first hundred.
+    pub failures: Vec<Failure>,
+    /// Numbers of letters that were asked for and are in the queue as before: time was up, or the run failed.
+    pub remaining: Vec<u64>,
+    /// Why it ended before everything was tried, where that is not that time was up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+}
+
+/// A letter that is in the queue again, or still.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReplayFailure)]
+pub struct Failure {
+    /// Its number.
+    pub number: u64,
+    /// Where its record failed.
+    #[schema(value_type = String)]
+    pub node: Str,
+    /// Why.
+    pub error: view::LetterError,
+}
+
+/// Nothing was replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// There is no such letter.
+    #[error("there is no dead letter {0}")]
+    NotFound(u64),
+    /// An edited record needs a letter whose place it takes.
+    #[error("a record is given for {0} letters: it can take the place of one")]
+    NotOne(usize),
+    /// The step is gone.
+    #[error("dead letter {number}: {error}")]
+    NoEntry {
+        /// The letter.
+        number: u64,
+        /// Why.
+        error: NoEntry,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ReplayError {
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ReplayError::NotFound(_) => "dead_letter.not_found",
+            ReplayError::NotOne(_) => "dead_letter.not_one",
+            ReplayError::NoEntry { .. } => "dead_letter.no_step",
+            ReplayError::Store(_) => "store.unavailable",
+        }
+    }
+
+    /// What to do about it.
+    pub fn suggestion(&self) -> Option<&'static str> {
+        match self {
+            ReplayError::NoEntry { error: NoEntry::Gone(_) | NoEntry::Ambiguous(_), .. } => {
+                Some("replay it from the start: --from start")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a replay reaches outside of its plan.
+#[derive(Clone)]
+pub struct Tools {
+    /// The state store, which has the letters.
+    pub store: Store,
+    /// For lines of processors and destinations.
+    pub log: Arc<dyn LogSink>,
+    /// The schemas.
+    pub schemas: Arc<dyn SchemaRegistry>,
+    /// Where it runs.
+    pub executor: Handle,
+}
+
+/// Replays letters of a pipeline that does not run, the oldest first. What is not through when `halt` is ready stays.
+///
+/// # Errors
+/// Nothing was replayed. What fails later is told in the outcome.
+pub async fn replay(
+    tools: &Tools,
+    pipeline: &Pipeline,
+    request: Request,
+    halt: impl Future<Output = ()>,
+) -> Result<Outcome, ReplayError> {
+    let id = &pipeline.config.id.value;
+    let asked = request.numbers.as_ref().map_or(0, Vec::len);
+    if request.record.is_some() && asked != 1 {
+        return Err(ReplayError::NotOne(asked));
+    }
+    let groups = grouped(tools, id, &request).await?;
+    let mut outcome = Outcome::default();
+    let mut refused = None;
+    let mut halt = std::pin::pin!(halt);
+    let mut halted = false;
+    let mut groups = groups.into_iter();
+    for ((entry, connector), numbers) in groups.by_ref() {
+        let queue = Arc::new(Queue::new(&tools.store, id, &numbers, request.record.clone()));
+        let source: Arc<dyn Source> = Arc::new(Letters(queue.clone()));
+        let stages = match plan(&pipeline.compiled, &entry, &connector, source) {
+            Ok(stages) => stages,
+            Err(error) => {
+                for number in &numbers {
+                    let message = error.to_string().into();
+                    let error = view::LetterError { code: Str::from_static("no_step"), message };
+                    outcome.tell(Failure { number: *number, node: Str::default(), error });
+                    outcome.remaining.push(*number);
+                }
+                refused = refused.or(numbers.first().map(|number| ReplayError::NoEntry { number: *number, error }));
+                continue;
+            }
+        };
+        let services = Services {
+            store: queue.clone(),
+            log: tools.log.clone(),
+            memo: Arc::new(tools.store.clone()),
+            schemas: tools.schemas.clone(),
+        };
+        let mask: Arc<[Str]> = pipeline.compiled.secrets.clone().into();
+        let options = RunOptions { once: true, mask: mask.clone(), ..RunOptions::default() };
+        let mut running = {
+            let _on_executor = tools.executor.enter();
+            exec::start(Arc::new(stages), services, options)
+        };
+        let ending = tokio::select! {
+            ending = running.wait() => ending,
+            () = &mut halt => {
+                halted = true;
+                running.stop(Some(DRAIN));
+                running.wait().await
+            }
+        };
+        queue.told(&mut outcome);
+        outcome.stopped = match ending {
+            Ending::Finished | Ending::Stopped => None,
+            Ending::NotDrained { left } => {
+                let left: Vec<&str> = left.iter().map(Str::as_str).collect();
+                Some(format!("not everything got through in time: records were left in {}", left.join(", ")))
+            }
+            Ending::Faulted(fault) => Some(anabranch_graph::secret::mask(&fault.to_string(), &mask)),
+            Ending::Killed => Some("it was killed".to_owned()),
+        };
+        if halted || outcome.stopped.is_some() {
+            break;
+        }
+    }
+    outcome.remaining.extend(groups.flat_map(|(_, numbers)| numbers));
+    outcome.remaining.sort_unstable();
+    match refused {
+        Some(error) if outcome.replayed == 0 && outcome.stopped.is_none() && !halted => Err(error),
+        _ => Ok(outcome),
+    }
+}
+
+/// Where letters enter, and the source that they were read from.
+type Group = (Entry, Str);
+
+/// The letters by where they enter: groups in the order of their first letters, the oldest of each first.
+async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Group, Vec<u64>)>, ReplayError> {
+    let mut numbers = match &request.numbers {
+        Some(numbers) => numbers.clone(),
+        None => view::numbers(&tools.store, id, &view::Filter::default()).await?,
+    };
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut groups: Vec<(Group, Vec<u64>)> = Vec::new();
+    let mut left = &numbers[..];
+    while let Some(first) = left.first() {
+        let wanted = &left[..left.len().min(PAGE)];
+        let found = tools.store.letters_numbered(id, wanted.to_vec()).await?;
+        let Some((last, _)) = found.last() else {
+            // Of all letters some may have gone meanwhile.
+            if request.numbers.is_some() {
+                return Err(ReplayError::NotFound(*first));
+            }
+            left = &left[wanted.len()..];
+            continue;
+        };
+        let passed = wanted.iter().take_while(|number| *number <= last).count();
+        if request.numbers.is_some()
+            && let Some(missing) =
+                wanted[..passed].iter().find(|number| found.binary_search_by_key(*number, |(n, _)| *n).is_err())
+        {
+            return Err(ReplayError::NotFound(*missing));
+        }
+        for (number, stored) in &found {
+            let letter = form::decode(&stored.content)?;
+            let entry = match request.from {
+                // What no step is known of failed nowhere in particular.
+                From::Step if !letter.node.is_empty() => Entry::Step(letter.node),
+                From::Step | From::Start => Entry::Start,
+            };
+            let group = (entry, letter.lane.connector);
+            match groups.iter_mut().find(|(known, _)| *known == group) {
+                Some((_, numbers)) => numbers.push(*number),
+                None => groups.push((group, vec![*number])),
+            }
+        }
+        left = &left[passed..];
+    }
+    Ok(groups)
+}
+
+impl Outcome {
+    fn tell(&mut self, failure: Failure) {
+        if self.failures.len() < TOLD {
+            self.failures.push(failure);
+        }
+    }
+}
+
+/// The letters of a run: what it reads, and the state store that it commits to.
+struct Queue {
+    store: Store,
+    pipeline: Str,
+    /// In place of the record of the only letter.
+    record: Option<Record>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Numbers of letters that were not read yet.
+    waiting: VecDeque<u64>,
+    /// Letters that were read, in this order: the rows of the run's lane.
+    read: Vec<Tried>,
+    /// Of these rows the first are settled.
+    settled: usize,
+    /// Copies that failed again, by row.
+    failed: BTreeMap<u64, Vec<Letter>>,
+    replayed: u64,
+    failures: Vec<Failure>,
+    failed_again: u64,
+}
+
+/// What a letter was before it was tried again.
+#[derive(Clone)]
+struct Tried {
+    number: u64,
+    first: u64,
+    attempts: u32,
+    name: Str,
+    lane: LaneId,
+    generation: u64,
+    seq: u64,
+}
+
+impl Tried {
+    /// What is stored of a copy that failed again. The first is the letter as before but for what failed now, where and
+    /// why; the others are named by it.
+    fn again(&self, index: usize, copy: &Letter) -> Result<StoredLetter, StoreError> {
+        let name = if index == 0 { self.name.clone() } else { Str::from(format!("{}>{}", self.name, copy.name)) };
+        let letter = Letter {
+            name: name.clone(),
+            lane: self.lane.clone(),
+            generation: self.generation,
+            seq: self.seq,
+            ..copy.clone()
+        };
+        let content = form::encode(&letter)?;
+        Ok(StoredLetter { first: self.first, attempts: self.attempts.saturating_add(1), key: key(&name), content })
+    }
+}
+
+impl Queue {
+    fn new(store: &Store, pipeline: &Str, numbers: &[u64], record: Option<Record>) -> Self {
+        let state = State { waiting: numbers.iter().copied().collect(), ..State::default() };
+        Queue { store: store.clone(), pipeline: pipeline.clone(), record, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what became of the letters.
+    fn told(&self, outcome: &mut Outcome) {
+        let mut state = self.state();
+        outcome.replayed += state.replayed;
+        outcome.failed_again += state.failed_again;
+        outcome.delivered += state.replayed - state.failed_again;
+        std::mem::take(&mut state.failures).into_iter().for_each(|failure| outcome.tell(failure));
+        let open = state.read[state.settled..].iter().map(|tried| tried.number);
+        outcome.remaining.extend(open.chain(state.waiting.iter().copied()));
+    }
+}
+
+#[async_trait]
+impl StateStore for Queue {
+    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+        Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
+    }
+
+    async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        Ok(BTreeMap::new())
+    }
+
+    async fn commit(&self, _: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+        let Some(seq) = moves.iter().map(|(_, mark)| mark.seq).max() else { return Ok(()) };
+        let (rows, to) = {
+            let state = self.state();
+            let to = usize::try_from(seq).unwrap_or(usize::MAX).min(state.read.len());
+            let rows: Vec<(Tried, Vec<Letter>)> = (state.settled..to)
+                .map(|row| (state.read[row].clone(), state.failed.get(&(row as u64)).cloned().unwrap_or_default()))
+                .collect();
+            (rows, to)
+        };
+        let mut settled = Vec::with_capacity(rows.len());
+        for (tried, copies) in &rows {
+            let copies = copies.iter().enumerate().map(|(index, copy)| tried.again(index, copy));
+            settled.push(Settled { number: tried.number, copies: copies.collect::<Result<_, _>>()? });
+        }
+        self.store.settle_letters(&self.pipeline, settled).await?;
+        let mut state = self.state();
+        for (tried, copies) in rows {
+            state.replayed += 1;
+            state.failed_again += u64::from(!copies.is_empty());
+            for copy in copies.into_iter().take(TOLD.saturating_sub(state.failures.len())) {
+                let error = view::LetterError { code: copy.code, message: copy.message };
+                state.failures.push(Failure { number: tried.number, node: copy.node, error });
+            }
+        }
+        state.settled = to;
+        state.failed.retain(|row, _| *row >= to as u64);
+        Ok(())
+    }
+
+    /// Until the row is settled, the letter that was tried is what keeps its copies.
+    async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<(), StoreError> {
+        let mut state = self.state();
+        for letter in letters {
+            state.failed.entry(letter.seq).or_default().push(letter);
+        }
+        Ok(())
+    }
+}
+
+/// The letters as a source.
+struct Letters(Arc<Queue>);
+
+#[async_trait]
+impl Source for Letters {
+    fn catches_up(&self) -> bool {
+        true
+    }
+
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        Ok((Box::new(LetterReader(self.0.clone())), Box::new(Untold)))
+    }
+}
+
+struct LetterReader(Arc<Queue>);
+
+#[async_trait]
+impl Reader for LetterReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        let queue = &self.0;
+        loop {
+            let wanted: Vec<u64> = queue.state().waiting.iter().copied().take(room.rows.clamp(1, PAGE)).collect();
+            if wanted.is_empty() {
+                return Ok(Read::End);
+            }
+            let found = queue.store.letters_numbered(&queue.pipeline, wanted.clone()).await.map_err(unread)?;
+            // From here on nothing is awaited: what is taken off the queue is read.
+            let last = found.last().map_or(u64::MAX, |(number, _)| *number);
+            let passed = wanted.iter().take_while(|number| **number <= last).count();
+            let mut tried = Vec::with_capacity(found.len());
+            let mut records = Vec::with_capacity(found.len());
+            for (number, stored) in found {
+                let Letter { name, lane, generation, seq, record, .. } =
+                    form::decode(&stored.content).map_err(unread)?;
+                let StoredLetter { first, attempts, .. } = stored;
+                let position = record.position().clone();
+                let record = queue.record.clone().unwrap_or(record);
+                // The position is what the source gave; a letter without one has its number.
+                let numbered = || Position::copy_from(number.to_string().as_bytes());
+                let position = if position.0.is_empty() { numbered() } else { position };
+                records.push(record.with_position(position));
+                tried.push(Tried { number, first, attempts, name, lane, generation, seq });
+            }
+            let mut state = queue.state();
+            state.waiting.drain(..passed);
+            state.read.append(&mut tried);
+            if !records.is_empty() {
+                return Ok(Read::Rows { partition: Partition::ONLY, records });
+            }
+        }
+    }
+}
+
+fn unread(error: StoreError) -> Fault {
+    Fault::fatal("letters_unreadable", error)
+}
+
+/// There is nobody to be told: the source was told when the letters were kept.
+struct Untold;
+
+#[async_trait]
+impl Acker for Untold {
+    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
+        Ok(())
+    }
+}

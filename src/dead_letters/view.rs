@@ -1,0 +1,245 @@
+//! Letters as programs and people see them: the same over HTTP and on the command line.
+
+use anabranch_graph::condition::CompiledCondition;
+use anabranch_graph::json::write_record;
+use anabranch_graph::letter::Letter;
+use anabranch_graph::record::{Data, Record};
+use anabranch_graph::state::StoreError;
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Timestamp, Value};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::SecondsFormat;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::form;
+use crate::store::Store;
+use crate::store::letters::{LetterTotals, StoredLetter};
+
+/// Characters of a record that a list shows.
+const SHORT: usize = 160;
+/// Letters that are read at a time.
+const PAGE: usize = 256;
+
+/// A letter in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LetterView {
+    /// Its number in the pipeline; newer letters have higher ones.
+    pub number: u64,
+    /// When the record failed last.
+    pub at: String,
+    /// When it failed first.
+    pub first_at: String,
+    /// Id of the processor or destination where it failed; empty where that is not known.
+    #[schema(value_type = String)]
+    pub node: Str,
+    /// Id of the source connector that it came from.
+    #[schema(value_type = String)]
+    pub connector: Str,
+    /// Partition of the source that it came from; empty where there is only one.
+    #[schema(value_type = String)]
+    pub partition: Str,
+    /// Why it failed.
+    pub error: LetterError,
+    /// How often it failed.
+    pub attempts: u32,
+    /// Bytes that are stored of it.
+    pub bytes: u64,
+    /// The record: in a list the beginning of its content as text, by itself its JSON form.
+    pub record: serde_json::Value,
+}
+
+/// Why a record failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LetterError {
+    /// Stable code.
+    #[schema(value_type = String)]
+    pub code: Str,
+    /// In words.
+    #[schema(value_type = String)]
+    pub message: Str,
+}
+
+/// Letters of a pipeline, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LetterPage {
+    /// Those that were asked for.
+    pub letters: Vec<LetterView>,
+    /// All letters of the pipeline.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Letters that went because of the bounds of the queue.
+    pub dropped: u64,
+    /// When the record of the oldest letter failed first.
+    pub oldest: Option<String>,
+}
+
+/// Which letters are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Those that failed there.
+    pub node: Option<String>,
+    /// Those that failed at that time or later, in nanoseconds since 1970.
+    pub since: Option<u64>,
+    /// Those for whose record this holds; it does not hold where it fails.
+    pub condition: Option<CompiledCondition>,
+}
+
+impl Filter {
+    fn takes(&self, letter: &Letter) -> bool {
+        self.node.as_ref().is_none_or(|node| *node == *letter.node)
+            && self.since.is_none_or(|since| crate::store::letters::nanos(letter.at) >= since)
+            && self.condition.as_ref().is_none_or(|condition| condition.evaluate(&letter.record).unwrap_or(false))
+    }
+
+    fn takes_all(&self) -> bool {
+        self.node.is_none() && self.since.is_none() && self.condition.is_none()
+    }
+}
+
+/// The newest letters below a number that the filter takes, at most `limit`. O(letters looked at).
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn page(
+    store: &Store,
+    pipeline: &Str,
+    filter: &Filter,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<LetterPage, StoreError> {
+    let mut letters = Vec::new();
+    each(store, pipeline, filter, before, |number, stored, letter| {
+        if letters.len() < limit {
+            letters.push(LetterView::short(number, stored, letter));
+        }
+        letters.len() < limit
+    })
+    .await?;
+    let LetterTotals { count, bytes, dropped, oldest } = store.letter_totals(pipeline).await?;
+    Ok(LetterPage { letters, count, bytes, dropped, oldest: oldest.map(shown_nanos) })
+}
+
+/// The numbers of all letters that the filter takes, newest first. O(letters).
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn numbers(store: &Store, pipeline: &Str, filter: &Filter) -> Result<Vec<u64>, StoreError> {
+    let mut numbers = Vec::new();
+    each(store, pipeline, filter, None, |number, _, _| {
+        numbers.push(number);
+        true
+    })
+    .await?;
+    Ok(numbers)
+}
+
+/// Visits letters, newest first, until it is told that it is enough.
+async fn each(
+    store: &Store,
+    pipeline: &Str,
+    filter: &Filter,
+    before: Option<u64>,
+    mut visit: impl FnMut(u64, &StoredLetter, &Letter) -> bool,
+) -> Result<(), StoreError> {
+    let mut below = before.unwrap_or(u64::MAX);
+    loop {
+        let found = store.letters_below(pipeline, below, PAGE).await?;
+        let Some((last, _)) = found.last() else { return Ok(()) };
+        below = *last;
+        for (number, stored) in &found {
+            let letter = form::decode(&stored.content)?;
+            if (filter.takes_all() || filter.takes(&letter)) && !visit(*number, stored, &letter) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// One letter with its whole record.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn one(store: &Store, pipeline: &Str, number: u64) -> Result<Option<LetterView>, StoreError> {
+    let found = store.letters_numbered(pipeline, vec![number]).await?;
+    let Some((number, stored)) = found.first() else { return Ok(None) };
+    let letter = form::decode(&stored.content)?;
+    let record = whole(&letter.record);
+    Ok(Some(LetterView { record, ..LetterView::short(*number, stored, &letter) }))
+}
+
+impl LetterView {
+    fn short(number: u64, stored: &StoredLetter, letter: &Letter) -> LetterView {
+        LetterView {
+            number,
+            at: shown_nanos(crate::store::letters::nanos(letter.at)),
+            first_at: shown_nanos(stored.first),
+            node: letter.node.clone(),
+            connector: letter.lane.connector.clone(),
+            partition: letter.lane.partition.0.clone(),
+            error: LetterError { code: letter.code.clone(), message: letter.message.clone() },
+            attempts: stored.attempts,
+            bytes: stored.content.len() as u64,
+            record: short(&letter.record).into(),
+        }
+    }
+}
+
+/// The JSON form of a record; a text that says why where it has none.
+fn whole(record: &Record) -> serde_json::Value {
+    let mut text = Vec::new();
+    match write_record(record, &mut text) {
+        Ok(()) => serde_json::from_slice(&text).unwrap_or_default(),
+        Err(fault) => format!("the record cannot be shown as JSON: {}", fault.message()).into(),
+    }
+}
+
+/// The beginning of what a record is about.
+fn short(record: &Record) -> String {
+    let data = if record.payload.after == Data::Absent { &record.payload.before } else { &record.payload.after };
+    let data = if *data == Data::Absent { &record.key } else { data };
+    let text = match data {
+        Data::Absent => String::new(),
+        Data::Raw(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.chars().take(SHORT + 1).collect(),
+            Err(_) => STANDARD.encode(&bytes[..bytes.len().min(SHORT)]),
+        },
+        Data::Structured(fields) => {
+            let mut text = Vec::new();
+            match anabranch_graph::json::write_value(&Value::Map(fields.clone()), &mut text) {
+                Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+                Err(fault) => fault.message(),
+            }
+        }
+    };
+    match text.char_indices().nth(SHORT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// RFC 3339 with milliseconds.
+fn shown_nanos(nanos: u64) -> String {
+    let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
+    let time = Timestamp::from_timestamp(seconds, (nanos % 1_000_000_000) as u32).unwrap_or_default();
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_graph::record::Position;
+
+    use super::*;
+
+    #[test]
+    fn a_list_shows_the_beginning_of_a_record() {
+        let record = |data| Record::create(Position::copy_from(b"1"), Data::Absent, data);
+        assert_eq!(short(&record(Data::text("a line"))), "a line");
+        assert_eq!(short(&record(Data::text("ü".repeat(SHORT + 5)))), format!("{}…", "ü".repeat(SHORT)));
+        assert_eq!(short(&record(Data::Raw(bytes::Bytes::from_static(b"\xff")))), "/w==");
+        assert_eq!(shown_nanos(1_234_567_890_123), "1970-01-01T00:20:34.567Z");
+    }
+}

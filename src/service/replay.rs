@@ -1,0 +1,65 @@
+//! Replaying dead letters through the pipelines of a running service.
+
+use std::time::Duration;
+
+use anabranch_graph::text::Str;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::control::{Control, ControlError, Done, Shared};
+use crate::dead_letters::replay::{Outcome, ReplayError, Request, Tools, replay};
+
+/// How long one replay may take: who asks over HTTP waits for it, and meanwhile the pipeline stands.
+const LONGEST: Duration = Duration::from_secs(8);
+
+/// Nothing was replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReplayed {
+    /// The pipeline is not to be had.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The letters are not.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+impl Control {
+    /// Replays dead letters while the pipeline stands still, for a few seconds at most: what is left then is told. Goes
+    /// on when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// Nothing was replayed: the pipeline or a letter is not there, the pipeline has errors, or somebody else changes it.
+    pub async fn replay(&self, id: &str, request: Request) -> Result<Outcome, NotReplayed> {
+        let id = self.entry(id)?.id.clone();
+        let (done, outcome) = oneshot::channel();
+        let control = self.clone();
+        self.see_to(async move {
+            let _ = done.send(control.replay_held(&id, request).await);
+            Done::Errand
+        });
+        outcome.await.unwrap_or(Err(NotReplayed::Control(ControlError::ServiceStopping)))
+    }
+
+    async fn replay_held(&self, id: &Str, request: Request) -> Result<Outcome, NotReplayed> {
+        let Shared { store, schemas, log, executor, .. } = self.shared();
+        let tools =
+            Tools { store: store.clone(), log: log.clone(), schemas: schemas.clone(), executor: executor.clone() };
+        let stopping = async {
+            while !self.is_stopping() {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let halt = async { drop(timeout(LONGEST, stopping).await) };
+        let replayed = self.held(id, async {
+            let Some(pipeline) = self.compiled(id) else {
+                return Err(match self.invalid(id) {
+                    Some(what) => ControlError::Invalid { id: id.clone(), what }.into(),
+                    None => NotReplayed::Control(ControlError::Loading(id.clone())),
+                });
+            };
+            log.mask(pipeline.compiled.secrets.iter().cloned());
+            Ok(replay(&tools, &pipeline, request, halt).await?)
+        });
+        replayed.await?
+    }
+}

@@ -1,0 +1,252 @@
+//! Dead letters in the state store.
+//!
+//! What is stored of a letter is bytes to the store: it knows the number, the name, when the record failed first and how
+//! often. So bounds are kept, and letters replaced, without looking into records.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anabranch_graph::letter::LetterBounds;
+use anabranch_graph::state::StoreError;
+use anabranch_graph::text::Str;
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+
+use super::{Found, Read, Store, Write, Written};
+
+/// SHA-256 of the name of a letter: names hold metadata of records, which may be long.
+pub type LetterKey = [u8; 32];
+
+/// The key of a name.
+pub fn key(name: &str) -> LetterKey {
+    Sha256::digest(name.as_bytes()).into()
+}
+
+/// A letter as the store sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredLetter {
+    /// When the record failed first, in nanoseconds since 1970.
+    pub first: u64,
+    /// How often it failed.
+    pub attempts: u32,
+    /// Of its name.
+    pub key: LetterKey,
+    /// The letter.
+    pub content: Bytes,
+}
+
+impl StoredLetter {
+    const HEAD: usize = 8 + 4 + 32;
+
+    /// Numbers with the most significant byte first, the key, then the content.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::HEAD + self.content.len());
+        bytes.extend_from_slice(&self.first.to_be_bytes());
+        bytes.extend_from_slice(&self.attempts.to_be_bytes());
+        bytes.extend_from_slice(&self.key);
+        bytes.extend_from_slice(&self.content);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<StoredLetter, StoreError> {
+        let cut_off = || StoreError::Damaged("a dead letter is cut off".to_owned());
+        let (first, rest) = bytes.split_first_chunk().ok_or_else(cut_off)?;
+        let (attempts, rest) = rest.split_first_chunk().ok_or_else(cut_off)?;
+        let (key, content) = rest.split_first_chunk().ok_or_else(cut_off)?;
+        Ok(StoredLetter {
+            first: u64::from_be_bytes(*first),
+            attempts: u32::from_be_bytes(*attempts),
+            key: *key,
+            content: Bytes::copy_from_slice(content),
+        })
+    }
+
+    /// What stays of the letter that this one replaces because it has its name: the row was read again.
+    pub(super) fn succeed(&mut self, before: &StoredLetter) {
+        self.first = before.first;
+        self.attempts = self.attempts.max(before.attempts);
+    }
+}
+
+/// Bytes that a letter counts of the bound.
+pub(super) fn weight(stored: usize) -> u64 {
+    stored as u64 + 64
+}
+
+/// Nanoseconds since 1970.
+pub fn nanos(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A letter that was replayed, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// Its number.
+    pub number: u64,
+    /// The copies that failed again. None: the letter goes. The first takes its place, others are new letters.
+    pub copies: Vec<StoredLetter>,
+}
+
+/// Which letters are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All of the pipeline.
+    All,
+    /// Those with these numbers; others are not missed.
+    Numbers(Vec<u64>),
+    /// Those whose record failed first before this, in nanoseconds since 1970.
+    Before(u64),
+}
+
+/// What is written about the letters of a pipeline.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// Keeps letters, and lets go what is beyond the bounds or older than `oldest`.
+    Keep { letters: Vec<StoredLetter>, bounds: LetterBounds, oldest: u64 },
+    /// After a replay.
+    Settle(Vec<Settled>),
+    /// Removes letters.
+    Remove(Which),
+}
+
+/// What is asked about the letters of a pipeline.
+#[derive(Clone, Debug)]
+pub(super) enum Question {
+    /// The newest below a number, newest first.
+    Below { number: u64, most: usize },
+    /// Those of these numbers that there are, in this order.
+    Numbers(Vec<u64>),
+    /// How many there are.
+    Totals,
+}
+
+/// Bytes of letters in one answer, beyond which no further one is added.
+pub(super) const ANSWER_BYTES: usize = 8 << 20;
+
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    Letters(Vec<(u64, StoredLetter)>),
+    Totals(LetterTotals),
+}
+
+/// How many letters of a pipeline there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LetterTotals {
+    /// Letters.
+    pub count: u64,
+    /// Their bytes, as they count for the bound.
+    pub bytes: u64,
+    /// Letters that went because there were too many, or they were too old.
+    pub dropped: u64,
+    /// When the record of the oldest failed first, in nanoseconds since 1970.
+    pub oldest: Option<u64>,
+}
+
+impl Store {
+    /// Keeps letters; those with a name that is there replace that letter. Logs what goes because of the bounds.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn put_letters(
+        &self,
+        pipeline: &Str,
+        letters: Vec<StoredLetter>,
+        bounds: &LetterBounds,
+    ) -> Result<(), StoreError> {
+        let oldest = bounds.age.map_or(0, |age| nanos(SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)));
+        let dropped = self.change_letters(pipeline, Change::Keep { letters, bounds: *bounds, oldest }).await?;
+        if dropped > 0 {
+            let LetterBounds { count, bytes, age } = *bounds;
+            tracing::warn!(
+                pipeline = %pipeline, dropped, max_count = count, max_bytes = bytes,
+                max_age = ?age.unwrap_or(Duration::ZERO), "the oldest dead letters were dropped, as the bounds say"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes replayed letters away, or puts what failed again in their place; all or nothing.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn settle_letters(&self, pipeline: &Str, settled: Vec<Settled>) -> Result<(), StoreError> {
+        self.change_letters(pipeline, Change::Settle(settled)).await.map(drop)
+    }
+
+    /// Removes letters; says how many.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn remove_letters(&self, pipeline: &Str, which: Which) -> Result<u64, StoreError> {
+        self.change_letters(pipeline, Change::Remove(which)).await
+    }
+
+    /// The newest letters below a number, newest first: `most` of them, or fewer where they are large.
+    ///
+    /// # Errors
+    /// The store cannot be read, or what it holds cannot be understood.
+    pub async fn letters_below(
+        &self,
+        pipeline: &Str,
+        number: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, StoredLetter)>, StoreError> {
+        self.letters(pipeline, Question::Below { number, most }).await
+    }
+
+    /// The letters that there are of these numbers, in this order; where they are large, the first of them.
+    ///
+    /// # Errors
+    /// The store cannot be read, or what it holds cannot be understood.
+    pub async fn letters_numbered(
+        &self,
+        pipeline: &Str,
+        numbers: Vec<u64>,
+    ) -> Result<Vec<(u64, StoredLetter)>, StoreError> {
+        self.letters(pipeline, Question::Numbers(numbers)).await
+    }
+
+    /// How many letters of a pipeline there are.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn letter_totals(&self, pipeline: &Str) -> Result<LetterTotals, StoreError> {
+        match self.ask_letters(pipeline, Question::Totals).await? {
+            Answer::Totals(totals) => Ok(totals),
+            Answer::Letters(_) => Ok(LetterTotals::default()),
+        }
+    }
+
+    async fn letters(&self, pipeline: &Str, question: Question) -> Result<Vec<(u64, StoredLetter)>, StoreError> {
+        match self.ask_letters(pipeline, question).await? {
+            Answer::Letters(letters) => Ok(letters),
+            Answer::Totals(_) => Ok(Vec::new()),
+        }
+    }
+
+    async fn ask_letters(&self, pipeline: &Str, question: Question) -> Result<Answer, StoreError> {
+        match self.read(Read::Letters { pipeline: pipeline.clone(), question }).await? {
+            Found::Letters(answer) => Ok(answer),
+            _ => Err(StoreError::Damaged("it answered something else than it was asked".to_owned())),
+        }
+    }
+
+    async fn change_letters(&self, pipeline: &Str, change: Change) -> Result<u64, StoreError> {
+        match self.write(Write::Letters { pipeline: pipeline.clone(), change }).await? {
+            Written::Letters(gone) => Ok(gone),
+            _ => Ok(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_keep_their_bytes_and_short_ones_are_refused() {
+        let letter = StoredLetter { first: 7, attempts: 3, key: key("name"), content: Bytes::from_static(b"\0x") };
+        let bytes = letter.encode();
+        assert_eq!(StoredLetter::decode(&bytes).unwrap(), letter);
+        assert!(StoredLetter::decode(&bytes[..StoredLetter::HEAD - 1]).is_err());
+    }
+}

@@ -1,0 +1,34 @@
+// A service that wants a token, goes away, and comes back: the page asks, says so, and goes on by itself.
+import { strict as assert } from "node:assert";
+import { at, browse } from "./browser.mjs";
+
+const [, , , , token] = process.argv;
+
+/** A line for the test, and its answer. */
+async function told(line) {
+  console.log(line);
+  await new Promise((resolve) => process.stdin.once("data", resolve));
+}
+
+await browse({}, async (page) => {
+  await page.goto(at("/"));
+  const field = page.locator("input[type=password]");
+  await field.fill("wrong");
+  await page.keyboard.press("Enter");
+  await page.getByText("not the right one").waitFor();
+  await field.fill(token);
+  await page.keyboard.press("Enter");
+  await page.locator(".pipelines tbody tr").first().waitFor();
+  assert.ok(!page.url().includes(token));
+  await page.reload();
+  await page.locator(".pipelines tbody tr").first().waitFor();
+
+  await told("stop");
+  await page.getByRole("alert").filter({ hasText: "cannot be reached" }).waitFor();
+  assert.equal(await page.locator("body.lost").count(), 1);
+  await told("start");
+  await page.getByRole("button", { name: "Try now" }).click();
+  await page.locator("body:not(.lost)").waitFor();
+  await page.locator(".pipelines tbody tr").first().waitFor();
+}, /401|Unauthorized|ERR_/);
+process.exit(0);
