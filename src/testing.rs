@@ -37,7 +37,7 @@ use anabranch_graph::text::Str;
 
 use crate::files::{MAX_PIPELINE_FILE, is_test, read_text};
 use crate::settings::RecoveryPolicy;
-use case::{FaultKind, PerConnector, TestCase, TestFile};
+use case::{FaultKind, FaultSpec, PerConnector, TestCase, TestFile};
 use check::Expecting;
 pub use check::Failure;
 use coverage::Coverage;
@@ -224,16 +224,31 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
         tested.verdict = Verdict::Invalid(findings, None);
         return (tested, None);
     }
-    let observed = run::play(Play {
-        case: case.clone(),
-        compiled: compiled.clone(),
-        sources: sources.into_iter().collect(),
-        faults: case.faults.clone(),
-        recovery: options.recovery,
-    });
+    let play = |faults: &[&FaultSpec]| {
+        run::play(Play {
+            case: case.clone(),
+            compiled: compiled.clone(),
+            sources: sources.iter().cloned().collect(),
+            faults: faults.iter().copied().cloned().collect(),
+            recovery: options.recovery,
+        })
+    };
+    let (crashes, others): (Vec<&FaultSpec>, Vec<&FaultSpec>) =
+        case.faults.iter().partition(|fault| fault.kind.value == FaultKind::Crash);
+    let observed = play(&case.faults.iter().collect::<Vec<_>>());
     let name = case.name.span;
     let expecting = Expecting { expect: &case.expect, records, acks, stubs: &case.http, name };
-    let failures = check::check(&expecting, &observed);
+    let mut failures = check::check(&expecting, &observed);
+    if let Some(crash) = crashes.first().filter(|_| observed.status.is_some()) {
+        let stages = compiled.stages.stages.iter().filter(|stage| stage.is_transactional());
+        let transactional: Vec<&Str> = stages
+            .filter_map(|stage| match &stage.kind {
+                StageKind::Write(write) => Some(&write.connector),
+                _ => None,
+            })
+            .collect();
+        failures.extend(check::lost(crash.span, &observed, &play(&others), &transactional));
+    }
     tested.verdict = if failures.is_empty() { Verdict::Passed } else { Verdict::Failed(failures) };
     tested.elapsed = begin.elapsed();
     tested.virtual_time = observed.paused;

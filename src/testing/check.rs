@@ -1,5 +1,7 @@
 //! Comparing what came of a test with what it expects.
 
+use std::collections::BTreeMap;
+
 use anabranch_graph::diagnostic::Span;
 use anabranch_graph::record::Position;
 use anabranch_graph::text::Str;
@@ -93,6 +95,41 @@ pub(super) fn check(expecting: &Expecting<'_>, observed: &Observed) -> Vec<Failu
     }
     acks(expecting, observed, &mut failures);
     requests(expecting, observed, &mut failures);
+    failures
+}
+
+/// What a crash lost, by comparison with a run without it: every copy of every record must have come all the same, and
+/// to a transactional destination not once more. Contents are not compared: they may be random.
+pub(super) fn lost(at: Span, observed: &Observed, unharmed: &Observed, transactional: &[&Str]) -> Vec<Failure> {
+    if observed.status != unharmed.status {
+        return Vec::new();
+    }
+    let mut failures = Vec::new();
+    for (connector, delivered) in &unharmed.kept.delivered {
+        let copies = |of: &[(Position, Json)]| {
+            let mut copies: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+            of.iter().for_each(|(position, _)| *copies.entry(position.0.to_vec()).or_default() += 1);
+            copies
+        };
+        let came = copies(observed.kept.delivered.get(connector).map(Vec::as_slice).unwrap_or_default());
+        let exact = transactional.contains(&connector);
+        let mut said = Vec::new();
+        for (position, wanted) in copies(delivered) {
+            let got = came.get(&position).copied().unwrap_or(0);
+            if got < wanted || (exact && got > wanted) {
+                let what = if got < wanted { "lost" } else { "doubled" };
+                let position = super::view::bytes(&position);
+                said.push(format!(
+                    "{what}: the record at {position} came {got} times, without the crash {wanted} times"
+                ));
+            }
+        }
+        if !said.is_empty() {
+            said.truncate(MOST);
+            failures
+                .push(Failure { said, ..failure(at, &format!("records of {connector} after a crash"), String::new()) });
+        }
+    }
     failures
 }
 
