@@ -3,19 +3,23 @@
 //! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while nobody
 //! asks. What is answered is in one file per subject below this one.
 
-mod access;
+pub(crate) mod access;
 mod apply;
 mod body;
 mod dead_letters;
 mod edit;
 mod error;
+mod graph;
 mod health;
 mod inspect;
 mod lifecycle;
+mod live;
+mod metrics;
 pub mod openapi;
 mod pipelines;
 mod plugins;
 mod positions;
+mod presentation;
 mod query;
 #[cfg(feature = "avro")]
 mod schemas;
@@ -33,7 +37,7 @@ use std::time::Duration;
 use anabranch_graph::registry::Registry;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::server::conn::http1::{self, UpgradeableConnection};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -101,6 +105,7 @@ pub struct Api {
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
     page: bool,
+    open_metrics: bool,
 }
 
 /// The paths that are answered from the view, and need the token; each is declared beside what answers it.
@@ -111,6 +116,8 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(edit::router())
         .merge(apply::router())
         .merge(positions::router())
+        .merge(live::router())
+        .merge(graph::router())
         .merge(inspect::router())
         .merge(plugins::router())
         .merge(dead_letters::router())
@@ -137,7 +144,8 @@ impl Api {
         let listener = bound.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
-        Ok(Api { listener, address, access, schemas: settings.schemas, page: settings.page })
+        let ApiSettings { schemas, page, open_metrics, .. } = *settings;
+        Ok(Api { listener, address, access, schemas, page, open_metrics })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -148,36 +156,7 @@ impl Api {
     /// Answers until `stop`, and then only what was asked before.
     pub async fn serve(self, view: Arc<View>, stop: impl Future<Output = ()>) {
         let router = self.router(&view);
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD);
-        let (open, closing) = watch::channel(());
-        let mut connections = FuturesUnordered::new();
-        let mut stop = pin!(stop);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut stop => break,
-                Some(_) = connections.next(), if !connections.is_empty() => {}
-                accepted = self.listener.accept(), if connections.len() < CONNECTIONS => match accepted {
-                    Ok((stream, _)) => {
-                        let service = TowerToHyperService::new(router.clone());
-                        // What becomes a websocket is no connection of this loop any more.
-                        let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
-                        connections.push(served(connection, closing.clone()));
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, "a connection was not accepted");
-                        // Most likely there is no file left, which the next moment does not change.
-                        sleep(Duration::from_millis(100)).await;
-                    }
-                },
-            }
-        }
-        drop(self.listener);
-        drop(open);
-        let connections = connections.for_each(async |_| {});
-        let last = async { tokio::join!(connections, view.sessions.close()) };
-        let _ = timeout(LAST_ANSWERS, last).await;
+        serve(self.listener, router, stop, view.sessions.close()).await;
     }
 
     fn router(&self, view: &Arc<View>) -> Router {
@@ -192,6 +171,11 @@ impl Api {
             .with_state(view.clone())
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);
+        let metrics = Router::from(metrics::router()).with_state(view.clone());
+        let (router, open) = match self.open_metrics {
+            true => (router, open.merge(metrics)),
+            false => (router.merge(metrics), open),
+        };
         let router = router.layer(guarded(ErrorBody::Own)).merge(open);
         #[cfg(feature = "avro")]
         let router = match self.schemas {
@@ -201,8 +185,50 @@ impl Api {
             }
             None => router,
         };
-        router.layer(from_fn_with_state(self.access.clone(), access::same_site)).layer(DefaultBodyLimit::max(BODY))
+        router
+            .layer(from_fn_with_state(self.access.clone(), access::same_site))
+            .layer(from_fn(presentation::presented))
+            .layer(DefaultBodyLimit::max(BODY))
     }
+}
+
+/// Answers what comes to the listener until `stop`, and then only what was asked before; `farewell` is waited for as well.
+pub(crate) async fn serve<T>(
+    listener: TcpListener,
+    router: Router,
+    stop: impl Future<Output = ()>,
+    farewell: impl Future<Output = T>,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let (open, closing) = watch::channel(());
+    let mut connections = FuturesUnordered::new();
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(_) = connections.next(), if !connections.is_empty() => {}
+            accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    let service = TowerToHyperService::new(router.clone());
+                    // What becomes a websocket is no connection of this loop any more.
+                    let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+                    connections.push(served(connection, closing.clone()));
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a connection was not accepted");
+                    // Most likely there is no file left, which the next moment does not change.
+                    sleep(Duration::from_millis(100)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    drop(open);
+    let connections = connections.for_each(async |_| {});
+    let last = async { tokio::join!(connections, farewell) };
+    let _ = timeout(LAST_ANSWERS, last).await;
 }
 
 /// Serves a connection until it ends or becomes something else; when nobody holds the other end of `closing` any more,

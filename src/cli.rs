@@ -3,8 +3,10 @@
 mod config;
 mod connectors;
 mod dlq;
+mod docs;
 mod doctor;
 mod init;
+mod mcp;
 mod pipelines;
 mod plugins;
 mod positions;
@@ -17,6 +19,7 @@ mod report;
 mod run;
 mod standalone;
 mod template;
+mod top;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -80,8 +83,13 @@ enum Command {
     /// Try templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
+    Top(top::Arguments),
     Quickstart(quickstart::Arguments),
     Config(config::Arguments),
+    Mcp(mcp::Arguments),
+    /// Write the reference of this program: what the pages in docs/ are made of.
+    #[command(subcommand, hide = true)]
+    Docs(docs::Command),
     Doctor(doctor::Arguments),
     /// Print the version.
     Version,
@@ -104,22 +112,42 @@ pub fn main() -> ExitCode {
         Err(error) => return ExitCode::from(refused(&error) as u8),
     };
     let context = Context::new(cli.json, cli.no_color);
-    let report = match cli.command {
+    let report = dispatch(cli.command, &context);
+    ExitCode::from(report.print(context.json) as u8)
+}
+
+fn dispatch(command: Command, context: &Context) -> Report {
+    match command {
         Command::Init(arguments) => init::init(&arguments),
-        Command::Run(arguments) => run::run(&arguments, &context),
-        Command::Pipelines(command) => pipelines::dispatch(command, &context),
-        Command::Processors(command) => processors::dispatch(command, &context),
-        Command::Connectors(command) => connectors::dispatch(command, &context),
-        Command::Positions(command) => positions::dispatch(command, &context),
-        Command::Dlq(command) => dlq::dispatch(command, &context),
-        Command::Template(command) => template::dispatch(command, &context),
-        Command::Quickstart(arguments) => quickstart::quickstart(&arguments, &context),
-        Command::Config(arguments) => config::config(&arguments, &context),
-        Command::Doctor(arguments) => doctor::doctor(&arguments, &context),
+        Command::Run(arguments) => run::run(&arguments, context),
+        Command::Pipelines(command) => pipelines::dispatch(command, context),
+        Command::Processors(command) => processors::dispatch(command, context),
+        Command::Connectors(command) => connectors::dispatch(command, context),
+        Command::Positions(command) => positions::dispatch(command, context),
+        Command::Dlq(command) => dlq::dispatch(command, context),
+        Command::Template(command) => template::dispatch(command, context),
+        Command::Top(arguments) => top::top(&arguments, context),
+        Command::Quickstart(arguments) => quickstart::quickstart(&arguments, context),
+        Command::Config(arguments) => config::config(&arguments, context),
+        Command::Doctor(arguments) => doctor::doctor(&arguments, context),
+        Command::Mcp(arguments) => mcp::mcp(&arguments, context),
+        Command::Docs(command) => docs::dispatch(&command),
         Command::Version => version(),
         Command::Completions { shell } => completions(shell),
-    };
-    ExitCode::from(report.print(context.json) as u8)
+    }
+}
+
+/// Does what a command line says, without printing what it has to say.
+fn called(line: impl IntoIterator<Item = String>) -> Report {
+    let line = [OsString::from("anabranch"), "--json".into()].into_iter().chain(line.into_iter().map(OsString::from));
+    match Cli::try_parse_from(line) {
+        Ok(cli) => dispatch(cli.command, &Context::new(true, true)),
+        Err(error) => {
+            let text = error.to_string();
+            let message = text.lines().next().unwrap_or_default();
+            Report::new("anabranch").fail(Exit::Invalid, "cli.usage", message.trim_start_matches("error: "))
+        }
+    }
 }
 
 /// What clap has to say: help and version as text, an error also as JSON.

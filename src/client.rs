@@ -136,7 +136,10 @@ impl ClientError {
             ClientError::Refused(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
                 Some("give it with --api.http.token-file, or in the variable ANABRANCH_API_HTTP_TOKEN")
             }
-            ClientError::Refused(refusal) => refusal.suggestion.as_deref(),
+            ClientError::Refused(refusal) => match (&refusal.suggestion, refusal.reason.as_str()) {
+                (None, "pipeline.not_found") => Some("`anabranch pipelines list` lists them"),
+                (suggestion, _) => suggestion.as_deref(),
+            },
             ClientError::Token(_) | ClientError::Silent { .. } | ClientError::Broken { .. } => None,
         }
     }
@@ -360,6 +363,7 @@ mod tests {
             origins: Vec::new(),
             schemas: None,
             page: false,
+            open_metrics: false,
             asked: true,
         }
     }

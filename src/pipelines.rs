@@ -76,7 +76,7 @@ impl Pipelines {
         Pipelines::of(find_pipelines(paths), registry, options)
     }
 
-    /// Compiles everything in files that were read.
+    /// Compiles everything in files that were found.
     pub fn of(found: Found, registry: &Registry, options: &CompileOptions) -> Pipelines {
         Pipelines::read(found, registry, options, |_| false).0
     }

@@ -114,3 +114,19 @@ pub fn name(lane: &LaneId) -> String {
         partition => format!("{} (partition {partition})", lane.connector),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_shown_as_text_where_they_are_text() {
+        let text = |bytes: &[u8]| shown(&Position::copy_from(bytes));
+        assert_eq!(text(b""), "(the beginning)");
+        assert_eq!(text(br#"{"offset":12}"#), r#"{"offset":12}"#);
+        assert_eq!(text(b"\xff\x00"), "base64:/wA=");
+        // What could be taken for the other form is in it.
+        assert_eq!(text(b"base64:x"), "base64:YmFzZTY0Ong=");
+        assert_eq!(text(b"a\nb"), "base64:YQpi");
+    }
+}

@@ -9,7 +9,6 @@ mod document;
 pub mod edit;
 pub mod lifecycle;
 pub mod recovery;
-pub mod reload;
 pub mod replay;
 mod roster;
 pub mod schemas;

@@ -17,6 +17,7 @@ use anabranch_graph::text::Str;
 pub use document::document;
 pub use flags::{ServiceFlags, SettingFlags, handed_down};
 pub use layers::{Layers, Refused, Resolved, Source};
+pub(crate) use listener::token_in;
 pub use listener::{ApiSettings, Compatibility, ServedSchemas};
 
 /// The settings with their types. Built only by [`Layers::resolve`], so every value has passed its checks.

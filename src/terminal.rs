@@ -84,7 +84,7 @@ impl StatusLine {
 }
 
 /// A number in a few characters: `999`, `12.3k`, `4.0M`.
-fn short(n: f64) -> String {
+pub fn short(n: f64) -> String {
     match n {
         n if n < 10.0 && n.fract() != 0.0 => format!("{n:.1}"),
         n if n < 1e3 => format!("{n:.0}"),

@@ -26,7 +26,7 @@ use super::error::{ApiError, Kind, RegistryError};
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// Who may ask.
-pub(super) struct Access {
+pub(crate) struct Access {
     token: Option<Str>,
     /// Whether only programs of this machine reach it.
     local: bool,
@@ -36,7 +36,7 @@ pub(super) struct Access {
 
 /// How the errors of a path look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ErrorBody {
+pub(crate) enum ErrorBody {
     Own,
     /// As Confluent's schema registry has them.
     #[cfg_attr(not(feature = "avro"), expect(dead_code, reason = "no path of this build has them"))]
@@ -57,7 +57,7 @@ impl ErrorBody {
 }
 
 impl Access {
-    pub(super) fn new(token: Option<Str>, local: bool, origins: Vec<Str>) -> Self {
+    pub(crate) fn new(token: Option<Str>, local: bool, origins: Vec<Str>) -> Self {
         Access { token, local, origins }
     }
 
@@ -143,7 +143,7 @@ fn is_local(host: &str) -> bool {
 }
 
 /// Refuses pages of other sites, and answers browsers that ask whether they may.
-pub(super) async fn same_site(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+pub(crate) async fn same_site(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     if let Some(error) = access.refuses_site(request.headers()) {
         return error.into_response();
     }
@@ -170,7 +170,7 @@ pub(super) async fn same_site(State(access): State<Arc<Access>>, request: Reques
 }
 
 /// Refuses who does not know the token, and gives up what takes too long.
-pub(super) async fn guard(
+pub(crate) async fn guard(
     State((access, body)): State<(Arc<Access>, ErrorBody)>,
     request: Request,
     next: Next,

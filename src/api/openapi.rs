@@ -53,6 +53,7 @@ pub fn document() -> OpenApi {
     let mut add = |part: OpenApi| document.merge(part);
     add(health::router().into_openapi());
     add(super::paths().into_openapi());
+    add(super::metrics::router().into_openapi());
     add(router::<()>().into_openapi());
     #[cfg(feature = "avro")]
     add(super::schemas::paths().into_openapi());

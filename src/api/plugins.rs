@@ -48,9 +48,9 @@ struct ConnectorPlugin {
     version: String,
     author: String,
     /// What a source of it can be set; empty where it is none.
-    source_params: Parameters,
+    source_params: BTreeMap<String, Parameter>,
     /// What a destination of it can be set; empty where it is none.
-    destination_params: Parameters,
+    destination_params: BTreeMap<String, Parameter>,
 }
 
 /// A processor that pipelines can use.
@@ -62,11 +62,8 @@ struct ProcessorPlugin {
     description: String,
     version: String,
     author: String,
-    parameters: Parameters,
+    parameters: BTreeMap<String, Parameter>,
 }
-
-/// By name.
-type Parameters = BTreeMap<String, Parameter>;
 
 /// A setting that a plugin takes.
 #[derive(Serialize, ToSchema)]
@@ -189,8 +186,8 @@ fn connectors_of(registry: &Registry) -> BTreeMap<String, ConnectorPlugin> {
             description: description.to_string(),
             version: version.to_string(),
             author: author.to_string(),
-            source_params: Parameters::new(),
-            destination_params: Parameters::new(),
+            source_params: BTreeMap::new(),
+            destination_params: BTreeMap::new(),
         });
         let role = if is_source { &mut plugin.source_params } else { &mut plugin.destination_params };
         *role = parameters(specification);
@@ -202,7 +199,7 @@ fn full_name(specification: &Specification) -> String {
     format!("builtin:{}@{}", specification.name, specification.version)
 }
 
-fn parameters(specification: &Specification) -> Parameters {
+fn parameters(specification: &Specification) -> BTreeMap<String, Parameter> {
     specification.parameters.iter().map(|it| (it.name.to_string(), parameter(it))).collect()
 }
 

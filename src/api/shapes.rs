@@ -97,7 +97,7 @@ pub(super) struct PipelineConfig {
 pub(super) struct DeadLetterQueue {
     /// The plugin of its destination.
     pub(super) plugin: String,
-    pub(super) settings: Settings,
+    pub(super) settings: BTreeMap<String, String>,
     /// Over how many records failures are counted; 0: they are not.
     pub(super) window_size: String,
     /// How many of them may fail until the pipeline does.
@@ -157,7 +157,7 @@ pub(super) struct ConnectorConfig {
     #[serde(default)]
     pub(super) name: String,
     #[serde(default)]
-    pub(super) settings: Settings,
+    pub(super) settings: BTreeMap<String, String>,
 }
 
 /// A processor of a pipeline or of a connector.
@@ -197,7 +197,7 @@ pub(super) enum ParentType {
 #[derive(Serialize, Deserialize, ToSchema)]
 pub(super) struct ProcessorConfig {
     #[serde(default)]
-    pub(super) settings: Settings,
+    pub(super) settings: BTreeMap<String, String>,
     /// How many run in parallel.
     #[serde(default)]
     pub(super) workers: String,

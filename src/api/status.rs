@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use anabranch_graph::exec::Activity;
 use anabranch_graph::text::Str;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -13,8 +14,8 @@ use crate::store::Status;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatusNow {
-    /// `starting`, `running`, `recovering`, `degraded`, `stopped`, `finished` or `invalid`.
-    word: &'static str,
+    /// `starting`, `running`, `idle`, `recovering`, `degraded`, `stopped`, `finished` or `invalid`.
+    pub(super) word: &'static str,
     /// Since when; left out where it was so before the service was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<String>,
@@ -31,16 +32,46 @@ pub(super) struct StatusNow {
     /// While recovering: when it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_try: Option<String>,
+    /// While running: where records are held up that none has moved for long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stalled: Option<Stalled>,
     /// Number of the current run, or the last one, of this process; 0 = none yet. Counters begin anew with each.
     run: u64,
 }
 
+/// Where a running pipeline is held up.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Stalled {
+    /// The connector or processor that holds the records; `dead-letter-queue`, or `state-store` where positions cannot
+    /// be stored.
+    #[schema(value_type = String)]
+    node: Str,
+    /// When records moved last.
+    since: String,
+}
+
 impl StatusNow {
+    /// All words.
+    pub(super) const WORDS: [&'static str; 8] =
+        ["starting", "running", "idle", "recovering", "degraded", "stopped", "finished", "invalid"];
+
     /// Of a pipeline of this service. `invalid`: what is wrong with its configuration.
     pub(super) fn of(seen: &Seen, invalid: Option<Str>) -> Self {
+        let activity = match (&seen.status, &seen.progress) {
+            (Status::Running, Some(progress)) => progress.activity(),
+            _ => Activity::Moving,
+        };
+        let (word, since, stalled) = match activity {
+            Activity::Idle { since } => ("idle", since, None),
+            Activity::Stalled { node, since } => {
+                (seen.status.word(), seen.since, Some(Stalled { node, since: rfc3339(since) }))
+            }
+            Activity::Opening | Activity::Moving => (seen.status.word(), seen.since, None),
+        };
         StatusNow {
-            word: seen.status.word(),
-            since: Some(rfc3339(seen.since)),
+            word,
+            since: Some(rfc3339(since)),
+            stalled,
             error: seen.status.error().map(str::to_owned).or_else(|| invalid.map(|what| what.to_string())),
             place: seen.place.clone(),
             attempt: seen.retry.map(|retry| retry.attempt),
@@ -58,6 +89,7 @@ impl StatusNow {
             place: None,
             attempt: None,
             next_try: None,
+            stalled: None,
             run: 0,
         }
     }

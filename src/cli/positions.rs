@@ -8,12 +8,9 @@ mod show;
 use std::collections::BTreeMap;
 
 use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::record::Position;
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::{LaneId, StoreError};
 use anabranch_graph::text::Str;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,6 +19,7 @@ use tokio::runtime::Runtime;
 use super::remote::Remote;
 use super::{Context, Exit, Report};
 use crate::client::escaped;
+use crate::positions::shown;
 use crate::settings::Database;
 use crate::store::{Store, StoredPipeline};
 
@@ -37,18 +35,6 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::Show(arguments) => show::show(&arguments, context),
         Command::Reset(arguments) => moving::reset(&arguments, context),
         Command::Rewind(arguments) => moving::rewind(&arguments, context),
-    }
-}
-
-/// Bytes that are no text are written so, and read so.
-const BASE64: &str = "base64:";
-
-/// A position as people see it: its text, or its bytes in base64.
-fn shown(position: &Position) -> String {
-    match std::str::from_utf8(&position.0) {
-        Ok("") => "(the beginning)".to_owned(),
-        Ok(text) if !text.starts_with(BASE64) && !text.chars().any(char::is_control) => text.to_owned(),
-        _ => format!("{BASE64}{}", STANDARD.encode(&position.0)),
     }
 }
 
@@ -167,20 +153,4 @@ fn named<'a>(
             None => report.suggest("`anabranch pipelines list` lists them"),
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn positions_are_shown_as_text_where_they_are_text() {
-        let text = |bytes: &[u8]| shown(&Position::copy_from(bytes));
-        assert_eq!(text(b""), "(the beginning)");
-        assert_eq!(text(br#"{"offset":12}"#), r#"{"offset":12}"#);
-        assert_eq!(text(b"\xff\x00"), "base64:/wA=");
-        // What could be taken for the other form is in it.
-        assert_eq!(text(b"base64:x"), "base64:YmFzZTY0Ong=");
-        assert_eq!(text(b"a\nb"), "base64:YQpi");
-    }
 }

@@ -151,25 +151,49 @@ impl Report {
         self
     }
 
+    /// What programs are told.
+    pub fn envelope(&self) -> Value {
+        let error = self.error.as_ref().map(|error| {
+            let mut shown = json!({ "code": error.code, "message": error.message });
+            let more = [("suggestion", &error.suggestion), ("configPath", &error.path)];
+            for (name, text) in more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?))) {
+                shown[name] = text.into();
+            }
+            shown
+        });
+        json!({
+            "command": self.command,
+            "ok": self.exit == Exit::Ok,
+            "summary": self.summary,
+            "result": self.result,
+            "error": error,
+        })
+    }
+
+    /// The same with another text in the place of one, in all that programs are told.
+    #[must_use]
+    pub(super) fn replaced(mut self, text: &str, by: &str) -> Self {
+        fn replace(value: &mut Value, text: &str, by: &str) {
+            match value {
+                Value::String(found) if found.contains(text) => *found = found.replace(text, by),
+                Value::Array(items) => items.iter_mut().for_each(|item| replace(item, text, by)),
+                Value::Object(members) => members.values_mut().for_each(|member| replace(member, text, by)),
+                _ => {}
+            }
+        }
+        replace(&mut self.result, text, by);
+        if let Some(error) = &mut self.error {
+            error.message = error.message.replace(text, by);
+            error.suggestion = error.suggestion.take().map(|suggestion| suggestion.replace(text, by));
+        }
+        self
+    }
+
     /// Prints it. A reader that went away is not an error; a full disk is.
     pub fn print(self, as_json: bool) -> Exit {
         let mut err = std::io::stderr();
         let out = if as_json && !self.streamed {
-            let error = self.error.map(|error| {
-                let mut shown = json!({ "code": error.code, "message": error.message });
-                let more = [("suggestion", error.suggestion), ("configPath", error.path)];
-                for (name, text) in more.into_iter().filter_map(|(name, text)| Some((name, text?))) {
-                    shown[name] = text.into();
-                }
-                shown
-            });
-            let envelope = json!({
-                "command": self.command,
-                "ok": self.exit == Exit::Ok,
-                "summary": self.summary,
-                "result": self.result,
-                "error": error,
-            });
+            let envelope = self.envelope();
             format!("{envelope}\n")
         } else {
             let mut notes = self.notes;

@@ -6,7 +6,7 @@ use anabranch_graph::text::Str;
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
-use super::control::{Control, Hold};
+use super::control::{Control, ControlError, Hold};
 use super::document::Read;
 use super::edit::{EditError, errors};
 use super::lifecycle::Order;
@@ -63,7 +63,7 @@ impl Control {
     /// The text has errors, or the store cannot be read.
     pub async fn plan(&self, text: String) -> Result<Planned, EditError> {
         let pipeline = self.understood(text).await?;
-        Ok(self.propose(&pipeline).await?.planned)
+        Ok(self.propose(&pipeline, false).await?.planned)
     }
 
     /// Applies a text. A pipeline that runs is drained, switched and resumed; where the new one cannot be opened, the
@@ -75,29 +75,59 @@ impl Control {
         let control = self.clone();
         self.to_the_end(async move {
             let pipeline = control.understood(text).await?;
-            let id = pipeline.config.id.value.clone();
-            let making = control.making().await;
-            if let Ok(entry) = control.entry(&id) {
-                drop(making);
-                let gate = control.gate(&entry).await?;
-                let proposal = control.propose(&pipeline).await?;
-                if proposal.planned.hash != hash {
-                    return Err(EditError::Stale(id));
-                }
-                if !proposal.planned.changes.is_empty() {
-                    let hold = control.hold_with(entry, gate).await;
-                    control.switch(hold, &proposal, pipeline).await?;
-                }
-                return Ok(proposal.planned);
-            }
-            let proposal = control.propose(&pipeline).await?;
-            if proposal.planned.hash != hash {
-                return Err(EditError::Stale(id));
-            }
-            control.add(&proposal, pipeline).await?;
-            Ok(proposal.planned)
+            control.put_in_place(pipeline, Some(&hash), false).await
         })
         .await
+    }
+
+    /// Takes up a pipeline whose file was saved, in the way of [`Control::apply`]. One that had failed for good is started
+    /// again, even if its file says what it did before.
+    ///
+    /// # Errors
+    /// The pipeline is held by somebody else, was made through the API, or the new one cannot be opened.
+    pub async fn take_up(&self, pipeline: Pipeline) -> Result<Planned, EditError> {
+        let control = self.clone();
+        self.to_the_end(async move {
+            let id = &pipeline.config.id.value;
+            if control.stored(id).await?.is_some_and(|stored| stored.origin == Origin::Api) {
+                let what = "a pipeline of this id was made through the API".into();
+                return Err(ControlError::Invalid { id: id.clone(), what }.into());
+            }
+            let planned = control.put_in_place(pipeline, None, true).await?;
+            let failed = control.seen(&planned.id).is_some_and(|seen| matches!(seen.status, Status::Degraded { .. }));
+            if planned.changes.is_empty() && failed {
+                control.start(&planned.id).await?;
+            }
+            Ok(planned)
+        })
+        .await
+    }
+
+    /// Puts a pipeline in the place of the one of its id. `hash`: of the plan that was looked at. `saved`: it is as its
+    /// file says now.
+    async fn put_in_place(&self, pipeline: Pipeline, hash: Option<&str>, saved: bool) -> Result<Planned, EditError> {
+        let id = pipeline.config.id.value.clone();
+        let is_stale = |planned: &Planned| hash.is_some_and(|hash| planned.hash != hash);
+        let making = self.making().await;
+        if let Ok(entry) = self.entry(&id) {
+            drop(making);
+            let gate = self.gate(&entry).await?;
+            let proposal = self.propose(&pipeline, saved).await?;
+            if is_stale(&proposal.planned) {
+                return Err(EditError::Stale(id));
+            }
+            if !proposal.planned.changes.is_empty() {
+                let hold = self.hold_with(entry, gate).await;
+                self.switch(hold, &proposal, pipeline).await?;
+            }
+            return Ok(proposal.planned);
+        }
+        let proposal = self.propose(&pipeline, saved).await?;
+        if is_stale(&proposal.planned) {
+            return Err(EditError::Stale(id));
+        }
+        self.add(&proposal, pipeline).await?;
+        Ok(proposal.planned)
     }
 
     async fn understood(&self, text: String) -> Result<Pipeline, EditError> {
@@ -114,12 +144,12 @@ impl Control {
         read.into_pipeline().ok_or(EditError::NotOne(0))
     }
 
-    async fn propose(&self, pipeline: &Pipeline) -> Result<Proposal, EditError> {
+    async fn propose(&self, pipeline: &Pipeline, saved: bool) -> Result<Proposal, EditError> {
         let mut desired = StoredPipeline::from(&pipeline.config);
         let id = desired.id.clone();
         let old = self.stored(&id).await?;
         let declared = self.entry(&id).is_ok() && old.as_ref().is_none_or(|old| old.origin == Origin::File);
-        let from_file = declared && old.as_ref().is_none_or(|old| !old.detached);
+        let from_file = saved || (declared && old.as_ref().is_none_or(|old| !old.detached));
         desired.origin = if from_file { Origin::File } else { Origin::Api };
         let changes = differences(old.as_ref(), &desired);
         let live = self.seen(&id).is_some_and(|seen| seen.status.is_live());

@@ -345,6 +345,12 @@ pub const KEYS: &[Key] = &[
         Some("false"),
         "Serve other machines without a token: whoever reaches the address may do everything.",
     ),
+    Key::new(
+        "api.http.open-metrics",
+        Kind::Bool,
+        Some("false"),
+        "Whether /metrics needs no token. It names pipelines, connectors and processors.",
+    ),
     Key::new("api.http.tls.cert", Kind::Path, None, "Certificate chain of the HTTP API, PEM.").awaits(TLS),
     Key::new("api.http.tls.key", Kind::Path, None, "Private key of the HTTP API, PEM.").awaits(TLS),
     Key::new(

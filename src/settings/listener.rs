@@ -18,6 +18,8 @@ pub struct ApiSettings {
     pub token: Option<Str>,
     /// File with what requests must carry.
     pub token_file: Option<PathBuf>,
+    /// Whether metrics are for everybody.
+    pub open_metrics: bool,
     /// Other sites whose pages may ask.
     pub origins: Vec<Str>,
     /// How the built-in schema registry is served; `None` = it is not.
@@ -128,7 +130,7 @@ impl ApiSettings {
 const TOKEN_BYTES: u64 = 64 << 10;
 
 /// The token in a file, without white space around it.
-fn token_in(path: &Path) -> Result<Str, String> {
+pub(crate) fn token_in(path: &Path) -> Result<Str, String> {
     let shown = path.display();
     let unreadable = |error: &std::io::Error| format!("cannot read {shown}: {}", crate::files::system(error));
     if fs::metadata(path).map_err(|error| unreadable(&error))?.len() > TOKEN_BYTES {

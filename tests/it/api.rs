@@ -89,7 +89,7 @@ fn probes_are_told_how_the_service_is() {
         let answer = get(address, "/readyz");
         (answer.status == 200).then(|| answer.json())
     };
-    process.wait_until("one to run and one to be degraded", || {
+    process.wait_until("one that runs and one that is degraded", || {
         ready().is_some_and(|ready| ready["pipelines"]["degraded"] == 1 && ready["pipelines"]["running"] == 1)
     });
     let ready = ready().unwrap();

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::api::{ask, end, get};
-use crate::process::{Workspace, file_to_file};
+use crate::process::{Process, Workspace, file_to_file, skip};
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 
@@ -119,5 +120,178 @@ fn what_is_described_is_served() {
         assert!(!answer.body.contains("https:") && !answer.body.contains("http:"), "{file} asks elsewhere");
     }
     assert_eq!(get(address, "/openapi").header("location"), Some("/openapi/"));
+    end(process);
+}
+
+#[test]
+fn answers_are_numbered_and_indented_for_people() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    let answer = ask(address, "GET", "/v1/info", "X-Request-ID: mine\r\n", "");
+    assert_eq!(answer.header("x-request-id"), Some("mine"));
+    assert!(!answer.body.contains('\n'));
+    let (one, other) = (get(address, "/v1/info?pretty"), get(address, "/v1/none"));
+    assert_eq!(one.json(), answer.json());
+    assert!(one.body.contains("\n  \"os\""), "{}", one.body);
+    let ids = [one.header("x-request-id").unwrap(), other.header("x-request-id").unwrap()];
+    assert!(ids[0].len() == 32 && ids[0] != ids[1], "{ids:?}");
+    end(process);
+}
+
+/// Everything that the description allows, and some that it does not: no answer is a 500, and every answer is as
+/// described. `ANABRANCH_API_EXAMPLES=N` tries more, with another seed each time.
+#[test]
+fn every_answer_is_as_described() {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/schemathesis/bin/schemathesis");
+    if !program.exists() {
+        return skip("schemathesis is not installed; .ci/setup installs it");
+    }
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\ntwo\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    workspace
+        .write("pipelines/stopped.yaml", file_to_file("stopped", "").replace("status: running", "status: stopped"));
+    let failing = "      - { id: fails, plugin: error, settings: { message: no } }\n";
+    workspace.write("pipelines/failing.yaml", file_to_file("failing", failing).replace("out.nd", "failing.nd"));
+    let serve: &[&str] = if cfg!(feature = "avro") { &["--schema-registry.serve"] } else { &[] };
+    let mut process = workspace.start(&[&["run"], serve].concat());
+    let address = process.address();
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    let by_hand = std::env::var("ANABRANCH_API_EXAMPLES").ok();
+    let mut command = Command::new(program);
+    command.args(["run", &format!("http://{address}/openapi.json"), "--no-color", "--warnings=off"]);
+    command.args(["--phases=examples,coverage,fuzzing", "--continue-on-failure", "--request-timeout=40"]);
+    // What is valid in form may be refused for what it means, and what is odd in a query counts as not given.
+    command.arg("--exclude-checks=positive_data_acceptance,negative_data_rejection");
+    // These never end.
+    command.arg("--exclude-path-regex=inspect");
+    match &by_hand {
+        Some(examples) => command.arg(format!("--max-examples={examples}")),
+        None => command.args(["--max-examples=5", "--max-time=60", "--generation-deterministic"]),
+    };
+    let output = Process::spawn(command.current_dir(workspace.root())).finish();
+    assert_eq!(get(address, "/healthz").status, 200);
+    assert_eq!(output.code(), Some(0), "{}", output.both());
+    assert!(output.stdout.contains("Tested"), "{}", output.stdout);
+    process.signal("TERM");
+    let log = process.finish().expect_code(0);
+    assert!(!log.both().contains("panicked"), "{}", log.both());
+}
+
+const SECRET: &str = "hunter2-of-the-test";
+
+/// A pipeline with a credential wherever one can stand.
+fn full_of_secrets() -> String {
+    let ask = "      - id: ask
+        plugin: openai.textgen
+        condition: '{{ eq .Metadata.none \"z\" }}'
+        settings: { api_key: SECRET, developer_message: say, model: m }
+";
+    let connector = "      - id: database
+        type: destination
+        plugin: postgres
+        settings: { url: 'postgres://me:SECRET@127.0.0.1:1/db', table: t }
+";
+    let mut text = file_to_file("p", if cfg!(feature = "ai") { ask } else { "" });
+    if cfg!(feature = "postgres") {
+        text = text.replacen("    processors:", &format!("{connector}    processors:"), 1);
+    }
+    text.replace("SECRET", SECRET)
+}
+
+#[test]
+fn secrets_are_in_no_answer() {
+    let mut workspace = Workspace::new();
+    workspace.env("ANABRANCH_API_HTTP_TOKEN", "token-of-the-test");
+    workspace.env("PASSWORD", SECRET);
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", full_of_secrets());
+    workspace.write("pipelines/v.yaml", file_to_file("v", "").replace("path: in.txt", "path: '${PASSWORD}.txt'"));
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    let token = "Authorization: Bearer token-of-the-test\r\n";
+    let document = get(address, "/openapi.json").json();
+    let ids = ["p", "v", "p:in", "p:out", "p:database", "p:ask", "1"];
+    let mut seen = 0;
+    for (path, method, operation) in operations(&document).filter(|(_, method, _)| *method == "get") {
+        // Websockets go on for ever.
+        if operation["responses"]["101"].is_object() {
+            continue;
+        }
+        for id in ids {
+            let asked = names(path).fold(path.to_owned(), |path, name| path.replace(&format!("{{{name}}}"), id));
+            let answer = ask(address, "GET", &asked, token, "");
+            assert!(!answer.body.contains(SECRET), "{method} {asked}: {}", answer.body);
+            assert!(!answer.body.contains("token-of-the-test"), "{method} {asked}: {}", answer.body);
+            seen += usize::from(answer.status == 200);
+        }
+        // Without the token, nothing but what is for everybody.
+        let asked = names(path).fold(path.to_owned(), |path, name| path.replace(&format!("{{{name}}}"), "p"));
+        let open = operation["security"].is_null();
+        let answer = get(address, &asked);
+        assert_eq!(answer.status == 401, !open, "{asked}: {}", answer.body);
+        assert!(!answer.body.contains(SECRET), "{asked}: {}", answer.body);
+    }
+    assert!(seen > 20, "{seen}");
+    process.signal("TERM");
+    let log = process.finish();
+    assert!(!log.both().contains(SECRET) && !log.both().contains("token-of-the-test"), "{}", log.both());
+}
+
+/// Whoever may not ask changes nothing, whatever the path looks like; and nothing outside of the API is reached.
+#[test]
+fn nothing_gets_past_the_door() {
+    let mut workspace = Workspace::new();
+    workspace.env("ANABRANCH_API_HTTP_TOKEN", "token-of-the-test");
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    let document = get(address, "/openapi.json").json();
+    let token = "Authorization: Bearer token-of-the-test\r\n";
+    let foreign = format!("{token}Origin: https://evil.example\r\n");
+    for (path, method, operation) in operations(&document) {
+        let asked = names(path).fold(path.to_owned(), |path, name| path.replace(&format!("{{{name}}}"), "p"));
+        let method = method.to_uppercase();
+        if !operation["security"].is_null() {
+            let answer = ask(address, &method, &asked, "", "{}");
+            // The schema registry is not served here.
+            let absent = operation["tags"][0] == "schema registry";
+            assert!(answer.status == 401 || absent, "{method} {asked}: {}", answer.body);
+        }
+        assert_eq!(ask(address, &method, &asked, &foreign, "{}").reason(), "api.foreign_origin", "{method} {asked}");
+        if operation["requestBody"].is_object() && operation["tags"][0] != "schema registry" {
+            let large = ask(
+                address,
+                &method,
+                &asked,
+                &format!("{token}Content-Type: application/json\r\n"),
+                &" ".repeat((4 << 20) + 1),
+            );
+            assert_eq!(large.status, 413, "{method} {asked}: {}", large.body);
+        }
+    }
+    for path in [
+        "/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/ui/../../etc/passwd",
+        "/ui/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        "/openapi/../../etc/passwd",
+        "/openapi/%2e%2e%2fviewer.js",
+        "/v1/pipelines/..%2f..%2fetc%2fpasswd",
+        "/v1/pipelines/%00",
+        "/v1/pipelines/%ff",
+        "//etc/passwd",
+    ] {
+        let answer = ask(address, "GET", path, token, "");
+        assert!([400, 404].contains(&answer.status), "{path}: {} {}", answer.status, answer.body);
+        assert!(!answer.body.contains("root:"), "{path}: {}", answer.body);
+    }
+    assert_eq!(get(address, "/healthz").status, 200);
     end(process);
 }

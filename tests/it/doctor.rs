@@ -105,11 +105,12 @@ fn beside_a_service_the_store_is_its_own() {
     assert_eq!(check(&report, "service.reachable").0, "ok", "{report}");
     assert_eq!(check(&report, "network.http").0, "ok", "{report}");
     let (status, text) = check(&report, "store.reachable");
-    assert!(status == "ok" && text.contains("in use"), "{text}");
+    let holder = format!("process {} anabranch", service.id());
+    assert!(status == "ok" && text.contains("in use") && text.contains(&holder), "{text}");
     // Somebody who does not know of the service is told who has the store.
     let report = doctor(&workspace, &["--check", "store"], 3);
     let (status, text) = check(&report, "store.reachable");
-    assert!(status == "fail" && text.contains("in use"), "{text}");
+    assert!(status == "fail" && text.contains(&holder), "{text}");
     service.signal("TERM");
     service.finish().expect_code(0);
 }

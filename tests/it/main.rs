@@ -25,6 +25,7 @@ mod dead_letter;
 mod demo;
 mod dependencies;
 mod dev;
+mod docs;
 mod doctor;
 #[cfg(all(feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
 mod documents;
@@ -38,6 +39,8 @@ mod inspect;
 mod javascript;
 mod kills;
 mod letters;
+mod live;
+mod mcp;
 mod pipeline_tests;
 mod plan;
 mod positions;

@@ -205,13 +205,18 @@ impl Process {
     /// Where a service serves HTTP, as its log says.
     #[track_caller]
     pub fn address(&mut self) -> SocketAddr {
-        const BEFORE: &str = "HTTP is served at http://";
+        self.address_after("HTTP is served at http://")
+    }
+
+    /// The address that it prints after these words.
+    #[track_caller]
+    pub fn address_after(&mut self, before: &str) -> SocketAddr {
         let mut found = None;
         let printed = self.stdout.bytes.clone();
         self.wait_until("the address of HTTP", || {
             let text = String::from_utf8_lossy(&printed.lock().unwrap()).into_owned();
-            found = text.split_once(BEFORE).and_then(|(_, rest)| {
-                let end = rest.find(|c: char| c.is_whitespace() || c == '"')?;
+            found = text.split_once(before).and_then(|(_, rest)| {
+                let end = rest.find(|c: char| c.is_whitespace() || c == '"' || c == '/')?;
                 rest[..end].parse().ok()
             });
             found.is_some()

@@ -1,22 +1,19 @@
-//! Every command of the README, run as it stands there.
+//! Every command of the README and of the tutorial, run as it stands there.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::process::{Workspace, skip};
 
-/// The `sh` blocks of the README, in order.
-fn blocks() -> Vec<String> {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+/// The `sh` blocks of a page, in order.
+fn blocks(page: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-#[test]
-fn every_command_works() {
-    if Command::new("timeout").arg("--version").output().is_err() {
-        return skip("`timeout` is not installed: the commands of the README were not run");
-    }
-    let workspace = Workspace::new();
+/// Runs them one after the other in an empty directory, and gives what each printed.
+fn run(blocks: &[String], workspace: &Workspace) -> Vec<String> {
     std::fs::remove_dir(workspace.path("pipelines")).unwrap();
     let bin = tempfile::tempdir().unwrap();
     let script = |name: &str, text: String| {
@@ -37,11 +34,8 @@ fn every_command_works() {
         "cargo",
         "#!/bin/bash\ncase \"$1\" in\n  run) while [ \"$1\" != -- ]; do shift; done; shift; exec anabranch \"$@\" ;;\n  test) exit 0 ;;\n  *) exit 9 ;;\nesac\n".to_owned(),
     );
-    let blocks = blocks();
-    assert_eq!(blocks.iter().filter(|b| b.starts_with("cargo ")).count(), 2, "two set-up commands");
-    assert!(blocks.len() >= 4);
     let mut outputs = Vec::new();
-    for block in &blocks {
+    for block in blocks {
         let output = Command::new("bash")
             .args(["-euo", "pipefail", "-c", block])
             .current_dir(workspace.root())
@@ -55,8 +49,46 @@ fn every_command_works() {
         assert!(output.status.success(), "{block}\n{}\n{stdout}\n{stderr}", output.status);
         outputs.push(stdout.into_owned());
     }
+    outputs
+}
+
+fn timeout_is_missing() -> bool {
+    let missing = Command::new("timeout").arg("--version").output().is_err();
+    if missing {
+        skip("`timeout` is not installed: commands of the documentation were not run");
+    }
+    missing
+}
+
+#[test]
+fn every_command_works() {
+    if timeout_is_missing() {
+        return;
+    }
+    let blocks = blocks("README.md");
+    assert_eq!(blocks.iter().filter(|b| b.starts_with("cargo ")).count(), 2, "two set-up commands");
+    assert!(blocks.len() >= 4);
+    let workspace = Workspace::new();
+    let outputs = run(&blocks, &workspace);
     assert!(outputs[0].contains("scheduledDeparture"), "the demo shows records: {}", outputs[0]);
     let items = outputs.last().unwrap();
     assert_eq!(items.lines().filter(|l| l.contains("\"cheap\":\"yes\"")).count(), 2, "{items}");
     assert_eq!(workspace.lines("items.ndjson").len(), 3);
+}
+
+#[test]
+fn every_command_of_the_tutorial_works() {
+    if timeout_is_missing() {
+        return;
+    }
+    let blocks = blocks("docs/tutorial.md");
+    assert!(blocks.len() >= 8);
+    let workspace = Workspace::new();
+    let outputs = run(&blocks, &workspace);
+    assert!(outputs[0].contains("scheduledDeparture"), "the demo shows records: {}", outputs[0]);
+    let items = workspace.lines("items.ndjson");
+    assert_eq!(items.len(), 4, "each item once, over all runs: {items:?}");
+    assert_eq!(items.iter().filter(|line| line.contains("\"cheap\":\"yes\"")).count(), 2, "{items:?}");
+    let letters = workspace.lines("failed.ndjson");
+    assert_eq!(letters.len(), 1, "{letters:?}");
 }

@@ -126,3 +126,71 @@ fn nothing_is_deleted_without_a_word() {
     assert_eq!(asked(&workspace, &["pipelines", "list"], &flag)["pipelines"][0]["id"], "p");
     end(service);
 }
+
+#[test]
+fn a_file_is_applied_as_it_was_shown() {
+    let (workspace, mut service, flag) = service();
+    let changed = workspace.read("pipelines/p.yaml").replace("out.ndjson", "other.ndjson");
+    workspace.write("p.yaml", &changed);
+    let shown = workspace.run(&["pipelines", "apply", "p.yaml", &flag]).expect_code(0);
+    assert!(shown.stdout.contains("~ connector p:out: /connectors/1/settings/path"), "{}", shown.both());
+    assert!(shown.stderr.contains("Nothing was changed") && !shown.stdout.contains("other.ndjson"), "{}", shown.both());
+    let hash = shown.stdout.lines().find_map(|line| line.strip_prefix("Hash: ")).unwrap().to_owned();
+    workspace.append("in.txt", "three\n");
+    service.wait_until("the third record", || workspace.lines("out.ndjson").len() == 3);
+
+    let stale = workspace.run(&["pipelines", "apply", "p.yaml", "--plan-hash", "0", &flag]).expect_code(2).stderr;
+    assert!(stale.contains(&hash), "{stale}");
+    let applied = workspace.run(&["pipelines", "apply", "p.yaml", "--plan-hash", &hash, &flag]).expect_code(0).stdout;
+    assert!(applied.contains("Applied."), "{applied}");
+    workspace.append("in.txt", "four\n");
+    service.wait_until("the fourth record", || workspace.lines("other.ndjson").len() == 1);
+    assert_eq!(workspace.lines("out.ndjson").len(), 3);
+    let again = asked(&workspace, &["pipelines", "apply", "p.yaml", "--yes"], &flag);
+    assert_eq!((&again["changes"], &again["applied"]), (&serde_json::json!([]), &false.into()));
+
+    // What cannot be opened is not put in its place; what is wrong is shown where it stands.
+    workspace.write("p.yaml", changed.replace("other.ndjson", "missing/other.ndjson"));
+    workspace.run(&["pipelines", "apply", "p.yaml", "--yes", &flag]).expect_code(2);
+    workspace.write("p.yaml", changed.replace("plugin: field.set", "plugin: field.sett"));
+    let wrong = workspace.run(&["pipelines", "apply", "p.yaml", "--yes", &flag]).expect_code(2).stderr;
+    assert!(wrong.contains("p.yaml:") && wrong.contains("did you mean"), "{wrong}");
+    workspace.append("in.txt", "five\n");
+    service.wait_until("the fifth record", || workspace.lines("other.ndjson").len() == 2);
+    end(service);
+}
+
+#[test]
+fn what_was_applied_can_be_deleted() {
+    let (workspace, mut service, flag) = service();
+    workspace.write("new.yaml", file_to_file("new", "").replace("out.ndjson", "new.ndjson"));
+    workspace.run(&["pipelines", "apply", "new.yaml", "--yes", &flag]).expect_code(0);
+    service.wait_until("its records", || workspace.lines("new.ndjson").len() == 2);
+    let running = workspace.run(&["pipelines", "delete", "new", "--yes", &flag]).expect_code(2).stderr;
+    assert!(running.contains("pipeline new runs"), "{running}");
+    workspace.run(&["pipelines", "stop", "new", "--wait", &flag]).expect_code(0);
+    workspace.run(&["pipelines", "delete", "new", "--yes", &flag]).expect_code(0);
+    let listed = asked(&workspace, &["pipelines", "list"], &flag);
+    assert_eq!(listed["pipelines"].as_array().unwrap().len(), 1, "{listed}");
+    workspace.run(&["pipelines", "stop", "p", "--wait", &flag]).expect_code(0);
+    let declared = workspace.run(&["pipelines", "delete", "p", "--yes", &flag]).expect_code(2).stderr;
+    assert!(declared.contains("declared in a file"), "{declared}");
+    end(service);
+}
+
+#[test]
+fn positions_are_shown_and_moved_while_the_service_runs() {
+    let (workspace, mut service, flag) = service();
+    service.wait_until("the position", || {
+        asked(&workspace, &["positions", "show", "p"], &flag)["positions"][0]["records"] == 2
+    });
+    let text = workspace.run(&["positions", "reset", "p", &flag]).expect_code(0);
+    assert!(text.stdout.contains("in would go on after (the beginning)"), "{}", text.both());
+    assert!(text.stderr.contains("Nothing was changed"), "{}", text.both());
+    let moved = asked(&workspace, &["positions", "reset", "p", "--yes"], &flag);
+    assert_eq!((&moved["pipeline"], &moved["positions"][0]["connector"]), (&"p".into(), &"in".into()));
+    service.wait_until("both again", || workspace.lines("out.ndjson").len() == 4);
+    workspace.run(&["positions", "reset", "p", "--connector", "x", &flag]).expect_code(2);
+    workspace.run(&["positions", "show", "x", &flag]).expect_code(2);
+    end(service);
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -169,28 +169,23 @@ fn absent(path: &Path) -> Found {
     }
 }
 
-/// The process that holds the lock of a file, where the system says.
+/// The process that has a file open, where the system says.
 fn holder(path: &Path) -> Option<String> {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        let metadata = fs::metadata(path).ok()?;
-        let (device, inode) = (metadata.dev(), metadata.ino());
-        let place = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
-        let locks = fs::read_to_string("/proc/locks").ok()?;
-        let pid = locks.lines().find_map(|line| {
-            let mut words = line.split_whitespace().skip_while(|word| *word != "WRITE" && *word != "READ").skip(1);
-            let (pid, at) = (words.next()?, words.next()?);
-            (at == place).then(|| pid.to_owned())
-        })?;
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        Some(format!("process {pid} {}", name.trim()).trim_end().to_owned())
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = path;
-        None
-    }
+    // By the file itself: it may have been opened under another name.
+    let file = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let store = file(fs::metadata(path).ok()?);
+    // Of other users only their administrator is told.
+    let is_holder = |process: &Path| {
+        let mut open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        open.any(|descriptor| fs::metadata(descriptor.path()).is_ok_and(|metadata| file(metadata) == store))
+    };
+    let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
+        let id: u32 = entry.file_name().to_str()?.parse().ok()?;
+        (id != std::process::id()).then(|| (id, entry.path()))
+    });
+    let (id, process) = processes.into_iter().find(|(_, process)| is_holder(process))?;
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    Some(format!("process {id} {}", name.trim()).trim_end().to_owned())
 }
 
 pub(super) fn listener(patient: &mut Patient<'_>) -> Found {

@@ -15,6 +15,7 @@ use crate::cli::report::counted;
 use crate::cli::{Context, Report, run};
 use crate::files::find_pipelines;
 use crate::pipelines::{Pipeline, Pipelines};
+use crate::service::apply::Planned;
 use crate::service::control::Control;
 use crate::settings::SettingFlags;
 
@@ -176,13 +177,15 @@ impl Watch {
         for pipeline in here {
             let id = pipeline.config.id.value.clone();
             let started = Instant::now();
-            let reloaded = control.reload(pipeline).await;
+            let planned = control.take_up(pipeline).await;
             let milliseconds = started.elapsed().as_millis() as u64;
-            match reloaded {
-                Ok(reloaded) => {
-                    let (mode, count) = (reloaded.mode.word(), reloaded.changes.len());
-                    for change in &reloaded.changes {
-                        tracing::info!(pipeline = %id, "{change}");
+            let live = control.seen(&id).is_some_and(|seen| seen.status.is_live());
+            match planned {
+                Ok(planned) => {
+                    let (mode, count) = (mode(&planned, live), planned.changes.len());
+                    for change in &planned.changes {
+                        let paths = change.config_paths.join(", ");
+                        tracing::info!(pipeline = %id, "{} {} {} {paths}", change.action, change.resource, change.id);
                     }
                     tracing::info!(
                         path = %shown, pipeline = %id, mode, outcome = "applied", changes = count, milliseconds,
@@ -196,6 +199,16 @@ impl Watch {
                 }
             }
         }
+    }
+}
+
+/// What became of a pipeline, in a word.
+fn mode(planned: &Planned, live: bool) -> &'static str {
+    match (planned.changes.is_empty(), planned.restart, live) {
+        (true, ..) => "unchanged",
+        (false, true, true) => "restarted",
+        (false, false, true) => "started",
+        (false, _, false) => "stored",
     }
 }
 

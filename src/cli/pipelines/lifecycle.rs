@@ -148,6 +148,6 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
             }
         }
     }
-    let _: Value = remote.delete(&path)?;
+    let _: Value = remote.delete(&format!("{path}?parts=true&positions=true"))?;
     Ok(Report::new(COMMAND).text(format!("Deleted {id}.\n")).result(json!({ "id": id, "deleted": true })))
 }

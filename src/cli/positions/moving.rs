@@ -1,22 +1,16 @@
 //! `anabranch positions reset|rewind`.
 
-use std::collections::BTreeMap;
-
 use anabranch_graph::record::Position;
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::{LaneId, StateStore as _};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{BASE64, Opened, named, shown, unreadable};
+use super::{Opened, named, unreadable};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
+use crate::positions::{Chosen, MoveError, go_on_after, parse, shown};
 use crate::settings::{ServiceFlags, Settings};
-use crate::store::StoredPipeline;
 
 /// Let the sources of a pipeline start at their beginning.
 ///
@@ -63,14 +57,7 @@ struct Lanes {
 }
 
 fn position(text: &str) -> Result<Position, String> {
-    let bytes = match text.strip_prefix(BASE64) {
-        Some(encoded) => STANDARD.decode(encoded).map_err(|error| format!("this is not base64: {error}"))?,
-        None => text.as_bytes().to_vec(),
-    };
-    if bytes.is_empty() {
-        return Err("an empty position is the beginning: `anabranch positions reset`".to_owned());
-    }
-    Ok(Position::copy_from(&bytes))
+    if text.is_empty() { Err("the beginning is meant: `anabranch positions reset`".to_owned()) } else { parse(text) }
 }
 
 pub(super) fn reset(arguments: &Reset, context: &Context) -> Report {
@@ -174,30 +161,9 @@ fn in_store(
         let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
         return Err(Box::new(report.suggest("stop the service first; if it crashed, add --force")));
     }
-    let found = opened.positions(&pipeline.id).map_err(failed)?;
-    let mut moves = chosen(command, arguments, pipeline, &found)?;
-    if moves.len() > 1 && !to.0.is_empty() {
-        let names: Vec<String> = moves.keys().map(name).collect();
-        let message = format!("a position belongs to one source and partition, here are {}", names.join(", "));
-        return Err(Box::new(
-            Report::new(command)
-                .fail(Exit::Invalid, "positions.ambiguous", message)
-                .suggest("choose one with --connector and --partition"),
-        ));
-    }
-    if arguments.yes {
-        let epoch = opened.runtime.block_on(opened.store.claim(&pipeline.id)).map_err(failed)?;
-        // Whoever had the claim before may have moved them until now.
-        let latest = opened.runtime.block_on(opened.store.load(&epoch)).map_err(failed)?;
-        for (lane, mark) in &mut moves {
-            *mark = latest.get(lane).unwrap_or(mark).clone();
-        }
-        let marks: Vec<(LaneId, Mark)> = moves
-            .iter()
-            .map(|(lane, mark)| (lane.clone(), Mark { generation: mark.generation + 1, seq: 0, position: to.clone() }))
-            .collect();
-        opened.runtime.block_on(opened.store.commit(&epoch, &marks)).map_err(failed)?;
-    }
+    let chosen = Chosen { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
+    let moving = go_on_after(&opened.store, &pipeline.id, &chosen, to, arguments.yes);
+    let moves = opened.runtime.block_on(moving).map_err(|error| Box::new(unmoved(command, &error)))?;
     let moved = moves.iter().map(|(lane, mark)| Moved {
         connector: lane.connector.to_string(),
         partition: lane.partition.0.to_string(),
@@ -209,38 +175,17 @@ fn in_store(
     Ok(moved.collect())
 }
 
-/// The lanes that are meant, and where they are.
-fn chosen(
-    command: &'static str,
-    arguments: &Lanes,
-    pipeline: &StoredPipeline,
-    found: &BTreeMap<LaneId, Mark>,
-) -> Result<BTreeMap<LaneId, Mark>, Box<Report>> {
-    let wanted = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
-    let lanes: BTreeMap<LaneId, Mark> = found
-        .iter()
-        .filter(|(lane, _)| {
-            wanted(&arguments.connector, &lane.connector) && wanted(&arguments.partition, &lane.partition.0)
-        })
-        .map(|(lane, mark)| (lane.clone(), mark.clone()))
-        .collect();
-    if !lanes.is_empty() {
-        return Ok(lanes);
-    }
-    let message = format!("pipeline {} has no such position", pipeline.id);
-    let known: Vec<String> = found.keys().map(name).collect();
-    let report = Report::new(command).fail(Exit::Invalid, "positions.none", message);
-    Err(Box::new(if known.is_empty() {
-        report.suggest("none is stored: its sources start at their beginning anyway")
-    } else {
-        report.suggest(format!("there are {}", known.join(", ")))
-    }))
-}
-
-/// A lane by its connector, and its partition where it has one.
-fn name(lane: &LaneId) -> String {
-    match lane.partition.0.as_str() {
-        "" => lane.connector.to_string(),
-        partition => format!("{} (partition {partition})", lane.connector),
+fn unmoved(command: &'static str, error: &MoveError) -> Report {
+    let report = |exit, code: &'static str| Report::new(command).fail(exit, code, error.to_string());
+    match error {
+        MoveError::None { known, .. } if known.is_empty() => report(Exit::Invalid, "positions.none")
+            .suggest("none is stored: its sources start at their beginning anyway"),
+        MoveError::None { known, .. } => {
+            report(Exit::Invalid, "positions.none").suggest(format!("there are {}", known.join(", ")))
+        }
+        MoveError::Ambiguous(_) => {
+            report(Exit::Invalid, "positions.ambiguous").suggest("choose one with --connector and --partition")
+        }
+        MoveError::Store(error) => unreadable(command, error),
     }
 }

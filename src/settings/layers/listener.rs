@@ -51,6 +51,7 @@ impl Checking<'_> {
             port: port.parse().unwrap_or_default(),
             token: given("api.http.token").map(Into::into),
             token_file: given("api.http.token-file").map(|_| self.path("api.http.token-file")),
+            open_metrics: self.bool("api.http.open-metrics"),
             origins: self
                 .text("api.http.cors.allowed-origins")
                 .split(',')

@@ -1,0 +1,75 @@
+//! The graph of a pipeline, as `pipelines plan` shows it.
+
+use std::sync::Arc;
+
+use anabranch_graph::plan::{Format, Pass, TextStyle};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::View;
+use super::error::{ApiError, Error, Kind};
+use super::query::Query;
+
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new().routes(routes!(graph))
+}
+
+/// What a pipeline is compiled to
+///
+/// Its nodes have numbers (`index`), which the numbers of the running pipeline refer to.
+#[utoipa::path(
+    get, path = "/v1/pipelines/{id}/graph", tag = "pipelines",
+    params(
+        ("id" = String, Path, description = "Its id"),
+        ("pass" = Option<String>, Query, description = "`fused`, what runs, where left out; `lowered`, what the file \
+                                                        says; `rewritten`, what was made of that"),
+        ("format" = Option<String>, Query, description = "`json` where left out; `svg`, `text`, `dot`, `mermaid`, \
+                                                          `html`; `live`, a drawing with room for numbers"),
+    ),
+    responses(
+        (status = 200, description = "The graph", content(
+            (serde_json::Value = "application/json"), (String = "image/svg+xml"), (String = "text/plain"),
+            (String = "text/html"),
+        )),
+        (status = 404, description = "`pipeline.not_found`", body = Error),
+    ),
+)]
+async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Query) -> Result<Response, ApiError> {
+    if view.control.seen(&id).is_none() {
+        return Err(ApiError::new(Kind::NotFound, "pipeline.not_found", format!("there is no pipeline {id:?}")));
+    }
+    let Some(pipeline) = view.control.compiled(&id) else {
+        let what = match view.control.invalid(&id) {
+            Some(what) => format!("there is no graph of pipeline {id:?}: {what}"),
+            None => format!("there is no graph of pipeline {id:?} yet: its plugins are still being loaded"),
+        };
+        return Err(ApiError::new(Kind::FailedPrecondition, "pipeline.invalid", what));
+    };
+    let pass = match query.text("pass") {
+        "" | "fused" => Pass::Fused,
+        "lowered" => Pass::Lowered,
+        "rewritten" => Pass::Rewritten,
+        other => return Err(unknown("pass", other, "lowered, rewritten or fused")),
+    };
+    let (format, media) = match query.text("format") {
+        "" | "json" => (Format::Json, "application/json"),
+        "svg" => (Format::Svg, "image/svg+xml"),
+        "live" => (Format::Live, "image/svg+xml"),
+        "text" => (Format::Text, "text/plain; charset=utf-8"),
+        "dot" => (Format::Dot, "text/plain; charset=utf-8"),
+        "mermaid" => (Format::Mermaid, "text/plain; charset=utf-8"),
+        "html" => (Format::Html, "text/html; charset=utf-8"),
+        other => return Err(unknown("format", other, "json, svg, live, text, dot, mermaid or html")),
+    };
+    let style = TextStyle { unicode: true, color: false };
+    Ok(([(CONTENT_TYPE, media)], pipeline.compiled.explain(pass, format, style)).into_response())
+}
+
+fn unknown(name: &str, given: &str, known: &str) -> ApiError {
+    let what = format!("{name}: {given:?} is none of {known}");
+    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
+}

@@ -1,0 +1,144 @@
+//! Metrics and their values at one moment.
+
+use std::collections::BTreeMap;
+
+use anabranch_graph::text::Str;
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_local_recorder};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_process::Collector;
+
+/// A metric.
+pub(super) struct Metric {
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Grows.
+    Counter,
+    /// Grows, in seconds.
+    Seconds,
+    /// Goes up and down; that of several is their sum.
+    Sum,
+    /// Goes up and down; that of several is the largest.
+    Oldest,
+}
+
+pub(super) const fn counter(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: Kind::Counter }
+}
+
+pub(super) const fn seconds(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: Kind::Seconds }
+}
+
+pub(super) const fn sum(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: Kind::Sum }
+}
+
+pub(super) const fn oldest(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: Kind::Oldest }
+}
+
+/// What a value is about: of a pipeline, of a part of it, or of neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Labels {
+    pipeline: Option<Str>,
+    part: Option<(&'static str, Str)>,
+}
+
+impl Labels {
+    pub(super) fn of(name: &'static str, value: Str) -> Self {
+        Labels::default().with(name, value)
+    }
+
+    pub(super) fn pipeline(id: &Str) -> Self {
+        Labels { pipeline: Some(id.clone()), part: None }
+    }
+
+    pub(super) fn with(self, name: &'static str, value: Str) -> Self {
+        Labels { part: Some((name, value)), ..self }
+    }
+
+    fn listed(&self) -> Vec<Label> {
+        let pipeline = self.pipeline.as_ref().map(|id| Label::new("pipeline", id.to_string()));
+        let part = self.part.as_ref().map(|(name, value)| Label::new(*name, value.to_string()));
+        pipeline.into_iter().chain(part).collect()
+    }
+}
+
+/// Values by metric and what they are about.
+#[derive(Default)]
+pub(super) struct Samples(BTreeMap<(&'static str, Labels), f64>);
+
+const METADATA: Metadata<'static> = Metadata::new("anabranch", Level::INFO, None);
+/// Told as gauges, since the exporter's counters are whole numbers.
+const PROCESS_SECONDS: &str = "process_cpu_seconds_total";
+
+impl Samples {
+    /// Adds a value; one about the same as another is joined with it.
+    pub(super) fn add(&mut self, metric: &Metric, labels: Labels, value: f64) {
+        let all = self.0.entry((metric.name, labels)).or_default();
+        *all = if metric.kind == Kind::Oldest { all.max(value) } else { *all + value };
+    }
+
+    /// The text for Prometheus, with what there is to say about the process.
+    pub(super) fn exposed(&self, metrics: &[&Metric]) -> String {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        for Metric { name, help, kind } in metrics {
+            let name = || KeyName::from_const_str(*name);
+            match kind {
+                Kind::Counter => recorder.describe_counter(name(), None, (*help).into()),
+                Kind::Seconds | Kind::Sum | Kind::Oldest => recorder.describe_gauge(name(), None, (*help).into()),
+            }
+        }
+        let kinds: BTreeMap<&str, Kind> = metrics.iter().map(|metric| (metric.name, metric.kind)).collect();
+        for ((name, labels), value) in &self.0 {
+            let key = Key::from_parts(*name, labels.listed());
+            match kinds.get(name) {
+                Some(Kind::Counter) => recorder.register_counter(&key, &METADATA).absolute(*value as u64),
+                _ => recorder.register_gauge(&key, &METADATA).set(*value),
+            }
+        }
+        with_local_recorder(&recorder, || {
+            let process = Collector::default();
+            process.describe();
+            process.collect();
+        });
+        let mut text = recorder.handle().render();
+        let seconds = metrics.iter().filter(|metric| metric.kind == Kind::Seconds).map(|metric| metric.name);
+        for name in seconds.chain([PROCESS_SECONDS]) {
+            text = text.replace(&format!("# TYPE {name} gauge"), &format!("# TYPE {name} counter"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_and_the_oldest_of_several_are_told_as_what_they_are() {
+        const ROWS: Metric = counter("rows_total", "Rows.");
+        const TIME: Metric = seconds("time_seconds_total", "Time.");
+        const AGE: Metric = oldest("age_seconds", "Age.");
+        let mut samples = Samples::default();
+        let about = || Labels::pipeline(&"a \"b\"".into()).with("node", "n".into());
+        for value in [1.5, 0.5] {
+            samples.add(&ROWS, about(), value * 2.0);
+            samples.add(&TIME, about(), value);
+            samples.add(&AGE, about(), value);
+        }
+        let text = samples.exposed(&[&ROWS, &TIME, &AGE]);
+        for expected in [
+            "# HELP rows_total Rows.\n# TYPE rows_total counter\nrows_total{pipeline=\"a \\\"b\\\"\",node=\"n\"} 4\n",
+            "# TYPE time_seconds_total counter\ntime_seconds_total{pipeline=\"a \\\"b\\\"\",node=\"n\"} 2\n",
+            "# TYPE age_seconds gauge\nage_seconds{pipeline=\"a \\\"b\\\"\",node=\"n\"} 1.5\n",
+        ] {
+            assert!(text.contains(expected), "{expected}\nis not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `anabranch docs …`: the reference that is made of the code. Hidden: it is for those who work on this program.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::{Exit, Report, registry};
+use crate::docs::{Page, delivery, errors, llms, plugins, settings};
+use crate::files::system;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Write all pages below a directory.
+    Write {
+        /// Root of the repository.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+    },
+}
+
+pub(super) fn dispatch(command: &Command) -> Report {
+    let Command::Write { directory } = command;
+    const COMMAND: &str = "docs.write";
+    let pages = pages();
+    for page in &pages {
+        let path = directory.join(&page.path);
+        let parent = path.parent().unwrap_or(directory);
+        if let Err(error) = fs::create_dir_all(parent).and_then(|()| fs::write(&path, &page.text)) {
+            let what = format!("cannot write {}: {}", path.display(), system(&error));
+            return Report::new(COMMAND).fail(Exit::Environment, "docs.cannot_write", what);
+        }
+    }
+    let paths: Vec<&str> = pages.iter().map(|page| page.path.as_str()).collect();
+    Report::new(COMMAND).text(paths.join("\n") + "\n").result(json!({ "pages": paths }))
+}
+
+fn pages() -> Vec<Page> {
+    let registry = registry();
+    let mut pages = plugins::pages(&registry);
+    pages.extend([
+        delivery::page(&registry),
+        settings::page(),
+        errors::page(),
+        llms::short(&registry),
+        llms::full(&registry),
+    ]);
+    pages
+}

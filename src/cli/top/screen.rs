@@ -1,0 +1,85 @@
+//! The terminal: keys in, a screen out.
+
+use std::time::{Duration, Instant};
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use serde_json::{Value, json};
+
+use super::draw::draw;
+use super::numbers::{self, Live};
+use super::state::{Action, Mode, State};
+use super::{COMMAND, Report};
+use crate::cli::Exit;
+use crate::cli::remote::Remote;
+use crate::client::{ClientError, escaped};
+use crate::files::system;
+
+/// Watches until somebody wants no more.
+pub(super) fn run(remote: &Remote, first: Live, interval: Duration, color: bool) -> Result<Report, Box<Report>> {
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot use the terminal: {}", system(&error));
+        Box::new(Report::new(COMMAND).fail(Exit::Environment, "top.terminal", message))
+    };
+    let state = State::new(remote.url(), first, color, Instant::now());
+    let terminal = ratatui::try_init().map_err(failed)?;
+    let watched = watch(terminal, remote, state, interval);
+    ratatui::try_restore().and(watched).map_err(failed)?;
+    Ok(Report::new(COMMAND))
+}
+
+fn watch(mut terminal: DefaultTerminal, remote: &Remote, mut state: State, interval: Duration) -> std::io::Result<()> {
+    let mut due = Instant::now() + interval;
+    loop {
+        terminal.draw(|frame| draw(frame, &state))?;
+        if event::poll(due.saturating_duration_since(Instant::now()))? {
+            match event::read()? {
+                Event::Key(key) if key.kind == KeyEventKind::Press => match state.press(key) {
+                    Some(Action::Quit) => return Ok(()),
+                    Some(action) => {
+                        act(remote, &mut state, &action);
+                        due = Instant::now();
+                    }
+                    None => continue,
+                },
+                _ => continue,
+            }
+        }
+        if Instant::now() >= due {
+            look(remote, &mut state);
+            due = Instant::now() + interval;
+        }
+    }
+}
+
+fn act(remote: &Remote, state: &mut State, action: &Action) {
+    let (client, runtime) = remote.parts();
+    let path = match action {
+        Action::Start(id) => format!("/v1/pipelines/{}/start", escaped(id)),
+        Action::Stop(id) => format!("/v1/pipelines/{}/stop", escaped(id)),
+        Action::Open(_) | Action::Quit => return,
+    };
+    if let Err(error) = runtime.block_on(client.post::<Value>(&path, &json!({}))) {
+        state.notice = Some(error.to_string());
+    }
+}
+
+/// Looks anew. A service that is away may come back: what was seen last stays, and the line below says so.
+fn look(remote: &Remote, state: &mut State) {
+    if let Err(error) = try_look(remote, state) {
+        state.notice = Some(error.to_string());
+    }
+}
+
+fn try_look(remote: &Remote, state: &mut State) -> Result<(), ClientError> {
+    let (client, runtime) = remote.parts();
+    let live = runtime.block_on(client.get::<Live>(numbers::LIVE))?;
+    state.look(live, Instant::now());
+    if state.mode == Mode::Graph
+        && let Some(id) = state.selected.clone()
+    {
+        let detail = runtime.block_on(client.get(&numbers::live_path(&id)))?;
+        state.look_at(detail, Instant::now());
+    }
+    Ok(())
+}

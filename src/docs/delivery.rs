@@ -1,0 +1,114 @@
+//! What is promised for each pair of a source and a destination: what the compiler says of it.
+
+use std::fmt::Write as _;
+
+use anabranch_graph::config::{Variables, load};
+use anabranch_graph::diagnostic::Files;
+use anabranch_graph::plan::{CompileOptions, Format, Pass, TextStyle, compile};
+use anabranch_graph::registry::Registry;
+use anabranch_graph::specification::Specification;
+use serde_json::Value;
+
+use super::plugins::sample;
+use super::{GENERATED, Page};
+
+/// Settings that change what is promised.
+const VARIANTS: [(&str, &str); 2] = [("exactlyOnce", "true"), ("durability", "disk")];
+
+/// Nothing is opened, so that any text in the right form will do for a credential: the ones that are needed are addresses.
+struct Made;
+
+impl Variables for Made {
+    fn variable(&self, _: &str) -> Option<String> {
+        Some("postgres://user@host/database".to_owned())
+    }
+
+    fn file(&self, path: &str) -> Result<String, String> {
+        Err(format!("{path} is not read"))
+    }
+}
+
+/// The page.
+pub fn page(registry: &Registry) -> Page {
+    let mut text = format!(
+        "{GENERATED}# Delivery, for each pair\n\nWhat `anabranch pipelines plan` says of a pipeline with nothing but the two \
+         ends. The words are explained under [what is promised](guarantees.md); processors, several destinations and \
+         dead letters can change it, and `plan` says how.\n\n\
+         | from | to | delivered | order | a crash repeats |\n| --- | --- | --- | --- | --- |\n"
+    );
+    for source in registry.sources().map(|kind| kind.specification()) {
+        for destination in registry.destinations().map(|kind| kind.specification()) {
+            row(&mut text, registry, source, destination, None);
+            for (name, value) in VARIANTS {
+                if destination.parameter(name).is_some() {
+                    row(&mut text, registry, source, destination, Some((name, value)));
+                }
+            }
+        }
+    }
+    Page { path: "docs/delivery.md".to_owned(), text }
+}
+
+fn row(
+    text: &mut String,
+    registry: &Registry,
+    source: &Specification,
+    destination: &Specification,
+    more: Option<(&str, &str)>,
+) {
+    let to = match more {
+        None => destination.name.to_string(),
+        Some((name, value)) => format!("{} with `{name}: {value}`", destination.name),
+    };
+    let mut from = source.name.to_string();
+    let mut found = route(registry, source, destination, more, false);
+    if found.is_none() {
+        // Bytes go where fields are needed.
+        found = route(registry, source, destination, more, true);
+        from.push_str(", then `json.decode`");
+    }
+    let Some(route) = found else {
+        let _ = writeln!(text, "| {} | {to} | cannot be combined | | |", source.name);
+        return;
+    };
+    let word = |name: &str| route[name].as_str().unwrap_or_default().replace('-', " ");
+    let repeats = match route["replay"]["records"].as_u64() {
+        None | Some(0) => "nothing".to_owned(),
+        Some(records) => format!("at most {records} records of a partition"),
+    };
+    let _ = writeln!(text, "| {from} | {to} | {} | {} | {repeats} |", word("delivery"), word("order"));
+}
+
+/// What the compiler promises for records from the one to the other.
+fn route(
+    registry: &Registry,
+    source: &Specification,
+    destination: &Specification,
+    more: Option<(&str, &str)>,
+    decoded: bool,
+) -> Option<Value> {
+    let connector = |id: &str, role: &str, specification: &Specification, more: Option<(&str, &str)>| {
+        let needed = specification.parameters.iter().filter(|it| it.is_required() || it.example.is_some());
+        let given = needed.map(|it| (it.name.to_string(), sample(it)));
+        let more = more.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings: serde_json::Map<String, Value> =
+            given.chain(more).map(|(name, value)| (name, Value::from(value))).collect();
+        serde_json::json!({ "id": id, "type": role, "plugin": specification.name, "settings": settings })
+    };
+    let decode =
+        serde_json::json!({ "id": "decode", "plugin": "json.decode", "settings": { "field": ".Payload.After" } });
+    let document = serde_json::json!({ "version": "2.2", "pipelines": [{
+        "id": "pair",
+        "connectors": [
+            connector("from", "source", source, None), connector("to", "destination", destination, more),
+        ],
+        "processors": if decoded { vec![decode] } else { Vec::new() },
+    }] });
+    let mut files = Files::new();
+    files.add("pair.yaml", document.to_string());
+    let loaded = load(&files, &Made);
+    let compiled = compile(loaded.pipelines.first()?, registry, &CompileOptions::default()).ok()?;
+    let plan = compiled.explain(Pass::Fused, Format::Json, TextStyle::default());
+    let mut plan: Value = serde_json::from_str(&plan).ok()?;
+    Some(plan["routes"][0].take())
+}

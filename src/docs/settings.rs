@@ -1,0 +1,26 @@
+//! The page of the service's settings.
+
+use std::fmt::Write as _;
+
+use super::{Page, cell};
+use crate::settings::declaration::{KEYS, SECTIONS};
+
+/// All settings by section.
+pub fn page() -> Page {
+    let mut text = String::from(
+        "<!-- Written by `anabranch docs write`. -->\n\n# Settings\n\nA flag (`--db.path`) wins over a variable \
+         (`ANABRANCH_DB_PATH`), which wins over `anabranch.yaml`. `anabranch init` writes that file with every setting \
+         explained, `anabranch config` prints what holds and where it comes from.\n",
+    );
+    for (section, title) in SECTIONS {
+        let _ = write!(text, "\n## {title}\n\n| setting | is | default | meaning |\n| --- | --- | --- | --- |\n");
+        for key in KEYS.iter().filter(|key| key.section() == *section && key.awaits.is_none()) {
+            let default = key.default.filter(|default| !default.is_empty());
+            let default = default.map(|default| format!("`{}`", cell(default))).unwrap_or_default();
+            let secret = if key.secret { "; secret" } else { "" };
+            let kind = cell(&key.kind.describe());
+            let _ = writeln!(text, "| `{}` | {kind}{secret} | {default} | {} |", key.name, cell(key.comment));
+        }
+    }
+    Page { path: "docs/settings.md".to_owned(), text }
+}

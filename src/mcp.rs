@@ -1,0 +1,382 @@
+//! The Model Context Protocol, by which assistants use tools: JSON-RPC without a transport. [`stdio`] and [`http`] are
+//! the transports.
+//!
+//! Two kinds of clients are served at once. Those of the revision 2026-07-28 say with each request which revision they
+//! speak, and there are no sessions. Older ones shake hands first; as nothing here depends on it, no session is kept for
+//! them either.
+
+pub(crate) mod http;
+pub mod stdio;
+
+use serde_json::{Map, Value, json};
+
+/// Revisions that say with each request what they are, newest first.
+const MODERN: [&str; 1] = ["2026-07-28"];
+/// Revisions that shake hands, newest first.
+const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+
+/// Largest message.
+pub const MESSAGE: usize = 4 << 20;
+/// How long a client may remember the list of tools, in milliseconds: it never changes while the server lives.
+const REMEMBERED: u64 = 3_600_000;
+
+/// What a tool does when it is called: an object with `ok`, told to the model as it is. It may take long and block.
+pub type Call = Box<dyn Fn(Map<String, Value>) -> Value + Send + Sync>;
+
+/// A tool.
+pub struct Tool {
+    /// What clients call it.
+    pub name: &'static str,
+    /// What people call it.
+    pub title: &'static str,
+    /// What it does, for the model.
+    pub description: &'static str,
+    /// JSON Schema of its arguments: an object.
+    pub arguments: Value,
+    /// What it may do to the world.
+    pub effect: Effect,
+    /// Does it.
+    pub call: Call,
+}
+
+/// What a tool may do to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Looks at what is there.
+    Reads,
+    /// Runs what it is given, which may ask other services.
+    Runs,
+    /// Changes a service in a way that can be changed back.
+    Changes,
+    /// Changes a service for good.
+    Destroys,
+}
+
+/// A server of tools. Shared by all requests.
+pub struct Server {
+    tools: Vec<Tool>,
+    instructions: &'static str,
+}
+
+/// An answer, and what a transport with status codes says beside it.
+#[derive(Debug)]
+pub struct Answer {
+    /// 200, 202 for what needs no answer, 400 or 404.
+    pub status: u16,
+    /// The message; `None` for what needs no answer.
+    pub body: Option<Value>,
+}
+
+/// An error of the protocol; errors of tools are their results.
+struct Refusal {
+    status: u16,
+    code: i32,
+    message: String,
+    data: Option<Value>,
+}
+
+impl Refusal {
+    fn new(status: u16, code: i32, message: impl Into<String>) -> Self {
+        Refusal { status, code, message: message.into(), data: None }
+    }
+
+    fn parameters(message: impl Into<String>) -> Self {
+        Refusal::new(400, -32602, message)
+    }
+
+    fn answer(self, id: Value) -> Answer {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if let Some(data) = self.data {
+            error["data"] = data;
+        }
+        Answer { status: self.status, body: Some(json!({ "jsonrpc": "2.0", "id": id, "error": error })) }
+    }
+}
+
+/// Values that a transport carries beside the message and that must say the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirrored {
+    /// Revision of the protocol.
+    pub version: Option<String>,
+    /// Method of the request.
+    pub method: Option<String>,
+    /// Name of the tool.
+    pub name: Option<String>,
+}
+
+impl Server {
+    /// A server of these tools. The instructions tell the model what they are for.
+    pub fn new(tools: Vec<Tool>, instructions: &'static str) -> Self {
+        Server { tools, instructions }
+    }
+
+    /// Answers a message. Blocks as long as a tool takes. `mirrored` is for transports that have such.
+    pub fn answer(&self, message: &[u8], mirrored: Option<&Mirrored>) -> Answer {
+        let message: Value = match serde_json::from_slice(message) {
+            Ok(message) => message,
+            Err(error) => return Refusal::new(400, -32700, format!("not JSON: {error}")).answer(Value::Null),
+        };
+        let id = message.get("id").cloned();
+        let Some(method) = message.get("method").and_then(Value::as_str) else {
+            // An answer to what was never asked, or no message at all.
+            return match id {
+                Some(_) if message.get("result").is_some() || message.get("error").is_some() => {
+                    Answer { status: 202, body: None }
+                }
+                id => Refusal::new(400, -32600, "a message needs a method").answer(id.unwrap_or_default()),
+            };
+        };
+        let Some(id) = id else { return Answer { status: 202, body: None } };
+        if !(id.is_string() || id.is_number()) {
+            return Refusal::new(400, -32600, "an id is a text or a number").answer(Value::Null);
+        }
+        let none = Map::new();
+        let parameters = match message.get("params") {
+            None | Some(Value::Null) => &none,
+            Some(Value::Object(parameters)) => parameters,
+            Some(_) => return Refusal::parameters("params is an object").answer(id),
+        };
+        let version = parameters.get("_meta").and_then(|meta| meta.get(VERSION));
+        let result = match version {
+            Some(version) => self.modern(version, method, parameters, mirrored),
+            None => self.legacy(method, parameters, mirrored),
+        };
+        match result {
+            Ok(result) => Answer { status: 200, body: Some(json!({ "jsonrpc": "2.0", "id": id, "result": result })) },
+            Err(refusal) => refusal.answer(id),
+        }
+    }
+
+    fn modern(
+        &self,
+        version: &Value,
+        method: &str,
+        parameters: &Map<String, Value>,
+        mirrored: Option<&Mirrored>,
+    ) -> Result<Value, Refusal> {
+        let Some(version) = version.as_str() else {
+            return Err(Refusal::parameters(format!("{VERSION} is a text")));
+        };
+        if let Some(mirrored) = mirrored {
+            let name = (method == "tools/call").then(|| parameters.get("name").and_then(Value::as_str)).flatten();
+            let pairs = [
+                ("MCP-Protocol-Version", mirrored.version.as_deref(), Some(version)),
+                ("Mcp-Method", mirrored.method.as_deref(), Some(method)),
+                ("Mcp-Name", mirrored.name.as_deref(), name),
+            ];
+            for (header, given, body) in pairs {
+                if body.is_some() && given != body {
+                    let what = format!("header mismatch: {header} is {given:?}, the message says {body:?}");
+                    return Err(Refusal::new(400, -32020, what));
+                }
+            }
+        }
+        if !MODERN.contains(&version) {
+            let supported: Vec<&str> = MODERN.into_iter().chain(LEGACY).collect();
+            let mut refusal = Refusal::new(400, -32022, "unsupported protocol version");
+            refusal.data = Some(json!({ "supported": supported, "requested": version }));
+            return Err(refusal);
+        }
+        if !parameters["_meta"].get(CAPABILITIES).is_some_and(Value::is_object) {
+            return Err(Refusal::parameters(format!("_meta needs {CAPABILITIES}")));
+        }
+        let mut result = match method {
+            "server/discover" => json!({
+                "supportedVersions": MODERN.into_iter().chain(LEGACY).collect::<Vec<_>>(),
+                "capabilities": { "tools": {} },
+                "serverInfo": identity(),
+                "instructions": self.instructions,
+                "ttlMs": REMEMBERED,
+                "cacheScope": "private",
+            }),
+            "tools/list" => json!({ "tools": self.listed(), "ttlMs": REMEMBERED, "cacheScope": "private" }),
+            "tools/call" => self.called(parameters)?,
+            _ => return Err(Refusal::new(404, -32601, format!("there is no method {method:?}"))),
+        };
+        result["resultType"] = json!("complete");
+        result["_meta"] = json!({ SERVER: identity() });
+        Ok(result)
+    }
+
+    fn legacy(
+        &self,
+        method: &str,
+        parameters: &Map<String, Value>,
+        mirrored: Option<&Mirrored>,
+    ) -> Result<Value, Refusal> {
+        // Whoever claims to be modern must say so in the message too.
+        let claimed = mirrored.and_then(|mirrored| mirrored.version.as_deref());
+        if method == "server/discover" || claimed.is_some_and(|version| MODERN.contains(&version)) {
+            return Err(Refusal::parameters(format!("_meta needs {VERSION} and {CAPABILITIES}")));
+        }
+        match method {
+            "initialize" => {
+                let asked = parameters.get("protocolVersion").and_then(Value::as_str);
+                let Some(asked) = asked else { return Err(Refusal::parameters("protocolVersion is missing")) };
+                let version = LEGACY.into_iter().find(|version| *version == asked).unwrap_or(LEGACY[0]);
+                Ok(json!({
+                    "protocolVersion": version,
+                    "capabilities": { "tools": {} },
+                    "serverInfo": identity(),
+                    "instructions": self.instructions,
+                }))
+            }
+            "ping" => Ok(json!({})),
+            "tools/list" => Ok(json!({ "tools": self.listed() })),
+            "tools/call" => self.called(parameters),
+            // Not a status of its own: older clients take 404 for a session that ended.
+            _ => Err(Refusal::new(200, -32601, format!("there is no method {method:?}"))),
+        }
+    }
+
+    fn listed(&self) -> Vec<Value> {
+        let listed = |tool: &Tool| {
+            json!({
+                "name": tool.name,
+                "title": tool.title,
+                "description": tool.description,
+                "inputSchema": tool.arguments,
+                "annotations": {
+                    "title": tool.title,
+                    "readOnlyHint": tool.effect == Effect::Reads,
+                    "destructiveHint": tool.effect == Effect::Destroys,
+                    "openWorldHint": tool.effect == Effect::Runs,
+                },
+            })
+        };
+        self.tools.iter().map(listed).collect()
+    }
+
+    fn called(&self, parameters: &Map<String, Value>) -> Result<Value, Refusal> {
+        let Some(name) = parameters.get("name").and_then(Value::as_str) else {
+            return Err(Refusal::parameters("name is missing"));
+        };
+        let Some(tool) = self.tools.iter().find(|tool| tool.name == name) else {
+            return Err(Refusal::parameters(format!("there is no tool {name:?}")));
+        };
+        let arguments = match parameters.get("arguments") {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(arguments)) => arguments.clone(),
+            Some(_) => return Err(Refusal::parameters("arguments is an object")),
+        };
+        let told = (tool.call)(arguments);
+        Ok(json!({
+            "content": [{ "type": "text", "text": told.to_string() }],
+            "isError": told["ok"] != true,
+            "structuredContent": told,
+        }))
+    }
+}
+
+fn identity() -> Value {
+    json!({ "name": "anabranch", "title": "Anabranch", "version": env!("CARGO_PKG_VERSION") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Server {
+        let echo = Tool {
+            name: "echo",
+            title: "Echo",
+            description: "Says it again",
+            arguments: json!({ "type": "object" }),
+            effect: Effect::Reads,
+            call: Box::new(|arguments| json!({ "ok": !arguments.is_empty(), "result": arguments })),
+        };
+        Server::new(vec![echo], "for tests")
+    }
+
+    fn ask(message: &Value, mirrored: Option<&Mirrored>) -> (u16, Value) {
+        let answer = server().answer(message.to_string().as_bytes(), mirrored);
+        (answer.status, answer.body.unwrap_or_default())
+    }
+
+    fn modern(method: &str, more: Value) -> Value {
+        let mut parameters = json!({ "_meta": { VERSION: "2026-07-28", CAPABILITIES: {} } });
+        for (name, value) in more.as_object().unwrap() {
+            parameters[name] = value.clone();
+        }
+        json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": parameters })
+    }
+
+    #[test]
+    fn an_older_client_shakes_hands() {
+        for (asked, told) in [("2025-06-18", "2025-06-18"), ("2030-01-01", "2025-11-25")] {
+            let message = json!({
+                "jsonrpc": "2.0", "id": "a", "method": "initialize", "params": { "protocolVersion": asked },
+            });
+            let (status, body) = ask(&message, None);
+            assert_eq!((status, &body["result"]["protocolVersion"]), (200, &json!(told)));
+            assert_eq!(body["id"], "a");
+        }
+        assert_eq!(ask(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }), None).0, 202);
+        assert_eq!(ask(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" }), None).1["result"], json!({}));
+    }
+
+    #[test]
+    fn a_newer_client_says_what_it_is() {
+        let (_, found) = ask(&modern("server/discover", json!({})), None);
+        assert_eq!(found["result"]["resultType"], "complete");
+        assert_eq!(found["result"]["supportedVersions"][0], "2026-07-28");
+        let mut other = modern("tools/list", json!({}));
+        other["params"]["_meta"][VERSION] = json!("1900-01-01");
+        let (status, refused) = ask(&other, None);
+        assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32022)));
+        let mut bare = modern("tools/list", json!({}));
+        bare["params"]["_meta"].as_object_mut().unwrap().remove(CAPABILITIES);
+        assert_eq!(ask(&bare, None).1["error"]["code"], -32602);
+        assert_eq!(ask(&modern("ping", json!({})), None).0, 404);
+    }
+
+    #[test]
+    fn headers_must_say_what_the_message_says() {
+        let call = modern("tools/call", json!({ "name": "echo", "arguments": { "a": 1 } }));
+        let right = Mirrored {
+            version: Some("2026-07-28".to_owned()),
+            method: Some("tools/call".to_owned()),
+            name: Some("echo".to_owned()),
+        };
+        assert_eq!(ask(&call, Some(&right)).0, 200);
+        for wrong in [
+            Mirrored { version: None, ..right.clone() },
+            Mirrored { method: Some("tools/list".to_owned()), ..right.clone() },
+            Mirrored { name: Some("other".to_owned()), ..right.clone() },
+        ] {
+            let (status, refused) = ask(&call, Some(&wrong));
+            assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32020)));
+        }
+    }
+
+    #[test]
+    fn tools_are_called() {
+        let call = |name: &str, arguments: Value| {
+            json!({
+                "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": name, "arguments": arguments },
+            })
+        };
+        let (_, told) = ask(&call("echo", json!({ "a": 1 })), None);
+        assert_eq!(told["result"]["isError"], false);
+        assert_eq!(told["result"]["structuredContent"]["result"]["a"], 1);
+        let text = told["result"]["content"][0]["text"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), told["result"]["structuredContent"]);
+        assert_eq!(ask(&call("echo", json!({})), None).1["result"]["isError"], true);
+        assert_eq!(ask(&call("none", json!({})), None).1["error"]["code"], -32602);
+        assert_eq!(ask(&call("echo", json!([])), None).1["error"]["code"], -32602);
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for (text, code) in
+            [("{", -32700), ("[]", -32600), ("{\"id\":1}", -32600), ("{\"id\":{},\"method\":\"ping\"}", -32600)]
+        {
+            let answer = server().answer(text.as_bytes(), None);
+            assert_eq!(answer.body.unwrap()["error"]["code"], code, "{text}");
+        }
+    }
+}

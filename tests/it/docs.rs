@@ -1,0 +1,126 @@
+//! The reference in docs/ is what the code says, and its links lead somewhere.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+use crate::process::Workspace;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Files below a directory that end so.
+fn below(directory: &Path, end: &str) -> Vec<PathBuf> {
+    let mut left = vec![directory.to_owned()];
+    let mut found = Vec::new();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.to_string_lossy().ends_with(end) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+#[cfg(all(
+    feature = "ai",
+    feature = "avro",
+    feature = "grpc",
+    feature = "http",
+    feature = "js",
+    feature = "postgres",
+    feature = "s3",
+    feature = "wasm"
+))]
+fn the_reference_is_what_the_code_says() {
+    let workspace = Workspace::new();
+    let output = workspace.run(&["docs", "write", "made"]).expect_code(0);
+    let mut made = BTreeSet::new();
+    for path in output.stdout.lines() {
+        let checked_in = fs::read_to_string(root().join(path)).unwrap_or_default();
+        let wanted = workspace.read(&format!("made/{path}"));
+        assert!(checked_in == wanted, "{path} is not what the code says: run `cargo run -- docs write`");
+        made.insert(root().join(path));
+    }
+    for page in below(&root().join("docs/plugins"), ".md") {
+        assert!(made.contains(&page), "{} is of no plugin: remove it", page.display());
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let link = Regex::new(r"\]\(([^)#]*)(?:#[^)]*)?\)").unwrap();
+    let mut pages = below(&root().join("docs"), ".md");
+    pages.extend(["README.md", "ARCHITECTURE.md", "llms.txt"].map(|name| root().join(name)));
+    let mut followed = 0;
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for to in link.captures_iter(&text).map(|found| found.get(1).unwrap().as_str().to_owned()) {
+            if to.is_empty() || to.contains("://") || to.contains(' ') {
+                continue;
+            }
+            followed += 1;
+            assert!(page.parent().unwrap().join(&to).exists(), "{}: {to} leads nowhere", page.display());
+        }
+    }
+    assert!(followed > 50, "{followed}");
+}
+
+#[test]
+fn the_book_has_all_pages() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    for page in below(&root().join("docs"), ".md") {
+        let name = page.strip_prefix(root().join("docs")).unwrap().to_string_lossy().into_owned();
+        assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "SUMMARY.md does not list {name}");
+    }
+}
+
+/// Codes that nobody explains are as good as none.
+#[test]
+fn every_code_is_explained() {
+    let known: BTreeSet<&str> = anabranch::docs::errors::ALL.iter().map(|entry| entry.code).collect();
+    assert_eq!(known.len(), anabranch::docs::errors::ALL.len(), "a code is there twice");
+    let told = [
+        // Reports of commands, errors of the API, findings.
+        r#"(?:fail|found|fails)\(\s*Exit::\w+,\s*"([a-z_.]+)""#,
+        r#"ApiError::new\(\s*(?:Kind|error::Kind)::\w+(?:\([^)]*\))?,\s*"([a-z_.]+)""#,
+        r#"(?:Diagnostic|Finding)::(?:error|warning)\(\s*"([a-z_.]+)""#,
+        r#"flow\.(?:fail|warn|need)\(\s*"([a-z_.]+)""#,
+        r#"=> "((?:api|pipeline|service|store|plan|dlq|positions|inspect|test|run)\.[a-z_]+)""#,
+        // Failures of records and runs.
+        r#"Fault::(?:record|transient|fatal)\(\s*"([a-z_0-9]+)""#,
+        r#"FaultClass::\w+,\s*"([a-z_0-9]+)""#,
+    ]
+    .map(|pattern| Regex::new(pattern).unwrap());
+    let mut sources: Vec<PathBuf> = below(&root().join("graph/src"), ".rs");
+    sources.extend(below(&root().join("src"), ".rs"));
+    sources.extend(
+        below(&root().join("ops"), ".rs").into_iter().filter(|path| !path.starts_with(root().join("ops/target"))),
+    );
+    let mut unknown = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    for path in sources {
+        let of_tests =
+            path.components().any(|part| ["tests", "testing", "target"].iter().any(|name| part.as_os_str() == *name));
+        if of_tests || path.ends_with("tests.rs") || path.ends_with("testing.rs") || path.ends_with("loom.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for found in told.iter().flat_map(|pattern| pattern.captures_iter(code)) {
+            let code = found.get(1).unwrap().as_str().to_owned();
+            if known.contains(code.as_str()) {
+                seen.insert(code);
+            } else {
+                unknown.insert(format!("{code} ({})", path.strip_prefix(root()).unwrap().display()));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "src/docs/errors does not explain: {unknown:#?}");
+    assert!(seen.len() > 150, "{}", seen.len());
+}

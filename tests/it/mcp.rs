@@ -1,0 +1,181 @@
+//! `anabranch mcp`: by the book, over HTTP, and with a client that others wrote.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::api::{Answer, ask};
+use crate::process::{Process, Workspace, file_to_file, skip};
+
+const META: &str = "io.modelcontextprotocol";
+
+/// Asks one thing after the other over standard input, and gives the results.
+#[track_caller]
+fn asked(workspace: &Workspace, flags: &[&str], requests: &[(&str, Value)]) -> Vec<Value> {
+    let mut child = workspace
+        .command([&["mcp"], flags].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines();
+    let mut results = Vec::new();
+    for (id, (method, parameters)) in requests.iter().enumerate() {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": parameters });
+        writeln!(input, "{message}").unwrap();
+        let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["id"], id, "{answer}");
+        results.push(answer);
+    }
+    // The end of the input is the end.
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    results
+}
+
+fn call(name: &str, arguments: Value) -> (&'static str, Value) {
+    ("tools/call", json!({ "name": name, "arguments": arguments }))
+}
+
+fn told(answer: &Value) -> &Value {
+    &answer["result"]["structuredContent"]
+}
+
+#[test]
+fn pipelines_are_checked_and_tried() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\ntwo\n");
+    let good =
+        file_to_file("p", "      - { id: tag, plugin: field.set, settings: { field: .Metadata.a, value: b } }\n");
+    let bad = good.replace("field.set", "field.sett");
+    let requests = [
+        ("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {} })),
+        ("tools/list", json!({})),
+        call("validate", json!({ "config": good })),
+        call("validate", json!({ "config": bad })),
+        call("plan", json!({ "config": good })),
+        call("dry_run", json!({ "config": good, "records": 2 })),
+        call("processors", json!({ "name": "split" })),
+        call("explain_error", json!({ "code": "plan.unknown_plugin" })),
+        call("validate", json!({ "path": "/etc/passwd" })),
+        call("plan", json!({ "id": "../in.txt" })),
+        call("connectors", json!({ "name": "--help" })),
+        call("start", json!({ "id": "p" })),
+        call("pipelines_describe", json!({ "id": "p" })),
+    ];
+    let answers = asked(&workspace, &[], &requests);
+    let [hello, tools, valid, invalid, plan, run, split, explained, path, outside, flag, start, _] = answers.as_slice()
+    else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(hello["result"]["protocolVersion"], "2025-06-18");
+    let tools = tools["result"]["tools"].as_array().unwrap();
+    for tool in tools {
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+        assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{tool}");
+        assert!(jsonschema::validator_for(&tool["inputSchema"]).is_ok(), "{tool}");
+    }
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    for name in ["validate", "lint", "plan", "dry_run", "test", "inspect", "doctor", "dead_letters_list"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    for name in ["apply", "start", "stop", "dead_letters_replay", "dead_letters_purge", "positions_reset"] {
+        assert!(!names.contains(&name), "{names:?}");
+    }
+    assert_eq!((&told(valid)["ok"], &valid["result"]["isError"]), (&json!(true), &json!(false)), "{valid}");
+    assert_eq!((&told(invalid)["ok"], &invalid["result"]["isError"]), (&json!(false), &json!(true)), "{invalid}");
+    let finding = &told(invalid)["result"]["files"][0]["findings"][0];
+    assert_eq!((&finding["code"], &finding["file"]), (&json!("plan.unknown_plugin"), &json!("pipeline.yaml")));
+    assert!(told(plan)["result"]["plans"][0].is_object(), "{plan}");
+    assert_eq!(told(run)["ok"], true, "{run}");
+    assert!(!workspace.path("out.ndjson").exists());
+    assert_eq!(told(split)["result"]["name"], "split");
+    assert!(told(explained)["result"]["advice"].is_string(), "{explained}");
+    assert_eq!(told(path)["error"]["code"], "mcp.invalid_arguments");
+    assert_eq!(told(outside)["error"]["code"], "mcp.invalid_arguments");
+    assert_eq!(told(flag)["error"]["code"], "plugins.unknown", "{flag}");
+    assert_eq!(start["error"]["code"], -32602, "{start}");
+}
+
+#[test]
+fn a_newer_client_needs_no_handshake() {
+    let workspace = Workspace::new();
+    let meta = json!({ "_meta": {
+        format!("{META}/protocolVersion"): "2026-07-28", format!("{META}/clientCapabilities"): {},
+    } });
+    let answers = asked(&workspace, &["--allow-mutations"], &[("server/discover", meta.clone()), ("tools/list", meta)]);
+    assert_eq!(answers[0]["result"]["resultType"], "complete");
+    assert!(answers[0]["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
+    let tools = answers[1]["result"]["tools"].as_array().unwrap();
+    let effect = |name: &str, hint: &str| {
+        tools.iter().find(|tool| tool["name"] == name).map(|tool| tool["annotations"][hint].clone()).unwrap()
+    };
+    assert_eq!(effect("plan", "readOnlyHint"), true);
+    assert_eq!(effect("start", "readOnlyHint"), false);
+    assert_eq!(effect("dead_letters_purge", "destructiveHint"), true);
+}
+
+/// A server at an address.
+fn listening(workspace: &Workspace) -> (Process, SocketAddr) {
+    let mut process = Process::spawn(
+        workspace.command(["mcp", "--http", "127.0.0.1:0"]).env("ANABRANCH_MCP_TOKEN", "secret-of-the-test"),
+    );
+    let address = process.address_after("MCP is served at http://");
+    (process, address)
+}
+
+fn post(address: SocketAddr, headers: &str, message: &Value) -> Answer {
+    ask(address, "POST", "/mcp", &format!("Content-Type: application/json\r\n{headers}"), &message.to_string())
+}
+
+#[test]
+fn over_http_a_token_is_needed() {
+    let workspace = Workspace::new();
+    let refused = workspace.run(&["mcp", "--http", "127.0.0.1:0"]).expect_code(2);
+    assert!(refused.stderr.contains("--token-file"), "{}", refused.stderr);
+    let (process, address) = listening(&workspace);
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    const TOKEN: &str = "Authorization: Bearer secret-of-the-test\r\n";
+    assert_eq!(post(address, "", &list).status, 401);
+    assert_eq!(post(address, "Authorization: Bearer other\r\n", &list).status, 401);
+    assert_eq!(post(address, &format!("{TOKEN}Origin: https://evil.example\r\n"), &list).status, 403);
+    let answer = post(address, TOKEN, &list);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert!(answer.json()["result"]["tools"].as_array().unwrap().len() > 10);
+    assert_eq!(ask(address, "GET", "/mcp", TOKEN, "").status, 405);
+    let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(post(address, TOKEN, &told).status, 202);
+    let mut modern = list;
+    modern["params"] = json!({ "_meta": {
+        format!("{META}/protocolVersion"): "2026-07-28", format!("{META}/clientCapabilities"): {},
+    } });
+    let mismatch = post(address, TOKEN, &modern);
+    assert_eq!((mismatch.status, &mismatch.json()["error"]["code"]), (400, &json!(-32020)));
+    let headers = format!("{TOKEN}MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n");
+    assert_eq!(post(address, &headers, &modern).json()["result"]["resultType"], "complete");
+    let large = ask(address, "POST", "/mcp", TOKEN, &" ".repeat((4 << 20) + 1));
+    assert_eq!(large.status, 413);
+    process.signal("INT");
+    process.finish().expect_code(0);
+}
+
+#[test]
+fn a_client_that_others_wrote_gets_along() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp/bin/python");
+    if !python.exists() {
+        return skip("the Python SDK of the Model Context Protocol is not installed; .ci/setup installs it");
+    }
+    let workspace = Workspace::new();
+    workspace.write("pipeline.txt", file_to_file("p", ""));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/consumers/mcp_client.py");
+    let mut command = Command::new(python);
+    command.arg(script).arg(env!("CARGO_BIN_EXE_anabranch")).arg("pipeline.txt").current_dir(workspace.root());
+    command.env("ANABRANCH_API_HTTP_ADDRESS", "127.0.0.1:1");
+    let output = Process::spawn(&mut command).finish().expect_code(0);
+    assert!(output.stdout.contains("validated"), "{}", output.both());
+}
