@@ -42,7 +42,7 @@ export class Inspector {
     this.side = sides.includes("after") ? "after" : "before";
     const radios = sides.map((side) => h("label", {},
       h("input", { type: "radio", name, value: side, checked: side === this.side, change: () => { this.side = side; this.#restart(); } }), side));
-    this.where = h("input", { type: "text", placeholder: '{{ eq .Operation "create" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only records for which this holds" });
+    this.where = h("input", { type: "text", placeholder: '{{ eq .Metadata.kind "a" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only records for which this holds" });
     this.sample = h("select", { "aria-label": "At most so many records a second", change: () => this.#restart() },
       ...[1, 10, 100, 1000].map((most) => h("option", { value: most, selected: most === 10 }, `${count(most)}/s`)));
     this.button = h("button", { type: "button", class: "small", click: () => this.#pause(!this.#paused) }, "Pause");

@@ -36,7 +36,7 @@ export class Letters {
     this.pipeline = pipeline;
     this.counted = counted;
     this.home = `#/pipelines/${encodeURIComponent(pipeline)}/dead-letters`;
-    this.where = h("input", { type: "text", placeholder: 'where {{ eq .Operation "create" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only letters whose record this holds for" });
+    this.where = h("input", { type: "text", placeholder: '{{ eq .Metadata.kind "a" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only letters whose record this holds for" });
     this.replay = h("button", { type: "button", click: () => this.#replay() }, "Replay …");
     this.purge = h("button", { type: "button", click: () => this.#purge() }, "Delete …");
     this.more = h("button", { type: "button", click: () => { this.#limit += PAGE; this.load(); } }, "Show more");

@@ -28,7 +28,7 @@ const TILES = [
   { title: "Read", value: (_, rates) => rate(rates.rate("read")), more: ({ totals }) => count(totals?.read) },
   { title: "Delivered", value: (_, rates) => rate(rates.rate("delivered")), more: ({ totals }) => count(totals?.delivered) },
   { title: "Filtered", value: (_, rates) => rate(rates.rate("filtered")), more: ({ totals }) => count(totals?.filtered) },
-  { title: "Failed", value: ({ totals }) => about(totals?.failed), more: ({ totals }) => `${count(totals?.deadLettered)} dead letters`, bad: ({ totals }) => (totals?.failed ?? 0) > 0 },
+  { title: "Failed", value: ({ totals }) => about(totals?.failed), more: ({ totals }) => plural(totals?.deadLettered ?? 0, "dead letter"), bad: ({ totals }) => (totals?.failed ?? 0) > 0 },
   { title: "In flight", value: ({ totals }) => about(totals?.inFlight) },
   { title: "Behind", value: ({ lanes }) => duration(most(lanes.map((lane) => lane.lagSeconds))), more: ({ lanes }) => `${count(sum(lanes.map((lane) => lane.lagRows)))} records` },
 ];

@@ -54,7 +54,7 @@ pipelines:
       - { id: out, type: destination, plugin: file, settings: { path: out.ndjson } }
     processors:
       - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }
-      - { id: large, plugin: field.set, condition: '{{ ne .Payload.After.order "x" }}', settings: { field: .Metadata.size, value: large } }
+      - { id: large, plugin: field.set, condition: '{{ gt (len .Metadata) 0 }}', settings: { field: .Metadata.size, value: large } }
     dead-letter-queue: { plugin: store, window-size: 0 }
 "#,
     );
@@ -92,7 +92,7 @@ pipelines:
     processors:
       - id: tag
         plugin: field.set
-        condition: '{{{{ ne .Operation "{MARKUP}" }}}}'
+        condition: '{{{{ ne .Metadata.kind "{MARKUP}" }}}}'
         settings: {{ field: .Metadata.tag, value: "{MARKUP}" }}
       - {{ id: refuse, plugin: error, settings: {{ message: "{MARKUP}" }} }}
     dead-letter-queue: {{ plugin: store, window-size: 0 }}

@@ -12,7 +12,7 @@ await browse({}, async (page) => {
   await page.goto(at("/"));
   await shown(".pipelines tbody", "the name of a pipeline");
   await page.goto(at("/pipelines/hostile"));
-  await shown(".figure", "a condition in the drawing");
+  await page.locator(".figure .condition", { hasText: "<img src=x" }).waitFor();
   await shown(".about", "the description");
   await page.locator(".figure .node", { hasText: "tag" }).click();
   await shown(".panel", "a setting");

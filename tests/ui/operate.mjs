@@ -12,7 +12,7 @@ const feed = setInterval(() => appendFileSync(input, `{"order":${(written += 1)}
 
 try {
   await browse({}, async (page) => {
-    const text = (selector) => page.locator(selector).first().innerText();
+    const text = async (selector) => (await page.locator(selector).first().textContent()) ?? "";
     const number = async (selector) => Number((await text(selector)).replace(/[^\d.]/g, ""));
 
     await page.goto(service());
@@ -37,7 +37,7 @@ try {
     await accessible(page, "a node");
 
     appendFileSync(input, '{"order": "bad", "amount": 9007199254740993 ]\n');
-    await page.locator('.figure .node.failing:has-text("1 failed")').waitFor();
+    await page.locator('.figure .node.failing:has-text("decode")').waitFor();
     await until("the last error", async () => /Last error/.test(await text(".panel .trouble")));
 
     await page.getByRole("link", { name: /Dead letters/ }).click();

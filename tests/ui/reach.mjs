@@ -7,7 +7,7 @@ const VIEWS = [
   ["/pipelines/orders", ".figure .node"],
   ["/pipelines/orders/nodes/decode", ".panel h2"],
   ["/pipelines/orders/dead-letters", ".letters-page .empty h2, .letters a"],
-  ["/pipelines/orders/positions", ".list"],
+  ["/pipelines/orders/positions", "[aria-label=Positions]"],
   ["/pipelines/orders/plan", ".plan:not(:empty)"],
   ["/pipelines/nothing", ".empty h1"],
 ];
