@@ -16,7 +16,7 @@ use super::body::Body;
 use super::error::{ApiError, Error, Kind};
 use super::lifecycle::Done;
 use super::pipelines::{
-    connector_id, missing, of_pipeline, one, shown_connector, shown_dead_letter, shown_pipeline, stored,
+    connector_id, missing, of_pipeline, one, shown_dead_letter, shown_pipeline, stored, the_connector,
 };
 use super::query::Query;
 use super::shapes::{
@@ -282,7 +282,7 @@ async fn create_connector(State(view): Shared, Body(given): Body<NewConnector>) 
         Ok(())
     };
     view.control.change(&pipeline_id, change).await?;
-    the_connector(&view, &format!("{pipeline_id}:{id}")).await
+    the_connector(&view, &format!("{pipeline_id}:{id}")).await.map(Json)
 }
 
 /// Checks a connector
@@ -329,7 +329,7 @@ async fn update_connector(
         Ok(())
     };
     view.control.change(&pipeline, change).await?;
-    the_connector(&view, &id).await
+    the_connector(&view, &id).await.map(Json)
 }
 
 /// Deletes a connector
@@ -528,14 +528,6 @@ fn processor_in<'a>(
         }
     }
     Err(EditError::NoPart { what: "processor", id: id.into() })
-}
-
-async fn the_connector(view: &View, id: &str) -> Answer<Connector> {
-    let all = stored(view).await?;
-    let mut each = all.iter().flat_map(|pipeline| pipeline.connectors.iter().map(move |found| (pipeline, found)));
-    let found = each.find(|(pipeline, connector)| connector_id(pipeline, connector) == id);
-    let (pipeline, connector) = found.ok_or_else(|| missing("connector", id, "connector.not_found"))?;
-    Ok(Json(shown_connector(&view.registry, pipeline, connector)))
 }
 
 async fn the_processor(view: &View, id: &str) -> Answer<Processor> {

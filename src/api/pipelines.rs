@@ -1,11 +1,16 @@
 //! Pipelines, connectors and processors as they are stored, with the status they have now. Read only.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
+use anabranch_graph::source::Mark;
 use anabranch_graph::specification::Specification;
+use anabranch_graph::state::LaneId;
 use axum::Json;
 use axum::extract::{Path, State};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -13,8 +18,8 @@ use super::View;
 use super::error::{ApiError, Error, Kind};
 use super::query::Query;
 use super::shapes::{
-    Connector, ConnectorConfig, ConnectorType, DeadLetterQueue, ParentType, Pipeline, PipelineConfig, PipelineState,
-    PipelineStatus, Processor, ProcessorConfig, ProcessorParent, Settings, StoppedReason,
+    Connector, ConnectorConfig, ConnectorType, DeadLetterQueue, DestinationState, ParentType, Pipeline, PipelineConfig,
+    PipelineState, PipelineStatus, Processor, ProcessorConfig, ProcessorParent, Settings, SourceState, StoppedReason,
 };
 use super::status::{StatusNow, rfc3339};
 use crate::store::{Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
@@ -112,11 +117,13 @@ pub(super) fn shown_dead_letter(view: &View, pipeline: &StoredPipeline) -> DeadL
 async fn connectors(State(view): Shared, query: Query) -> Answer<Vec<Connector>> {
     let of = query.text("pipelineId");
     let all = stored(&view).await?;
-    let asked = all.iter().filter(|pipeline| of.is_empty() || *pipeline.id == *of);
-    let each = asked.flat_map(|pipeline| {
-        pipeline.connectors.iter().map(|connector| shown_connector(&view.registry, pipeline, connector))
-    });
-    Ok(Json(each.collect()))
+    let mut shown = Vec::new();
+    for pipeline in all.iter().filter(|pipeline| of.is_empty() || *pipeline.id == *of) {
+        let marks = view.store.positions(&pipeline.id).await?;
+        let connectors = pipeline.connectors.iter();
+        shown.extend(connectors.map(|connector| shown_connector(&view.registry, pipeline, connector, &marks)));
+    }
+    Ok(Json(shown))
 }
 
 /// A connector
@@ -127,12 +134,16 @@ async fn connectors(State(view): Shared, query: Query) -> Answer<Vec<Connector>>
               (status = 404, description = "`connector.not_found`", body = Error)),
 )]
 async fn connector(State(view): Shared, Path(id): Path<String>) -> Answer<Connector> {
-    let all = stored(&view).await?;
-    let mut each = all.iter().flat_map(|pipeline| pipeline.connectors.iter().map(move |found| (pipeline, found)));
-    match each.find(|(pipeline, connector)| connector_id(pipeline, connector) == id) {
-        Some((pipeline, connector)) => Ok(Json(shown_connector(&view.registry, pipeline, connector))),
-        None => Err(missing("connector", &id, "connector.not_found")),
-    }
+    the_connector(&view, &id).await.map(Json)
+}
+
+pub(super) async fn the_connector(view: &View, id: &str) -> Result<Connector, ApiError> {
+    let all = stored(view).await?;
+    let place = |pipeline: &StoredPipeline| pipeline.connectors.iter().position(|it| connector_id(pipeline, it) == id);
+    let found = all.into_iter().find_map(|pipeline| place(&pipeline).map(|at| (pipeline, at)));
+    let (pipeline, at) = found.ok_or_else(|| missing("connector", id, "connector.not_found"))?;
+    let marks = view.store.positions(&pipeline.id).await?;
+    Ok(shown_connector(&view.registry, &pipeline, &pipeline.connectors[at], &marks))
 }
 
 /// All processors
@@ -250,10 +261,11 @@ pub(super) fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline
     }
 }
 
-pub(super) fn shown_connector(
+fn shown_connector(
     registry: &Registry,
     pipeline: &StoredPipeline,
     connector: &StoredConnector,
+    marks: &BTreeMap<LaneId, Mark>,
 ) -> Connector {
     let is_source = *connector.role == *"source";
     let specification = if is_source {
@@ -262,7 +274,16 @@ pub(super) fn shown_connector(
         registry.destination(&connector.plugin).ok().map(|kind| kind.specification())
     };
     let id = connector_id(pipeline, connector);
+    let encoded = |mark: &Mark| STANDARD.encode(&mark.position.0);
+    let own = marks.iter().filter(|(lane, _)| lane.connector == connector.id);
+    let source_state = own.map(|(_, mark)| SourceState { position: encoded(mark) }).next().filter(|_| is_source);
+    // What is stored of a source is delivered to all destinations.
+    let delivered = marks.iter().map(|(lane, mark)| (format!("{}:{}", pipeline.id, lane.connector), encoded(mark)));
+    let destination_state =
+        (!is_source && !marks.is_empty()).then(|| DestinationState { positions: delivered.collect() });
     Connector {
+        source_state,
+        destination_state,
         role: if is_source { ConnectorType::TypeSource } else { ConnectorType::TypeDestination },
         plugin: connector.plugin.to_string(),
         pipeline_id: pipeline.id.to_string(),

@@ -120,6 +120,27 @@ pub(super) struct Connector {
     pub(super) pipeline_id: String,
     pub(super) processor_ids: Vec<String>,
     pub(super) config: ConnectorConfig,
+    /// Of a source from which something was delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) source_state: Option<SourceState>,
+    /// Of a destination to which something was delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) destination_state: Option<DestinationState>,
+}
+
+/// How far a source is.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SourceState {
+    /// Where it goes on after, in base64. Of a source with several partitions that of the first;
+    /// `/v1/pipelines/{id}/positions` has them all.
+    pub(super) position: String,
+}
+
+/// What was delivered.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DestinationState {
+    /// Of each source the position of the last record, in base64.
+    pub(super) positions: BTreeMap<String, String>,
 }
 
 /// Which end of a pipeline a connector is.

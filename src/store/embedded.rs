@@ -7,6 +7,7 @@ use anabranch_graph::state::{Epoch, StoreError};
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
 use tokio::sync::oneshot;
 
+use super::letters::{Change, Which};
 use super::{Found, Read, Write, Written, compare, fence, tables, unavailable};
 use crate::panics::caught;
 
@@ -198,6 +199,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
         }
         Write::Delete { pipeline } => {
             tables::delete(transaction, &pipeline)?;
+            letters::change(transaction, &pipeline, Change::Remove(Which::All))?;
             Ok(Written::Nothing)
         }
         Write::Keep { space, entries } => {

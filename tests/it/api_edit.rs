@@ -228,6 +228,10 @@ fn sources_are_sent_back_while_the_pipeline_runs() {
     let done = service.done("POST", "/v1/pipelines/p/positions/reset", &json!({ "yes": true }));
     assert_eq!(done["positions"][0]["to"], "(the beginning)");
     service.process.wait_until("the lines again", || delivered(6));
+    let source = service.get("/v1/connectors/p:in");
+    assert!(source["sourceState"]["position"].is_string(), "{source}");
+    let destination = service.get("/v1/connectors/p:out");
+    assert_eq!(destination["destinationState"]["positions"]["p:in"], source["sourceState"]["position"]);
     let one = done["positions"][0]["from"].as_str().unwrap();
     service.done("POST", "/v1/pipelines/p/positions/rewind", &json!({ "to": one, "yes": true }));
     service.wait_for("p", "running");

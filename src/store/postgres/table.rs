@@ -14,6 +14,7 @@ use tokio_postgres::{Client, Error, GenericClient, Transaction};
 
 use super::Refused;
 use crate::store::entity::StoredPipeline;
+use crate::store::letters::{Change, Which};
 use crate::store::schemas::{self, Answer, Question};
 use crate::store::tables::{SCHEMA, decode, encode, understand};
 use crate::store::{Found, Read, Write, Written, compare, fence};
@@ -172,7 +173,9 @@ impl Table {
                         self.state
                     );
                     transaction.execute(&sql, &[&&**pipeline]).await?;
-                    Ok(Written::Nothing)
+                    self.change_letters(transaction, pipeline, &Change::Remove(Which::All))
+                        .await?
+                        .map(|_| Written::Nothing)
                 }
                 Write::Keep { space, entries } => {
                     self.keep(transaction, space, entries).await?;
