@@ -312,7 +312,6 @@ impl Control {
                 once: *once,
                 mask: pipeline.compiled.secrets.clone().into(),
                 taps: entry.taps.clone(),
-                ..RunOptions::default()
             },
             store: store.clone(),
             schemas: schemas.clone(),

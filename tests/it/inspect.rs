@@ -362,10 +362,10 @@ fn the_command_prints_a_record_a_line_in_a_pipe() {
 
     // Ctrl+C is how it usually ends.
     let mut command = inspect(&workspace, address, &["--at", "out"]);
-    let printed = command.so_far();
+    let printed = command.printed();
     command.wait_until("a record", || {
         append(&workspace, "a\n");
-        !printed.stdout().is_empty()
+        printed().contains("position")
     });
     command.signal("INT");
     command.finish().expect_code(0);
@@ -381,9 +381,9 @@ fn the_command_says_why_nothing_comes() {
     workspace.write("pipelines/p.yaml", file_to_file("p", MARK).replace("status: running", "status: stopped"));
     let (process, address) = started(&workspace);
     let mut command = inspect(&workspace, address, &[]);
-    let printed = command.so_far();
+    let printed = command.printed();
     let reason = "pipeline p is stopped: records come when it is started";
-    command.wait_until("the reason", || printed.stderr().contains(reason));
+    command.wait_until("the reason", || printed().contains(reason));
     // The end of the service is the end of it.
     end(process);
     let output = command.finish().expect_code(3);

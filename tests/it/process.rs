@@ -148,7 +148,7 @@ impl Printed {
     }
 
     fn so_far(&self) -> String {
-        so_far(&self.bytes)
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
     }
 
     fn whole(&mut self) -> String {
@@ -159,32 +159,7 @@ impl Printed {
     }
 }
 
-fn so_far(bytes: &Mutex<Vec<u8>>) -> String {
-    String::from_utf8_lossy(&bytes.lock().unwrap()).into_owned()
-}
-
-/// What a process has printed by now, for who waits for it.
-pub struct SoFar {
-    stdout: Arc<Mutex<Vec<u8>>>,
-    stderr: Arc<Mutex<Vec<u8>>>,
-}
-
-impl SoFar {
-    pub fn stdout(&self) -> String {
-        so_far(&self.stdout)
-    }
-
-    pub fn stderr(&self) -> String {
-        so_far(&self.stderr)
-    }
-}
-
 impl Process {
-    /// What it has printed by now, whenever that is asked.
-    pub fn so_far(&self) -> SoFar {
-        SoFar { stdout: self.stdout.bytes.clone(), stderr: self.stderr.bytes.clone() }
-    }
-
     /// Starts a program and gathers what it prints.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {

@@ -76,25 +76,25 @@ fn data(data: &Data, out: &mut Vec<u8>) -> Result<(), Fault> {
 
 /// So many records passed and were not shown.
 pub(super) fn dropped(records: u64) -> Message {
-    text(json!({ "dropped": records }))
+    text(&json!({ "dropped": records }))
 }
 
 /// For so many records the condition gave no verdict, or they cannot be written as JSON.
 pub(super) fn failed(records: u64, message: &str) -> Message {
-    text(json!({ "failed": records, "message": message }))
+    text(&json!({ "failed": records, "message": message }))
 }
 
 /// How the pipeline is.
 pub(super) fn status(status: &impl serde::Serialize) -> Message {
-    text(json!({ "status": status }))
+    text(&json!({ "status": status }))
 }
 
 /// Why the inspection ends.
 pub(super) fn error(error: ApiError) -> Message {
-    text(json!({ "error": Error::of(error) }))
+    text(&json!({ "error": Error::of(error) }))
 }
 
-fn text(value: serde_json::Value) -> Message {
+fn text(value: &serde_json::Value) -> Message {
     Message::text(value.to_string())
 }
 

@@ -59,7 +59,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn of_pipeline(view: &View, id: &str, asked: Asked) -> Result<Self, ApiError> {
+    pub(super) fn of_pipeline(view: &View, id: &str, asked: &Asked) -> Result<Self, ApiError> {
         if view.control.seen(id).is_none() {
             return Err(missing(view, "pipeline", id, "pipeline.not_found"));
         }

@@ -174,6 +174,8 @@ struct Watching<'a> {
     shown: u64,
     dropped: u64,
     failed: u64,
+    /// What was last said about those.
+    failure: String,
     /// Records for the one object of `--json`.
     records: Vec<Value>,
     word: String,
@@ -191,6 +193,7 @@ impl<'a> Watching<'a> {
             shown: 0,
             dropped: 0,
             failed: 0,
+            failure: String::new(),
             records: Vec::new(),
             word: String::new(),
             quiet: Instant::now() + QUIET,
@@ -236,8 +239,13 @@ impl<'a> Watching<'a> {
         }
         if let Some(failed) = frame.failed {
             self.failed += failed;
-            let message = frame.message.as_deref().unwrap_or_default();
-            self.note(&format!("({} not shown: {message})", records(failed)));
+            self.quiet = Instant::now() + QUIET;
+            // What fails on one record mostly fails on all of them: that is said once.
+            let message = frame.message.unwrap_or_default();
+            if self.failure != message {
+                self.note(&format!("({} not shown: {message})", records(failed)));
+                self.failure = message;
+            }
         }
         match frame.result {
             Some(record) => self.record(record, frame.at.as_ref()),

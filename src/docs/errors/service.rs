@@ -117,6 +117,17 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("connector.has_parts", "The connector still has processors.", "Delete them first."),
     entry("connector.not_found", "There is no such connector.", "Ids are `pipeline:connector`."),
+    entry(
+        "dead_letter.not_found",
+        "There is no such dead letter.",
+        "`dlq list` lists them; it may have been replayed or removed.",
+    ),
+    entry("dead_letter.not_one", "An edited record replaces exactly one dead letter.", "Name one number."),
+    entry(
+        "dead_letter.replay_stopped",
+        "The replay stopped before all letters were replayed.",
+        "The message says why; what is left stays in the queue.",
+    ),
     entry("dlq.invalid_condition", "The condition cannot be read.", "Write it as conditions of processors are."),
     entry("dlq.invalid_record", "The edited text is not a record.", "`dlq show` shows the form."),
     entry("dlq.no_editor", "No editor can be started.", "Set VISUAL or EDITOR, or give the record in a file."),
