@@ -88,7 +88,7 @@ impl Refusal {
         Refusal::new(400, -32602, message)
     }
 
-    fn answer(self, id: Value) -> Answer {
+    fn answer(self, id: &Value) -> Answer {
         let mut error = json!({ "code": self.code, "message": self.message });
         if let Some(data) = self.data {
             error["data"] = data;
@@ -118,7 +118,7 @@ impl Server {
     pub fn answer(&self, message: &[u8], mirrored: Option<&Mirrored>) -> Answer {
         let message: Value = match serde_json::from_slice(message) {
             Ok(message) => message,
-            Err(error) => return Refusal::new(400, -32700, format!("not JSON: {error}")).answer(Value::Null),
+            Err(error) => return Refusal::new(400, -32700, format!("not JSON: {error}")).answer(&Value::Null),
         };
         let id = message.get("id").cloned();
         let Some(method) = message.get("method").and_then(Value::as_str) else {
@@ -127,18 +127,18 @@ impl Server {
                 Some(_) if message.get("result").is_some() || message.get("error").is_some() => {
                     Answer { status: 202, body: None }
                 }
-                id => Refusal::new(400, -32600, "a message needs a method").answer(id.unwrap_or_default()),
+                id => Refusal::new(400, -32600, "a message needs a method").answer(&id.unwrap_or_default()),
             };
         };
         let Some(id) = id else { return Answer { status: 202, body: None } };
         if !(id.is_string() || id.is_number()) {
-            return Refusal::new(400, -32600, "an id is a text or a number").answer(Value::Null);
+            return Refusal::new(400, -32600, "an id is a text or a number").answer(&Value::Null);
         }
         let none = Map::new();
         let parameters = match message.get("params") {
             None | Some(Value::Null) => &none,
             Some(Value::Object(parameters)) => parameters,
-            Some(_) => return Refusal::parameters("params is an object").answer(id),
+            Some(_) => return Refusal::parameters("params is an object").answer(&id),
         };
         let version = parameters.get("_meta").and_then(|meta| meta.get(VERSION));
         let result = match version {
@@ -147,7 +147,7 @@ impl Server {
         };
         match result {
             Ok(result) => Answer { status: 200, body: Some(json!({ "jsonrpc": "2.0", "id": id, "result": result })) },
-            Err(refusal) => refusal.answer(id),
+            Err(refusal) => refusal.answer(&id),
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
         (answer.status, answer.body.unwrap_or_default())
     }
 
-    fn modern(method: &str, more: Value) -> Value {
+    fn modern(method: &str, more: &Value) -> Value {
         let mut parameters = json!({ "_meta": { VERSION: "2026-07-28", CAPABILITIES: {} } });
         for (name, value) in more.as_object().unwrap() {
             parameters[name] = value.clone();
@@ -321,22 +321,22 @@ mod tests {
 
     #[test]
     fn a_newer_client_says_what_it_is() {
-        let (_, found) = ask(&modern("server/discover", json!({})), None);
+        let (_, found) = ask(&modern("server/discover", &json!({})), None);
         assert_eq!(found["result"]["resultType"], "complete");
         assert_eq!(found["result"]["supportedVersions"][0], "2026-07-28");
-        let mut other = modern("tools/list", json!({}));
+        let mut other = modern("tools/list", &json!({}));
         other["params"]["_meta"][VERSION] = json!("1900-01-01");
         let (status, refused) = ask(&other, None);
         assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32022)));
-        let mut bare = modern("tools/list", json!({}));
+        let mut bare = modern("tools/list", &json!({}));
         bare["params"]["_meta"].as_object_mut().unwrap().remove(CAPABILITIES);
         assert_eq!(ask(&bare, None).1["error"]["code"], -32602);
-        assert_eq!(ask(&modern("ping", json!({})), None).0, 404);
+        assert_eq!(ask(&modern("ping", &json!({})), None).0, 404);
     }
 
     #[test]
     fn headers_must_say_what_the_message_says() {
-        let call = modern("tools/call", json!({ "name": "echo", "arguments": { "a": 1 } }));
+        let call = modern("tools/call", &json!({ "name": "echo", "arguments": { "a": 1 } }));
         let right = Mirrored {
             version: Some("2026-07-28".to_owned()),
             method: Some("tools/call".to_owned()),

@@ -78,6 +78,7 @@ struct Parameter {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[expect(clippy::enum_variant_names, reason = "as it is written")]
 enum ParameterType {
     TypeString,
     TypeInt,
@@ -98,6 +99,7 @@ struct Validation {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[expect(clippy::enum_variant_names, reason = "as it is written")]
 enum ValidationType {
     TypeRequired,
     TypeGreaterThan,
