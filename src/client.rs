@@ -291,9 +291,10 @@ impl Client {
             request.body(body.map_or_else(Body::empty, Body::from)).map_err(|error| broken(error.to_string()))?;
         let stream = self.connect().await?;
         let answered = async {
-            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(readable)?;
+            let (mut sender, connection) =
+                http1::handshake(TokioIo::new(stream)).await.map_err(|error| readable(&error))?;
             let answer = async move {
-                let (head, body) = sender.send_request(request).await.map_err(readable)?.into_parts();
+                let (head, body) = sender.send_request(request).await.map_err(|error| readable(&error))?.into_parts();
                 let bytes = to_bytes(Body::new(body), BODY).await.map_err(|error| error.to_string())?;
                 Ok((head.status, bytes))
             };
@@ -344,8 +345,8 @@ impl Client {
 }
 
 /// The error of the library with what caused it.
-fn readable(error: hyper::Error) -> String {
-    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+fn readable(error: &hyper::Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     format!("{error}{}", cause.unwrap_or_default())
 }
 

@@ -284,7 +284,7 @@ pipelines:
 
     #[test]
     fn metadata_get_their_own_names() {
-        let own = SOUND.replace(".Metadata.cheap", ".Metadata[\"recfmt.cheap\"]").replace("{ field", "{ field");
+        let own = SOUND.replace(".Metadata.cheap", ".Metadata[\"recfmt.cheap\"]");
         let own = own.replace("field: .Metadata[\"recfmt.cheap\"]", "field: '.Metadata[\"recfmt.cheap\"]'");
         mends(&own, &[("recfmt.cheap", "opencdc.cheap")]);
     }

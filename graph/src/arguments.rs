@@ -51,15 +51,13 @@ impl Arguments {
         let mut findings = Diagnostics::new();
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
         let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
+        let mut free: Option<Vec<&str>> = None;
         for setting in &settings.entries {
             let name = setting.name.value.trim();
             let Some(parameter) = specification.parameter(name) else {
-                let free = specification.parameters.iter().map(|p| p.name.as_str()).filter(|free| {
-                    let is_given = settings.entries.iter().any(|other| other.name.value.trim() == *free);
-                    !free.contains('*') && !is_given
-                });
+                let free = free.get_or_insert_with(|| not_given(specification, settings));
                 let finding = unknown(specification, name, setting.name.span).with_path(pointer(name));
-                findings.push(finding.with_slip(setting.name.span, name, free));
+                findings.push(finding.with_slip(setting.name.span, name, free.iter().copied()));
                 continue;
             };
             let name: Str = if parameter.name.contains('*') { name.into() } else { parameter.name.clone() };
@@ -486,6 +484,13 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.checked_mul(unit)
+}
+
+/// Names of parameters that could be meant by a name that is none: those that are not given.
+fn not_given<'a>(specification: &'a Specification, settings: &Settings) -> Vec<&'a str> {
+    let given: BTreeSet<&str> = settings.entries.iter().map(|setting| setting.name.value.trim()).collect();
+    let names = specification.parameters.iter().map(|parameter| parameter.name.as_str());
+    names.filter(|name| !name.contains('*') && !given.contains(name)).collect()
 }
 
 #[cfg(test)]

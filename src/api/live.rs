@@ -320,7 +320,7 @@ impl EdgeNumbers {
             }
             EdgeRuns::Wire(wire) => {
                 let wire = compiled.stages.wires.get(wire);
-                let rows = wire.map_or(0, |wire| counted.rows_out(wire.from.0, |nodes| nodes.last()));
+                let rows = wire.map_or(0, |wire| counted.rows_out(wire.from.0, <[_]>::last));
                 let queue = wire.and_then(|wire| counted.stages.get(wire.to.0)).map(|stage| stage.queue);
                 (rows, queue.unwrap_or_default())
             }

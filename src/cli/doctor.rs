@@ -110,8 +110,10 @@ impl Found {
     }
 }
 
+type Check = fn(&mut Patient<'_>) -> Found;
+
 /// The checks, in the order in which they are made.
-const CHECKS: &[(&str, fn(&mut Patient<'_>) -> Found)] = &[
+const CHECKS: &[(&str, Check)] = &[
     ("config.validate", parts::pipelines),
     ("service.reachable", parts::service),
     ("store.reachable", parts::store),

@@ -38,7 +38,7 @@ fn asked(workspace: &Workspace, flags: &[&str], requests: &[(&str, Value)]) -> V
     results
 }
 
-fn call(name: &str, arguments: Value) -> (&'static str, Value) {
+fn call(name: &str, arguments: &Value) -> (&'static str, Value) {
     ("tools/call", json!({ "name": name, "arguments": arguments }))
 }
 
@@ -56,17 +56,17 @@ fn pipelines_are_checked_and_tried() {
     let requests = [
         ("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {} })),
         ("tools/list", json!({})),
-        call("validate", json!({ "config": good })),
-        call("validate", json!({ "config": bad })),
-        call("plan", json!({ "config": good })),
-        call("dry_run", json!({ "config": good, "records": 2 })),
-        call("processors", json!({ "name": "split" })),
-        call("explain_error", json!({ "code": "plan.unknown_plugin" })),
-        call("validate", json!({ "path": "/etc/passwd" })),
-        call("plan", json!({ "id": "../in.txt" })),
-        call("connectors", json!({ "name": "--help" })),
-        call("start", json!({ "id": "p" })),
-        call("pipelines_describe", json!({ "id": "p" })),
+        call("validate", &json!({ "config": good })),
+        call("validate", &json!({ "config": bad })),
+        call("plan", &json!({ "config": good })),
+        call("dry_run", &json!({ "config": good, "records": 2 })),
+        call("processors", &json!({ "name": "split" })),
+        call("explain_error", &json!({ "code": "plan.unknown_plugin" })),
+        call("validate", &json!({ "path": "/etc/passwd" })),
+        call("plan", &json!({ "id": "../in.txt" })),
+        call("connectors", &json!({ "name": "--help" })),
+        call("start", &json!({ "id": "p" })),
+        call("pipelines_describe", &json!({ "id": "p" })),
     ];
     let answers = asked(&workspace, &[], &requests);
     let [hello, tools, valid, invalid, plan, run, split, explained, path, outside, flag, start, _] = answers.as_slice()

@@ -51,12 +51,16 @@ impl Diagnostic {
 pub(crate) fn slip<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const SHORTEST: usize = 3;
     let lower = text.to_lowercase();
-    if lower.chars().count() < SHORTEST {
+    let length = lower.chars().count();
+    if length < SHORTEST {
         return None;
     }
     let mut near = names.into_iter().filter(|name| {
         let name = name.to_lowercase();
-        name.chars().count() >= SHORTEST && (edit_distance(&lower, &name) <= 1 || are_swapped(&lower, &name))
+        let other = name.chars().count();
+        other >= SHORTEST
+            && other.abs_diff(length) <= 1
+            && (edit_distance(&lower, &name) <= 1 || are_swapped(&lower, &name))
     });
     let found = near.next()?;
     near.all(|other| other == found).then_some(found)

@@ -88,7 +88,7 @@ impl Samples {
     pub(super) fn exposed(&self, metrics: &[&Metric]) -> String {
         let recorder = PrometheusBuilder::new().build_recorder();
         for Metric { name, help, kind } in metrics {
-            let name = || KeyName::from_const_str(*name);
+            let name = || KeyName::from_const_str(name);
             match kind {
                 Kind::Counter => recorder.describe_counter(name(), None, (*help).into()),
                 Kind::Seconds | Kind::Sum | Kind::Oldest => recorder.describe_gauge(name(), None, (*help).into()),

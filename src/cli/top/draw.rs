@@ -185,7 +185,7 @@ fn complaint(state: &State) -> Line<'static> {
     let of_status = selected.and_then(|pipeline| pipeline.status.complaint());
     let of_nodes = || {
         let nodes = state.detail.iter().flat_map(|detail| &detail.nodes);
-        nodes.filter_map(|node| Some(format!("{}: {}", node.id, node.last_error.as_ref()?.message))).last()
+        nodes.filter_map(|node| Some(format!("{}: {}", node.id, node.last_error.as_ref()?.message))).next_back()
     };
     match of_status.or_else(of_nodes) {
         Some(text) => Line::styled(text.replace('\n', " "), styled(state, Color::Red)),
