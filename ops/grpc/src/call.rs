@@ -90,7 +90,7 @@ impl Client {
         let endpoint = Endpoint::from_static("http://localhost")
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        let connected = timeout(patience, endpoint.connect_with_connector(Dial(address))).await;
+        let connected = timeout(patience, endpoint.connect_with_connector(Dial(Some(address)))).await;
         match connected {
             Ok(Ok(channel)) => Ok(Client { channel }),
             Ok(Err(error)) => Err(CallError::Lost(chain(&error))),
@@ -143,9 +143,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Opens the one connection of a channel. When it is lost the plugin is: there is no second one.
-#[derive(Clone)]
-struct Dial(Address);
+/// Opens the one connection of a channel. When it is lost the plugin is: a channel would make a second one, which a
+/// plugin that hangs never answers.
+struct Dial(Option<Address>);
 
 /// A stream of bytes of either kind.
 trait Socket: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
@@ -164,8 +164,9 @@ impl tower_service::Service<Uri> for Dial {
     }
 
     fn call(&mut self, _: Uri) -> Dialled {
-        let address = self.0.clone();
+        let address = self.0.take();
         Box::pin(async move {
+            let address = address.ok_or_else(|| std::io::Error::other("it broke the connection off"))?;
             let socket: Box<dyn Socket> = match address {
                 Address::Unix(path) => Box::new(UnixStream::connect::<PathBuf>(path).await?),
                 Address::Tcp(address) => Box::new(TcpStream::connect(address).await?),
