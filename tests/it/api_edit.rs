@@ -228,6 +228,10 @@ fn sources_are_sent_back_while_the_pipeline_runs() {
     let done = service.done("POST", "/v1/pipelines/p/positions/reset", &json!({ "yes": true }));
     assert_eq!(done["positions"][0]["to"], "(the beginning)");
     service.process.wait_until("the lines again", || delivered(6));
+    service.process.wait_until("the position to be stored again", || {
+        let answer = crate::api::get(address, "/v1/pipelines/p/positions").json();
+        answer["positions"][0]["records"] == 3
+    });
     let source = service.get("/v1/connectors/p:in");
     assert!(source["sourceState"]["position"].is_string(), "{source}");
     let destination = service.get("/v1/connectors/p:out");

@@ -169,6 +169,12 @@ fn a_stop_that_takes_long_can_be_forced_and_nothing_is_lost() {
             .current_dir(workspace.root()),
     );
     service.wait_for("p", "running");
+    // What was not read would not have to be delivered.
+    let address = service.address;
+    service.process.wait_until("the first line to be read", || {
+        let live = crate::api::get(address, "/v1/pipelines/p/live").json();
+        live["totals"]["read"].as_u64().is_some_and(|read| read > 0)
+    });
     service.done("POST", "/v1/pipelines/p/stop", &nothing());
     service.refused("POST", "/v1/pipelines/p/stop", &nothing(), "pipeline.stopping");
     service.refused("POST", "/v1/pipelines/p/start", &nothing(), "pipeline.stopping");
