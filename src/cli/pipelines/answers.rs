@@ -66,6 +66,8 @@ pub(super) struct StatusAnswer {
     pub(super) next_try: Option<Moment>,
     #[serde(default)]
     pub(super) stalled: Option<Stalled>,
+    #[serde(default)]
+    pub(super) run: u64,
 }
 
 /// It makes no progress.
@@ -116,7 +118,6 @@ pub(super) struct LiveAnswer {
 pub(super) struct LivePipeline {
     pub(super) id: String,
     pub(super) status: StatusAnswer,
-    pub(super) run: u64,
     pub(super) read: u64,
     pub(super) delivered: u64,
     pub(super) filtered: u64,

@@ -268,7 +268,7 @@ fn shown(description: &Description, next: &str) -> Value {
         },
         "positions": positions.as_ref().map(|lanes| lanes.iter().map(Lane::shown).collect::<Vec<_>>()),
         "counters": counters.as_ref().map(|counters| json!({
-            "run": counters.run, "read": counters.read, "delivered": counters.delivered,
+            "run": counters.status.run, "read": counters.read, "delivered": counters.delivered,
             "filtered": counters.filtered, "failed": counters.failed, "deadLettered": counters.dead_lettered,
             "inFlight": counters.in_flight, "lagRows": counters.lag_rows, "lagSeconds": counters.lag_seconds,
         })),

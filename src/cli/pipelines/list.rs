@@ -99,7 +99,7 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
 fn rate(before: &LiveAnswer, after: &LiveAnswer, id: &str) -> Option<f64> {
     let (old, new) = (before.of(id)?, after.of(id)?);
     let seconds = (after.at?.0 - before.at?.0).as_seconds_f64();
-    let is_one_run = old.run == new.run && seconds > 0.0 && new.status.is_live();
+    let is_one_run = old.status.run == new.status.run && seconds > 0.0 && new.status.is_live();
     is_one_run.then(|| new.delivered.saturating_sub(old.delivered) as f64 / seconds)
 }
 
@@ -175,4 +175,22 @@ fn stored(database: &Database) -> Result<Vec<StoredPipeline>, String> {
     let Some(store) = Store::open_existing(database).map_err(|e| e.to_string())? else { return Ok(Vec::new()) };
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
     runtime.block_on(store.pipelines()).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_one_of_a_run() {
+        let look = |second: u32, run: u64, delivered: u64| -> LiveAnswer {
+            serde_json::from_value(json!({
+                "at": format!("2026-01-31T12:00:0{second}.000Z"),
+                "pipelines": [{ "id": "p", "status": { "word": "running", "run": run }, "delivered": delivered }],
+            }))
+            .unwrap()
+        };
+        assert_eq!(rate(&look(0, 1, 10), &look(2, 1, 30), "p"), Some(10.0));
+        assert_eq!(rate(&look(0, 1, 10), &look(2, 2, 30), "p"), None, "counters began anew");
+    }
 }
