@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -14,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::View;
 use super::body::Body;
-use super::error::{ApiError, Error, Kind};
+use super::error::{ApiError, Error};
 use super::status::StatusNow;
 use crate::service::apply::{Difference, Planned};
 
@@ -232,7 +231,9 @@ async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result
 async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
     let text = text(&asked)?;
     let Some(hash) = asked.hash else {
-        return Err(malformed("`hash` is missing: of the plan that was looked at").suggest("POST /v1/pipelines/plan"));
+        return Err(
+            ApiError::malformed("`hash` is missing: of the plan that was looked at").suggest("POST /v1/pipelines/plan")
+        );
     };
     let planned = view.control.apply(text, hash).await?;
     Ok(Json(Plan::of(&view, planned)))
@@ -242,10 +243,6 @@ fn text(asked: &Asked) -> Result<String, ApiError> {
     match (&asked.config, &asked.yaml) {
         (Some(config), None) => Ok(config.text()),
         (None, Some(yaml)) => Ok(yaml.clone()),
-        (None, None) | (Some(_), Some(_)) => Err(malformed("one of `config` and `yaml` is expected")),
+        (None, None) | (Some(_), Some(_)) => Err(ApiError::malformed("one of `config` and `yaml` is expected")),
     }
-}
-
-fn malformed(what: &str) -> ApiError {
-    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
 }

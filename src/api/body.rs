@@ -2,7 +2,6 @@
 
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
-use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -18,10 +17,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
         let text = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes[..] };
-        serde_json::from_slice(text).map(Body).map_err(|error| {
-            let what = format!("the body is not what is expected: {error}");
-            ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
-        })
+        serde_json::from_slice(text)
+            .map(Body)
+            .map_err(|error| ApiError::malformed(format!("the body is not what is expected: {error}")))
     }
 }
 

@@ -73,10 +73,6 @@ struct Purged {
     purged: u64,
 }
 
-fn malformed(what: impl Into<String>) -> ApiError {
-    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
-}
-
 /// The id, where there is such a pipeline, or letters of one that is gone.
 async fn known(view: &View, id: String) -> Result<Str, ApiError> {
     let id = Str::from(id);
@@ -85,8 +81,7 @@ async fn known(view: &View, id: String) -> Result<Str, ApiError> {
     if there || view.store.letter_totals(&id).await?.count > 0 {
         return Ok(id);
     }
-    let what = format!("there is no pipeline {:?}", id.as_str());
-    Err(ApiError::new(Kind::NotFound, "pipeline.not_found", what))
+    Err(ApiError::no_pipeline(&id))
 }
 
 /// Dead letters of a pipeline
@@ -110,7 +105,7 @@ async fn list(State(view): Shared, Path(id): Path<String>, query: Query) -> Answ
     let filter = Filter {
         node: text("node").map(str::to_owned),
         since: text("sinceNanos").and_then(|text| text.parse().ok()),
-        condition: condition.map_err(|error| malformed(format!("where: {error}")))?,
+        condition: condition.map_err(|error| ApiError::malformed(format!("where: {error}")))?,
     };
     let before = text("before").and_then(|text| text.parse().ok());
     let limit = text("limit").and_then(|text| text.parse().ok()).unwrap_or(LIMIT).clamp(1, MOST);
@@ -156,7 +151,7 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
     let numbers = match asked {
         Replay { numbers: Some(ref numbers), all: None | Some(false), .. } => Some(numbers.clone()),
         Replay { numbers: None, all: Some(true), .. } => None,
-        _ => return Err(malformed("give either numbers or all: true")),
+        _ => return Err(ApiError::malformed("give either numbers or all: true")),
     };
     let record = asked.record.map(|record| Record::from_json(record.to_string().as_bytes())).transpose();
     let record = record.map_err(|error| {
@@ -198,10 +193,10 @@ async fn purge(State(view): Shared, Path(id): Path<String>, Body(asked): Body<Pu
         Purge { numbers: None, all: Some(true), older_than_seconds: None } => Which::All,
         Purge { numbers: None, all: None | Some(false), older_than_seconds: Some(seconds) } => {
             let age = Duration::try_from_secs_f64(seconds);
-            let age = age.map_err(|_| malformed("olderThanSeconds is no span of time"))?;
+            let age = age.map_err(|_| ApiError::malformed("olderThanSeconds is no span of time"))?;
             Which::Before(SystemTime::now().checked_sub(age).map_or(0, nanos))
         }
-        _ => return Err(malformed("give one of numbers, all: true and olderThanSeconds")),
+        _ => return Err(ApiError::malformed("give one of numbers, all: true and olderThanSeconds")),
     };
     let id = known(&view, id).await?;
     let purged = view.store.remove_letters(&id, which).await?;

@@ -179,7 +179,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 )]
 async fn create_pipeline(State(view): Shared, Body(NewPipeline { id, config }): Body<NewPipeline>) -> Answer<Pipeline> {
     if config.name.is_empty() {
-        return Err(malformed("a pipeline needs a name").at("/name"));
+        return Err(ApiError::malformed("a pipeline needs a name").at("/name"));
     }
     let id: Str = id.unwrap_or_else(new_id).into();
     view.control.create(StoredPipeline::new(id.clone(), config.name.into(), config.description.into())).await?;
@@ -200,7 +200,7 @@ async fn update_pipeline(
     Body(ChangedPipeline { config }): Body<ChangedPipeline>,
 ) -> Answer<Pipeline> {
     if config.name.is_empty() {
-        return Err(malformed("a pipeline needs a name").at("/name"));
+        return Err(ApiError::malformed("a pipeline needs a name").at("/name"));
     }
     let change = move |pipeline: &mut StoredPipeline| {
         pipeline.name = config.name.into();
@@ -451,10 +451,6 @@ async fn delete_processor(State(view): Shared, Path(id): Path<String>) -> Answer
     Ok(Json(Done {}))
 }
 
-fn malformed(what: &str) -> ApiError {
-    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
-}
-
 fn made(id: Str, role: ConnectorType, plugin: String, config: ConnectorConfig) -> StoredConnector {
     StoredConnector {
         name: if config.name.is_empty() { id.clone() } else { config.name.into() },
@@ -470,7 +466,8 @@ fn made(id: Str, role: ConnectorType, plugin: String, config: ConnectorConfig) -
 }
 
 fn workers(given: Option<u64>) -> Result<u32, ApiError> {
-    let workers = u32::try_from(given.unwrap_or(1)).map_err(|_| malformed("that many workers are too many"))?;
+    let workers =
+        u32::try_from(given.unwrap_or(1)).map_err(|_| ApiError::malformed("that many workers are too many"))?;
     Ok(workers.max(1))
 }
 
@@ -574,7 +571,7 @@ impl From<EditError> for ApiError {
                         None => error,
                     }
                 });
-                let first = wrong.next().unwrap_or_else(|| malformed(&text));
+                let first = wrong.next().unwrap_or_else(|| ApiError::malformed(&text));
                 ApiError { further: wrong.collect(), ..first }
             }
         }

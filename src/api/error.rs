@@ -84,6 +84,16 @@ impl ApiError {
         ApiError { kind, reason, message: message.into(), suggestion: None, config_path: None, further: Vec::new() }
     }
 
+    /// The request is not what it must be.
+    pub(super) fn malformed(what: impl Into<String>) -> Self {
+        ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
+    }
+
+    /// There is no pipeline with this id.
+    pub(super) fn no_pipeline(id: &str) -> Self {
+        ApiError::new(Kind::NotFound, "pipeline.not_found", format!("there is no pipeline {id:?}"))
+    }
+
     pub(super) fn suggest(mut self, suggestion: impl Into<Cow<'static, str>>) -> Self {
         self.suggestion = Some(suggestion.into());
         self

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anabranch_graph::plan::{Format, Pass, TextStyle};
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
@@ -40,7 +39,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 )]
 async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Query) -> Result<Response, ApiError> {
     if view.control.seen(&id).is_none() {
-        return Err(ApiError::new(Kind::NotFound, "pipeline.not_found", format!("there is no pipeline {id:?}")));
+        return Err(ApiError::no_pipeline(&id));
     }
     let Some(pipeline) = view.control.compiled(&id) else {
         let what = match view.control.invalid(&id) {
@@ -70,6 +69,5 @@ async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Que
 }
 
 fn unknown(name: &str, given: &str, known: &str) -> ApiError {
-    let what = format!("{name}: {given:?} is none of {known}");
-    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
+    ApiError::malformed(format!("{name}: {given:?} is none of {known}"))
 }

@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::View;
-use super::error::{ApiError, Error, Kind};
+use super::error::{ApiError, Error};
 use super::status::{StatusNow, rfc3339};
 use crate::service::lifecycle::Seen;
 
@@ -212,8 +212,7 @@ async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn live_of_one(State(view): State<Arc<View>>, Path(id): Path<String>) -> Result<Json<PipelineLive>, ApiError> {
-    let missing = || ApiError::new(Kind::NotFound, "pipeline.not_found", format!("there is no pipeline {id:?}"));
-    let seen = view.control.seen(&id).ok_or_else(missing)?;
+    let seen = view.control.seen(&id).ok_or_else(|| ApiError::no_pipeline(&id))?;
     let pipeline = view.control.compiled(&id);
     let compiled = pipeline.as_ref().map(|pipeline| &pipeline.compiled);
     Ok(Json(PipelineLive::of(id.as_str().into(), &seen, view.control.invalid(&id), compiled)))

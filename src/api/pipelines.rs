@@ -83,7 +83,7 @@ async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer<Pipelin
 
 pub(super) async fn one(view: &View, id: &str) -> Result<StoredPipeline, ApiError> {
     let found = known(view).await?.into_iter().find(|pipeline| *pipeline.id == *id);
-    found.ok_or_else(|| missing("pipeline", id, "pipeline.not_found"))
+    found.ok_or_else(|| ApiError::no_pipeline(id))
 }
 
 /// Where failed records of a pipeline go

@@ -6,7 +6,6 @@ use anabranch_graph::record::Position;
 use anabranch_graph::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -116,7 +115,7 @@ async fn reset(
     Body(asked): Body<Asked>,
 ) -> Result<Json<Moves>, ApiError> {
     if asked.to.is_some() {
-        return Err(malformed("a reset has no `to`: the beginning is meant"));
+        return Err(ApiError::malformed("a reset has no `to`: the beginning is meant"));
     }
     moved(&view, &id, asked, Position::copy_from(b"")).await
 }
@@ -137,13 +136,9 @@ async fn rewind(
     Path(id): Path<String>,
     Body(asked): Body<Asked>,
 ) -> Result<Json<Moves>, ApiError> {
-    let Some(to) = &asked.to else { return Err(malformed("`to` is missing: the position to go on after")) };
-    let to = parse(to).map_err(|error| malformed(&format!("to: {error}")))?;
+    let Some(to) = &asked.to else { return Err(ApiError::malformed("`to` is missing: the position to go on after")) };
+    let to = parse(to).map_err(|error| ApiError::malformed(format!("to: {error}")))?;
     moved(&view, &id, asked, to).await
-}
-
-fn malformed(what: &str) -> ApiError {
-    ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
 }
 
 async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json<Moves>, ApiError> {

@@ -2,11 +2,10 @@
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Query as Pairs};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
 use regex::{Regex, RegexBuilder};
 
-use super::error::{ApiError, Kind};
+use super::error::ApiError;
 
 /// Names and texts, in the order in which they are given. Clients write them in many ways (`True`, `-1` for no limit):
 /// what is not understood counts as not given.
@@ -49,9 +48,6 @@ impl Query {
             return Ok(None);
         }
         let compiled = RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 20).build();
-        compiled.map(Some).map_err(|_| {
-            let what = format!("{name}: {text:?} is not a regular expression");
-            ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
-        })
+        compiled.map(Some).map_err(|_| ApiError::malformed(format!("{name}: {text:?} is not a regular expression")))
     }
 }

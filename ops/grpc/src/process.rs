@@ -217,10 +217,8 @@ fn is_ours(name: &OsStr) -> bool {
 /// A directory that only this user can enter, with a path short enough for sockets in it.
 fn socket_directory() -> std::io::Result<TempDir> {
     let wanted = std::env::temp_dir();
-    let below: PathBuf = match wanted.as_os_str().len() <= LONGEST_DIRECTORY - "/anabranch-XXXXXX".len() {
-        true => wanted,
-        false => "/tmp".into(),
-    };
+    let fits = wanted.as_os_str().len() <= LONGEST_DIRECTORY - "/anabranch-XXXXXX".len();
+    let below = if fits { wanted } else { PathBuf::from("/tmp") };
     tempfile::Builder::new().prefix("anabranch-").tempdir_in(below)
 }
 

@@ -87,8 +87,7 @@ struct Showing<'a> {
 impl<'a> Showing<'a> {
     fn begin(view: &'a View, request: &'a Request, form: Form) -> Result<Self, ApiError> {
         let id = &request.pipeline;
-        let gone = || ApiError::new(Kind::NotFound, "pipeline.not_found", format!("there is no pipeline {id:?}"));
-        let (taps, mut seen) = view.control.watch(id).ok_or_else(gone)?;
+        let (taps, mut seen) = view.control.watch(id).ok_or_else(|| ApiError::no_pipeline(id))?;
         // What it is now is told first.
         seen.mark_changed();
         let places = Self::places(view, request)?;
