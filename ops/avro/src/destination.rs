@@ -1,5 +1,8 @@
-//! Decoded data for native destinations: raw data whose schema the metadata name become fields before they are
-//! written, as `sdk.schema.extract.*` says. Records without such data cost a look at them.
+//! Decoded data for native destinations, and encoded data for standalone ones, as `sdk.schema.extract.*` says.
+//!
+//! Before a native destination writes, raw data whose schema the metadata name become fields. A standalone one decodes by
+//! itself, and what it is sent as fields has lost the types that its protocol has no room for: integers beyond 2⁵³, bytes.
+//! So it is sent bytes. Records without such data cost a look at them.
 
 use std::sync::Arc;
 
@@ -17,42 +20,59 @@ use anabranch_graph::state::LaneId;
 use async_trait::async_trait;
 
 use crate::desk::Desk;
-use crate::record::{Part, decode};
+use crate::record::{Part, decode, encode};
 
 /// The destination with decoding before it.
 pub fn around(kind: Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind> {
-    Arc::new(Kind(kind))
+    Arc::new(Kind { inner: kind, step: Step::Decode })
 }
 
-struct Kind(Arc<dyn DestinationKind>);
+/// A destination that decodes by itself, with encoding before it. One that has no setting for it does not.
+pub fn encoded(kind: Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind> {
+    Arc::new(Kind { inner: kind, step: Step::Encode })
+}
+
+/// What is done to data with a schema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Decode,
+    Encode,
+}
+
+struct Kind {
+    inner: Arc<dyn DestinationKind>,
+    step: Step,
+}
 
 impl DestinationKind for Kind {
     fn specification(&self) -> &Specification {
-        self.0.specification()
+        self.inner.specification()
     }
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        let inner = self.0.configure(arguments)?;
+        let inner = self.inner.configure(arguments)?;
         let on = |part: &Part| arguments.bool(&format!("sdk.schema.extract.{}.enabled", part.as_str())) == Some(true);
         let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
-        Ok(if parts.is_empty() { inner } else { Arc::new(Decoding { inner, parts }) })
+        Ok(if parts.is_empty() { inner } else { Arc::new(Coding { inner, step: self.step, parts }) })
     }
 
     fn takes_only_letters(&self) -> bool {
-        self.0.takes_only_letters()
+        self.inner.takes_only_letters()
     }
 }
 
-struct Decoding {
+struct Coding {
     inner: Arc<dyn Destination>,
+    step: Step,
     parts: Vec<Part>,
 }
 
 #[async_trait]
-impl Destination for Decoding {
+impl Destination for Coding {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         let inner = self.inner.open(host).await?;
-        Ok(Box::new(DecodingWriter { inner, desk: Desk::new(host.schemas.clone()), parts: self.parts.clone() }))
+        let desk = Desk::new(host.schemas.clone());
+        Ok(Box::new(CodingWriter { inner, desk, step: self.step, parts: self.parts.clone() }))
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -64,18 +84,23 @@ impl Destination for Decoding {
     }
 }
 
-struct DecodingWriter {
+struct CodingWriter {
     inner: Box<dyn Writer>,
     desk: Desk,
+    step: Step,
     parts: Vec<Part>,
 }
 
-impl DecodingWriter {
-    fn has_encoded(&self, rows: &[Record]) -> bool {
+impl CodingWriter {
+    fn concerns(&self, rows: &[Record]) -> bool {
         // Records mostly share their metadata: of those without a schema one is looked at.
         let mut without: Option<&Metadata> = None;
+        let concerned = |data: &Data| match self.step {
+            Step::Decode => matches!(data, Data::Raw(_)),
+            Step::Encode => matches!(data, Data::Structured(_)),
+        };
         rows.iter().any(|record| {
-            if !self.parts.iter().any(|part| part.any(record, |data| matches!(data, Data::Raw(_))))
+            if !self.parts.iter().any(|part| part.any(record, concerned))
                 || without.is_some_and(|metadata| metadata.shares(&record.metadata))
             {
                 return false;
@@ -87,31 +112,37 @@ impl DecodingWriter {
 }
 
 #[async_trait]
-impl Writer for DecodingWriter {
+impl Writer for CodingWriter {
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         self.inner.marks().await
     }
 
-    /// Where data of some rows cannot be decoded, nothing is written and those are refused.
+    /// Where data of some rows cannot be decoded, nothing is written and those are refused. What cannot be encoded is
+    /// written as it is.
     async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        if !self.has_encoded(rows) {
+        if !self.concerns(rows) {
             return self.inner.write(rows, marks).await;
         }
-        let mut decoded = rows.to_vec();
+        let mut coded = rows.to_vec();
         let mut refused = Vec::new();
-        for (row, record) in decoded.iter_mut().enumerate() {
+        for (row, record) in coded.iter_mut().enumerate() {
             for part in &self.parts {
-                match decode(&mut self.desk, *part, record) {
+                let done = match self.step {
+                    Step::Decode => decode(&mut self.desk, *part, record),
+                    Step::Encode => encode(&mut self.desk, *part, record),
+                };
+                match done {
                     Ok(_) => {}
-                    Err(fault) if fault.class() == FaultClass::Record => {
+                    Err(fault) if fault.class() != FaultClass::Record => return Err(fault),
+                    Err(fault) if self.step == Step::Encode => tracing::debug!(error = %fault, "sent as fields"),
+                    Err(fault) => {
                         refused.push((row, fault));
                         break;
                     }
-                    Err(fault) => return Err(fault),
                 }
             }
         }
-        if refused.is_empty() { self.inner.write(&decoded, marks).await } else { Ok(Verdicts::Refused(refused)) }
+        if refused.is_empty() { self.inner.write(&coded, marks).await } else { Ok(Verdicts::Refused(refused)) }
     }
 
     async fn flush(&mut self) -> Result<(), Fault> {

@@ -15,6 +15,22 @@ use crate::protocol::Role;
 /// What the executor does for every connector: plugins are not asked to do it again.
 const BATCH_SIZE: &str = "sdk.batch.size";
 const BATCH_DELAY: &str = "sdk.batch.delay";
+const RATE: [&str; 2] = ["sdk.rate.perSecond", "sdk.rate.burst"];
+
+/// The parameters of a role that are the executor's. Schemas are the plugin's own: it names and encodes what it reads, and
+/// decodes what it writes.
+fn ours(role: Role) -> Vec<Parameter> {
+    let mut all = match role {
+        Role::Source => shared::source(),
+        Role::Destination => shared::destination(),
+    };
+    all.retain(|parameter| is_ours(&parameter.name));
+    all
+}
+
+fn is_ours(name: &str) -> bool {
+    name == BATCH_SIZE || name == BATCH_DELAY || RATE.contains(&name)
+}
 
 /// Settings that a plugin is given so that it leaves to us what it would do by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,10 +51,7 @@ pub(crate) fn roles(given: &crate::wire::Specification) -> (Option<Part>, Option
 }
 
 fn part(given: &crate::wire::Specification, role: Role, by_name: &HashMap<String, wire::Parameter>) -> Part {
-    let mut ours = match role {
-        Role::Source => shared::source(),
-        Role::Destination => shared::destination(),
-    };
+    let mut ours = ours(role);
     let mut silenced = Silenced::default();
     for (name, zero) in [(BATCH_SIZE, "0"), (BATCH_DELAY, "0s")] {
         let Some(default) = by_name.get(name).map(|parameter| parameter.default.trim()) else { continue };
@@ -95,12 +108,8 @@ fn is_usable(parameter: &Parameter) -> bool {
 
 /// The settings that a plugin gets: those of the file as they are, without defaults, without those that are ours.
 pub(crate) fn given(arguments: &Arguments, silenced: &Silenced) -> Vec<(Str, Written)> {
-    let ours: Vec<Parameter> = [shared::source(), shared::destination()].concat();
-    let mut given: Vec<(Str, Written)> = arguments
-        .given()
-        .filter(|(name, _)| ours.iter().all(|ours| ours.name != **name))
-        .map(|(name, text)| (name.clone(), text))
-        .collect();
+    let mut given: Vec<(Str, Written)> =
+        arguments.given().filter(|(name, _)| !is_ours(name)).map(|(name, text)| (name.clone(), text)).collect();
     given.extend(silenced.0.iter().map(|(name, zero)| ((*name).into(), Written::new(*zero, *zero, Span::default()))));
     given.sort_by(|a, b| a.0.cmp(&b.0));
     given
@@ -140,8 +149,11 @@ mod tests {
             ("options.*", parameter(1, "")),
             ("sdk.batch.size", parameter(2, "0")),
             ("sdk.batch.delay", parameter(6, "0s")),
+            ("sdk.schema.extract.key.enabled", parameter(4, "true")),
         ]);
         assert_eq!(sent(&part, &[]), pairs(&[]));
+        let schemas = [("path", "x"), ("sdk.schema.extract.key.enabled", "false")];
+        assert_eq!(sent(&part, &schemas), pairs(&schemas));
         assert_eq!(
             sent(&part, &[("options.a.b", "1"), ("sdk.batch.size", "7"), ("sdk.rate.perSecond", "5"), ("path", " ")]),
             pairs(&[("options.a.b", "1"), ("path", "")])

@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
+#[cfg(feature = "avro")]
+use anabranch_graph::registry::StandaloneConnector;
 use anabranch_ops_grpc as grpc;
 
 use crate::settings::Settings;
@@ -26,6 +28,8 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         .collect();
     registry.set_standalone_connectors(move || {
         let grpc::Found { connectors, refused } = grpc::load(&found);
+        #[cfg(feature = "avro")]
+        let connectors: Vec<_> = connectors.into_iter().map(encoded).collect();
         let warn = |text: String| {
             // With nobody to read it there is nobody to warn.
             let _ = writeln!(std::io::stderr(), "warning: {text}");
@@ -44,4 +48,11 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         }
         connectors
     });
+}
+
+/// With data encoded that the connector decodes by itself.
+#[cfg(feature = "avro")]
+fn encoded(mut connector: StandaloneConnector) -> StandaloneConnector {
+    connector.destination = connector.destination.map(anabranch_ops_avro::destination::encoded);
+    connector
 }

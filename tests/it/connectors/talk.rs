@@ -221,3 +221,51 @@ pipelines:
     assert!(!calls.iter().any(|line| line.starts_with("created")), "{calls:?}");
     assert!(calls.contains(&"teardown, was listened to once".to_owned()), "{calls:?}");
 }
+
+#[test]
+fn schemas_are_the_business_of_plugins() {
+    let workspace = workspace();
+    let settings = "sdk.schema.context.name: mine, sdk.schema.extract.payload.subject: row, sdk.batch.size: 5";
+    pipeline(&workspace, &format!("count: 10, {settings}"), "sdk.schema.extract.key.enabled: false");
+    run_to(&workspace, 10).expect_code(0);
+    let given = "configure [count=10 sdk.schema.context.name=mine sdk.schema.extract.payload.subject=row]";
+    assert_eq!(calls(&workspace, "source.log")[0], given);
+    assert_eq!(calls(&workspace, "destination.log")[0], "configure [sdk.schema.extract.key.enabled=false]");
+}
+
+#[test]
+#[cfg(feature = "avro")]
+fn fields_with_a_schema_reach_a_plugin_that_decodes_with_their_types() {
+    for (setting, sent) in [("", false), ("sdk.schema.extract.payload.enabled: false", true)] {
+        let workspace = workspace();
+        let path = workspace.path("out.txt").display().to_string();
+        let text = format!(
+            r#"version: "2.2"
+pipelines:
+  - id: p
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings: {{ recordCount: 1, operations: create, format.type: structured, format.options.n: int }}
+      - {{ id: out, type: destination, plugin: helper, settings: {{ path: "{path}", {setting} }} }}
+    processors:
+      - {{ id: big, plugin: field.convert, settings: {{ field: .Payload.After.n, type: string }} }}
+      - {{ id: set, plugin: field.set, settings: {{ field: .Payload.After.n, value: "9007199254740993" }} }}
+      - {{ id: int, plugin: field.convert, settings: {{ field: .Payload.After.n, type: int }} }}
+"#
+        );
+        workspace.write("pipelines/p.yaml", text);
+        let mut process = workspace.start(&["run"]);
+        let written = || std::fs::read(workspace.path("out.txt")).unwrap_or_default();
+        process.wait_until("the record", || written().ends_with(b"\n"));
+        process.signal("INT");
+        process.finish().expect_code(0);
+        let fields = String::from_utf8(written()).is_ok_and(|text| text.contains("900719925474099"));
+        assert_eq!(fields, sent, "{:?}", written());
+        if !sent {
+            // 2⁵³ + 1 as Avro has it, which no double is.
+            assert_eq!(written(), b"\x82\x80\x80\x80\x80\x80\x80\x20\n");
+        }
+    }
+}

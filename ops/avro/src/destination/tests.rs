@@ -55,12 +55,18 @@ fn encoded(bytes: &'static [u8]) -> Record {
 
 /// What was written, and which rows were refused with which code.
 fn written(settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Record>, Vec<(usize, &'static str)>) {
+    written_by(around, settings, rows)
+}
+
+type Wrap = fn(Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind>;
+
+fn written_by(wrap: Wrap, settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Record>, Vec<(usize, &'static str)>) {
     let registry = Arc::new(MemoryRegistry::new());
     let text = r#"{"name":"record","type":"record","fields":[{"name":"a","type":"long"}]}"#;
     block_on(registry.create(&"s".into(), SchemaKind::Avro, &text.into())).unwrap();
     let shelf = Shelf::default();
     let specification = Specification::builtin("keeps", "Keeps.").with_all(shared::destination());
-    let kind = around(Arc::new(Keeps(specification, shelf.clone())));
+    let kind = wrap(Arc::new(Keeps(specification, shelf.clone())));
     let settings = Settings::from_pairs(settings.iter().copied());
     let destination = kind.configure(&Arguments::parse(kind.specification(), &settings).unwrap()).unwrap();
     let verdicts = block_on(async {
@@ -112,4 +118,26 @@ fn a_raw_key_does_not_hide_a_payload_of_the_same_metadata() {
     let (kept, _) = written(&[], &[first.clone(), second]);
     assert_eq!(kept[0], first);
     assert_eq!(kept[1].payload.after, fields(r#"{"a":1}"#));
+}
+
+#[test]
+fn who_decodes_by_himself_gets_fields_encoded() {
+    let structured = |text| {
+        let mut record = encoded(b"");
+        record.payload.after = fields(text);
+        record
+    };
+    let (one, misfit, nameless) = (structured(r#"{"a":1}"#), structured(r#"{"a":"x"}"#), structured(r#"{"a-b":1}"#));
+    let mut plain = structured(r#"{"a":1}"#);
+    plain.metadata = Metadata::default();
+    let rows = [one.clone(), encoded(b"\x04"), misfit, nameless.clone(), plain.clone()];
+    let (kept, refused) = written_by(super::encoded, &[], &rows);
+    assert_eq!(refused, []);
+    assert_eq!(kept[..2], [encoded(b"\x02"), encoded(b"\x04")]);
+    // What the version does not fit has another one, and what fits none stays as it is.
+    assert_eq!(kept[2].payload.after, Data::Raw(bytes::Bytes::from_static(b"\x02x")));
+    assert_eq!(kept[2].metadata.get(&Part::Payload.names().1).map(|text| text.as_str()), Some("2"));
+    assert_eq!(kept[3..], [nameless, plain]);
+    let (kept, _) = written_by(super::encoded, &[("sdk.schema.extract.payload.enabled", "false")], &rows[..1]);
+    assert_eq!(kept, [one]);
 }

@@ -99,7 +99,13 @@ pub(crate) fn specification() -> wire::Specification {
     for (name, kind) in [("count", 2), ("batch", 2), ("size", 2), ("schema", 4), ("structured", 4)] {
         source_params.insert(name.to_owned(), parameter(kind, "", false));
     }
+    for name in ["sdk.schema.context.name", "sdk.schema.extract.payload.subject"] {
+        source_params.insert(name.to_owned(), parameter(1, "", false));
+    }
     let mut destination_params = common();
+    for part in ["key", "payload"] {
+        destination_params.insert(format!("sdk.schema.extract.{part}.enabled"), parameter(4, "true", false));
+    }
     destination_params.insert("path".to_owned(), parameter(5, "", true));
     destination_params.insert("pause".to_owned(), parameter(2, "", false));
     destination_params.insert("keys".to_owned(), parameter(4, "", false));
