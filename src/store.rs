@@ -17,7 +17,7 @@ mod tables;
 use std::collections::BTreeMap;
 
 use anabranch_graph::letter::{Letter, LetterBounds};
-use anabranch_graph::schema::Schema;
+use anabranch_graph::schema::{Schema, SchemaVersion};
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, StateStore, StoreError};
 use anabranch_graph::text::Str;
@@ -30,6 +30,7 @@ pub use entity::{
     StoredSetting,
 };
 pub use open::OpenError;
+pub use schemas::{Deletion, Document, Entry, Reference};
 
 use crate::dead_letters::form;
 use embedded::Embedded;
@@ -73,7 +74,10 @@ enum Write {
     Delete { pipeline: Str },
     Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
     Active { pipeline: Str, connector: Str, settings: Bytes },
+    Forget { pipeline: Str, connector: Str },
     Schema { subject: Str, text: Str },
+    DeleteSchemas { subject: Str, versions: Vec<SchemaVersion>, how: Deletion },
+    Level { subject: Option<Str>, level: Option<Str> },
     Letters { pipeline: Str, change: letters::Change },
 }
 
@@ -153,6 +157,15 @@ impl Store {
     /// The store cannot be written; nothing was changed.
     pub async fn delete(&self, pipeline: &Str) -> Result<(), StoreError> {
         self.write(Write::Delete { pipeline: pipeline.clone() }).await.map(drop)
+    }
+
+    /// Forgets a connector that is set aside: its marks, and with which settings it was last active.
+    ///
+    /// # Errors
+    /// The store cannot be written; nothing was changed.
+    pub async fn forget(&self, pipeline: &Str, connector: &Str) -> Result<(), StoreError> {
+        let write = Write::Forget { pipeline: pipeline.clone(), connector: connector.clone() };
+        self.write(write).await.map(drop)
     }
 
     /// One stored pipeline.

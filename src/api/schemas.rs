@@ -1,14 +1,16 @@
 //! The built-in schema registry in the way of Confluent's REST protocol, so that other tools can use it.
 //!
-//! It registers and reads; nothing is ever removed, because records name what there is. The compatibility level and
-//! the mode are settings of the service and only read here.
+//! What is deleted is not shown any more, but still found by records that name it; what is deleted for good is gone. The
+//! mode is only read.
 
 mod compatibility;
+mod deletion;
+mod level;
 mod refusal;
 
 use std::sync::Arc;
 
-use anabranch_graph::schema::{Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry as _, SchemaVersion};
+use anabranch_graph::schema::{SchemaError, SchemaId, SchemaVersion};
 use anabranch_graph::text::Str;
 use axum::Router;
 use axum::body::Bytes;
@@ -17,7 +19,6 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -26,7 +27,7 @@ use utoipa_axum::routes;
 use super::error::RegistryError;
 use super::query::Query;
 use crate::settings::Compatibility;
-use crate::store::Store;
+use crate::store::{Document, Entry, Reference, Store};
 use compatibility::compact;
 use refusal::Refusal;
 
@@ -35,9 +36,10 @@ const MEDIA: &str = "application/vnd.schemaregistry.v1+json";
 /// What the paths share.
 pub(super) struct Registry {
     store: Store,
+    /// The level where none was set.
     level: Compatibility,
-    /// Held from the check of a schema until it is registered.
-    registering: Mutex<()>,
+    /// Held from the check of what is to be changed until it is.
+    changing: Mutex<()>,
 }
 
 type Shared = State<Arc<Registry>>;
@@ -60,16 +62,16 @@ pub(super) fn router(store: Store, compatibility: Compatibility) -> Router {
     Router::from(paths()).method_not_allowed_fallback(refusal::no_such_method).with_state(Arc::new(Registry {
         store,
         level: compatibility,
-        registering: Mutex::default(),
+        changing: Mutex::default(),
     }))
 }
 
 pub(super) fn paths() -> OpenApiRouter<Arc<Registry>> {
     OpenApiRouter::new()
         .routes(routes!(subjects))
-        .routes(routes!(look_up))
+        .routes(routes!(look_up, deletion::delete_subject))
         .routes(routes!(versions, register))
-        .routes(routes!(version))
+        .routes(routes!(version, deletion::delete_version))
         .routes(routes!(version_text))
         .routes(routes!(referenced_by))
         .routes(routes!(types))
@@ -79,8 +81,8 @@ pub(super) fn paths() -> OpenApiRouter<Arc<Registry>> {
         .routes(routes!(versions_of))
         .routes(routes!(check_all))
         .routes(routes!(check_one))
-        .routes(routes!(level, set_level))
-        .routes(routes!(subject_level, set_subject_level))
+        .routes(routes!(level::level, level::set_level, level::delete_level))
+        .routes(routes!(level::subject_level, level::set_subject_level, level::delete_subject_level))
         .routes(routes!(mode, set_mode))
         .routes(routes!(subject_mode, set_subject_mode))
 }
@@ -95,9 +97,9 @@ struct Given {
     /// `AVRO`, which it also is where nothing is said.
     #[serde(rename = "schemaType")]
     kind: Option<String>,
-    /// Must be empty: schemas do not refer to each other here.
+    /// The schemas whose types it uses.
     #[serde(default)]
-    references: Option<Vec<Value>>,
+    references: Option<Vec<Reference>>,
 }
 
 /// A version of a subject.
@@ -109,6 +111,9 @@ struct Shown {
     id: u32,
     /// Its text.
     schema: String,
+    /// What it refers to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    references: Vec<Reference>,
 }
 
 /// A schema that is registered.
@@ -125,6 +130,9 @@ struct Registered {
 struct Text {
     /// Its text.
     schema: String,
+    /// What it refers to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    references: Vec<Reference>,
 }
 
 /// Where a schema is used.
@@ -144,56 +152,138 @@ struct Comparison {
     messages: Option<Vec<String>>,
 }
 
-/// The text of the schema in a body.
-fn given(body: &Bytes) -> Result<Str, Refusal> {
-    let given: Given = refusal::parse(body)?;
-    if let Some(kind) = given.kind.filter(|kind| !kind.eq_ignore_ascii_case("AVRO")) {
-        return Err(Refusal::invalid(format!("schema type {kind:?}: only AVRO is understood")));
-    }
-    if given.references.is_some_and(|references| !references.is_empty()) {
-        return Err(Refusal::invalid("references to other schemas are not supported"));
-    }
-    if given.schema.trim().is_empty() {
-        return Err(Refusal::invalid("empty schema"));
-    }
-    Ok(compact(&given.schema).into())
+/// A schema that stands under a subject.
+struct Found {
+    entry: Entry,
+    document: Document,
 }
 
 impl Registry {
-    /// The version that a path names: a number, or the latest.
-    async fn version(&self, subject: &Str, text: &str) -> Result<Arc<Schema>, Refusal> {
-        let version = match text {
-            "latest" | "-1" => self.latest(subject).await?,
-            number => number.parse().map_err(|_| Refusal::invalid_version(number))?,
-        };
-        Ok(self.store.get(subject, version).await?)
+    /// The schema in a body, with what it refers to.
+    async fn given(&self, body: &Bytes) -> Result<Document, Refusal> {
+        let given: Given = refusal::parse(body)?;
+        if let Some(kind) = given.kind.filter(|kind| !kind.eq_ignore_ascii_case("AVRO")) {
+            return Err(Refusal::invalid(format!("schema type {kind:?}: only AVRO is understood")));
+        }
+        if given.schema.trim().is_empty() {
+            return Err(Refusal::invalid("empty schema"));
+        }
+        let text = Str::from(compact(&given.schema));
+        let references = given.references.unwrap_or_default();
+        if references.is_empty() {
+            return Ok(Document::alone(text));
+        }
+        if references.len() > MOST_REFERENCES {
+            return Err(Refusal::invalid(format!("it refers to more than {MOST_REFERENCES} schemas")));
+        }
+        let mut others = Vec::with_capacity(references.len());
+        for Reference { name, subject, version } in &references {
+            let missing = || {
+                let what =
+                    format!("it refers to version {version} of subject {subject:?} ({name}), which is not there");
+                Refusal::invalid(what)
+            };
+            let version = SchemaVersion::new(*version).ok_or_else(missing)?;
+            let entry = self.entry(&subject.as_str().into(), version).await?.filter(|entry| !entry.deleted);
+            others.push(self.store.document(entry.ok_or_else(missing)?.id).await?.whole);
+        }
+        // Parsing takes as long as the schemas are large.
+        let inlined = tokio::task::spawn_blocking(move || {
+            let others: Vec<&str> = others.iter().map(Str::as_str).collect();
+            anabranch_ops_avro::inline::inline(&text, &others).map(|whole| (text, whole))
+        });
+        let inlined = inlined.await.map_err(|_| Refusal::failed("the parser of schemas panicked"))?;
+        let (text, whole) = inlined.map_err(Refusal::invalid)?;
+        Ok(Document { text, references, whole: whole.into() })
     }
 
-    async fn latest(&self, subject: &Str) -> Result<SchemaVersion, SchemaError> {
-        let versions = self.store.versions(subject).await?;
-        versions.last().copied().ok_or_else(|| SchemaError::SubjectNotFound(subject.clone()))
+    /// A version of a subject, deleted or not.
+    async fn entry(&self, subject: &Str, version: SchemaVersion) -> Result<Option<Entry>, SchemaError> {
+        Ok(self.store.entries(subject).await?.into_iter().find(|entry| entry.version == version))
+    }
+
+    /// The versions of a subject that a request is about.
+    async fn entries(&self, subject: &Str, query: &Query) -> Result<Vec<Entry>, Refusal> {
+        let mut entries = self.store.entries(subject).await?;
+        entries.retain(|entry| wanted(entry.deleted, query));
+        if entries.is_empty() { Err(SchemaError::SubjectNotFound(subject.clone()).into()) } else { Ok(entries) }
+    }
+
+    /// The version that a path names: a number, or the latest.
+    async fn version(&self, subject: &Str, text: &str, query: &Query) -> Result<Found, Refusal> {
+        let entries = match text {
+            "latest" | "-1" => self.entries(subject, query).await.map(|mut entries| entries.pop()),
+            number => {
+                let version = number.parse().map_err(|_| Refusal::invalid_version(number))?;
+                let entries = self.entries(subject, query).await;
+                entries.map(|entries| entries.into_iter().find(|entry| entry.version == version))
+            }
+        };
+        let entry = entries?.ok_or_else(|| match text.parse() {
+            Ok(version) => SchemaError::VersionNotFound { subject: subject.clone(), version }.into(),
+            Err(_) => Refusal::from(SchemaError::SubjectNotFound(subject.clone())),
+        })?;
+        Ok(Found { entry, document: self.store.document(entry.id).await? })
+    }
+
+    /// The version of a subject that is this schema.
+    async fn find(&self, subject: &Str, document: &Document, query: &Query) -> Result<Option<Entry>, Refusal> {
+        let Some(id) = self.store.identify(document).await? else { return Ok(None) };
+        let entries = self.store.entries(subject).await?;
+        Ok(entries.into_iter().find(|entry| entry.id == id && wanted(entry.deleted, query)))
+    }
+
+    /// The compatibility level of a subject.
+    async fn level_of(&self, subject: &Str) -> Result<Compatibility, Refusal> {
+        match level::set(&self.store, Some(subject)).await? {
+            Some(level) => Ok(level),
+            None => self.level_of_all().await,
+        }
+    }
+
+    async fn level_of_all(&self) -> Result<Compatibility, Refusal> {
+        Ok(level::set(&self.store, None).await?.unwrap_or(self.level))
     }
 
     /// What keeps a schema from being read as the level asks, next to these versions; empty: nothing.
-    async fn misfits(&self, text: &Str, subject: &Str, versions: &[SchemaVersion]) -> Result<Vec<String>, Refusal> {
-        let mut earlier = Vec::with_capacity(versions.len());
-        for version in versions {
-            earlier.push(self.store.get(subject, *version).await?);
+    async fn misfits(
+        &self,
+        level: Compatibility,
+        document: &Document,
+        entries: &[Entry],
+    ) -> Result<Vec<String>, Refusal> {
+        let mut earlier = Vec::with_capacity(entries.len());
+        for entry in entries {
+            earlier.push((entry.version, self.store.document(entry.id).await?.whole));
         }
-        let level = self.level;
         // Parsing and comparing takes as long as the schemas are large.
-        let (text, earlier) = (text.clone(), earlier);
-        let compared = tokio::task::spawn_blocking(move || compatibility::misfits(level, &text, &earlier)).await;
+        let whole = document.whole.clone();
+        let compared = tokio::task::spawn_blocking(move || compatibility::misfits(level, &whole, &earlier)).await;
         compared.map_err(|_| Refusal::failed("the comparison of schemas panicked"))
     }
 }
 
-fn shown(schema: &Schema) -> Media<Shown> {
+/// Schemas that one may refer to.
+const MOST_REFERENCES: usize = 1000;
+
+/// Whether a request is about what is deleted, or is not.
+fn wanted(deleted: bool, query: &Query) -> bool {
+    let only = query.is_set("deletedOnly") || query.is_set("deleted_only");
+    if only { deleted } else { !deleted || query.is_set("deleted") }
+}
+
+/// The text that a request asks for.
+fn text_for(document: &Document, query: &Query) -> Str {
+    if query.text("format") == "resolved" { document.whole.clone() } else { document.text.clone() }
+}
+
+fn shown(subject: &Str, Found { entry, document }: Found, query: &Query) -> Media<Shown> {
     Media(Shown {
-        subject: schema.subject.to_string(),
-        version: schema.version.get(),
-        id: schema.id.get(),
-        schema: schema.text.to_string(),
+        subject: subject.to_string(),
+        version: entry.version.get(),
+        id: entry.id.get(),
+        schema: text_for(&document, query).to_string(),
+        references: document.references,
     })
 }
 
@@ -206,6 +296,7 @@ fn plain(text: &Str) -> Response {
 #[utoipa::path(
     get, path = "/subjects", tag = "schema registry",
     params(("subjectPrefix" = Option<String>, Query, description = "How they begin"),
+           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
            ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
     responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json")),
 )]
@@ -214,41 +305,50 @@ async fn subjects(State(registry): Shared, query: Query) -> Answer<Vec<Str>> {
     // The default of the protocol names all contexts.
     let prefix = query.text("subjectPrefix");
     let prefix = prefix.strip_prefix(":*:").unwrap_or(prefix);
-    let found = all.into_iter().filter(|subject| subject.starts_with(prefix));
-    Ok(Media(query.part(found).collect()))
+    let found = all.into_iter().filter(|(subject, deleted)| subject.starts_with(prefix) && wanted(*deleted, &query));
+    Ok(Media(query.part(found).map(|(subject, _)| subject).collect()))
 }
 
 /// The versions of a subject
 #[utoipa::path(
     get, path = "/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
+           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
            ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
     responses((status = 200, description = "Their numbers", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject", body = RegistryError)),
 )]
 async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Query) -> Answer<Vec<u32>> {
-    let versions = registry.store.versions(&subject.into()).await?;
-    Ok(Media(query.part(versions.into_iter()).map(SchemaVersion::get).collect()))
+    let entries = registry.entries(&subject.into(), &query).await?;
+    Ok(Media(query.part(entries.into_iter()).map(|entry| entry.version.get()).collect()))
 }
 
 /// A version of a subject
 #[utoipa::path(
     get, path = "/subjects/{subject}/versions/{version}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("version" = String, Path, description = "A number from 1, or `latest`")),
+           ("version" = String, Path, description = "A number from 1, or `latest`"),
+           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
+           ("format" = Option<String>, Query, description = "`resolved`: with the types that it refers to in it")),
     responses((status = 200, description = "It", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
               (status = 422, description = "`42202`: no version", body = RegistryError)),
 )]
-async fn version(State(registry): Shared, Path((subject, version)): Path<(String, String)>) -> Answer<Shown> {
-    Ok(shown(&*registry.version(&subject.into(), &version).await?))
+async fn version(
+    State(registry): Shared,
+    Path((subject, version)): Path<(String, String)>,
+    query: Query,
+) -> Answer<Shown> {
+    let subject = Str::from(subject);
+    Ok(shown(&subject, registry.version(&subject, &version, &query).await?, &query))
 }
 
 /// The text of a version
 #[utoipa::path(
     get, path = "/subjects/{subject}/versions/{version}/schema", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("version" = String, Path, description = "A number from 1, or `latest`")),
+           ("version" = String, Path, description = "A number from 1, or `latest`"),
+           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good")),
     responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
               (status = 422, description = "`42202`: no version", body = RegistryError)),
@@ -256,8 +356,10 @@ async fn version(State(registry): Shared, Path((subject, version)): Path<(String
 async fn version_text(
     State(registry): Shared,
     Path((subject, version)): Path<(String, String)>,
+    query: Query,
 ) -> Result<Response, Refusal> {
-    Ok(plain(&registry.version(&subject.into(), &version).await?.text))
+    let found = registry.version(&subject.into(), &version, &query).await?;
+    Ok(plain(&text_for(&found.document, &query)))
 }
 
 /// The schemas that refer to a version
@@ -265,30 +367,37 @@ async fn version_text(
     get, path = "/subjects/{subject}/versions/{version}/referencedby", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`")),
-    responses((status = 200, description = "None: schemas do not refer to each other", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "Their ids", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
               (status = 422, description = "`42202`: no version", body = RegistryError)),
 )]
-async fn referenced_by(State(registry): Shared, Path((subject, version)): Path<(String, String)>) -> Answer<[u32; 0]> {
-    registry.version(&subject.into(), &version).await?;
-    Ok(Media([]))
+async fn referenced_by(
+    State(registry): Shared,
+    Path((subject, version)): Path<(String, String)>,
+    query: Query,
+) -> Answer<Vec<u32>> {
+    let subject = Str::from(subject);
+    let found = registry.version(&subject, &version, &query).await?;
+    let ids = registry.store.referring(&subject, found.entry.version).await?;
+    Ok(Media(ids.into_iter().map(SchemaId::get).collect()))
 }
 
 /// The version of a subject that has this schema
 #[utoipa::path(
     post, path = "/subjects/{subject}", tag = "schema registry",
-    params(("subject" = String, Path, description = "The subject")),
+    params(("subject" = String, Path, description = "The subject"),
+           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
     responses((status = 200, description = "It", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40403`: it has no such schema", body = RegistryError),
               (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
 )]
-async fn look_up(State(registry): Shared, Path(subject): Path<String>, body: Bytes) -> Answer<Shown> {
-    let (subject, text) = (Str::from(subject), given(&body)?);
-    match registry.store.find(&subject, &text).await? {
-        Some(schema) => Ok(shown(&schema)),
+async fn look_up(State(registry): Shared, Path(subject): Path<String>, query: Query, body: Bytes) -> Answer<Shown> {
+    let (subject, document) = (Str::from(subject), registry.given(&body).await?);
+    match registry.find(&subject, &document, &query).await? {
+        Some(entry) => Ok(shown(&subject, Found { entry, document }, &query)),
         None => {
-            registry.store.versions(&subject).await?;
+            registry.entries(&subject, &query).await?;
             Err(SchemaError::SchemaNotFound("the subject has no such schema".into()).into())
         }
     }
@@ -303,26 +412,29 @@ async fn look_up(State(registry): Shared, Path(subject): Path<String>, body: Byt
               (status = 409, description = "`409`: it does not go with earlier versions", body = RegistryError),
               (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
 )]
-async fn register(State(registry): Shared, Path(subject): Path<String>, body: Bytes) -> Answer<Registered> {
-    let (subject, text) = (Str::from(subject), given(&body)?);
-    let _one_at_a_time = registry.registering.lock().await;
-    let known = registry.store.find(&subject, &text).await?;
-    if known.is_none() && registry.level != Compatibility::None {
-        anabranch_ops_avro::check(&text).map_err(Refusal::invalid)?;
-        let earlier = match registry.store.versions(&subject).await {
-            Ok(versions) => compatibility::concerned(registry.level, versions),
-            Err(SchemaError::SubjectNotFound(_)) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
-        let misfits = registry.misfits(&text, &subject, &earlier).await?;
+async fn register(
+    State(registry): Shared,
+    Path(subject): Path<String>,
+    query: Query,
+    body: Bytes,
+) -> Answer<Registered> {
+    let (subject, document) = (Str::from(subject), registry.given(&body).await?);
+    let _one_at_a_time = registry.changing.lock().await;
+    if let Some(known) = registry.find(&subject, &document, &query).await? {
+        return Ok(Media(Registered { id: known.id.get(), version: known.version.get() }));
+    }
+    let level = registry.level_of(&subject).await?;
+    if level != Compatibility::None {
+        anabranch_ops_avro::check(&document.whole).map_err(Refusal::invalid)?;
+        let mut entries = registry.store.entries(&subject).await?;
+        entries.retain(|entry| !entry.deleted);
+        let earlier = compatibility::concerned(level, entries);
+        let misfits = registry.misfits(level, &document, &earlier).await?;
         if !misfits.is_empty() {
-            return Err(Refusal::incompatible(&subject, registry.level, &misfits));
+            return Err(Refusal::incompatible(&subject, level, &misfits));
         }
     }
-    let schema = match known {
-        Some(schema) => schema,
-        None => registry.store.create(&subject, SchemaKind::Avro, &text).await?,
-    };
+    let schema = registry.store.register(&subject, &document).await?;
     Ok(Media(Registered { id: schema.id.get(), version: schema.version.get() }))
 }
 
@@ -343,13 +455,14 @@ fn id(text: &str) -> Result<SchemaId, Refusal> {
 /// A schema by its number
 #[utoipa::path(
     get, path = "/schemas/ids/{id}", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
+    params(("id" = String, Path, description = "Its number from 1"),
+           ("format" = Option<String>, Query, description = "`resolved`: with the types that it refers to in it")),
     responses((status = 200, description = "It", body = Text, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
-async fn by_id(State(registry): Shared, Path(text): Path<String>) -> Answer<Text> {
-    let definition = registry.store.by_id(id(&text)?).await?;
-    Ok(Media(Text { schema: definition.text.to_string() }))
+async fn by_id(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Text> {
+    let document = registry.store.document(id(&text)?).await?;
+    Ok(Media(Text { schema: text_for(&document, &query).to_string(), references: document.references }))
 }
 
 /// The text of a schema by its number
@@ -359,8 +472,8 @@ async fn by_id(State(registry): Shared, Path(text): Path<String>) -> Answer<Text
     responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
-async fn text_by_id(State(registry): Shared, Path(text): Path<String>) -> Result<Response, Refusal> {
-    Ok(plain(&registry.store.by_id(id(&text)?).await?.text))
+async fn text_by_id(State(registry): Shared, Path(text): Path<String>, query: Query) -> Result<Response, Refusal> {
+    Ok(plain(&text_for(&registry.store.document(id(&text)?).await?, &query)))
 }
 
 /// The subjects that have a schema
@@ -370,8 +483,8 @@ async fn text_by_id(State(registry): Shared, Path(text): Path<String>) -> Result
     responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
-async fn subjects_of(State(registry): Shared, Path(text): Path<String>) -> Answer<Vec<Str>> {
-    let mut subjects: Vec<Str> = registry.uses(&text).await?.into_iter().map(|(subject, _)| subject).collect();
+async fn subjects_of(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Vec<Str>> {
+    let mut subjects: Vec<Str> = registry.uses(&text, &query).await?.into_iter().map(|(subject, _)| subject).collect();
     subjects.dedup();
     Ok(Media(subjects))
 }
@@ -383,28 +496,29 @@ async fn subjects_of(State(registry): Shared, Path(text): Path<String>) -> Answe
     responses((status = 200, description = "They", body = Vec<Use>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
-async fn versions_of(State(registry): Shared, Path(text): Path<String>) -> Answer<Vec<Use>> {
-    let uses = registry.uses(&text).await?.into_iter();
-    Ok(Media(uses.map(|(subject, version)| Use { subject: subject.to_string(), version: version.get() }).collect()))
+async fn versions_of(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Vec<Use>> {
+    let uses = registry.uses(&text, &query).await?.into_iter();
+    Ok(Media(uses.map(|(subject, entry)| Use { subject: subject.to_string(), version: entry.version.get() }).collect()))
 }
 
 impl Registry {
-    async fn uses(&self, text: &str) -> Result<Vec<(Str, SchemaVersion)>, Refusal> {
+    async fn uses(&self, text: &str, query: &Query) -> Result<Vec<(Str, Entry)>, Refusal> {
         let id = id(text)?;
-        self.store.by_id(id).await?;
-        Ok(self.store.uses(id).await?)
+        self.store.document(id).await?;
+        let mut uses = self.store.uses(id).await?;
+        uses.retain(|(_, entry)| wanted(entry.deleted, query));
+        Ok(uses)
     }
 
     async fn checked(
         &self,
-        subject: &Str,
-        versions: &[SchemaVersion],
-        body: &Bytes,
+        level: Compatibility,
+        document: &Document,
+        entries: &[Entry],
         query: &Query,
     ) -> Answer<Comparison> {
-        let text = given(body)?;
-        anabranch_ops_avro::check(&text).map_err(Refusal::invalid)?;
-        let misfits = self.misfits(&text, subject, versions).await?;
+        anabranch_ops_avro::check(&document.whole).map_err(Refusal::invalid)?;
+        let misfits = self.misfits(level, document, entries).await?;
         let is_compatible = misfits.is_empty();
         Ok(Media(Comparison { is_compatible, messages: query.is_set("verbose").then_some(misfits) }))
     }
@@ -425,14 +539,12 @@ async fn check_all(
     query: Query,
     body: Bytes,
 ) -> Answer<Comparison> {
-    let subject = Str::from(subject);
-    let versions = match registry.store.versions(&subject).await {
-        Ok(versions) => compatibility::concerned(registry.level, versions),
-        // Anything goes with nothing.
-        Err(SchemaError::SubjectNotFound(_)) => Vec::new(),
-        Err(error) => return Err(error.into()),
-    };
-    registry.checked(&subject, &versions, &body, &query).await
+    let (subject, document) = (Str::from(subject), registry.given(&body).await?);
+    // Anything goes with nothing.
+    let mut entries = registry.store.entries(&subject).await?;
+    entries.retain(|entry| !entry.deleted);
+    let level = registry.level_of(&subject).await?;
+    registry.checked(level, &document, &compatibility::concerned(level, entries), &query).await
 }
 
 /// Whether a schema goes with a version
@@ -453,23 +565,10 @@ async fn check_one(
     body: Bytes,
 ) -> Answer<Comparison> {
     let subject = Str::from(subject);
-    let version = registry.version(&subject, &version).await?.version;
-    registry.checked(&subject, &[version], &body, &query).await
-}
-
-/// The compatibility level of all subjects.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct CompatibilityLevel {
-    compatibility_level: &'static str,
-}
-
-/// A level that somebody asks for, or that is so.
-#[derive(Serialize, Deserialize, ToSchema)]
-#[schema(as = CompatibilityAsked)]
-struct Level {
-    #[serde(default)]
-    compatibility: String,
+    let found = registry.version(&subject, &version, &query).await?;
+    let document = registry.given(&body).await?;
+    let level = registry.level_of(&subject).await?;
+    registry.checked(level, &document, &[found.entry], &query).await
 }
 
 /// Whether the registry can be written.
@@ -485,34 +584,6 @@ impl Mode {
     fn only() -> Media<Mode> {
         Media(Mode { mode: "READWRITE".to_owned() })
     }
-}
-
-/// The compatibility level
-#[utoipa::path(
-    get, path = "/config", tag = "schema registry",
-    responses((status = 200, description = "The level of all subjects", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json")),
-)]
-async fn level(State(registry): Shared) -> Media<CompatibilityLevel> {
-    Media(CompatibilityLevel { compatibility_level: registry.level.as_str() })
-}
-
-/// The compatibility level of a subject
-#[utoipa::path(
-    get, path = "/config/{subject}", tag = "schema registry",
-    params(("subject" = String, Path, description = "The subject"),
-           ("defaultToGlobal" = Option<bool>, Query, description = "Answer the level of all subjects")),
-    responses((status = 200, description = "The level of all subjects", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40408`: no subject has a level of its own", body = RegistryError)),
-)]
-async fn subject_level(
-    State(registry): Shared,
-    Path(subject): Path<String>,
-    query: Query,
-) -> Answer<CompatibilityLevel> {
-    if query.is_set("defaultToGlobal") {
-        return Ok(level(State(registry)).await);
-    }
-    Err(Refusal::no_level_of(&subject))
 }
 
 /// Whether the registry can be written
@@ -537,35 +608,6 @@ async fn subject_mode(Path(subject): Path<String>, query: Query) -> Answer<Mode>
         return Ok(mode().await);
     }
     Err(Refusal::no_mode_of(&subject))
-}
-
-/// Set the compatibility level
-///
-/// Says yes to who asks for what is so: clients do when they make a subject.
-#[utoipa::path(
-    put, path = "/config", tag = "schema registry",
-    request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42203`: it is another one, which is a setting of the service", body = RegistryError)),
-)]
-async fn set_level(State(registry): Shared, body: Bytes) -> Answer<Level> {
-    let Level { compatibility } = refusal::parse(&body)?;
-    if compatibility.eq_ignore_ascii_case(registry.level.as_str()) {
-        return Ok(Media(Level { compatibility: registry.level.as_str().to_owned() }));
-    }
-    Err(Refusal::fixed_level(registry.level))
-}
-
-/// Set the compatibility level of a subject
-#[utoipa::path(
-    put, path = "/config/{subject}", tag = "schema registry",
-    params(("subject" = String, Path, description = "The subject")),
-    request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42203`: it is another one, which is a setting of the service", body = RegistryError)),
-)]
-async fn set_subject_level(registry: Shared, body: Bytes) -> Answer<Level> {
-    set_level(registry, body).await
 }
 
 /// Set whether the registry can be written

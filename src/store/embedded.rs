@@ -211,7 +211,19 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
             Ok(Written::Nothing)
         }
+        Write::Forget { pipeline, connector } => {
+            tables::forget(transaction, &pipeline, &connector)?;
+            Ok(Written::Nothing)
+        }
         Write::Letters { pipeline, change } => letters::change(transaction, &pipeline, change).map(Written::Letters),
         Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
+        Write::DeleteSchemas { subject, versions, how } => {
+            schemas::delete(transaction, &subject, &versions, how)?;
+            Ok(Written::Nothing)
+        }
+        Write::Level { subject, level } => {
+            schemas::set_level(transaction, subject.as_ref(), level.as_ref())?;
+            Ok(Written::Nothing)
+        }
     }
 }

@@ -217,6 +217,11 @@ impl StoredPipeline {
         }
     }
 
+    /// Forgets a connector that was set aside.
+    pub(super) fn forget(&mut self, connector: &str) {
+        self.detached_connectors.retain(|detached| *detached.id != *connector);
+    }
+
     /// A pipeline of which nothing is known but its id.
     pub fn unknown(id: Str) -> Self {
         StoredPipeline {

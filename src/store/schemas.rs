@@ -1,5 +1,5 @@
-//! The schema registry in the state store. There are no checks of compatibility and nothing is ever removed: a record
-//! that names a version finds it.
+//! The schema registry in the state store. There are no checks of compatibility. A version that was deleted is not shown
+//! any more and still found by records that name it, until it is deleted for good; its number is never given again.
 
 use std::sync::Arc;
 
@@ -7,20 +7,25 @@ use anabranch_graph::schema::{Definition, Schema, SchemaError, SchemaId, SchemaK
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use super::{Found, Read, Store, Write, Written};
 
-/// What is asked about schemas.
+/// What is asked about schemas. A text is as [`Document::stored`] has it.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
     Version(Str, SchemaVersion),
     Definition(SchemaId),
     Versions(Str),
     Subjects,
-    /// The version of a subject that has this text.
-    Find(Str, Str),
+    /// The id of a text.
+    Identify(Str),
     /// Where the text with this id is used.
     Uses(SchemaId),
+    /// The texts that refer to others.
+    Referring,
+    /// The compatibility level of a subject, or of all.
+    Level(Option<Str>),
 }
 
 #[derive(Clone, Debug)]
@@ -28,11 +33,88 @@ pub(super) enum Answer {
     Schema(Option<Arc<Schema>>),
     Definition(Option<Arc<Definition>>),
     /// None: there is no such subject.
-    Versions(Vec<SchemaVersion>),
-    /// In their order.
-    Subjects(Vec<Str>),
+    Versions(Vec<Entry>),
+    /// In their order, with whether all of their versions are deleted.
+    Subjects(Vec<(Str, bool)>),
+    Id(Option<SchemaId>),
     /// By subject, then version.
-    Uses(Vec<(Str, SchemaVersion)>),
+    Uses(Vec<(Str, Entry)>),
+    Definitions(Vec<Definition>),
+    Level(Option<Str>),
+}
+
+/// A version of a subject, without its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number.
+    pub version: SchemaVersion,
+    /// The id of its text.
+    pub id: SchemaId,
+    /// Whether it was deleted, and only not for good.
+    pub deleted: bool,
+}
+
+/// What becomes of versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// They are not shown.
+    Hidden,
+    /// They are gone, and their texts too where nothing else uses them.
+    Gone,
+}
+
+/// A schema that another one refers to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = SchemaReference)]
+pub struct Reference {
+    /// The name by which the text refers to it.
+    pub name: String,
+    /// Its subject.
+    pub subject: String,
+    /// Its version.
+    pub version: u32,
+}
+
+/// The text of a schema, and what it refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// As it was given.
+    pub text: Str,
+    /// What it refers to.
+    pub references: Vec<Reference>,
+    /// With what it refers to in it; the text where it refers to nothing.
+    pub whole: Str,
+}
+
+impl Document {
+    /// A text that refers to nothing.
+    pub fn alone(text: Str) -> Self {
+        Document { whole: text.clone(), text, references: Vec::new() }
+    }
+
+    /// In one piece: what is equal is the same schema. No text has a zero byte.
+    fn stored(&self) -> Str {
+        if self.references.is_empty() {
+            return self.text.clone();
+        }
+        let references = serde_json::to_string(&self.references).unwrap_or_default();
+        format!("{}\0{references}\0{}", self.text, self.whole).into()
+    }
+
+    fn of_stored(stored: &Str) -> Result<Self, StoreError> {
+        let mut parts = stored.splitn(3, '\0');
+        let (Some(text), Some(references), Some(whole)) = (parts.next(), parts.next(), parts.next()) else {
+            return Ok(Document::alone(stored.clone()));
+        };
+        let references = serde_json::from_str(references)
+            .map_err(|_| StoreError::Damaged("the references of a schema cannot be read".to_owned()))?;
+        Ok(Document { text: text.into(), references, whole: whole.into() })
+    }
+}
+
+/// The text that whoever has data of a schema reads it by.
+fn whole(stored: &Str) -> Result<Str, SchemaError> {
+    if stored.contains('\0') { Ok(Document::of_stored(stored).map_err(failed)?.whole) } else { Ok(stored.clone()) }
 }
 
 pub(super) fn full() -> StoreError {
@@ -59,24 +141,43 @@ impl Store {
         }
     }
 
-    /// All subjects, in their order.
+    /// All subjects, in their order, with whether all of their versions are deleted.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn subjects(&self) -> Result<Vec<Str>, SchemaError> {
+    pub async fn subjects(&self) -> Result<Vec<(Str, bool)>, SchemaError> {
         match self.answer(Question::Subjects).await? {
             Answer::Subjects(subjects) => Ok(subjects),
             _ => Err(contradiction()),
         }
     }
 
-    /// The version of a subject that has this text; `None` where it has none, or is none.
+    /// The versions of a subject, in their order, with those that were deleted and not for good.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn find(&self, subject: &Str, text: &Str) -> Result<Option<Arc<Schema>>, SchemaError> {
-        match self.answer(Question::Find(subject.clone(), text.clone())).await? {
-            Answer::Schema(found) => Ok(found),
+    pub async fn entries(&self, subject: &Str) -> Result<Vec<Entry>, SchemaError> {
+        match self.answer(Question::Versions(subject.clone())).await? {
+            Answer::Versions(entries) => Ok(entries),
+            _ => Err(contradiction()),
+        }
+    }
+
+    /// The schema that has an id.
+    ///
+    /// # Errors
+    /// There is none, or the store cannot be read.
+    pub async fn document(&self, id: SchemaId) -> Result<Document, SchemaError> {
+        Document::of_stored(&self.definition(id).await?.text).map_err(failed)
+    }
+
+    /// The id of a schema; `None` where it was never registered.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn identify(&self, document: &Document) -> Result<Option<SchemaId>, SchemaError> {
+        match self.answer(Question::Identify(document.stored())).await? {
+            Answer::Id(id) => Ok(id),
             _ => Err(contradiction()),
         }
     }
@@ -85,9 +186,90 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn uses(&self, id: SchemaId) -> Result<Vec<(Str, SchemaVersion)>, SchemaError> {
+    pub async fn uses(&self, id: SchemaId) -> Result<Vec<(Str, Entry)>, SchemaError> {
         match self.answer(Question::Uses(id)).await? {
             Answer::Uses(uses) => Ok(uses),
+            _ => Err(contradiction()),
+        }
+    }
+
+    /// The ids of schemas that refer to a version and are used. Reads all schemas that refer to any.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn referring(&self, subject: &Str, version: SchemaVersion) -> Result<Vec<SchemaId>, SchemaError> {
+        let Answer::Definitions(all) = self.answer(Question::Referring).await? else { return Err(contradiction()) };
+        let mut ids = Vec::new();
+        for definition in all {
+            let references = Document::of_stored(&definition.text).map_err(failed)?.references;
+            let is_it = |it: &Reference| *it.subject == **subject && it.version == version.get();
+            if references.iter().any(is_it) && self.uses(definition.id).await?.iter().any(|(_, entry)| !entry.deleted) {
+                ids.push(definition.id);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Registers a schema under a subject, as [`SchemaRegistry::create`] does.
+    ///
+    /// # Errors
+    /// It is none, or the store cannot be written.
+    pub async fn register(&self, subject: &Str, document: &Document) -> Result<Arc<Schema>, SchemaError> {
+        let Document { text, whole, .. } = document;
+        // PostgreSQL has no text with it, and no schema or subject has a use for it.
+        if subject.contains('\0') || text.contains('\0') || whole.contains('\0') {
+            return Err(SchemaError::Invalid("it holds a zero byte".into()));
+        }
+        #[cfg(feature = "avro")]
+        anabranch_ops_avro::check(whole).map_err(|error| SchemaError::Invalid(error.into()))?;
+        let write = Write::Schema { subject: subject.clone(), text: document.stored() };
+        match self.write(write).await.map_err(failed)? {
+            Written::Schema(schema) => Ok(Arc::new(Schema { text: whole.clone(), ..schema })),
+            Written::Nothing | Written::Epoch(_) | Written::Changes(_) | Written::Letters(_) => Err(contradiction()),
+        }
+    }
+
+    /// Deletes versions of a subject, in one transaction.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn delete_schemas(
+        &self,
+        subject: &Str,
+        versions: Vec<SchemaVersion>,
+        how: Deletion,
+    ) -> Result<(), SchemaError> {
+        let write = Write::DeleteSchemas { subject: subject.clone(), versions, how };
+        self.write(write).await.map(drop).map_err(failed)
+    }
+
+    /// The compatibility level that was set for a subject, or for all.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn level(&self, subject: Option<&Str>) -> Result<Option<Str>, SchemaError> {
+        match self.answer(Question::Level(subject.cloned())).await? {
+            Answer::Level(level) => Ok(level),
+            _ => Err(contradiction()),
+        }
+    }
+
+    /// Sets it; `None`: as if it never was.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn set_level(&self, subject: Option<&Str>, level: Option<Str>) -> Result<(), SchemaError> {
+        if subject.is_some_and(|subject| subject.contains('\0')) {
+            return Err(SchemaError::Invalid("its subject holds a zero byte".into()));
+        }
+        let write = Write::Level { subject: subject.cloned(), level };
+        self.write(write).await.map(drop).map_err(failed)
+    }
+
+    async fn definition(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
+        match self.answer(Question::Definition(id)).await? {
+            Answer::Definition(Some(definition)) => Ok(definition),
+            Answer::Definition(None) => Err(SchemaError::SchemaNotFound(format!("id {id}").into())),
             _ => Err(contradiction()),
         }
     }
@@ -96,22 +278,13 @@ impl Store {
 #[async_trait]
 impl SchemaRegistry for Store {
     async fn create(&self, subject: &Str, _kind: SchemaKind, text: &Str) -> Result<Arc<Schema>, SchemaError> {
-        // PostgreSQL has no text with it, and no schema or subject has a use for it.
-        if subject.contains('\0') || text.contains('\0') {
-            return Err(SchemaError::Invalid("it holds a zero byte".into()));
-        }
-        #[cfg(feature = "avro")]
-        anabranch_ops_avro::check(text).map_err(|error| SchemaError::Invalid(error.into()))?;
-        let write = Write::Schema { subject: subject.clone(), text: text.clone() };
-        match self.write(write).await.map_err(failed)? {
-            Written::Schema(schema) => Ok(Arc::new(schema)),
-            Written::Nothing | Written::Epoch(_) | Written::Changes(_) | Written::Letters(_) => Err(contradiction()),
-        }
+        self.register(subject, &Document::alone(text.clone())).await
     }
 
     async fn get(&self, subject: &Str, version: SchemaVersion) -> Result<Arc<Schema>, SchemaError> {
         match self.answer(Question::Version(subject.clone(), version)).await? {
-            Answer::Schema(Some(schema)) => Ok(schema),
+            Answer::Schema(Some(schema)) if !schema.text.contains('\0') => Ok(schema),
+            Answer::Schema(Some(schema)) => Ok(Arc::new(Schema { text: whole(&schema.text)?, ..(*schema).clone() })),
             Answer::Schema(None) => {
                 self.versions(subject).await?;
                 Err(SchemaError::VersionNotFound { subject: subject.clone(), version })
@@ -121,18 +294,33 @@ impl SchemaRegistry for Store {
     }
 
     async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
-        match self.answer(Question::Definition(id)).await? {
-            Answer::Definition(Some(definition)) => Ok(definition),
-            Answer::Definition(None) => Err(SchemaError::SchemaNotFound(format!("id {id}").into())),
-            _ => Err(contradiction()),
+        let definition = self.definition(id).await?;
+        match definition.text.contains('\0') {
+            true => Ok(Arc::new(Definition { text: whole(&definition.text)?, ..(*definition).clone() })),
+            false => Ok(definition),
         }
     }
 
     async fn versions(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {
-        match self.answer(Question::Versions(subject.clone())).await? {
-            Answer::Versions(versions) if versions.is_empty() => Err(SchemaError::SubjectNotFound(subject.clone())),
-            Answer::Versions(versions) => Ok(versions),
-            _ => Err(contradiction()),
+        let entries = self.entries(subject).await?.into_iter();
+        let versions: Vec<_> = entries.filter(|entry| !entry.deleted).map(|entry| entry.version).collect();
+        if versions.is_empty() { Err(SchemaError::SubjectNotFound(subject.clone())) } else { Ok(versions) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_stored_in_one_piece() {
+        let alone = Document::alone("\"int\"".into());
+        assert_eq!(alone.stored(), alone.text);
+        let references = vec![Reference { name: "a.b".into(), subject: "s".into(), version: 3 }];
+        let document = Document { text: "\"a.b\"".into(), references, whole: "{}".into() };
+        for document in [alone, document] {
+            assert_eq!(Document::of_stored(&document.stored()).unwrap(), document);
         }
+        assert!(Document::of_stored(&"a\0b\0c".into()).is_err());
     }
 }

@@ -133,10 +133,18 @@ pub(super) fn put_pipeline(transaction: &WriteTransaction, pipeline: &StoredPipe
 }
 
 pub(super) fn set_status(transaction: &WriteTransaction, id: &str, status: Status) -> Result<(), Failed> {
+    change_pipeline(transaction, id, |pipeline| pipeline.status = status)
+}
+
+fn change_pipeline(
+    transaction: &WriteTransaction,
+    id: &str,
+    change: impl FnOnce(&mut StoredPipeline),
+) -> Result<(), Failed> {
     let stored = transaction.open_table(PIPELINES)?.get(id)?.map(|v| v.value().to_vec());
     if let Some(json) = stored {
         let mut pipeline = understand(id, &json).map_err(Failed::Alone)?;
-        pipeline.status = status;
+        change(&mut pipeline);
         put_pipeline(transaction, &pipeline)?;
     }
     Ok(())
@@ -164,6 +172,15 @@ pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(
         transaction.open_table(marks)?.retain(|(owner, _, _), _| owner != pipeline)?;
     }
     transaction.open_table(ACTIVE)?.retain(|(owner, _), _| owner != pipeline)?;
+    Ok(())
+}
+
+/// Forgets a connector that is set aside.
+pub(super) fn forget(transaction: &WriteTransaction, pipeline: &str, connector: &str) -> Result<(), Failed> {
+    change_pipeline(transaction, pipeline, |stored| stored.forget(connector))?;
+    transaction.open_table(ACTIVE)?.remove((pipeline, connector))?;
+    let mut marks = transaction.open_table(DETACHED_MARKS)?;
+    marks.retain(|(owner, owning, _), _| (owner, owning) != (pipeline, connector))?;
     Ok(())
 }
 

@@ -204,7 +204,7 @@ async fn schemas_survive_a_restart() {
         {
             let store = Store::open(&database).unwrap();
             assert!(store.subjects().await.unwrap().is_empty());
-            assert_eq!(store.find(&subject("a"), &long).await.unwrap(), None);
+            assert_eq!(store.identify(&Document::alone(long.clone())).await.unwrap(), None);
             let missing = store.get(&subject("a"), SchemaVersion::FIRST).await.unwrap_err();
             assert_eq!(missing.code(), "schema_subject_not_found");
             assert_eq!(store.by_id(SchemaId::FIRST).await.unwrap_err().code(), "schema_not_found");
@@ -236,21 +236,69 @@ async fn schemas_survive_a_restart() {
         let made: Vec<_> =
             futures::future::join_all(many).await.into_iter().map(|made| numbers(made.unwrap())).collect();
         assert_eq!(made, [(1, 1); 8]);
-        let names: Vec<String> = store.subjects().await.unwrap().iter().map(ToString::to_string).collect();
-        assert_eq!(names, ["a", "aa", "b", "c", "many"]);
-        let found = store.find(&subject("b"), &long).await.unwrap();
-        assert_eq!(found.map(numbers), Some((2, 1)));
-        for (name, text) in [("aa", &int), ("d", &long), ("a", &subject("\"none\""))] {
-            assert_eq!(store.find(&subject(name), text).await.unwrap(), None, "{name} {text}");
-        }
-        let uses = store.uses(SchemaId::new(2).unwrap()).await.unwrap();
-        assert_eq!(uses, [(subject("a"), second), (subject("b"), SchemaVersion::FIRST)]);
+        let names: Vec<(String, bool)> =
+            store.subjects().await.unwrap().into_iter().map(|(name, deleted)| (name.to_string(), deleted)).collect();
+        assert_eq!(names, ["a", "aa", "b", "c", "many"].map(|name| (name.to_owned(), false)));
+        assert_eq!(store.identify(&Document::alone(long.clone())).await.unwrap(), Some(SchemaId::FIRST));
+        assert_eq!(store.identify(&Document::alone("\"none\"".into())).await.unwrap(), None);
+        let id = SchemaId::new(2).unwrap();
+        let entry = |version| Entry { version, id, deleted: false };
+        let uses = store.uses(id).await.unwrap();
+        assert_eq!(uses, [(subject("a"), entry(second)), (subject("b"), entry(SchemaVersion::FIRST))]);
         assert!(store.uses(SchemaId::new(99).unwrap()).await.unwrap().is_empty());
         #[cfg(feature = "avro")]
         for bad in ["{", "\"lon\"", "\0"] {
             let error = store.create(&subject("a"), SchemaKind::Avro, &bad.into()).await.unwrap_err();
             assert_eq!(error.code(), "schema_invalid");
         }
+    }
+}
+
+#[tokio::test]
+async fn deleted_schemas_are_found_by_who_names_them_until_they_are_gone() {
+    for store in Places::new().stores() {
+        let (s, t) = (Str::from_static("s"), Str::from_static("t"));
+        let [first, second, third] = [1, 2, 3].map(|n| SchemaVersion::new(n).unwrap());
+        let (long, int) = (Str::from_static("\"long\""), Str::from_static("\"int\""));
+        for (subject, text) in [(&s, &long), (&s, &int), (&t, &int)] {
+            store.create(subject, SchemaKind::Avro, text).await.unwrap();
+        }
+        store.delete_schemas(&s, vec![first, second], Deletion::Hidden).await.unwrap();
+        assert_eq!(store.get(&s, first).await.unwrap().text, long);
+        assert_eq!(store.versions(&s).await.unwrap_err().code(), "schema_subject_not_found");
+        assert!(store.entries(&s).await.unwrap().iter().all(|entry| entry.deleted));
+        assert_eq!(store.subjects().await.unwrap(), [(s.clone(), true), (t.clone(), false)]);
+        let again = store.create(&s, SchemaKind::Avro, &long).await.unwrap();
+        assert_eq!((again.version, again.id), (third, SchemaId::FIRST));
+        store.delete_schemas(&s, vec![first, second, third], Deletion::Gone).await.unwrap();
+        assert_eq!(store.get(&s, first).await.unwrap_err().code(), "schema_subject_not_found");
+        assert_eq!(store.by_id(SchemaId::FIRST).await.unwrap_err().code(), "schema_not_found");
+        assert_eq!(store.identify(&Document::alone(long.clone())).await.unwrap(), None);
+        assert_eq!(store.by_id(SchemaId::new(2).unwrap()).await.unwrap().text, int, "the other subject has it");
+        let anew = store.create(&s, SchemaKind::Avro, &long).await.unwrap();
+        assert_eq!((anew.version.get(), anew.id.get()), (4, 3), "no number is given twice");
+
+        let references = vec![Reference { name: "x".into(), subject: "t".into(), version: 1 }];
+        let document = Document { text: "\"x\"".into(), references, whole: "\"string\"".into() };
+        let made = store.register(&s, &document).await.unwrap();
+        assert_eq!(store.document(made.id).await.unwrap(), document);
+        assert_eq!(store.get(&s, made.version).await.unwrap().text, document.whole);
+        assert_eq!(store.by_id(made.id).await.unwrap().text, document.whole);
+        assert_eq!(store.referring(&t, first).await.unwrap(), [made.id]);
+        assert_eq!(store.referring(&t, second).await.unwrap(), []);
+
+        for subject in [None, Some(&s)] {
+            assert_eq!(store.level(subject).await.unwrap(), None);
+            store.set_level(subject, Some("FULL".into())).await.unwrap();
+            store.set_level(subject, Some("NONE".into())).await.unwrap();
+            assert_eq!(store.level(subject).await.unwrap(), Some("NONE".into()));
+        }
+        assert_eq!(store.level(Some(&t)).await.unwrap(), None);
+        store.set_level(None, None).await.unwrap();
+        assert_eq!(
+            (store.level(None).await.unwrap(), store.level(Some(&s)).await.unwrap()),
+            (None, Some("NONE".into()))
+        );
     }
 }
 
@@ -454,6 +502,27 @@ async fn a_deleted_pipeline_leaves_nothing_but_the_number_of_its_claim() {
         assert_eq!(position(&store).await, None);
         assert_eq!(store.active(&"p1".into(), &"in".into()).await.unwrap(), None);
         assert!(store.claim(&"p1".into()).await.unwrap().number > before.number);
+    }
+}
+
+#[tokio::test]
+async fn a_connector_that_is_forgotten_comes_back_as_a_new_one() {
+    for store in Places::new().stores() {
+        let store = with_position(store).await;
+        let old = store.pipeline("p1").await.unwrap().unwrap();
+        let (pipeline, connector) = (old.id.clone(), old.connectors[0].id.clone());
+        store.set_active(&pipeline, &connector, Bytes::from_static(b"x")).await.unwrap();
+        let without = StoredPipeline { connectors: old.connectors[1..].to_vec(), ..old.clone() };
+        store.replace(without).await.unwrap();
+        assert_eq!(store.detached_marks(&pipeline).await.unwrap().len(), 1);
+        store.forget(&pipeline, &connector).await.unwrap();
+        store.forget(&"none".into(), &connector).await.unwrap();
+        assert_eq!(store.detached_marks(&pipeline).await.unwrap().len(), 0);
+        assert_eq!(store.active(&pipeline, &connector).await.unwrap(), None);
+        let changes = store.replace(old.clone()).await.unwrap();
+        let of_it = changes.iter().find(|change| change.entity == Entity::Connector(connector.clone())).unwrap();
+        assert_eq!(of_it.action, Action::Created);
+        assert_eq!(position(&store).await, None);
     }
 }
 

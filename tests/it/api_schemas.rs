@@ -115,7 +115,7 @@ fn errors_have_the_numbers_that_clients_know() {
         json!({"schema": ""}).to_string(),
         json!({}).to_string(),
         json!({"schema": "{}", "schemaType": "JSON"}).to_string(),
-        json!({"schema": "\"int\"", "references": [{"name": "x", "subject": "s", "version": 1}]}).to_string(),
+        json!({"schema": "\"int\"", "references": [{"name": "x", "subject": "s", "version": 7}]}).to_string(),
         json!({"schema": "\"int\u{0}\""}).to_string(),
     ];
     for invalid in invalid {
@@ -124,31 +124,161 @@ fn errors_have_the_numbers_that_clients_know() {
     for malformed in ["", "{", "[]", "\"x\""] {
         assert_eq!(code(post(address, "/subjects/s/versions", malformed)), (400, 400), "{malformed}");
     }
-    for path in ["/subjects/s", "/subjects/s/versions/1"] {
-        let answer = ask(address, "DELETE", path, "", "");
-        assert_eq!((answer.status, answer.json()["error_code"].as_u64()), (405, Some(405)), "{}", answer.body);
-    }
+    let answer = ask(address, "DELETE", "/subjects", "", "");
+    assert_eq!((answer.status, answer.json()["error_code"].as_u64()), (405, Some(405)), "{}", answer.body);
     assert_eq!(found(address, "/subjects/s/versions"), json!([1]), "nothing came of it");
 }
 
+#[track_caller]
+fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let answer = ask(address, method, path, "", body);
+    (answer.status, answer.json())
+}
+
+/// Status and number of an error.
+#[track_caller]
+fn failed(address: SocketAddr, method: &str, path: &str) -> (u16, u64) {
+    let (status, body) = send(address, method, path, "");
+    (status, body["error_code"].as_u64().unwrap_or_else(|| panic!("{body}")))
+}
+
 #[test]
-fn the_level_and_the_mode_are_read_only() {
+fn levels_are_set_for_all_and_for_single_subjects_and_kept() {
     let workspace = Workspace::new();
-    let (_process, address) = registry(&workspace, &["--schema-registry.compatibility=full_transitive"]);
-    assert_eq!(found(address, "/config"), json!({"compatibilityLevel": "FULL_TRANSITIVE"}));
-    assert_eq!(found(address, "/config/s?defaultToGlobal=true"), json!({"compatibilityLevel": "FULL_TRANSITIVE"}));
-    assert_eq!(found(address, "/mode"), json!({"mode": "READWRITE"}));
-    let put = |path: &str, body: &str| {
-        let answer = ask(address, "PUT", path, "", body);
-        (answer.status, answer.json())
-    };
-    let same = put("/config/s", r#"{"compatibility":"FULL_TRANSITIVE"}"#);
-    assert_eq!(same, (200, json!({"compatibility": "FULL_TRANSITIVE"})));
-    let (status, other) = put("/config", r#"{"compatibility":"NONE"}"#);
-    assert_eq!((status, &other["error_code"]), (422, &json!(42203)));
-    assert!(other["message"].as_str().unwrap().contains("schema-registry.compatibility"), "{other}");
-    assert_eq!(put("/mode", r#"{"mode":"READWRITE"}"#).0, 200);
-    assert_eq!(put("/mode", r#"{"mode":"READONLY"}"#).1["error_code"], 42204);
+    let flag = "--schema-registry.compatibility=full_transitive";
+    let (process, address) = registry(&workspace, &[flag]);
+    let level = |address, path: &str| found(address, path)["compatibilityLevel"].clone();
+    assert_eq!(level(address, "/config"), "FULL_TRANSITIVE");
+    assert_eq!(refused(address, "/config/s"), (404, 40408));
+    assert_eq!(level(address, "/config/s?defaultToGlobal=true"), "FULL_TRANSITIVE");
+    let put = |path: &str, level: &str| send(address, "PUT", path, &json!({ "compatibility": level }).to_string());
+    assert_eq!(put("/config/s", "none"), (200, json!({"compatibility": "NONE"})));
+    assert_eq!(put("/config", "FORWARD"), (200, json!({"compatibility": "FORWARD"})));
+    let (status, wrong) = put("/config/s", "SIDEWAYS");
+    assert_eq!((status, &wrong["error_code"]), (422, &json!(42203)), "{wrong}");
+    assert!(wrong["message"].as_str().unwrap().contains("BACKWARD_TRANSITIVE"), "{wrong}");
+    assert_eq!(send(address, "PUT", "/mode", r#"{"mode":"READWRITE"}"#).0, 200);
+    assert_eq!(send(address, "PUT", "/mode", r#"{"mode":"READONLY"}"#).1["error_code"], 42204);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+
+    let (_again, address) = registry(&workspace, &[flag]);
+    assert_eq!((level(address, "/config"), level(address, "/config/s")), ("FORWARD".into(), "NONE".into()));
+    // The subject's own comes first, then that of all.
+    let (a, b) = (body(&record(&[("a", "int")])), body(&record(&[("b", "int")])));
+    for subject in ["s", "t"] {
+        assert_eq!(post(address, &format!("/subjects/{subject}/versions"), &a).0, 200);
+    }
+    assert_eq!(post(address, "/subjects/s/versions", &b).0, 200);
+    let (status, refused) = post(address, "/subjects/t/versions", &b);
+    assert_eq!(status, 409);
+    assert!(refused["message"].as_str().unwrap().contains("FORWARD"), "{refused}");
+    assert_eq!(post(address, "/compatibility/subjects/t/versions", &b).1["is_compatible"], false);
+
+    assert_eq!(send(address, "DELETE", "/config/s", "").1["compatibility"], "NONE");
+    assert_eq!(failed(address, "DELETE", "/config/s"), (404, 40408));
+    assert_eq!(send(address, "DELETE", "/config", "").1["compatibilityLevel"], "FORWARD");
+    assert_eq!(level(address, "/config"), "FULL_TRANSITIVE");
+}
+
+#[test]
+fn what_is_deleted_is_not_shown_and_what_is_deleted_for_good_is_gone() {
+    let workspace = Workspace::new();
+    let (process, address) = registry(&workspace, &[]);
+    let schemas = [&["a"][..], &["a", "b"], &["a", "b", "c"]].map(|names| {
+        let fields: Vec<(&str, &str)> = names.iter().map(|name| (*name, "int")).collect();
+        body(&record(&fields))
+    });
+    for schema in &schemas {
+        post(address, "/subjects/s/versions", schema);
+    }
+    post(address, "/subjects/t/versions", &schemas[1]);
+    assert_eq!(failed(address, "DELETE", "/subjects/none"), (404, 40401));
+    assert_eq!(failed(address, "DELETE", "/subjects/none/versions/1"), (404, 40401));
+    assert_eq!(failed(address, "DELETE", "/subjects/s/versions/9"), (404, 40402));
+    assert_eq!(failed(address, "DELETE", "/subjects/s/versions/x"), (422, 42202));
+    assert_eq!(failed(address, "DELETE", "/subjects/s/versions/1?permanent=true"), (404, 40407));
+    assert_eq!(failed(address, "DELETE", "/subjects/s?permanent=true"), (404, 40405));
+
+    assert_eq!(send(address, "DELETE", "/subjects/s/versions/2", ""), (200, json!(2)));
+    assert_eq!(failed(address, "DELETE", "/subjects/s/versions/2"), (404, 40406));
+    assert_eq!(refused(address, "/subjects/s/versions/2"), (404, 40402));
+    assert_eq!(found(address, "/subjects/s/versions/2?deleted=true")["id"], 2);
+    assert_eq!(found(address, "/subjects/s/versions"), json!([1, 3]));
+    assert_eq!(found(address, "/subjects/s/versions?deleted=true"), json!([1, 2, 3]));
+    assert_eq!(found(address, "/subjects/s/versions?deletedOnly=true"), json!([2]));
+    assert_eq!(post(address, "/subjects/s", &schemas[1]).1["error_code"], 40403);
+    assert_eq!(post(address, "/subjects/s?deleted=true", &schemas[1]).1["version"], 2);
+    assert_eq!(found(address, "/schemas/ids/2/subjects"), json!(["t"]));
+    // Registered again, it is a new version of the same id.
+    assert_eq!(post(address, "/subjects/s/versions", &schemas[1]).1, json!({"id": 2, "version": 4}));
+    assert_eq!(send(address, "DELETE", "/subjects/s/versions/latest", ""), (200, json!(4)));
+
+    send(address, "PUT", "/config/s", r#"{"compatibility":"FULL"}"#);
+    assert_eq!(send(address, "DELETE", "/subjects/s", ""), (200, json!([1, 3])));
+    assert_eq!(failed(address, "DELETE", "/subjects/s"), (404, 40404));
+    assert_eq!(refused(address, "/config/s"), (404, 40408), "its level went with it");
+    assert_eq!((found(address, "/subjects"), refused(address, "/subjects/s/versions").1), (json!(["t"]), 40401));
+    assert_eq!(found(address, "/subjects?deleted=true"), json!(["s", "t"]));
+    assert_eq!(found(address, "/schemas/ids/1/schema")["name"], "r", "records still name it");
+
+    assert_eq!(send(address, "DELETE", "/subjects/s/versions/1?permanent=true", ""), (200, json!(1)));
+    assert_eq!(refused(address, "/schemas/ids/1"), (404, 40403));
+    assert_eq!(send(address, "DELETE", "/subjects/s?permanent=true", ""), (200, json!([2, 3, 4])));
+    assert_eq!(failed(address, "DELETE", "/subjects/s?permanent=true"), (404, 40401));
+    assert_eq!(found(address, "/subjects?deleted=true"), json!(["t"]));
+    assert_eq!(found(address, "/schemas/ids/2/versions"), json!([{"subject": "t", "version": 1}]), "it is used");
+    process.signal("TERM");
+    process.finish().expect_code(0);
+
+    // No number is given a second time.
+    let (_again, address) = registry(&workspace, &[]);
+    assert_eq!(post(address, "/subjects/s/versions", &schemas[0]).1, json!({"id": 4, "version": 5}));
+}
+
+#[test]
+fn schemas_may_refer_to_others() {
+    let workspace = Workspace::new();
+    let (_process, address) = registry(&workspace, &["--schema-registry.compatibility=backward"]);
+    let money = json!({"type": "record", "name": "shop.Money", "fields": [{"name": "cents", "type": "long"}]});
+    post(address, "/subjects/money/versions", &body(&money));
+    let order = |fields: Value| json!({"type": "record", "name": "shop.Order", "fields": fields}).to_string();
+    let reference = |version: u32| json!([{"name": "shop.Money", "subject": "money", "version": version}]);
+    let with = |schema: &str, references: &Value| json!({"schema": schema, "references": references}).to_string();
+    let text = order(json!([{"name": "price", "type": "Money"}]));
+    for wrong in [
+        json!({ "schema": text }).to_string(),
+        with(&text, &reference(2)),
+        with(&text, &reference(0)),
+        with(&text, &json!([{"name": "shop.Money", "subject": "none", "version": 1}])),
+    ] {
+        let (status, refused) = post(address, "/subjects/orders/versions", &wrong);
+        assert_eq!((status, &refused["error_code"]), (422, &json!(42201)), "{refused}");
+    }
+    let given = with(&text, &reference(1));
+    assert_eq!(post(address, "/subjects/orders/versions", &given), (200, json!({"id": 2, "version": 1})));
+    let shown = json!({"subject": "orders", "version": 1, "id": 2, "schema": text, "references": reference(1)});
+    assert_eq!(post(address, "/subjects/orders", &given), (200, shown.clone()));
+    assert_eq!(found(address, "/subjects/orders/versions/1"), shown);
+    assert_eq!(found(address, "/schemas/ids/2"), json!({"schema": text, "references": reference(1)}));
+    assert_eq!(found(address, "/subjects/money/versions/1/referencedby"), json!([2]));
+    let resolved = found(address, "/schemas/ids/2?format=resolved")["schema"].as_str().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&resolved).unwrap()["fields"][0]["type"], money);
+
+    // They are compared with what they refer to in them.
+    let more = order(json!([{"name": "price", "type": "Money"}, {"name": "fee", "type": "Money"}]));
+    assert_eq!(post(address, "/subjects/orders/versions", &with(&more, &reference(1))).0, 409);
+    let optional = json!({"name": "fee", "type": ["null", "Money"], "default": null});
+    let more = order(json!([{"name": "price", "type": "Money"}, optional]));
+    let path = "/compatibility/subjects/orders/versions/latest";
+    assert_eq!(post(address, path, &with(&more, &reference(1))).1["is_compatible"], true);
+
+    for path in ["/subjects/money", "/subjects/money/versions/1"] {
+        assert_eq!(failed(address, "DELETE", path), (422, 42206), "{path}");
+    }
+    assert_eq!(send(address, "DELETE", "/subjects/orders", ""), (200, json!([1])));
+    assert_eq!(found(address, "/subjects/money/versions/1/referencedby"), json!([]));
+    assert_eq!(send(address, "DELETE", "/subjects/money", ""), (200, json!([1])));
 }
 
 #[test]
@@ -202,7 +332,7 @@ fn settings_that_contradict_each_other_are_refused() {
 /// What a program that uses Confluent's own client does.
 const CLIENT: &str = r#"
 import sys
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -219,6 +349,10 @@ assert client.get_version("orders-value", 1).schema_id == first
 assert client.lookup_schema("orders-value", schema).version == 1
 assert client.test_compatibility("orders-value", schema)
 assert client.get_compatibility() == "NONE"
+client.set_compatibility("orders-value", "FULL")
+assert client.get_compatibility("orders-value") == "FULL"
+narrow = Schema('{"type": "record", "name": "order", "fields": [{"name": "id", "type": "int"}]}', "AVRO")
+assert not client.test_compatibility("orders-value", narrow)
 
 def code(call, *arguments):
     try:
@@ -232,6 +366,32 @@ assert code(client.get_version, "orders-value", 7) == (404, 40402)
 assert code(SchemaRegistryClient({"url": url, "basic.auth.user.info": "anybody:" + token}).get_schema, 99) == (404, 40403)
 assert code(client.register_schema, "orders-value", Schema('{"type": "nothing"}', "AVRO")) == (422, 42201)
 assert code(SchemaRegistryClient({"url": url}).get_subjects) == (401, 401)
+
+assert code(client.register_schema, "orders-value", narrow) == (409, 409)
+assert client.delete_config("orders-value").compatibility.value == "FULL"
+assert client.register_schema("orders-value", narrow) != first
+assert code(client.delete_version, "orders-value", 2, True) == (404, 40407)
+assert client.delete_version("orders-value", 2) == 2
+assert client.get_versions("orders-value") == [1]
+assert client.get_versions("orders-value", deleted=True) == [1, 2]
+assert client.delete_version("orders-value", 2, permanent=True) == 2
+assert client.get_versions("orders-value", deleted=True) == [1]
+
+money = '{"type": "record", "name": "shop.Money", "fields": [{"name": "cents", "type": "long"}]}'
+price = '{"type": "record", "name": "shop.Price", "fields": [{"name": "net", "type": "shop.Money"}]}'
+client.register_schema("money", Schema(money, "AVRO"))
+named = Schema(price, "AVRO", [SchemaReference("shop.Money", "money", 1)])
+client.register_schema("price-value", named)
+assert client.get_version("price-value", 1).schema.references[0].subject == "money"
+assert len(client.get_referenced_by("money", 1)) == 1
+about_price = SerializationContext("price", MessageField.VALUE)
+data = AvroSerializer(client, named, conf={"auto.register.schemas": False})({"net": {"cents": 5}}, about_price)
+assert AvroDeserializer(client)(data, about_price) == {"net": {"cents": 5}}
+assert code(client.delete_subject, "money") == (422, 42206)
+assert client.delete_subject("price-value") == [1]
+assert client.delete_subject("price-value", permanent=True) == [1]
+assert client.delete_subject("money") == [1]
+assert client.get_subjects() == ["orders-value"], client.get_subjects()
 
 context = SerializationContext("orders", MessageField.VALUE)
 data = AvroSerializer(client, text)({"id": 7, "name": "tea"}, context)

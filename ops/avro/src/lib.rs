@@ -11,6 +11,7 @@ pub mod destination;
 pub mod encode;
 mod field;
 pub mod infer;
+pub mod inline;
 pub mod record;
 mod shape;
 pub mod source;

@@ -1,14 +1,13 @@
 //! Which schemas may follow each other under a subject.
 
-use std::sync::Arc;
-
-use anabranch_graph::schema::{Schema, SchemaVersion};
+use anabranch_graph::schema::SchemaVersion;
+use anabranch_graph::text::Str;
 use anabranch_ops_avro::can_read;
 
 use crate::settings::Compatibility;
 
 /// The versions that a new one is compared with.
-pub(super) fn concerned(level: Compatibility, mut versions: Vec<SchemaVersion>) -> Vec<SchemaVersion> {
+pub(super) fn concerned<V>(level: Compatibility, mut versions: Vec<V>) -> Vec<V> {
     if !level.is_transitive() {
         versions.drain(..versions.len().saturating_sub(1));
     }
@@ -16,17 +15,16 @@ pub(super) fn concerned(level: Compatibility, mut versions: Vec<SchemaVersion>) 
 }
 
 /// What keeps a schema from reading earlier ones, or from being read by them, as the level asks; empty: nothing.
-pub(super) fn misfits(level: Compatibility, text: &str, earlier: &[Arc<Schema>]) -> Vec<String> {
+pub(super) fn misfits(level: Compatibility, text: &str, earlier: &[(SchemaVersion, Str)]) -> Vec<String> {
     let mut found = Vec::new();
-    for schema in earlier {
-        let version = schema.version;
+    for (version, written) in earlier {
         if level.reads_earlier()
-            && let Err(error) = can_read(&schema.text, text)
+            && let Err(error) = can_read(written, text)
         {
             found.push(format!("it cannot read data of version {version}: {error}"));
         }
         if level.is_read_by_earlier()
-            && let Err(error) = can_read(text, &schema.text)
+            && let Err(error) = can_read(text, written)
         {
             found.push(format!("version {version} cannot read its data: {error}"));
         }
@@ -53,8 +51,6 @@ pub(super) fn compact(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::schema::{SchemaId, SchemaKind};
-
     use super::*;
 
     #[test]
@@ -75,14 +71,7 @@ mod tests {
 
     /// Whether the second may follow the first.
     fn follows(level: Compatibility, first: &str, second: &str) -> bool {
-        let earlier = Schema {
-            subject: "s".into(),
-            version: SchemaVersion::FIRST,
-            id: SchemaId::FIRST,
-            kind: SchemaKind::Avro,
-            text: first.into(),
-        };
-        misfits(level, second, &[Arc::new(earlier)]).is_empty()
+        misfits(level, second, &[(SchemaVersion::FIRST, first.into())]).is_empty()
     }
 
     #[test]
@@ -113,6 +102,6 @@ mod tests {
         let versions: Vec<_> = (1..=3).filter_map(SchemaVersion::new).collect();
         assert_eq!(concerned(Compatibility::Backward, versions.clone()), versions[2..]);
         assert_eq!(concerned(Compatibility::FullTransitive, versions.clone()), versions);
-        assert_eq!(concerned(Compatibility::Full, Vec::new()), []);
+        assert_eq!(concerned::<SchemaVersion>(Compatibility::Full, Vec::new()), []);
     }
 }

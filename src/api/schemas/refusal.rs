@@ -1,6 +1,6 @@
 //! Errors of the registry, with the numbers that clients of the protocol know.
 
-use anabranch_graph::schema::SchemaError;
+use anabranch_graph::schema::{SchemaError, SchemaId, SchemaVersion};
 use anabranch_graph::text::Str;
 use axum::Json;
 use axum::body::Bytes;
@@ -55,12 +55,36 @@ impl Refusal {
         Refusal::new(StatusCode::NOT_FOUND, 40409, format!("subject {subject:?} has no mode of its own"))
     }
 
-    pub(super) fn fixed_level(level: Compatibility) -> Self {
-        let what = format!(
-            "the compatibility level of all subjects is {}: a setting of the service, schema-registry.compatibility",
-            level.as_str()
-        );
+    pub(super) fn invalid_level(text: &str) -> Self {
+        let all: Vec<&str> = Compatibility::ALL.iter().map(|level| level.as_str()).collect();
+        let what = format!("{text:?} is no compatibility level; there are {}", all.join(", "));
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42203, what)
+    }
+
+    pub(super) fn referred_to(subject: &Str, version: SchemaVersion, id: SchemaId) -> Self {
+        let what = format!("the schema with id {id} refers to version {version} of subject {subject:?}");
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42206, what)
+    }
+
+    pub(super) fn subject_deleted(subject: &Str) -> Self {
+        let what = format!("subject {subject:?} is deleted; with permanent=true it is deleted for good");
+        Refusal::new(StatusCode::NOT_FOUND, 40404, what)
+    }
+
+    pub(super) fn subject_not_deleted(subject: &Str) -> Self {
+        let what = format!("subject {subject:?} must be deleted before it is deleted for good");
+        Refusal::new(StatusCode::NOT_FOUND, 40405, what)
+    }
+
+    pub(super) fn version_deleted(subject: &Str, version: SchemaVersion) -> Self {
+        let what =
+            format!("version {version} of subject {subject:?} is deleted; with permanent=true it is deleted for good");
+        Refusal::new(StatusCode::NOT_FOUND, 40406, what)
+    }
+
+    pub(super) fn version_not_deleted(subject: &Str, version: SchemaVersion) -> Self {
+        let what = format!("version {version} of subject {subject:?} must be deleted before it is deleted for good");
+        Refusal::new(StatusCode::NOT_FOUND, 40407, what)
     }
 }
 
@@ -95,9 +119,6 @@ pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
 }
 
 pub(super) async fn no_such_method(method: Method, uri: Uri) -> Refusal {
-    let what = match method {
-        Method::DELETE => "nothing is ever removed from this registry: records name what there is".to_owned(),
-        _ => format!("{} does not take {method}", uri.path()),
-    };
+    let what = format!("{} does not take {method}", uri.path());
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, 405, what)
 }

@@ -10,12 +10,12 @@ use anabranch_graph::state::{Epoch, LaneId, MemoKey, StoreError};
 use anabranch_graph::text::Str;
 use bytes::Bytes;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, GenericClient, Transaction};
+use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
 
 use super::Refused;
 use crate::store::entity::StoredPipeline;
 use crate::store::letters::{Change, Which};
-use crate::store::schemas::{self, Answer, Question};
+use crate::store::schemas::{self, Answer, Deletion, Entry, Question};
 use crate::store::tables::{SCHEMA, decode, encode, understand};
 use crate::store::{Found, Read, Write, Written, compare, fence};
 
@@ -30,6 +30,11 @@ const ACTIVE: &str = "active";
 const DEFINITION: &str = "schema-text";
 /// Version of a subject; `pipeline` is the subject, `connector` the version, `number` the id of the text.
 const SUBJECT: &str = "schema-version";
+/// Value of a version that is deleted, and of one that is gone.
+const HIDDEN: &[u8] = b"deleted";
+const GONE: &[u8] = b"gone";
+/// Compatibility level: of all subjects, or of the subject in `pipeline`, as `connector` says.
+const LEVEL: &str = "schema-level";
 
 /// Most bytes of remembered results.
 const MEMO_BOUND: i64 = 256 << 20;
@@ -138,21 +143,8 @@ impl Table {
             outcomes.push(match first {
                 Write::Claim(pipeline) => Ok(Written::Epoch(self.claim(transaction, pipeline).await?)),
                 Write::Status { pipeline, status } => {
-                    let sql = format!(
-                        "SELECT value FROM {} WHERE kind = '{PIPELINE}' AND pipeline = $1 FOR UPDATE",
-                        self.state
-                    );
-                    match transaction.query_opt(&sql, &[&&**pipeline]).await? {
-                        None => Ok(Written::Nothing),
-                        Some(row) => match understand(pipeline, row.get(0)) {
-                            Err(error) => Err(error),
-                            Ok(mut stored) => {
-                                stored.status = status.clone();
-                                self.put_pipeline(transaction, &stored).await?;
-                                Ok(Written::Nothing)
-                            }
-                        },
-                    }
+                    let change = |stored: &mut StoredPipeline| stored.status = status.clone();
+                    self.change_pipeline(transaction, pipeline, change).await?
                 }
                 Write::Provision(provision) => {
                     let found = |stored| compare::provision(stored, provision);
@@ -190,8 +182,29 @@ impl Table {
                     transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
                     Ok(Written::Nothing)
                 }
+                Write::Forget { pipeline, connector } => {
+                    let change = |stored: &mut StoredPipeline| stored.forget(connector);
+                    let changed = self.change_pipeline(transaction, pipeline, change).await?;
+                    if changed.is_ok() {
+                        let sql = format!(
+                            "DELETE FROM {} WHERE kind IN ('{DETACHED}', '{ACTIVE}') AND pipeline = $1 \
+                             AND connector = $2",
+                            self.state
+                        );
+                        transaction.execute(&sql, &[&&**pipeline, &&**connector]).await?;
+                    }
+                    changed
+                }
                 Write::Letters { pipeline, change } => self.change_letters(transaction, pipeline, change).await?,
                 Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
+                Write::DeleteSchemas { subject, versions, how } => {
+                    self.delete_schemas(transaction, subject, versions, *how).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Level { subject, level } => {
+                    self.set_level(transaction, subject.as_ref(), level.as_ref()).await?;
+                    Ok(Written::Nothing)
+                }
                 Write::Marks { .. } => unreachable!("taken as a group above"),
             });
         }
@@ -289,6 +302,25 @@ impl Table {
             self.put_pipeline(transaction, pipeline).await?;
         }
         Ok(Ok(Written::Changes(found.changes)))
+    }
+
+    /// Changes what is stored of a pipeline, where something is.
+    async fn change_pipeline(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &str,
+        change: impl FnOnce(&mut StoredPipeline),
+    ) -> Result<Result<Written, StoreError>, Error> {
+        let sql = format!("SELECT value FROM {} WHERE kind = '{PIPELINE}' AND pipeline = $1 FOR UPDATE", self.state);
+        let Some(row) = transaction.query_opt(&sql, &[&pipeline]).await? else { return Ok(Ok(Written::Nothing)) };
+        match understand(pipeline, row.get(0)) {
+            Err(error) => Ok(Err(error)),
+            Ok(mut stored) => {
+                change(&mut stored);
+                self.put_pipeline(transaction, &stored).await?;
+                Ok(Ok(Written::Nothing))
+            }
+        }
     }
 
     async fn put_pipeline(&self, transaction: &Transaction<'_>, pipeline: &StoredPipeline) -> Result<(), Error> {
@@ -400,11 +432,12 @@ impl Table {
         let by_text = format!("SELECT number FROM {state} WHERE kind = '{DEFINITION}' AND value = $1");
         let known = transaction.query_opt(&by_text, &[&text.as_bytes()]).await?.map(|row| row.get::<_, i64>(0));
         let versions = format!(
-            "SELECT connector::bigint, number FROM {state} WHERE kind = '{SUBJECT}' AND pipeline = $1 \
+            "SELECT connector::bigint, number, value FROM {state} WHERE kind = '{SUBJECT}' AND pipeline = $1 \
              ORDER BY connector::bigint"
         );
         let rows = transaction.query(&versions, &[&&**subject]).await?;
-        let found = rows.iter().find(|row| Some(row.get::<_, i64>(1)) == known).map(|row| row.get::<_, i64>(0));
+        let is_it = |row: &&Row| Some(row.get::<_, i64>(1)) == known && row.get::<_, &[u8]>(2).is_empty();
+        let found = rows.iter().find(is_it).map(|row| row.get::<_, i64>(0));
         let id = match known {
             Some(id) => id,
             None => {
@@ -435,17 +468,59 @@ impl Table {
         })))
     }
 
+    /// Marks versions as deleted. A number that nothing uses any more stays, without its text: it is not given again.
+    async fn delete_schemas(
+        &self,
+        transaction: &Transaction<'_>,
+        subject: &str,
+        versions: &[SchemaVersion],
+        how: Deletion,
+    ) -> Result<(), Error> {
+        let Table { state, name, .. } = self;
+        transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("schemas of {name}")]).await?;
+        let numbers: Vec<String> = versions.iter().map(ToString::to_string).collect();
+        let word = if how == Deletion::Gone { GONE } else { HIDDEN };
+        let mark =
+            format!("UPDATE {state} SET value = $3 WHERE kind = '{SUBJECT}' AND pipeline = $1 AND connector = ANY($2)");
+        transaction.execute(&mark, &[&subject, &numbers, &word]).await?;
+        if how == Deletion::Gone {
+            let empty = format!(
+                "UPDATE {state} d SET value = '' WHERE d.kind = '{DEFINITION}' AND EXISTS (SELECT 1 FROM {state} v \
+                 WHERE v.kind = '{SUBJECT}' AND v.number = d.number AND v.pipeline = $1 AND v.connector = ANY($2)) \
+                 AND NOT EXISTS (SELECT 1 FROM {state} v WHERE v.kind = '{SUBJECT}' AND v.number = d.number \
+                 AND v.value <> $3)"
+            );
+            transaction.execute(&empty, &[&subject, &numbers, &GONE]).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets the compatibility level of a subject, or of all.
+    async fn set_level(
+        &self,
+        transaction: &Transaction<'_>,
+        subject: Option<&Str>,
+        level: Option<&Str>,
+    ) -> Result<(), Error> {
+        let Table { state, .. } = self;
+        let (of, subject) = level_of(subject);
+        let delete = format!("DELETE FROM {state} WHERE kind = '{LEVEL}' AND connector = $1 AND pipeline = $2");
+        transaction.execute(&delete, &[&of, &subject]).await?;
+        if let Some(level) = level {
+            let insert = format!("INSERT INTO {state} VALUES ('{LEVEL}', $2, $1, '', 0, $3)");
+            transaction.execute(&insert, &[&of, &subject, &level.as_bytes()]).await?;
+        }
+        Ok(())
+    }
+
     async fn schemas(&self, client: &Client, question: &Question) -> Result<Result<Answer, StoreError>, Error> {
         let Table { state, .. } = self;
-        let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(Str::from(text)),
-            Err(_) => Err(StoreError::Damaged("a schema is no text".to_owned())),
-        };
         Ok(match question {
             Question::Definition(id) => {
-                let sql = format!("SELECT value FROM {state} WHERE kind = '{DEFINITION}' AND pipeline = $1");
+                let sql =
+                    format!("SELECT value FROM {state} WHERE kind = '{DEFINITION}' AND pipeline = $1 AND value <> ''");
                 let row = client.query_opt(&sql, &[&id.to_string()]).await?;
-                let definition = row.map(|row| text(row.get(0))).transpose();
+                let definition = row.map(|row| schema_text(row.get(0))).transpose();
                 definition.map(|text| {
                     let known = |text| Arc::new(Definition { id: *id, kind: SchemaKind::Avro, text });
                     Answer::Definition(text.map(known))
@@ -454,53 +529,68 @@ impl Table {
             Question::Version(subject, version) => {
                 let sql = format!(
                     "SELECT d.number, d.value FROM {state} v JOIN {state} d ON d.kind = '{DEFINITION}' \
-                     AND d.pipeline = v.number::text WHERE v.kind = '{SUBJECT}' AND v.pipeline = $1 AND v.connector = $2"
+                     AND d.pipeline = v.number::text WHERE v.kind = '{SUBJECT}' AND v.pipeline = $1 \
+                     AND v.connector = $2 AND v.value <> $3"
                 );
-                let Some(row) = client.query_opt(&sql, &[&&**subject, &version.to_string()]).await? else {
-                    return Ok(Ok(Answer::Schema(None)));
-                };
+                let row = client.query_opt(&sql, &[&&**subject, &version.to_string(), &GONE]).await?;
+                let Some(row) = row else { return Ok(Ok(Answer::Schema(None))) };
                 let Some(id) = numbered(row.get(0), SchemaId::new) else { return Ok(Err(schemas::wrong_number())) };
                 let (subject, version, kind) = (subject.clone(), *version, SchemaKind::Avro);
                 let schema = |text| Answer::Schema(Some(Arc::new(Schema { subject, version, id, kind, text })));
-                text(row.get(1)).map(schema)
+                schema_text(row.get(1)).map(schema)
             }
             Question::Versions(subject) => {
                 let sql = format!(
-                    "SELECT connector::bigint FROM {state} WHERE kind = '{SUBJECT}' AND pipeline = $1 ORDER BY 1"
+                    "SELECT connector::bigint, number, value FROM {state} WHERE kind = '{SUBJECT}' AND pipeline = $1 \
+                     AND value <> $2 ORDER BY 1"
                 );
-                let rows = client.query(&sql, &[&&**subject]).await?;
-                let numbers = rows.iter().map(|row| numbered(row.get(0), SchemaVersion::new));
-                numbers.collect::<Option<_>>().map(Answer::Versions).ok_or_else(schemas::wrong_number)
+                let rows = client.query(&sql, &[&&**subject, &GONE]).await?;
+                let entries = rows.iter().map(|row| entry(row.get(0), row.get(1), row.get(2)));
+                entries.collect::<Option<_>>().map(Answer::Versions).ok_or_else(schemas::wrong_number)
             }
             Question::Subjects => {
-                let sql =
-                    format!("SELECT DISTINCT pipeline COLLATE \"C\" FROM {state} WHERE kind = '{SUBJECT}' ORDER BY 1");
-                let rows = client.query(&sql, &[]).await?;
-                Ok(Answer::Subjects(rows.iter().map(|row| Str::from(row.get::<_, &str>(0))).collect()))
-            }
-            Question::Find(subject, given) => {
                 let sql = format!(
-                    "SELECT d.number, v.connector::bigint FROM {state} v JOIN {state} d ON d.kind = '{DEFINITION}' \
-                     AND d.pipeline = v.number::text WHERE v.kind = '{SUBJECT}' AND v.pipeline = $1 AND d.value = $2"
+                    "SELECT pipeline COLLATE \"C\", bool_and(value <> '') FROM {state} WHERE kind = '{SUBJECT}' \
+                     AND value <> $1 GROUP BY pipeline ORDER BY 1"
                 );
-                let Some(row) = client.query_opt(&sql, &[&&**subject, &given.as_bytes()]).await? else {
-                    return Ok(Ok(Answer::Schema(None)));
-                };
-                let numbers = numbered(row.get(0), SchemaId::new).zip(numbered(row.get(1), SchemaVersion::new));
-                let Some((id, version)) = numbers else { return Ok(Err(schemas::wrong_number())) };
-                let (subject, kind, text) = (subject.clone(), SchemaKind::Avro, given.clone());
-                Ok(Answer::Schema(Some(Arc::new(Schema { subject, version, id, kind, text }))))
+                let rows = client.query(&sql, &[&GONE]).await?;
+                Ok(Answer::Subjects(rows.iter().map(|row| (Str::from(row.get::<_, &str>(0)), row.get(1))).collect()))
+            }
+            Question::Identify(given) => {
+                let sql = format!("SELECT number FROM {state} WHERE kind = '{DEFINITION}' AND value = $1");
+                let row = client.query_opt(&sql, &[&given.as_bytes()]).await?;
+                let id = row.map(|row| numbered(row.get(0), SchemaId::new).ok_or_else(schemas::wrong_number));
+                id.transpose().map(Answer::Id)
             }
             Question::Uses(id) => {
                 let sql = format!(
-                    "SELECT pipeline, connector::bigint FROM {state} WHERE kind = '{SUBJECT}' AND number = $1 \
-                     ORDER BY pipeline COLLATE \"C\", 2"
+                    "SELECT pipeline, connector::bigint, number, value FROM {state} WHERE kind = '{SUBJECT}' \
+                     AND number = $1 AND value <> $2 ORDER BY pipeline COLLATE \"C\", 2"
                 );
-                let rows = client.query(&sql, &[&i64::from(id.get())]).await?;
-                let uses = rows
-                    .iter()
-                    .map(|row| Some((Str::from(row.get::<_, &str>(0)), numbered(row.get(1), SchemaVersion::new)?)));
+                let rows = client.query(&sql, &[&i64::from(id.get()), &GONE]).await?;
+                let used =
+                    |row: &Row| Some((Str::from(row.get::<_, &str>(0)), entry(row.get(1), row.get(2), row.get(3))?));
+                let uses = rows.iter().map(used);
                 uses.collect::<Option<_>>().map(Answer::Uses).ok_or_else(schemas::wrong_number)
+            }
+            Question::Referring => {
+                let sql = format!(
+                    "SELECT number, value FROM {state} WHERE kind = '{DEFINITION}' \
+                     AND position('\\x00'::bytea IN value) > 0 ORDER BY 1"
+                );
+                let rows = client.query(&sql, &[]).await?;
+                let definition = |row: &Row| {
+                    let id = numbered(row.get(0), SchemaId::new).ok_or_else(schemas::wrong_number)?;
+                    Ok(Definition { id, kind: SchemaKind::Avro, text: schema_text(row.get(1))? })
+                };
+                rows.iter().map(definition).collect::<Result<_, _>>().map(Answer::Definitions)
+            }
+            Question::Level(subject) => {
+                let (of, subject) = level_of(subject.as_ref());
+                let sql =
+                    format!("SELECT value FROM {state} WHERE kind = '{LEVEL}' AND connector = $1 AND pipeline = $2");
+                let row = client.query_opt(&sql, &[&of, &subject]).await?;
+                row.map(|row| schema_text(row.get(0))).transpose().map(Answer::Level)
             }
         })
     }
@@ -517,6 +607,19 @@ impl Table {
         let rows = client.query(&sql, &[]).await?;
         Ok(rows.iter().map(|row| understand(row.get(0), row.get(1))).collect())
     }
+}
+
+fn schema_text(bytes: &[u8]) -> Result<Str, StoreError> {
+    std::str::from_utf8(bytes).map(Str::from).map_err(|_| StoreError::Damaged("a schema is no text".to_owned()))
+}
+
+fn entry(version: i64, id: i64, state: &[u8]) -> Option<Entry> {
+    let (version, id) = (numbered(version, SchemaVersion::new)?, numbered(id, SchemaId::new)?);
+    Some(Entry { version, id, deleted: !state.is_empty() })
+}
+
+fn level_of(subject: Option<&Str>) -> (&'static str, &str) {
+    subject.map_or(("all", ""), |subject| ("subject", subject.as_str()))
 }
 
 fn marks_of(write: &Write) -> Option<(&Epoch, &[(LaneId, Mark)])> {
