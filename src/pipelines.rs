@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{MASKED_FROM, PipelineConfig, Variables, load};
+use anabranch_graph::config::{self, MASKED_FROM, PipelineConfig, Variables, Written, load};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::registry::Registry;
@@ -197,6 +197,12 @@ impl Pipelines {
 
 /// Findings that say nothing about a pipeline of which some parts could not be read.
 const OF_THE_WHOLE: &[&str] = &["plan.no_source", "plan.no_destination", "plan.unreachable", "plan.internal"];
+
+/// The value of a setting as it is written in a file, by the environment of this process; `None` where a variable in
+/// it is not set.
+pub fn value_of(written: &str) -> Option<Written> {
+    config::value_of(&written.into(), &Environment::default())
+}
 
 /// Variables of the process, and files named by `${file:PATH}`.
 #[derive(Default)]

@@ -7,6 +7,7 @@ pub mod apply;
 pub mod control;
 mod document;
 pub mod edit;
+mod farewell;
 pub mod lifecycle;
 pub mod recovery;
 pub mod replay;

@@ -21,7 +21,7 @@ pub mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load};
+pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_of};
 pub use schema::json_schema;
 pub use written::{MASKED_FROM, Written};
 

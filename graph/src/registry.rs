@@ -11,7 +11,7 @@ use crate::text::Str;
 
 mod standalone;
 
-pub use standalone::StandaloneConnector;
+pub use standalone::{Farewell, StandaloneConnector};
 
 /// All plugins this binary can use.
 #[derive(Clone, Default)]
@@ -136,6 +136,12 @@ impl Registry {
     /// All standalone connectors, older versions of a name first. May look for them.
     pub fn standalone_connectors(&self) -> &[StandaloneConnector] {
         self.connectors.as_deref().map_or(&[], standalone::Standalone::connectors)
+    }
+
+    /// The standalone connector whose plugin stored `active`, in the version that `reference` asks for where there is
+    /// that one. May look for connectors.
+    pub fn of_active(&self, reference: &str, active: &[u8]) -> Option<&StandaloneConnector> {
+        self.connectors.as_deref()?.of_active(reference, active)
     }
 
     /// Remembers a plugin that a cargo feature left out.
@@ -374,7 +380,11 @@ mod tests {
         registry.set_standalone_connectors(move || {
             counted.fetch_add(1, Ordering::Relaxed);
             [("file", "v9.0.0"), ("mine", "v1.9.0"), ("mine", "v1.10.0")]
-                .map(|(name, version)| StandaloneConnector { source: Some(source(name, version)), destination: None })
+                .map(|(name, version)| StandaloneConnector {
+                    source: Some(source(name, version)),
+                    destination: None,
+                    farewell: None,
+                })
                 .into()
         });
         let version = |reference: &str| match registry.source(reference) {

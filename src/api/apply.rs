@@ -169,6 +169,9 @@ struct Plan {
     /// What else is to be known.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
+    /// What went wrong beside it when it was applied: plugins that could not be told that a connector is deleted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     /// How the pipeline is; left out where there is none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<StatusNow>,
@@ -189,7 +192,7 @@ struct Change {
 
 impl Plan {
     fn of(view: &View, planned: Planned) -> Self {
-        let Planned { id, changes, restart, hash, from_file } = planned;
+        let Planned { id, changes, restart, hash, from_file, warnings } = planned;
         let seen = view.control.seen(&id);
         let change = |Difference { resource, id, action, config_paths }| Change { resource, id, action, config_paths };
         Plan {
@@ -198,6 +201,7 @@ impl Plan {
             changes: changes.into_iter().map(change).collect(),
             restart,
             hash,
+            warnings,
             note: from_file.then_some(
                 "a file declares this pipeline: what is applied holds until the service is started anew; change the \
                  file too",

@@ -6,7 +6,7 @@ use anabranch_graph::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -211,22 +211,31 @@ async fn update_pipeline(
     Ok(Json(shown_pipeline(&view, &one(&view, &id).await?)))
 }
 
+/// A pipeline that is gone.
+#[derive(Serialize, ToSchema)]
+struct Deleted {
+    /// Plugins that could not be told that their connectors are deleted, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
 /// Deletes a pipeline and all that is stored of it
 ///
-/// Of those that were made through the API, and of those that were in a file which is gone.
+/// Of those that were made through the API, and of those that were in a file which is gone. Connectors that are programs
+/// are told.
 #[utoipa::path(
     delete, path = "/v1/pipelines/{id}", tag = "pipelines",
     params(("id" = String, Path, description = "Its id"),
            ("positions" = Option<bool>, Query, description = "Even if positions of its sources are stored"),
            ("parts" = Option<bool>, Query, description = "With its connectors and processors")),
-    responses((status = 200, description = "It is gone", body = Done),
+    responses((status = 200, description = "It is gone", body = Deleted),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, `pipeline.has_parts`, \
                                             `pipeline.has_positions`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
-async fn delete_pipeline(State(view): Shared, Path(id): Path<String>, query: Query) -> Answer<Done> {
-    view.control.delete(&id, query.is_set("parts"), query.is_set("positions")).await?;
-    Ok(Json(Done {}))
+async fn delete_pipeline(State(view): Shared, Path(id): Path<String>, query: Query) -> Answer<Deleted> {
+    let warnings = view.control.delete(&id, query.is_set("parts"), query.is_set("positions")).await?;
+    Ok(Json(Deleted { warnings }))
 }
 
 /// Changes where failed records of a pipeline go

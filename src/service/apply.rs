@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::control::{Control, ControlError, Hold};
 use super::document::Read;
-use super::edit::{EditError, errors};
+use super::edit::{EditError, dropped, errors};
 use super::lifecycle::Order;
 use super::roster::{Entry, Plan};
 use crate::pipelines::Pipeline;
@@ -47,6 +47,8 @@ pub struct Planned {
     pub hash: String,
     /// Whether a file declares the pipeline, which decides again when the service is started anew.
     pub from_file: bool,
+    /// What went wrong beside it when it was applied.
+    pub warnings: Vec<String>,
 }
 
 /// A text that was understood, beside what is stored.
@@ -112,13 +114,19 @@ impl Control {
         if let Ok(entry) = self.entry(&id) {
             drop(making);
             let gate = self.gate(&entry).await?;
-            let proposal = self.propose(&pipeline, saved).await?;
+            let mut proposal = self.propose(&pipeline, saved).await?;
             if is_stale(&proposal.planned) {
                 return Err(EditError::Stale(id));
             }
             if !proposal.planned.changes.is_empty() {
-                let hold = self.hold_with(entry, gate).await;
-                self.switch(hold, &proposal, pipeline).await?;
+                let mut hold = self.hold_with(entry, gate).await;
+                // What is missing in a file that was saved may be back with the next one.
+                let leaving = match &proposal.old {
+                    Some(old) if !saved => self.leaving(&id, dropped(old, &proposal.desired)).await?,
+                    _ => Vec::new(),
+                };
+                self.switch(&mut hold, &proposal, pipeline).await?;
+                proposal.planned.warnings = self.tell_set_aside(&id, leaving).await;
             }
             return Ok(proposal.planned);
         }
@@ -153,13 +161,19 @@ impl Control {
         desired.origin = if from_file { Origin::File } else { Origin::Api };
         let changes = differences(old.as_ref(), &desired);
         let live = self.seen(&id).is_some_and(|seen| seen.status.is_live());
-        let planned =
-            Planned { hash: hash(&changes, &desired), restart: live && !changes.is_empty(), changes, from_file, id };
+        let planned = Planned {
+            hash: hash(&changes, &desired),
+            restart: live && !changes.is_empty(),
+            changes,
+            from_file,
+            id,
+            warnings: Vec::new(),
+        };
         Ok(Proposal { planned, old, desired })
     }
 
     /// Puts a new pipeline in the place of one that is held.
-    async fn switch(&self, mut hold: Hold, proposal: &Proposal, pipeline: Pipeline) -> Result<(), EditError> {
+    async fn switch(&self, hold: &mut Hold, proposal: &Proposal, pipeline: Pipeline) -> Result<(), EditError> {
         let Proposal { planned, old, desired } = proposal;
         let entry = hold.entry.clone();
         let before = entry.seen.borrow().status.clone();

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::control::{Control, ControlError, Done};
 use super::document::Read;
 use super::roster::Plan;
-use crate::store::{Origin, Status, StopReason, StoredPipeline};
+use crate::store::{Origin, Status, StopReason, StoredConnector, StoredPipeline};
 
 /// Why nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -122,19 +122,22 @@ impl Control {
                 control.check_name(&new).await?;
             }
             let plan = control.checked(Some(&old), &new).await?;
+            let leaving = control.leaving(&id, dropped(&old, &new)).await?;
             control.shared().store.replace(new).await?;
             control.put(&id, plan, old.status);
+            control.tell_set_aside(&id, leaving).await;
             Ok(done)
         })
         .await
     }
 
-    /// Deletes a pipeline that does not run and that no file declares, and all that is stored of it.
+    /// Deletes a pipeline that does not run and that no file declares, and all that is stored of it. Says which plugins
+    /// could not be told.
     ///
     /// # Errors
     /// There is none, a file declares it, it runs, it has connectors or processors and not `parts`, or positions of its
     /// sources are stored and not `positions`.
-    pub async fn delete(&self, id: &str, parts: bool, positions: bool) -> Result<(), EditError> {
+    pub async fn delete(&self, id: &str, parts: bool, positions: bool) -> Result<Vec<String>, EditError> {
         let (control, id) = (self.clone(), Str::from(id));
         self.to_the_end(async move {
             let store = &control.shared().store;
@@ -161,10 +164,12 @@ impl Control {
             if known > 0 && !positions {
                 return Err(EditError::HasPositions(id));
             }
+            let leaving = control.leaving(&id, old.connectors.iter().chain(&old.detached_connectors)).await?;
+            let told = control.tell_deleted(&id, leaving).await;
             store.delete(&id).await?;
             control.remove(&id);
             tracing::info!(pipeline = %id, "deleted");
-            Ok(())
+            Ok(told.into_iter().filter_map(|told| told.warning).collect())
         })
         .await
     }
@@ -229,6 +234,14 @@ impl Control {
         let wrong: Vec<Diagnostic> = read.errors().filter(|finding| !before.contains(&key(finding))).cloned().collect();
         if wrong.is_empty() { Ok(read.into_plan()) } else { Err(EditError::Invalid(Diagnostics(wrong))) }
     }
+}
+
+/// The connectors of `old` that `new` has not.
+pub(super) fn dropped<'a>(
+    old: &'a StoredPipeline,
+    new: &'a StoredPipeline,
+) -> impl Iterator<Item = &'a StoredConnector> {
+    old.connectors.iter().filter(|was| !new.connectors.iter().any(|is| is.id == was.id))
 }
 
 /// The errors of findings.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::field::{Path, Reader, quoted};
-use super::interpolate::Resolver;
+use super::interpolate::{Dialect, Resolver};
 use super::item::items;
 use super::pipeline::{self, Draft};
 use super::version::Version;
@@ -34,6 +34,12 @@ pub trait Variables {
     /// # Errors
     /// Why there is none, as a phrase: `permission denied`.
     fn file(&self, path: &str) -> Result<String, String>;
+}
+
+/// The value of a setting as it is written in a file; `None` where a variable in it has no value now.
+pub fn value_of(written: &Str, variables: &dyn Variables) -> Option<Written> {
+    let resolved = Resolver::new(variables).interpolate(written, Span::default(), None, Dialect::Value);
+    resolved.ok().map(|resolved| resolved.text)
 }
 
 /// What the pipeline files say.

@@ -2,8 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use async_trait::async_trait;
+
 use super::ResolveError;
+use crate::config::{Role, Written};
 use crate::destination::DestinationKind;
+use crate::fault::Fault;
+use crate::operator::Host;
 use crate::source::SourceKind;
 use crate::specification::Specification;
 use crate::text::Str;
@@ -15,6 +20,29 @@ pub struct StandaloneConnector {
     pub source: Option<Arc<dyn SourceKind>>,
     /// As a destination.
     pub destination: Option<Arc<dyn DestinationKind>>,
+    /// Whom to tell that a connector is deleted, where there is anybody.
+    pub farewell: Option<Arc<dyn Farewell>>,
+}
+
+/// What a plugin is told when a connector that used it is deleted: it may hold something for it elsewhere.
+#[async_trait]
+pub trait Farewell: Send + Sync {
+    /// Whether `active`, which [`Memo::set_active`](crate::state::Memo::set_active) was given, is of this plugin, in
+    /// whatever version.
+    fn has_stored(&self, active: &[u8]) -> bool;
+
+    /// Tells the plugin that the connector of `host` is deleted, which was last active with the settings in `active`.
+    /// `value` gives the present value of a text as it is written in a file; what it gives none for is left out.
+    ///
+    /// # Errors
+    /// The plugin cannot be started, or fails.
+    async fn tell(
+        &self,
+        role: Role,
+        active: &[u8],
+        value: &(dyn for<'a> Fn(&'a str) -> Option<Written> + Send + Sync),
+        host: &Host,
+    ) -> Result<(), Fault>;
 }
 
 impl StandaloneConnector {
@@ -40,6 +68,21 @@ impl Standalone {
 
     pub(super) fn connectors(&self) -> &[StandaloneConnector] {
         self.found.get_or_init(|| (self.load)())
+    }
+
+    /// The connector that stored `active`: the version that a reference asks for, or the latest there is.
+    pub(super) fn of_active(&self, reference: &str, active: &[u8]) -> Option<&StandaloneConnector> {
+        let asked = reference.split_once('@').map(|(_, version)| version.trim_start_matches('v'));
+        let is_asked = |connector: &&StandaloneConnector| {
+            let version = connector.specification().map(|specification| specification.version.trim_start_matches('v'));
+            asked.is_some() && version == asked
+        };
+        let own = || {
+            let has =
+                |connector: &&StandaloneConnector| connector.farewell.as_ref().is_some_and(|f| f.has_stored(active));
+            self.connectors().iter().filter(has)
+        };
+        own().find(is_asked).or_else(|| own().next_back())
     }
 
     /// The connector that a reference may mean in a role. Outside: whether there is one of that name, the reference

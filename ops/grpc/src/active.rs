@@ -42,6 +42,11 @@ pub(crate) enum Change {
 }
 
 impl Active {
+    /// The plugin that was given them.
+    pub(crate) fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
     pub(crate) fn of(plugin: &str, given: &Given, salt: &str) -> Active {
         let kept = |(name, text): &(Str, Written)| (name.to_string(), Kept::of(text, salt));
         Active { plugin: plugin.to_owned(), salt: salt.to_owned(), settings: given.iter().map(kept).collect() }
@@ -52,21 +57,22 @@ impl Active {
         match last {
             Some(last) if last.plugin == plugin => match Active::of(plugin, given, &last.salt) == *last {
                 true => Change::None,
-                false => Change::Updated(last.values(given)),
+                false => Change::Updated(last.values(|name, _| {
+                    given.iter().find(|(given, _)| *given == *name).map(|(_, text)| text.value().to_string())
+                })),
             },
             _ => Change::Created,
         }
     }
 
-    /// The settings as far as they are known: of those from variables the present values are taken.
-    pub(crate) fn values(&self, given: &Given) -> HashMap<String, String> {
-        let present =
-            |name: &str| given.iter().find(|(given, _)| *given == *name).map(|(_, text)| text.value().to_string());
+    /// The settings as far as they are known: of those from variables the present values are taken, by the name of the
+    /// setting and what the file says.
+    pub(crate) fn values(&self, present: impl Fn(&str, &str) -> Option<String>) -> HashMap<String, String> {
         self.settings
             .iter()
             .filter_map(|(name, kept)| match kept {
                 Kept::Value(value) => Some((name.clone(), value.clone())),
-                Kept::Variable { .. } => Some((name.clone(), present(name)?)),
+                Kept::Variable { written, .. } => Some((name.clone(), present(name, written)?)),
             })
             .collect()
     }

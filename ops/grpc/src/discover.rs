@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::Settings;
 use crate::active::hex;
 use crate::call::{CallError, Client};
+use crate::farewell::Left;
 use crate::handshake::Handshake;
 use crate::process::{Identity, Process};
 use crate::protocol::Protocol;
@@ -114,6 +115,7 @@ fn connector(named: Named, settings: &Arc<Settings>) -> Option<StandaloneConnect
         destination: destination.map(|Part { specification, silenced }| {
             Arc::new(destination::Kind { plugin: plugin.clone(), specification, silenced }) as _
         }),
+        farewell: Some(Arc::new(Left(plugin))),
     };
     connector.specification().is_some().then_some(connector)
 }

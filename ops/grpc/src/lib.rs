@@ -12,6 +12,7 @@ mod active;
 mod call;
 mod destination;
 mod discover;
+mod farewell;
 mod handshake;
 mod log;
 mod process;

@@ -42,6 +42,7 @@ pub(crate) enum Call {
     Teardown,
     Created,
     Updated,
+    Deleted,
 }
 
 /// What a destination says of a record.
@@ -94,6 +95,7 @@ impl Protocol {
             Call::Teardown => "Teardown",
             Call::Created => "LifecycleOnCreated",
             Call::Updated => "LifecycleOnUpdated",
+            Call::Deleted => "LifecycleOnDeleted",
         }
     }
 

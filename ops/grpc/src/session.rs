@@ -191,6 +191,20 @@ impl Connected {
         host.memo.set_active(&host.pipeline, &host.node, active.into()).await.map_err(stored)
     }
 
+    /// Tells the plugin that a connector with these settings was deleted, instead of configuring it.
+    pub(crate) async fn tell_deleted(&self, config: HashMap<String, String>) -> Result<(), Fault> {
+        let message = wire::Configuration { config }.encode_to_vec();
+        let told = match self.call(Call::Deleted, message, self.plugin.settings.patience).await {
+            Ok(_) | Err(CallError::Unimplemented) => Ok(()),
+            Err(error) => {
+                let what = format!("fails in {}", self.protocol.method(Call::Deleted));
+                Err(self.fault(FaultClass::Transient, "plugin_lifecycle_failed", &what, &error).await)
+            }
+        };
+        self.end().await;
+        told
+    }
+
     /// Opens it: at a position where it is a source.
     pub(crate) async fn open(&self, message: Vec<u8>) -> Result<(), Fault> {
         match self.call(Call::Open, message, self.plugin.settings.patience).await {

@@ -112,9 +112,15 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
         }
     }
     let asked = Asked { yaml: &yaml, hash: Some(&diff.hash) };
-    let _: Value = remote.post("/v1/pipelines/apply", &asked).map_err(explained)?;
+    let applied: Value = remote.post("/v1/pipelines/apply", &asked).map_err(explained)?;
     let _ = writeln!(text, "Applied.");
-    Ok(Report::new(COMMAND).text(text).summary(summary).result(shown(true)))
+    let warnings = applied["warnings"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let notes: String = warnings.iter().filter_map(Value::as_str).map(|text| format!("warning: {text}\n")).collect();
+    let mut result = shown(true);
+    if !warnings.is_empty() {
+        result["warnings"] = warnings.into();
+    }
+    Ok(Report::new(COMMAND).text(text).notes(notes).summary(summary).result(result))
 }
 
 fn read(plan: &Value) -> Result<Diff, Box<Report>> {

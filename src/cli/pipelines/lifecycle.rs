@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::arguments::parse_duration;
 use chrono::Utc;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answers::{PipelineAnswer, StatusAnswer};
@@ -123,6 +124,14 @@ fn told(
         .found(if failed { Exit::Failed } else { Exit::Ok }))
 }
 
+/// What the service says of a pipeline that it has deleted.
+#[derive(Deserialize)]
+struct DeletedAnswer {
+    /// What went wrong beside it.
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
 pub(super) fn delete(arguments: &Delete, context: &Context) -> Report {
     deleted(arguments, context).unwrap_or_else(|report| *report)
 }
@@ -148,6 +157,8 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
             }
         }
     }
-    let _: Value = remote.delete(&format!("{path}?parts=true&positions=true"))?;
-    Ok(Report::new(COMMAND).text(format!("Deleted {id}.\n")).result(json!({ "id": id, "deleted": true })))
+    let DeletedAnswer { warnings } = remote.delete(&format!("{path}?parts=true&positions=true"))?;
+    let notes: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    let result = json!({ "id": id, "deleted": true, "warnings": warnings });
+    Ok(Report::new(COMMAND).text(format!("Deleted {id}.\n")).notes(notes).result(result))
 }

@@ -165,13 +165,13 @@ async fn answer(version: Version, plugin: Arc<Plugin>, request: http::Request<Bo
     match (service, method) {
         (".SpecifierPlugin", "Specify") => specify(version, request).await,
         (_, "Configure") => unary(request, move |message| configure(plugin.clone(), message)).await,
-        (_, "LifecycleOnCreated" | "LifecycleOnDeleted") => {
-            let what = method.trim_start_matches("LifecycleOn").to_lowercase();
+        (_, "LifecycleOnCreated") => {
             unary(request, move |wire::Configuration { config }| {
-                lifecycle(plugin.clone(), format!("{what} {}", listed(&config)))
+                lifecycle(plugin.clone(), format!("created {}", listed(&config)))
             })
             .await
         }
+        (_, "LifecycleOnDeleted") => unary(request, move |message| deleted(plugin.clone(), message)).await,
         (_, "LifecycleOnUpdated") => {
             unary(request, move |wire::Updated { before, after }| {
                 lifecycle(plugin.clone(), format!("updated {} -> {}", listed(&before), listed(&after)))
@@ -287,8 +287,20 @@ async fn configure(
     Ok(wire::Empty {})
 }
 
+/// Comes to a process that was not configured.
+async fn deleted(
+    plugin: Arc<Plugin>,
+    wire::Configuration { config }: wire::Configuration,
+) -> Result<wire::Empty, Status> {
+    plugin.configure(config.clone());
+    if plugin.fault("deleted-error").is_some() {
+        let whose = plugin.setting("greeting").unwrap_or_default();
+        return Err(Status::unknown(format!("slot {whose:?} is in use")));
+    }
+    lifecycle(plugin, format!("deleted {}", listed(&config))).await
+}
+
 async fn lifecycle(plugin: Arc<Plugin>, line: String) -> Result<wire::Empty, Status> {
-    // It may come to a process that was never configured.
     plugin.note(&line);
     match plugin.fault("old") {
         Some(_) => Err(Status::unimplemented("method LifecycleOnCreated not implemented")),

@@ -1,0 +1,119 @@
+//! Plugins are told when a connector that used them is deleted: they may hold something for it elsewhere, as a
+//! replication slot.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anabranch_graph::config::{MASKED_FROM, Role, Written};
+use anabranch_graph::operator::{Host, Network};
+use anabranch_graph::state::{Memo as _, StoreError};
+use anabranch_graph::text::Str;
+use bytes::Bytes;
+use futures::future::join_all;
+use tokio::time::timeout;
+
+use super::control::Control;
+use crate::pipelines::value_of;
+use crate::store::StoredConnector;
+
+/// How long plugins may take. They are told at the same time; who deletes something waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connector whose plugin is to be told.
+pub(super) struct Leaving {
+    connector: StoredConnector,
+    /// The settings with which it was last active, as its plugin stored them.
+    active: Bytes,
+}
+
+/// Whether a plugin was told.
+pub(super) struct Told {
+    /// The connector.
+    pub(super) connector: Str,
+    /// Why not.
+    pub(super) warning: Option<String>,
+}
+
+impl Control {
+    /// Those of some connectors of a pipeline that a plugin was told of when they were made.
+    pub(super) async fn leaving(
+        &self,
+        pipeline: &Str,
+        connectors: impl Iterator<Item = &StoredConnector>,
+    ) -> Result<Vec<Leaving>, StoreError> {
+        let mut leaving = Vec::new();
+        let mut seen = BTreeSet::new();
+        for connector in connectors.filter(|connector| seen.insert(&connector.id)) {
+            if let Some(active) = self.shared().store.active(pipeline, &connector.id).await? {
+                leaving.push(Leaving { connector: connector.clone(), active });
+            }
+        }
+        Ok(leaving)
+    }
+
+    /// Tells their plugins. What cannot be told is logged, and keeps nobody from deleting them.
+    pub(super) async fn tell_deleted(&self, pipeline: &Str, leaving: Vec<Leaving>) -> Vec<Told> {
+        let told = join_all(leaving.into_iter().map(|leaving| async move {
+            let id = leaving.connector.id.clone();
+            let failed = self.tell(pipeline, leaving).await.err();
+            let warning = failed.map(|reason| {
+                let reason = self.shared().log.masked(&reason);
+                format!("the plugin of connector {pipeline}:{id} was not told that it is deleted: {reason}")
+            });
+            Told { connector: id, warning }
+        }));
+        let told = told.await;
+        for warning in told.iter().filter_map(|told| told.warning.as_ref()) {
+            tracing::warn!(pipeline = %pipeline, "{warning}");
+        }
+        told
+    }
+
+    /// The same after they were set aside: of those that were told nothing is kept, since what their positions stand for
+    /// is gone.
+    pub(super) async fn tell_set_aside(&self, pipeline: &Str, leaving: Vec<Leaving>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for Told { connector, warning } in self.tell_deleted(pipeline, leaving).await {
+            let forgotten = match &warning {
+                None => self.shared().store.forget(pipeline, &connector).await,
+                Some(_) => Ok(()),
+            };
+            if let Err(error) = forgotten {
+                tracing::warn!(pipeline = %pipeline, connector = %connector, "its position could not be removed: {error}");
+            }
+            warnings.extend(warning);
+        }
+        warnings
+    }
+
+    async fn tell(&self, pipeline: &Str, Leaving { connector, active }: Leaving) -> Result<(), String> {
+        let shared = self.shared();
+        let (registry, reference, stored) = (shared.registry.clone(), connector.plugin.clone(), active.clone());
+        // Looking for plugins may start them.
+        let found = tokio::task::spawn_blocking(move || registry.of_active(&reference, &stored).cloned()).await;
+        let farewell = found.ok().flatten().and_then(|found| found.farewell);
+        let farewell = farewell.ok_or_else(|| {
+            format!("{:?} is not installed. What it keeps for the connector elsewhere stays", connector.plugin.as_str())
+        })?;
+        let host = Host {
+            pipeline: pipeline.clone(),
+            node: connector.id.clone(),
+            log: shared.log.clone(),
+            memo: std::sync::Arc::new(shared.store.clone()),
+            schemas: shared.schemas.clone(),
+            network: Network::Open,
+        };
+        let role = if connector.role == "source" { Role::Source } else { Role::Destination };
+        let log = shared.log.clone();
+        let value = move |written: &str| -> Option<Written> {
+            let value = value_of(written);
+            let secrets = value.iter().flat_map(Written::substituted).filter(|secret| secret.len() >= MASKED_FROM);
+            log.mask(secrets.cloned());
+            value
+        };
+        match timeout(PATIENCE, farewell.tell(role, &active, &value, &host)).await {
+            Ok(told) => told.map_err(|fault| fault.to_string()),
+            Err(_) => Err(format!("it does not answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+}
