@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 use super::View;
 use super::error::ApiError;
 use super::query::Query;
+use crate::service::control::ControlError;
 
 type Shared = State<Arc<View>>;
 
@@ -137,6 +138,8 @@ async fn plugins(view: Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>
 }
 
 /// Connectors that pipelines can use
+///
+/// Built-in ones, and those in the directory of connectors.
 #[utoipa::path(
     get, path = "/v1/connectors/plugins", tag = "plugins", operation_id = "connector_plugins",
     params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
@@ -144,12 +147,14 @@ async fn plugins(view: Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>
 )]
 async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>>, ApiError> {
     let name = query.pattern("name")?;
-    let all = connectors_of(&view.registry);
+    let all = looked_for(&view, connectors_of).await?;
     let found = all.into_iter().filter(|(full, _)| name.as_ref().is_none_or(|name| name.is_match(full)));
     Ok(Json(found.map(|(_, plugin)| plugin).collect()))
 }
 
 /// Processors that pipelines can use
+///
+/// Built-in ones, and those in the directory of processors.
 #[utoipa::path(
     get, path = "/v1/processors/plugins", tag = "plugins", operation_id = "processor_plugins",
     params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
@@ -157,30 +162,46 @@ async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<Connec
 )]
 async fn processors(State(view): Shared, query: Query) -> Result<Json<Vec<ProcessorPlugin>>, ApiError> {
     let name = query.pattern("name")?;
-    let all = view.registry.operators().map(|kind| kind.specification()).filter_map(|specification| {
-        let full = full_name(specification);
-        name.as_ref().is_none_or(|name| name.is_match(&full)).then(|| {
-            let Specification { summary, description, version, author, .. } = specification;
-            ProcessorPlugin {
-                name: full,
-                summary: summary.to_string(),
-                description: description.to_string(),
-                version: version.to_string(),
-                author: author.to_string(),
-                parameters: parameters(specification),
-            }
-        })
-    });
-    Ok(Json(all.collect()))
+    let mut all = looked_for(&view, processors_of).await?;
+    all.retain(|plugin| name.as_ref().is_none_or(|name| name.is_match(&plugin.name)));
+    Ok(Json(all))
+}
+
+/// What `find` finds, elsewhere: those that are files may have to be started or compiled.
+async fn looked_for<T: Send + 'static>(
+    view: &View,
+    find: impl FnOnce(&Registry) -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let registry = view.registry.clone();
+    let found = tokio::task::spawn_blocking(move || find(&registry)).await;
+    found.map_err(|_| ControlError::ServiceStopping.into())
+}
+
+fn processors_of(registry: &Registry) -> Vec<ProcessorPlugin> {
+    let builtin = registry.operators().map(|kind| ("builtin", kind.specification()));
+    let files = registry.standalone_operators().iter().map(|kind| ("standalone", kind.specification()));
+    let plugin = |(place, specification): (&str, &Specification)| ProcessorPlugin {
+        name: full_name(place, specification),
+        summary: specification.summary.to_string(),
+        description: specification.description.to_string(),
+        version: specification.version.to_string(),
+        author: specification.author.to_string(),
+        parameters: parameters(specification),
+    };
+    builtin.chain(files).map(plugin).collect()
 }
 
 /// By full name, in the order of names; a plugin with both roles once.
 fn connectors_of(registry: &Registry) -> BTreeMap<String, ConnectorPlugin> {
     let mut all = BTreeMap::new();
-    let sources = registry.sources().map(|kind| (true, kind.specification()));
-    let destinations = registry.destinations().map(|kind| (false, kind.specification()));
-    for (is_source, specification) in sources.chain(destinations) {
-        let name = full_name(specification);
+    let sources = registry.sources().map(|kind| ("builtin", true, kind.specification()));
+    let destinations = registry.destinations().map(|kind| ("builtin", false, kind.specification()));
+    let files = registry.standalone_connectors().iter().flat_map(|connector| {
+        let source = connector.source.iter().map(|kind| ("standalone", true, kind.specification()));
+        source.chain(connector.destination.iter().map(|kind| ("standalone", false, kind.specification())))
+    });
+    for (place, is_source, specification) in sources.chain(destinations).chain(files) {
+        let name = full_name(place, specification);
         let Specification { summary, description, version, author, .. } = specification;
         let plugin = all.entry(name.clone()).or_insert_with(|| ConnectorPlugin {
             name,
@@ -197,8 +218,8 @@ fn connectors_of(registry: &Registry) -> BTreeMap<String, ConnectorPlugin> {
     all
 }
 
-fn full_name(specification: &Specification) -> String {
-    format!("builtin:{}@{}", specification.name, specification.version)
+fn full_name(place: &str, specification: &Specification) -> String {
+    format!("{place}:{}@{}", specification.name, specification.version)
 }
 
 fn parameters(specification: &Specification) -> BTreeMap<String, Parameter> {

@@ -53,7 +53,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::Init(arguments) => init::init(&arguments, context),
         Command::Validate(arguments) => validate::validate(&arguments, context),
         Command::Lint(arguments) => lint::lint(&arguments, context),
-        Command::Schema(arguments) => schema::schema(&arguments),
+        Command::Schema(arguments) => schema::schema(&arguments, context),
         Command::Test(arguments) => test::test(&arguments, context),
         Command::DryRun(arguments) => dry_run::dry_run(&arguments, context),
         Command::Plan(arguments) => plan::plan(&arguments, context),

@@ -3,6 +3,8 @@
 //! It is a promise in one direction: what the schema refuses, loading or compiling refuses or warns of too. The
 //! reverse cannot hold: what a variable holds, references between parts and templates are beyond a schema.
 
+mod known;
+
 use serde_json::{Map, Value, json};
 
 use super::dead_letter::MAX_WINDOW;
@@ -11,6 +13,7 @@ use super::processor::MAX_WORKERS;
 use crate::registry::Registry;
 use crate::specification::{Parameter, ParameterKind, Specification, Validation};
 use crate::text::Str;
+use known::Known;
 
 /// A text with a variable in it can be anything.
 const VARIABLE: &str = r"\$\{";
@@ -19,41 +22,37 @@ const BLANK: &str = r"^\s*$";
 /// The JSON Schema (draft 2020-12) of one document of a pipeline file, for the plugins of `registry`: what editors
 /// complete and check with. O(parameters of all plugins).
 pub fn json_schema(registry: &Registry) -> Value {
-    let sources: Vec<_> = registry.sources().map(|kind| kind.specification()).collect();
-    let queues: Vec<_> = registry.destinations().map(|kind| kind.specification()).collect();
-    let of_records = registry.destinations().filter(|kind| !kind.takes_only_letters());
-    let destinations: Vec<_> = of_records.map(|kind| kind.specification()).collect();
-    let processors: Vec<_> = registry.operators().map(|kind| kind.specification()).collect();
+    let sources = known::sources(registry);
+    let (destinations, queues) = (known::destinations(registry, false), known::destinations(registry, true));
+    let processors = known::processors(registry);
 
     let mut definitions = Map::new();
     let mut define = |name: &str, schema: Value| definitions.insert(name.to_owned(), schema);
-    for (role, specifications) in [("source", &sources), ("destination", &queues), ("processor", &processors)] {
-        for specification in specifications {
-            define(&format!("{role}.{}", specification.name), settings(specification));
-        }
+    for Known { specification, settings: name, .. } in [&sources, &queues, &processors].into_iter().flatten() {
+        define(name, settings(specification));
     }
-    for (name, role, specifications) in [
+    for (name, role, known) in [
         ("source.plugin", "source", &sources),
         ("destination.plugin", "destination", &destinations),
         ("queue.plugin", "destination", &queues),
         ("processor.plugin", "processor", &processors),
     ] {
-        define(name, plugins(role, specifications));
+        define(name, plugins(role, known));
     }
     let connector = |role: &'static str| {
         let of_role = json!({ "properties": { "type": { "const": role } }, "required": ["type"] });
         let plugin =
             json!({ "if": of_role, "then": { "properties": { "plugin": reference(&format!("{role}.plugin")) } } });
-        let specifications = if role == "source" { &sources } else { &destinations };
-        std::iter::once(plugin).chain(specifications.iter().map(move |s| by_plugin(role, s, Some(role))))
+        let known = if role == "source" { &sources } else { &destinations };
+        std::iter::once(plugin).chain(known.iter().map(move |known| by_plugin(role, known, Some(role))))
     };
     define(
         "connector.settings",
         json!({ "allOf": connector("source").chain(connector("destination")).collect::<Value>() }),
     );
-    let of_processor = processors.iter().map(|specification| by_plugin("processor", specification, None));
+    let of_processor = processors.iter().map(|known| by_plugin("processor", known, None));
     define("processor.settings", json!({ "allOf": of_processor.collect::<Value>() }));
-    let of_queue = queues.iter().map(|specification| by_plugin("destination", specification, None));
+    let of_queue = queues.iter().map(|known| by_plugin("destination", known, None));
     define("dead-letter-queue", dead_letter_queue(&of_queue.collect::<Vec<_>>()));
     for shape in [Shape::List, Shape::Map] {
         define(shape.name("processor"), processor(shape));
@@ -282,24 +281,21 @@ fn dead_letter_queue(by_plugin: &[Value]) -> Value {
 }
 
 /// The plugins of a role, by name.
-fn plugins(role: &str, specifications: &[&Specification]) -> Value {
-    let known = specifications.iter().map(
-        |specification| json!({ "const": specification.name.as_str(), "description": specification.summary.as_str() }),
-    );
-    let names: Vec<String> = specifications.iter().map(|specification| regex::escape(&specification.name)).collect();
+fn plugins(role: &str, known: &[Known<'_>]) -> Value {
+    let named =
+        known.iter().map(|known| json!({ "const": known.name, "description": known.specification.summary.as_str() }));
+    let mut names: Vec<String> = known.iter().map(|known| regex::escape(&known.specification.name)).collect();
+    names.dedup();
     let pattern = format!("^((builtin|any):)?({})(@.+)?$|^standalone:.|{VARIABLE}", names.join("|"));
     json!({
         "description": format!("The {role} plugin."),
-        "anyOf": known.chain([json!({ "type": "string", "pattern": pattern })]).collect::<Value>(),
+        "anyOf": named.chain([json!({ "type": "string", "pattern": pattern })]).collect::<Value>(),
     })
 }
 
 /// The settings a part must have if it names this plugin.
-fn by_plugin(role: &str, specification: &Specification, of_type: Option<&str>) -> Value {
-    let named = json!({
-        "type": "string",
-        "pattern": format!("^((builtin|any):)?{}(@.+)?$", regex::escape(&specification.name)),
-    });
+fn by_plugin(role: &str, known: &Known<'_>, of_type: Option<&str>) -> Value {
+    let named = json!({ "type": "string", "pattern": known.pattern });
     let condition = match (role, of_type) {
         (_, Some(of_type)) => json!({
             "properties": { "type": { "const": of_type }, "plugin": named },
@@ -313,9 +309,8 @@ fn by_plugin(role: &str, specification: &Specification, of_type: Option<&str>) -
         }),
         (_, None) => json!({ "properties": { "plugin": named }, "required": ["plugin"] }),
     };
-    let of_plugin = reference(&format!("{role}.{}", specification.name));
-    let mut then = json!({ "properties": { "settings": of_plugin } });
-    if specification.parameters.iter().any(is_mandatory) {
+    let mut then = json!({ "properties": { "settings": reference(&known.settings) } });
+    if known.specification.parameters.iter().any(is_mandatory) {
         then["required"] = json!(["settings"]);
     }
     json!({ "if": condition, "then": then })

@@ -15,10 +15,10 @@ use serde_json::json;
 use super::gallery::{self, SPLITS, TEMPLATES, Template};
 use super::is_yaml;
 use crate::cli::init::write_new;
-use crate::cli::{Context, Exit, Report, compile_options, registry};
+use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::files::system;
 use crate::pipelines::Pipelines;
-use crate::settings::SettingFlags;
+use crate::settings::{SettingFlags, Settings};
 
 /// The demo pipeline.
 pub(in crate::cli) const DEMO: &str = include_str!("../templates/demo-pipeline.yaml");
@@ -65,7 +65,7 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
             Ok(template) => (Some(template), from_template(arguments, template)),
             Err(report) => return *report,
         },
-        None => (None, generate(arguments)),
+        None => (None, generate(arguments, &settings)),
     };
     let (name, content) = match generated {
         Ok(generated) => generated,
@@ -80,7 +80,7 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
     }
     let shown = file.display();
     let options = compile_options(&settings, false);
-    let complete = !Pipelines::load(&[&file], &registry(), &options).has_errors();
+    let complete = !Pipelines::load(&[&file], &registry_with(&settings), &options).has_errors();
     let next = if complete { "`anabranch run` starts it" } else { "Give values to what is required in it" };
     let mut result = json!({ "file": shown.to_string(), "pipeline": name, "complete": complete });
     let mut text = format!("Wrote {shown}. ");
@@ -139,7 +139,7 @@ fn from_template(arguments: &Arguments, template: &Template) -> Result<(String, 
 }
 
 /// Name and text of the pipeline.
-fn generate(arguments: &Arguments) -> Result<(String, String), Box<Report>> {
+fn generate(arguments: &Arguments, settings: &Settings) -> Result<(String, String), Box<Report>> {
     if arguments.name.is_none() && arguments.source.is_none() && arguments.destination.is_none() {
         return Ok(("demo-pipeline".to_owned(), DEMO.to_owned()));
     }
@@ -151,7 +151,7 @@ fn generate(arguments: &Arguments) -> Result<(String, String), Box<Report>> {
     };
     let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare(source), bare(destination)));
     named(&name)?;
-    let registry = registry();
+    let registry = registry_with(settings);
     let context = Generated {
         name: identifier(&name),
         source: Connector::new(source, &find(&registry, source, Side::Source)?),
@@ -209,10 +209,7 @@ fn find(registry: &Registry, plugin: &str, side: Side) -> Result<Specification, 
         Side::Destination => registry.destination_of_records(plugin).map(|kind| kind.specification().clone()),
     };
     found.map_err(|error| {
-        let names: Vec<&str> = match side {
-            Side::Source => registry.sources().map(|k| k.specification().name.as_str()).collect(),
-            Side::Destination => destinations(registry).map(|k| k.specification().name.as_str()).collect(),
-        };
+        let names = names(registry, side);
         let flag = match side {
             Side::Source => "--source",
             Side::Destination => "--destination",
@@ -227,6 +224,27 @@ fn find(registry: &Registry, plugin: &str, side: Side) -> Result<Specification, 
                 .suggest(hint),
         )
     })
+}
+
+/// The plugins of a side, by the names that files have for them.
+fn names(registry: &Registry, side: Side) -> Vec<String> {
+    let (builtin, files): (Vec<_>, Vec<_>) = match side {
+        Side::Source => {
+            let files = registry.standalone_connectors().iter().filter_map(|c| c.source.as_ref());
+            (registry.sources().map(|k| k.specification()).collect(), files.map(|k| k.specification()).collect())
+        }
+        Side::Destination => {
+            let files = registry.standalone_connectors().iter().filter_map(|c| c.destination.as_ref());
+            (destinations(registry).map(|k| k.specification()).collect(), files.map(|k| k.specification()).collect())
+        }
+    };
+    let mut names: Vec<String> = builtin.iter().map(|specification| specification.name.to_string()).collect();
+    for Specification { name, .. } in files {
+        let in_both = builtin.iter().any(|builtin| builtin.name == *name);
+        names.push(if in_both { format!("standalone:{name}") } else { name.to_string() });
+    }
+    names.dedup();
+    names
 }
 
 fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
@@ -372,6 +390,7 @@ fn kind(kind: ParameterKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::registry;
 
     #[test]
     fn texts_become_scalars_that_mean_them() {

@@ -2,19 +2,30 @@
 
 use anabranch_graph::config::json_schema;
 
-use crate::cli::{Report, registry};
+use crate::cli::{Context, Report, registry_with};
+use crate::settings::SettingFlags;
 
 /// Print the JSON Schema of pipeline files, for editors.
 ///
 /// With it an editor completes names of fields, plugins and settings, shows what they mean, and marks mistakes
-/// while they are typed. It describes the plugins of this program. Save it beside the pipelines and name it in the
-/// first line of a file: `# yaml-language-server: $schema=pipelines.schema.json`
+/// while they are typed. It describes the plugins of this program, and those in the directories of connectors and
+/// processors. Save it beside the pipelines and name it in the first line of a file:
+/// `# yaml-language-server: $schema=pipelines.schema.json`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   anabranch pipelines schema > pipelines.schema.json")]
-pub(in crate::cli) struct Arguments {}
+pub(in crate::cli) struct Arguments {
+    #[command(flatten)]
+    settings: SettingFlags<false>,
+}
 
-pub(super) fn schema(_: &Arguments) -> Report {
-    let schema = json_schema(&registry());
-    Report::new("pipelines.schema").text(format!("{schema:#}\n")).result(schema)
+const COMMAND: &str = "pipelines.schema";
+
+pub(super) fn schema(arguments: &Arguments, context: &Context) -> Report {
+    let settings = match context.settings(COMMAND, &arguments.settings) {
+        Ok(settings) => settings,
+        Err(report) => return *report,
+    };
+    let schema = json_schema(&registry_with(&settings));
+    Report::new(COMMAND).text(format!("{schema:#}\n")).result(schema)
 }

@@ -158,3 +158,53 @@ fn a_file_is_asked_once_who_it_is() {
     workspace.run(&["connectors", "describe", "generator"]).expect_code(0);
     assert_eq!(asked(), 2);
 }
+
+#[test]
+fn files_for_pipelines_are_written_and_checked_with_installed_connectors() {
+    let workspace = empty_workspace();
+    install(&workspace, "a", "HELPER_NAME=my-own");
+    install(&workspace, "b", "HELPER_NAME=file");
+    let asked = || workspace.lines("starts").len();
+    workspace.run(&["pipelines", "init", "x", "--source", "my-own", "--destination", "standalone:file"]).expect_code(0);
+    assert_eq!(asked(), 2, "each was asked once who it is");
+    let text = workspace.read("pipelines/x.yaml");
+    for part in ["plugin: my-own", "plugin: \"standalone:file\"", "For tests. Type", "# greeting: hello", "path: \"\""]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let unknown = workspace.run(&["pipelines", "init", "y", "--source", "other"]).expect_code(2).both();
+    assert!(unknown.contains("generator") && unknown.contains("my-own, standalone:file"), "{unknown}");
+
+    let schema = workspace.run(&["pipelines", "schema"]).expect_code(0).stdout;
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    let fits = |source: &str, settings: &str| {
+        let text = format!(
+            "version: '2.2'\npipelines: [{{ id: p, connectors: [{{ id: in, type: source, plugin: '{source}', settings: \
+             {{ {settings} }} }}, {{ id: out, type: destination, plugin: log }}] }}]"
+        );
+        let is_valid = schema.is_valid(&crate::schema::yaml(&text));
+        workspace.write("one.yaml", text);
+        let code = workspace.run(&["pipelines", "validate", "one.yaml"]).code();
+        assert_eq!(code == Some(0), is_valid, "{source} {settings}: the schema and the check do not agree");
+        is_valid
+    };
+    assert!(fits("my-own", "count: 3"));
+    assert!(!fits("my-own", "count: many") && !fits("my-own", "cuont: 3"));
+    assert!(fits("standalone:file", "options.a: b") && !fits("standalone:file", "path: x"));
+    assert!(fits("file", "path: x") && !fits("file", "count: 3") && !fits("my-owm", "count: 3"));
+    assert_eq!(asked(), 2);
+}
+
+#[test]
+fn installed_connectors_are_listed_over_http() {
+    let workspace = empty_workspace();
+    install(&workspace, "a", "HELPER_NAME=my-own");
+    let service = crate::api_lifecycle::Service::start(&workspace);
+    let listed = service.get("/v1/connectors/plugins?name=standalone:.*");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(listed[0]["name"], "standalone:my-own@v1.2.3");
+    assert_eq!(listed[0]["destinationParams"]["path"]["validations"][0]["type"], "TYPE_REQUIRED");
+    assert_eq!(listed[0]["sourceParams"]["greeting"]["default"], "hello");
+    service.end();
+}

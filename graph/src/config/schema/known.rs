@@ -1,0 +1,134 @@
+//! Which plugin a text names.
+
+use std::collections::BTreeMap;
+
+use crate::registry::Registry;
+use crate::specification::Specification;
+
+/// A plugin in a role.
+pub(super) struct Known<'a> {
+    pub(super) specification: &'a Specification,
+    /// The name of its settings among the definitions.
+    pub(super) settings: String,
+    /// How files name it.
+    pub(super) name: String,
+    /// The texts that name it.
+    pub(super) pattern: String,
+}
+
+/// The plugins of a role: the built-in ones in their order, and those that are files, which come second where a name is
+/// in both.
+fn known<'a>(
+    role: &'static str,
+    builtin: impl Iterator<Item = &'a Specification>,
+    standalone: impl Iterator<Item = &'a Specification>,
+) -> Vec<Known<'a>> {
+    // Of each name the latest version comes last.
+    let mut files: BTreeMap<&str, Vec<&Specification>> = BTreeMap::new();
+    for specification in standalone {
+        files.entry(&specification.name).or_default().push(specification);
+    }
+    let mut all = Vec::new();
+    for specification in builtin {
+        let name = specification.name.as_str();
+        let escaped = regex::escape(name);
+        let pattern = match files.contains_key(name) {
+            // Another version of it may be a file.
+            true => format!("^((builtin|any):)?{escaped}(@latest)?$|^builtin:{escaped}@.+$"),
+            false => format!("^((builtin|any):)?{escaped}(@.+)?$"),
+        };
+        all.push(Known { specification, settings: format!("{role}.{name}"), name: name.to_owned(), pattern });
+    }
+    let mut number = 0;
+    let names: Vec<String> = all.iter().map(|known| known.name.clone()).collect();
+    for (name, versions) in files {
+        let is_builtin = names.iter().any(|builtin| builtin == name);
+        let prefix = if is_builtin { "standalone:" } else { "((standalone|any):)?" };
+        let escaped = regex::escape(name);
+        let last = versions.len() - 1;
+        for (at, specification) in versions.into_iter().enumerate() {
+            number += 1;
+            let version = specification.version.trim_start_matches('v');
+            let exact = regex::escape(version);
+            let (shown, asked) = match (at == last, last) {
+                (true, 0) => (String::new(), "(@.+)?".to_owned()),
+                (true, _) => (String::new(), format!("(@latest|@v?{exact})?")),
+                (false, _) => (format!("@{}", specification.version), format!("@v?{exact}")),
+            };
+            let before = if is_builtin { "standalone:" } else { "" };
+            all.push(Known {
+                specification,
+                // A name can be anything, and is no part of a reference.
+                settings: format!("{role}.file-{number}"),
+                name: format!("{before}{name}{shown}"),
+                pattern: format!("^{prefix}{escaped}{asked}$"),
+            });
+        }
+    }
+    all
+}
+
+/// Those that records come from.
+pub(super) fn sources(registry: &Registry) -> Vec<Known<'_>> {
+    let files = registry.standalone_connectors().iter().filter_map(|connector| connector.source.as_ref());
+    known("source", registry.sources().map(|k| k.specification()), files.map(|k| k.specification()))
+}
+
+/// Those that records go to, and those that take nothing but dead letters where `letters`.
+pub(super) fn destinations(registry: &Registry, letters: bool) -> Vec<Known<'_>> {
+    let files = registry.standalone_connectors().iter().filter_map(|connector| connector.destination.as_ref());
+    let builtin = registry.destinations().filter(|kind| letters || !kind.takes_only_letters());
+    known("destination", builtin.map(|k| k.specification()), files.map(|k| k.specification()))
+}
+
+/// Processors.
+pub(super) fn processors(registry: &Registry) -> Vec<Known<'_>> {
+    let files = registry.standalone_operators().iter();
+    known("processor", registry.operators().map(|k| k.specification()), files.map(|k| k.specification()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &'static str, version: &str) -> Specification {
+        let mut specification = Specification::builtin(name, "");
+        specification.version = version.into();
+        specification
+    }
+
+    #[test]
+    fn a_text_names_one_plugin_at_most() {
+        let builtin = [named("file", "v0.1.0"), named("log", "v0.1.0")];
+        let files =
+            [named("file", "v9.0.0"), named("my.own", "v1.0.0"), named("one", "(devel)"), named("my.own", "v2.0.0")];
+        let known = known("source", builtin.iter(), files.iter());
+        let meant = |text: &str| {
+            let fits = |known: &&Known<'_>| regex::Regex::new(&known.pattern).unwrap().is_match(text);
+            let meant: Vec<_> = known.iter().filter(fits).map(|known| known.name.as_str()).collect();
+            assert!(meant.len() < 2, "{text}: {meant:?}");
+            meant.first().copied()
+        };
+        for (text, expected) in [
+            ("file", Some("file")),
+            ("any:file@latest", Some("file")),
+            ("builtin:file@v0.1.0", Some("file")),
+            ("file@v9.0.0", None),
+            ("standalone:file@v9.0.0", Some("standalone:file")),
+            ("log@1", Some("log")),
+            ("standalone:log", None),
+            ("my.own", Some("my.own")),
+            ("any:my.own@latest", Some("my.own")),
+            ("standalone:my.own@2.0.0", Some("my.own")),
+            ("my.own@1.0.0", Some("my.own@v1.0.0")),
+            ("builtin:my.own", None),
+            ("my-own", None),
+            ("one@(devel)", Some("one")),
+        ] {
+            assert_eq!(meant(text), expected, "{text}");
+        }
+        let mut settings: Vec<_> = known.iter().map(|known| &known.settings).collect();
+        settings.dedup();
+        assert_eq!(settings.len(), known.len());
+    }
+}
