@@ -62,6 +62,8 @@ mod soak;
 mod stop;
 mod store;
 mod tools;
+#[cfg(all(feature = "http", feature = "traces"))]
+mod traces;
 mod ui;
 mod upstream;
 mod validate;
