@@ -12,7 +12,7 @@ pub mod recovery;
 pub mod replay;
 mod roster;
 pub mod schemas;
-mod signals;
+pub(crate) mod signals;
 pub mod status;
 
 use std::future::pending;
