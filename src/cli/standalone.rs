@@ -70,7 +70,10 @@ mod web_assembly {
                     processors.path.display()
                 ));
             }
-            found.operators
+            let operators = found.operators;
+            #[cfg(feature = "avro")]
+            let operators = operators.into_iter().map(anabranch_ops_avro::guest::encoded).collect();
+            operators
         });
     }
 

@@ -5,7 +5,7 @@
 //! version that fits it: where it changed their shape, the new one is registered under the same subject. Bytes are made
 //! where records leave, see [`crate::record::encode`].
 //!
-//! WebAssembly processors do the same on their side and are not wrapped.
+//! WebAssembly processors do the same on their side, see [`crate::guest`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -18,7 +18,7 @@ use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::files::system;
 use crate::pipelines::Pipelines;
-use crate::settings::{SettingFlags, Settings};
+use crate::settings::SettingFlags;
 
 /// The demo pipeline.
 pub(in crate::cli) const DEMO: &str = include_str!("../templates/demo-pipeline.yaml");
@@ -60,12 +60,13 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
+    let registry = registry_with(&settings);
     let (template, generated) = match &arguments.template {
         Some(asked) => match template(asked) {
             Ok(template) => (Some(template), from_template(arguments, template)),
             Err(report) => return *report,
         },
-        None => (None, generate(arguments, &settings)),
+        None => (None, generate(arguments, &registry)),
     };
     let (name, content) = match generated {
         Ok(generated) => generated,
@@ -80,7 +81,7 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
     }
     let shown = file.display();
     let options = compile_options(&settings, false);
-    let complete = !Pipelines::load(&[&file], &registry_with(&settings), &options).has_errors();
+    let complete = !Pipelines::load(&[&file], &registry, &options).has_errors();
     let next = if complete { "`anabranch run` starts it" } else { "Give values to what is required in it" };
     let mut result = json!({ "file": shown.to_string(), "pipeline": name, "complete": complete });
     let mut text = format!("Wrote {shown}. ");
@@ -139,7 +140,7 @@ fn from_template(arguments: &Arguments, template: &Template) -> Result<(String, 
 }
 
 /// Name and text of the pipeline.
-fn generate(arguments: &Arguments, settings: &Settings) -> Result<(String, String), Box<Report>> {
+fn generate(arguments: &Arguments, registry: &Registry) -> Result<(String, String), Box<Report>> {
     if arguments.name.is_none() && arguments.source.is_none() && arguments.destination.is_none() {
         return Ok(("demo-pipeline".to_owned(), DEMO.to_owned()));
     }
@@ -151,11 +152,10 @@ fn generate(arguments: &Arguments, settings: &Settings) -> Result<(String, Strin
     };
     let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare(source), bare(destination)));
     named(&name)?;
-    let registry = registry_with(settings);
     let context = Generated {
         name: identifier(&name),
-        source: Connector::new(source, &find(&registry, source, Side::Source)?),
-        destination: Connector::new(destination, &find(&registry, destination, Side::Destination)?),
+        source: Connector::new(source, &find(registry, source, Side::Source)?),
+        destination: Connector::new(destination, &find(registry, destination, Side::Destination)?),
     };
     let rendered =
         tera::Context::from_serialize(&context).and_then(|context| tera::Tera::one_off(TEMPLATE, &context, false));

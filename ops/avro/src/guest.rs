@@ -1,0 +1,260 @@
+//! Encoded data for standalone processors, which decode by themselves and encode what they make of it: what they are
+//! given as fields has lost the types that their protocol has no room for, and they would register a schema of what is
+//! left. What they give back is decoded again, so that conditions see fields.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::batch::Mask;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::flow::Flow;
+use anabranch_graph::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
+};
+use anabranch_graph::record::Record;
+use anabranch_graph::specification::Specification;
+
+use crate::desk::Desk;
+use crate::record::{Part, decode, encode};
+
+/// The processor with encoding before it and decoding after it. One that has no settings for it is left alone.
+pub fn encoded(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
+    Arc::new(Kind(kind))
+}
+
+struct Kind(Arc<dyn OperatorKind>);
+
+impl OperatorKind for Kind {
+    fn specification(&self) -> &Specification {
+        self.0.specification()
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        let inner = self.0.configure(arguments)?;
+        let on = |part: &Part| {
+            let is = |step: &str| arguments.bool(&format!("sdk.schema.{step}.{}.enabled", part.as_str())) == Some(true);
+            is("decode") && is("encode")
+        };
+        let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
+        Ok(if parts.is_empty() { inner } else { Arc::new(Configured { inner, parts }) })
+    }
+}
+
+struct Configured {
+    inner: Arc<dyn ConfiguredOperator>,
+    parts: Vec<Part>,
+}
+
+impl ConfiguredOperator for Configured {
+    fn signature(&self) -> Signature {
+        self.inner.signature()
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        self.inner.flow(flow);
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        self.inner.patience()
+    }
+
+    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(match self.inner.build(worker, host)? {
+            BuiltOperator::Isolate(inner) => {
+                let desk = Desk::new(host.schemas.clone());
+                BuiltOperator::Isolate(Box::new(Around { inner, desk, parts: self.parts.clone(), before: Vec::new() }))
+            }
+            other => other,
+        })
+    }
+}
+
+struct Around {
+    inner: Box<dyn Operator>,
+    desk: Desk,
+    parts: Vec<Part>,
+    /// The strip's rows that were encoded, as they came.
+    before: Vec<(usize, Record)>,
+}
+
+impl Around {
+    /// Encodes what has a schema; says whether there was any. What has one that cannot hold it stays as it is.
+    fn encode(&mut self, record: &mut Record) -> Result<bool, Fault> {
+        let mut any = false;
+        for part in &self.parts {
+            match encode(&mut self.desk, *part, record) {
+                Ok(done) => any |= done,
+                Err(fault) if fault.class() == FaultClass::Record => {
+                    tracing::debug!(error = %fault, "given as fields");
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(any)
+    }
+
+    fn has_schema(&self, record: &Record) -> bool {
+        self.parts.iter().any(|part| record.metadata.get(&part.names().0).is_some())
+    }
+}
+
+impl Operator for Around {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        self.before.clear();
+        let mut failed = Vec::new();
+        for (row, record) in rows.iter_mut() {
+            if !self.has_schema(record) {
+                continue;
+            }
+            let before = record.clone();
+            match self.encode(record) {
+                Ok(true) => self.before.push((row, before)),
+                Ok(false) => {}
+                Err(fault) => {
+                    *record = before;
+                    failed.push((row, fault));
+                }
+            }
+        }
+        if failed.is_empty() {
+            self.inner.process(rows);
+        } else {
+            let mut selected = Mask::none(rows.width());
+            for (row, _) in rows.iter_mut() {
+                if failed.iter().all(|(bad, _)| *bad != row) {
+                    selected.set(row);
+                }
+            }
+            self.inner.process(&mut rows.among(&selected));
+            failed.into_iter().for_each(|(row, fault)| rows.decide(row, Decision::Fail(fault)));
+        }
+        let failed: Vec<usize> = rows.failed().collect();
+        let mut before = self.before.drain(..).peekable();
+        for (row, record) in rows.iter_mut() {
+            let Some((_, before)) = before.next_if(|(at, _)| *at == row) else { continue };
+            if failed.contains(&row) {
+                *record = before;
+                continue;
+            }
+            for part in &self.parts {
+                if let Err(fault) = decode(&mut self.desk, *part, record) {
+                    tracing::debug!(error = %fault, "left as the processor gave it");
+                }
+            }
+        }
+    }
+
+    fn close(&mut self) -> Result<(), Fault> {
+        self.inner.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use anabranch_graph::config::Settings;
+    use anabranch_graph::metadata::key;
+    use anabranch_graph::operator::Class;
+    use anabranch_graph::record::Data;
+    use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
+    use anabranch_graph::specification::shared;
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::testing::{after, block_on, fields, host};
+
+    /// Notes what it is given. Fails the number 3, and makes 2 of what it gets of 4.
+    #[derive(Clone)]
+    struct Noting(Specification, Arc<Mutex<Vec<Data>>>);
+
+    impl OperatorKind for Noting {
+        fn specification(&self) -> &Specification {
+            &self.0
+        }
+        fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+            Ok(Arc::new(self.clone()))
+        }
+    }
+
+    impl ConfiguredOperator for Noting {
+        fn signature(&self) -> Signature {
+            Signature { class: Class::Isolate, ..Signature::inline() }
+        }
+        fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+            Ok(BuiltOperator::Isolate(Box::new(self.clone())))
+        }
+    }
+
+    impl Operator for Noting {
+        fn process(&mut self, rows: &mut Rows<'_>) {
+            rows.for_each(|record| {
+                let data = record.payload.after.clone();
+                self.1.lock().unwrap_or_else(PoisonError::into_inner).push(data.clone());
+                match data {
+                    Data::Raw(bytes) if bytes[..] == *b"\x06" => Err(Fault::record("asked", "asked to fail")),
+                    Data::Raw(bytes) if bytes[..] == *b"\x08" => {
+                        record.payload.after = Data::Raw(Bytes::from_static(b"\x04"));
+                        Ok(Decision::Keep)
+                    }
+                    _ => Ok(Decision::Keep),
+                }
+            });
+        }
+    }
+
+    fn named(text: &str) -> Record {
+        let mut record = after(fields(text));
+        record.metadata.insert(key::PAYLOAD_SCHEMA_SUBJECT, "s");
+        record.metadata.insert(key::PAYLOAD_SCHEMA_VERSION, "1");
+        record
+    }
+
+    /// What the processor saw, what became of the rows, and which failed.
+    fn processed(settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Data>, Vec<Record>, Vec<usize>) {
+        let registry = Arc::new(MemoryRegistry::new());
+        let text = r#"{"name":"record","type":"record","fields":[{"name":"a","type":"long"}]}"#;
+        block_on(registry.create(&"s".into(), SchemaKind::Avro, &text.into())).unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let specification = Specification::builtin("noting", "Notes.").with_all(shared::processor());
+        let kind = encoded(Arc::new(Noting(specification, seen.clone())));
+        let settings = Settings::from_pairs(settings.iter().copied());
+        let arguments = Arguments::parse(kind.specification(), &settings).unwrap();
+        let BuiltOperator::Isolate(mut built) = kind.configure(&arguments).unwrap().build(0, &host(registry)).unwrap()
+        else {
+            panic!("it is isolated");
+        };
+        let mut records = rows.to_vec();
+        let mut decisions = Vec::new();
+        let mut rows = Rows::new(&mut records, None, &mut decisions);
+        built.process(&mut rows);
+        let failed = rows.failed().collect();
+        let seen = seen.lock().unwrap().clone();
+        (seen, records, failed)
+    }
+
+    #[test]
+    fn fields_with_a_schema_keep_their_types() {
+        let big = named(r#"{"a":9007199254740993}"#);
+        let plain = after(fields(r#"{"a":1}"#));
+        let rows = [named(r#"{"a":1}"#), big.clone(), plain.clone(), named(r#"{"a":3}"#), named(r#"{"a":4}"#)];
+        let (seen, after, failed) = processed(&[], &rows);
+        let raw = |bytes: &'static [u8]| Data::Raw(Bytes::from_static(bytes));
+        let whole = raw(b"\x82\x80\x80\x80\x80\x80\x80\x20");
+        assert_eq!(seen, [raw(b"\x02"), whole, plain.payload.after.clone(), raw(b"\x06"), raw(b"\x08")]);
+        assert_eq!(failed, [3]);
+        assert_eq!(after, [rows[0].clone(), big, plain, rows[3].clone(), named(r#"{"a":2}"#)]);
+    }
+
+    #[test]
+    fn what_the_processor_leaves_alone_is_left_alone() {
+        let row = named(r#"{"a":1}"#);
+        for step in ["decode", "encode"] {
+            let name = format!("sdk.schema.{step}.payload.enabled");
+            let (seen, after, _) = processed(&[(name.as_str(), "false")], std::slice::from_ref(&row));
+            assert_eq!((seen, after), (vec![row.payload.after.clone()], vec![row.clone()]));
+        }
+    }
+}
