@@ -449,7 +449,7 @@ mod tests {
                     force: false,
                     settings: SettingFlags::default(),
                 };
-                let Ok((name, text)) = generate(&arguments) else { panic!("{source} to {destination}") };
+                let Ok((name, text)) = generate(&arguments, &registry) else { panic!("{source} to {destination}") };
                 assert_eq!(name, format!("{source}-to-{destination}"));
                 let unexpected: Vec<_> =
                     findings(&text).into_iter().filter(|f| !f.starts_with("settings.required")).collect();
@@ -481,7 +481,7 @@ mod tests {
                 force: false,
                 settings: SettingFlags::default(),
             };
-            let Ok((_, text)) = generate(&arguments) else { panic!("{name}") };
+            let Ok((_, text)) = generate(&arguments, &registry()) else { panic!("{name}") };
             assert_eq!(findings(&text), [""; 0], "{text}");
             assert_eq!(loaded(&text).pipelines[0].id.value.as_str(), name);
         }
@@ -498,7 +498,7 @@ mod tests {
                 force: false,
                 settings: SettingFlags::default(),
             };
-            assert!(generate(&arguments).is_err(), "{name:?}");
+            assert!(generate(&arguments, &registry()).is_err(), "{name:?}");
         }
     }
 

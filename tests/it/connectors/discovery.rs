@@ -167,7 +167,8 @@ fn files_for_pipelines_are_written_and_checked_with_installed_connectors() {
     workspace.run(&["pipelines", "init", "x", "--source", "my-own", "--destination", "standalone:file"]).expect_code(0);
     assert_eq!(workspace.lines("starts").len(), 2, "each was asked once who it is");
     let text = workspace.read("pipelines/x.yaml");
-    for part in ["plugin: my-own", "plugin: \"standalone:file\"", "For tests. Type", "# greeting: hello", "path: \"\""]
+    for part in
+        ["plugin: my-own", "plugin: standalone:file", "# For tests.", "# greeting: hello", "\n          path: \"\""]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
