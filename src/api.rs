@@ -168,6 +168,7 @@ impl Api {
             .merge(if self.page { ui::router() } else { Router::new() })
             .method_not_allowed_fallback(error::no_such_method);
         let router = Router::from(paths())
+            .merge(edit::namesakes())
             .with_state(view.clone())
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);
