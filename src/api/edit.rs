@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use anabranch_graph::text::Str;
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -17,7 +16,7 @@ use super::body::Body;
 use super::error::{ApiError, Error, Kind};
 use super::lifecycle::Done;
 use super::pipelines::{
-    connector_id, missing, of_pipeline, one, pipeline, shown_dead_letter, shown_pipeline, stored, the_connector,
+    connector_id, missing, of_pipeline, one, shown_dead_letter, shown_pipeline, stored, the_connector,
 };
 use super::query::Query;
 use super::shapes::{
@@ -43,17 +42,6 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
         .routes(routes!(create_processor))
         .routes(routes!(update_processor))
         .routes(routes!(delete_processor))
-}
-
-/// Pipelines whose id is a path that requests are sent to. `POST` is for that path, everything else for the pipeline.
-pub(super) fn namesakes() -> Router<Arc<View>> {
-    ["plan", "apply", "test"].into_iter().fold(Router::new(), |router, id| {
-        let path = || Path(id.to_owned());
-        let methods = get(move |view: Shared| pipeline(view, path()))
-            .put(move |view: Shared, body: Body<ChangedPipeline>| update_pipeline(view, path(), body))
-            .delete(move |view: Shared, query: Query| delete_pipeline(view, path(), query));
-        router.route(&format!("/v1/pipelines/{id}"), methods)
-    })
 }
 
 /// A pipeline to be made.

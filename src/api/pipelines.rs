@@ -77,7 +77,7 @@ async fn pipelines(State(view): Shared, query: Query) -> Answer<Vec<Pipeline>> {
     responses((status = 200, description = "It", body = Pipeline),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
-pub(super) async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer<Pipeline> {
+async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer<Pipeline> {
     Ok(Json(shown_pipeline(&view, &one(&view, &id).await?)))
 }
 

@@ -12,9 +12,9 @@ use super::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::api::ListenError;
 use crate::log::{Log, Output};
 use crate::pipelines::Pipelines;
+use crate::runtime;
 use crate::service::lifecycle::{Outcome, names};
 use crate::service::{Companion, Ended, Later, Service, ServiceError};
-use crate::runtime;
 use crate::settings::{Database, LogFormat, SettingFlags, Settings};
 use crate::store::{OpenError, Origin, Store, StoredPipeline};
 
@@ -145,13 +145,17 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
                 ListenError::InUse(_) => (Exit::Environment, "api.address_in_use"),
                 ListenError::System { .. } => (Exit::Environment, "api.not_listening"),
                 ListenError::Token(_) => (Exit::Invalid, "api.token_unreadable"),
+                ListenError::Tls(_) | ListenError::NoCertificate(_) => (Exit::Invalid, "api.certificate_unusable"),
             };
             let report = Report::new(command).fail(exit, code, error.to_string());
             match error {
                 ListenError::InUse(_) => {
                     report.suggest("give another with --api.http.address, or serve nothing with --api.enabled=false")
                 }
-                ListenError::System { .. } | ListenError::Token(_) => report,
+                ListenError::NoCertificate(_) => {
+                    report.suggest("give it with api.http.tls.cert, and its key with api.http.tls.key")
+                }
+                ListenError::System { .. } | ListenError::Token(_) | ListenError::Tls(_) => report,
             }
         }
         Err(error) => {

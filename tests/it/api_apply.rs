@@ -129,10 +129,11 @@ fn a_new_pipeline_that_does_not_open_in_time_is_taken_out_again() {
     apply(&service, &hanging);
     service.done("POST", "/v1/pipelines/p/start", &json!({}));
     service.wait_for("p", "starting");
-    let mut reader = Process::spawn(Command::new("cat").arg("pipe").current_dir(workspace.root()));
+    // It holds both ends: what gave up before must not be the last to write.
+    let reader = Process::spawn(Command::new("sh").args(["-c", "exec cat 0<>pipe"]).current_dir(workspace.root()));
     service.wait_for("p", "running");
     service.end();
-    reader.wait_for_end();
+    drop(reader);
     assert_eq!(workspace.lines("out.ndjson").len(), 4, "nothing is doubled");
 }
 

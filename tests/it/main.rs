@@ -61,6 +61,7 @@ mod servers;
 mod soak;
 mod stop;
 mod store;
+mod tls;
 mod tools;
 mod ui;
 mod upstream;
