@@ -15,6 +15,7 @@ use crate::api::acceptor;
 use crate::api::access::Access;
 use crate::files::system;
 use crate::mcp::{Server, http, stdio};
+use crate::service::signals::Signals;
 use crate::settings::{ServiceFlags, token_in};
 
 /// Let assistants check, try and watch pipelines, by the Model Context Protocol.
@@ -117,11 +118,15 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
                 return report().fail(Exit::Environment, "api.not_listening", what);
             }
         };
+        let mut signals = match Signals::listen() {
+            Ok(signals) => signals,
+            Err(error) => return report().fail(Exit::Environment, "cli.system", system(&error)),
+        };
         let access = Arc::new(Access::new(Some(token), at.ip().is_loopback(), Vec::new()));
         // A reader that went away is nobody's problem.
         let _ = writeln!(stdout(), "MCP is served at {}://{at}/mcp", if tls.is_some() { "https" } else { "http" });
         let stop = async {
-            let _ = tokio::signal::ctrl_c().await;
+            signals.next().await;
         };
         crate::api::serve(listener, tls, http::router(Arc::new(server), access), stop, async {}).await;
         report()

@@ -163,6 +163,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
                 ServiceError::Open(OpenError::InUse { .. }) => "store.in_use",
                 ServiceError::Open(_) | ServiceError::Store(_) => "store.unavailable",
                 ServiceError::Schemas(_) => "run.schema_registry",
+                ServiceError::Traces(_) => "run.traces",
                 ServiceError::System { .. } | ServiceError::Listen(_) => "run.system",
             };
             Report::new(command).fail(Exit::Environment, code, error.to_string())

@@ -99,6 +99,7 @@ impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
                 Kind::Duration { .. } => arg.value_name("DURATION"),
                 Kind::List => arg.value_name("A,B"),
                 Kind::Address => arg.value_name("HOST:PORT"),
+                Kind::Share => arg.value_name("SHARE"),
                 Kind::Text => arg.value_name("TEXT"),
             };
             if let Some(alias) = key.alias {

@@ -360,6 +360,7 @@ pub(super) const CODES: &[Entry] = &[
         "Raise shutdown.timeout if this happens often.",
     ),
     entry("run.schema_registry", "The schema registry cannot be used.", "See the settings schema-registry.*."),
+    entry("run.traces", "Traces of records cannot be sent.", "The message says why. Without traces.endpoint none are."),
     entry("run.system", "The system refused what the service needs.", "The message is the system's."),
     entry("script.missing", "custom.javascript has no script.", "Set `script` or `script.path`."),
     entry("script.module", "A script imports what is not available.", "Scripts stand alone: put all in one file."),
