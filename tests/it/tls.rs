@@ -88,3 +88,22 @@ fn certificates_that_cannot_be_used_are_refused_before_anything_starts() {
     let doctor = workspace.run(&["doctor", cert, "--api.http.tls.key=ca.key"]).both();
     assert!(doctor.contains("ca.key"), "{doctor}");
 }
+
+#[test]
+fn assistants_are_served_over_tls() {
+    let workspace = Workspace::new();
+    let Some(certificates) = Certificates::create(workspace.root()) else { return };
+    certificates.sign("server", "anabranch", "DNS:localhost");
+    workspace.write("token", "secret-of-the-test");
+    let mcp = ["mcp", "--http=127.0.0.1:0", "--token-file=token", "--tls-cert=server.crt"];
+    workspace.run(&mcp).expect_code(2);
+    let mut process = workspace.start(&[&mcp[..], &["--tls-key=server.key"]].concat());
+    let address = process.address_after("MCP is served at https://");
+    // It answers as a service that has no such path.
+    let address = format!("--api.http.address=https://localhost:{}", address.port());
+    let list = ["pipelines", "list", "--api.http.token-file=token", "--api.http.tls.ca=ca.crt", &address];
+    let refused = workspace.run(&list).expect_code(3).stderr;
+    assert!(refused.contains("is not an anabranch"), "{refused}");
+    process.signal("INT");
+    process.finish().expect_code(0);
+}
