@@ -67,7 +67,10 @@ mod stop;
 mod store;
 #[cfg(unix)]
 mod terminal;
+mod tls;
 mod tools;
+#[cfg(all(feature = "http", feature = "traces"))]
+mod traces;
 mod ui;
 mod upstream;
 mod validate;
