@@ -18,7 +18,6 @@ use utoipa_axum::routes;
 use super::View;
 use super::body::Body;
 use super::error::{ApiError, Error, Kind};
-use super::lifecycle::Done;
 use super::pipelines::{one, shown_dead_letter, shown_pipeline};
 use super::query::Query;
 use super::shapes::{DeadLetterQueue, Pipeline, PipelineConfig, Settings};
