@@ -173,7 +173,7 @@ fn files_for_pipelines_are_written_and_checked_with_installed_connectors() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let unknown = workspace.run(&["pipelines", "init", "y", "--source", "other"]).expect_code(2).both();
-    assert!(unknown.contains("generator") && unknown.contains("my-own, standalone:file"), "{unknown}");
+    assert!(unknown.contains("generator") && unknown.contains("standalone:file, my-own"), "{unknown}");
 
     let schema = workspace.run(&["pipelines", "schema"]).expect_code(0).stdout;
     let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
