@@ -1,20 +1,23 @@
 //! The ends of the graph: sources, destinations and the store, which do to the world what the scenario says.
 
-mod destination;
-mod source;
-mod store;
-
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_graph::destination::{Delivered, Destination, Retry as Repeat, Verdicts, WritePolicy, Writer};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Data, Position, Record};
+use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
+use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::Value;
+use async_trait::async_trait;
 
 use crate::oracle::Copy;
-use crate::scenario::mix;
-
-pub use destination::SimDestination;
-pub use source::SimSource;
-pub use store::SimStore;
+use crate::scenario::{Retry, Sink, Takes, Upstream, hits, mix};
+use crate::transaction::{self, Known};
+use crate::world::{World, first, position};
 
 /// The metadata that holds the mark.
 pub const MARK: &str = "mark";
@@ -53,5 +56,459 @@ fn passing(what: &'static str) -> Fault {
 async fn sleep_up_to(millis: u64, number: u64) {
     if millis > 0 {
         tokio::time::sleep(Duration::from_millis(mix(number, 5) % (millis + 1))).await;
+    }
+}
+
+impl Upstream {
+    /// The position of a row of a lane of this source.
+    pub fn position(&self, lane: usize, row: u32) -> Position {
+        position(lane, if self.twins { row & !1 } else { row }, b'r')
+    }
+}
+
+/// Source `index` of the scenario.
+pub struct SimSource {
+    /// The world.
+    pub world: Arc<World>,
+    /// Its number.
+    pub index: usize,
+}
+
+impl SimSource {
+    fn spec(&self) -> &Upstream {
+        &self.world.scenario.sources[self.index]
+    }
+}
+
+#[async_trait]
+impl Source for SimSource {
+    fn catches_up(&self) -> bool {
+        true
+    }
+
+    fn replays_exactly(&self) -> bool {
+        true
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        _: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        self.world.opening().await?;
+        let mut state = self.world.lock();
+        let mut lanes = Vec::new();
+        for (i, lane) in state.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.source == self.index) {
+            // It goes on where the engine says, and only there.
+            lane.next = resume.get(&lane.id.partition).map_or(0, |mark| lane.rows_upto(mark).unwrap_or(0));
+            lane.acked = lane.next;
+            lanes.push(i);
+        }
+        drop(state);
+        let source = || SimSource { world: self.world.clone(), index: self.index };
+        let away = BTreeMap::new();
+        let reader = SimReader { source: source(), lanes, turn: 0, reads: 0, progress: None, caught_up: false, away };
+        Ok((Box::new(reader), Box::new(SimAcker { source: source() })))
+    }
+}
+
+struct SimReader {
+    source: SimSource,
+    lanes: Vec<usize>,
+    turn: usize,
+    reads: u64,
+    /// A position that comes next, without a record.
+    progress: Option<(usize, u32)>,
+    caught_up: bool,
+    /// Lanes that are somebody else's, and after how many reads they come back, if they do.
+    away: BTreeMap<usize, Option<u64>>,
+}
+
+#[async_trait]
+impl Reader for SimReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        let world = self.source.world.clone();
+        let spec = self.source.spec();
+        let (call, troubled) = {
+            let mut state = world.lock();
+            (state.next_call(), state.is_troubled())
+        };
+        sleep_up_to(spec.delay, call).await;
+        world.tick().await;
+        if troubled && hits(1, call, spec.read_fails) {
+            return Err(passing("the source cannot be read"));
+        }
+        world.may_panic();
+        if troubled
+            && hits(6, call, spec.revokes)
+            && let Some(partition) = self.revoke(call)
+        {
+            return Ok(Read::Revoked(partition));
+        }
+        loop {
+            if let Some(read) = self.give(room) {
+                return Ok(read);
+            }
+            if !self.waits_for_a_lane() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            world.tick().await;
+        }
+    }
+
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
+        let world = &self.source.world;
+        world.tick().await;
+        let lanes = self.lanes.iter().copied();
+        let lane = {
+            let state = world.lock();
+            lanes.into_iter().find(|lane| state.lanes[*lane].id.partition == *partition)
+        };
+        if let Some(lane) = lane {
+            world.goes_on(lane, mark);
+            self.away.remove(&lane);
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.source.world.tick().await;
+        self.source.world.may_panic();
+        Ok(())
+    }
+}
+
+impl SimReader {
+    /// A partition becomes somebody else's; it comes back soon, or in the next run.
+    fn revoke(&mut self, call: u64) -> Option<Partition> {
+        let here: Vec<usize> = self.lanes.iter().copied().filter(|lane| !self.away.contains_key(lane)).collect();
+        let lane = *here.get(call as usize % here.len().max(1))?;
+        let comes_back = self.source.spec().comes_back;
+        self.away.insert(lane, (comes_back > 0).then_some(self.reads + comes_back));
+        self.progress = self.progress.filter(|(other, _)| *other != lane);
+        Some(self.source.world.revoked(lane))
+    }
+
+    fn waits_for_a_lane(&self) -> bool {
+        self.away.values().any(Option::is_some)
+    }
+
+    /// What there is to read; `None` where there is nothing to wait for.
+    fn give(&mut self, room: Room) -> Option<Read> {
+        let world = self.source.world.clone();
+        let spec = self.source.spec();
+        self.reads += 1;
+        let mut state = world.lock();
+        if let Some((lane, back)) = self.away.iter_mut().find(|(_, back)| back.is_some_and(|back| back <= self.reads)) {
+            // It stays away until it is told where it goes on.
+            *back = None;
+            return Some(Read::Assigned(state.returns(*lane)));
+        }
+        if let Some((lane, row)) = self.progress.take() {
+            let at = position(lane, row, b'p');
+            let partition = state.lanes[lane].id.partition.clone();
+            drop(state);
+            world.read(lane, [at.clone()]);
+            return Some(Read::Progress(partition, at));
+        }
+        let n = self.lanes.len();
+        let turns = (0..n).map(|i| self.lanes[(self.turn + i) % n]);
+        let mut turns = turns.filter(|lane| !self.away.contains_key(lane));
+        if let Some(lane) = turns.find(|lane| (state.lanes[*lane].next as usize) < state.lanes[*lane].fates.len()) {
+            self.turn += 1;
+            self.caught_up = false;
+            let at = &mut state.lanes[lane];
+            let from = at.next;
+            let weight = record(first(lane, from), position(lane, from, b'r')).weight();
+            let most = spec.per_read.min(room.rows).min(room.bytes / weight).max(1);
+            let upto = (from as usize + most).min(at.fates.len()) as u32;
+            at.next = upto;
+            let partition = at.id.partition.clone();
+            if hits(2, u64::from(upto), spec.progress) {
+                self.progress = Some((lane, upto - 1));
+            }
+            state.note(|| format!("rows {from}..{upto} of lane {lane} are read"));
+            drop(state);
+            world.read(lane, (from..upto).map(|row| spec.position(lane, row)));
+            world.holds(lane, (upto - from) as usize, weight);
+            let records = (from..upto).map(|row| record(first(lane, row), spec.position(lane, row))).collect();
+            return Some(Read::Rows { partition, records });
+        }
+        if self.waits_for_a_lane() {
+            return None;
+        }
+        if spec.ends {
+            return Some(Read::End);
+        }
+        if state.nothing_to_do() {
+            world.orders.notify_one();
+        }
+        let said = std::mem::replace(&mut self.caught_up, true);
+        (!said).then_some(Read::CaughtUp)
+    }
+}
+
+struct SimAcker {
+    source: SimSource,
+}
+
+#[async_trait]
+impl Acker for SimAcker {
+    async fn ack(&mut self, partition: &Partition, positions: &[Position]) -> Result<(), Fault> {
+        let world = &self.source.world;
+        let spec = self.source.spec();
+        let (call, troubled) = {
+            let mut state = world.lock();
+            (state.next_call(), state.is_troubled())
+        };
+        world.tick().await;
+        if troubled && hits(3, call, spec.ack_hangs) {
+            world.hang().await;
+        }
+        world.may_panic();
+        if troubled && hits(4, call, spec.ack_fails) {
+            return Err(passing("the source cannot be told"));
+        }
+        world.acked(self.source.index, partition, positions);
+        world.tick().await;
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.source.world.tick().await;
+        self.source.world.may_panic();
+        Ok(())
+    }
+}
+
+/// A destination of the scenario; the one after the last is for letters.
+pub struct SimDestination {
+    /// The world.
+    pub world: Arc<World>,
+    /// Its number.
+    pub index: usize,
+}
+
+impl SimDestination {
+    fn spec(&self) -> &Sink {
+        self.world.scenario.sinks.get(self.index).unwrap_or(&self.world.scenario.letters)
+    }
+
+    fn is_letters(&self) -> bool {
+        self.index == self.world.scenario.sinks.len()
+    }
+}
+
+#[async_trait]
+impl Destination for SimDestination {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        self.world.opening().await?;
+        let sink = SimDestination { world: self.world.clone(), index: self.index };
+        Ok(Box::new(SimWriter { sink, unknown: false, known: Known::new() }))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        let spec = self.spec();
+        let retry = match spec.retry {
+            Retry::Idempotent => Repeat::Idempotent,
+            Retry::AtMostOnce => Repeat::AtMostOnce,
+            Retry::Transactional => Repeat::Transactional,
+        };
+        WritePolicy { rows: spec.rows, bytes: 1 << 20, linger: Duration::from_millis(spec.linger), retry }
+    }
+}
+
+struct SimWriter {
+    sink: SimDestination,
+    /// The outcome of a call was unknown.
+    unknown: bool,
+    /// What it knows of the marks of a transactional destination.
+    known: Known,
+}
+
+impl SimWriter {
+    /// Puts a row down; a letter is known by what it holds.
+    fn put(&self, row: &Record, delivered: Delivered, uncertain: bool) {
+        let world = &self.sink.world;
+        let durable = delivered == Delivered::Durable;
+        if !self.sink.is_letters() {
+            return world.put(self.sink.index, copy(row).id, durable, uncertain);
+        }
+        let node = row.metadata.get("svc.dlq.nack.node.id").cloned().unwrap_or_default();
+        let after = row.payload.after.fields().and_then(|letter| letter.get("payload"));
+        let id = match after.and_then(Value::as_map).and_then(|payload| payload.get("after")) {
+            Some(Value::Bytes(bytes)) => number(bytes),
+            _ => 0,
+        };
+        let key = match &row.key {
+            Data::Raw(key) => &key[..],
+            _ => &[],
+        };
+        world.put_letter(&node, id, key, durable);
+    }
+}
+
+#[async_trait]
+impl Writer for SimWriter {
+    async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
+        transaction::marks(&self.sink.world, self.sink.index, self.sink.spec(), &mut self.known).await
+    }
+
+    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let world = self.sink.world.clone();
+        let (spec, index) = (self.sink.spec(), self.sink.index);
+        let (call, troubled) = {
+            let mut state = world.lock();
+            state.shelves[index].calls += 1;
+            (state.shelves[index].calls, state.is_troubled())
+        };
+        world.may_panic();
+        if !self.sink.is_letters() {
+            let ids: Vec<u64> = rows.iter().map(|row| copy(row).id).collect();
+            world.lock().note(|| format!("d{index} is given {} rows: {ids:x?}", ids.len()));
+            world.presented(index, &ids, rows.iter().map(Record::position));
+            world.told(index, &ids, marks);
+            if self.unknown && spec.retry == Retry::AtMostOnce {
+                world.breaks(|| format!("d{index} is written again although that must not be"));
+            }
+            if spec.retry == Retry::Transactional {
+                return transaction::write(&world, index, self.sink.spec(), &mut self.known, rows, marks).await;
+            }
+        }
+        tokio::time::sleep(spec.takes_time(call)).await;
+        world.tick().await;
+        if troubled && hits(spec.salt ^ 1, call, spec.hangs) {
+            world.hang().await;
+        }
+        let refused = |row: &Record| hits(spec.salt, copy(row).id, spec.refuses) && !self.sink.is_letters();
+        let refusal = || Fault::record("refused", "the destination does not want it");
+        if spec.whole && rows.iter().any(refused) {
+            return Err(refusal());
+        }
+        let delivered = |row: usize| match spec.takes {
+            Takes::Durable => Delivered::Durable,
+            Takes::Accepted => Delivered::Accepted,
+            Takes::Mixed if mix(call, row as u64).is_multiple_of(2) => Delivered::Durable,
+            Takes::Mixed => Delivered::Accepted,
+        };
+        if troubled && hits(spec.salt ^ 2, call, spec.fails) {
+            if spec.ambiguous {
+                let some = mix(call, 9) as usize % (rows.len() + 1);
+                rows[..some].iter().filter(|row| !refused(row)).enumerate().for_each(|(i, row)| {
+                    self.put(row, delivered(i), true);
+                });
+            }
+            self.unknown = true;
+            return Err(passing("the destination is away"));
+        }
+        let partial = troubled && hits(spec.salt ^ 3, call, spec.partial);
+        let verdict = |(i, row): (usize, &Record)| match () {
+            () if refused(row) => Err(refusal()),
+            () if partial && mix(call, i as u64 ^ 3).is_multiple_of(3) => Err(passing("the row is locked")),
+            () => Ok(delivered(i)),
+        };
+        let mut verdicts: Vec<Result<Delivered, Fault>> = rows.iter().enumerate().map(verdict).collect();
+        if troubled && hits(spec.salt ^ 5, call, spec.miscounts) && world.miscounts() {
+            match mix(call, 4).is_multiple_of(2) {
+                true => drop(verdicts.pop()),
+                false => verdicts.push(Ok(Delivered::Durable)),
+            }
+            for (i, (row, _)) in rows.iter().zip(&verdicts).enumerate().filter(|(_, (_, verdict))| verdict.is_ok()) {
+                self.put(row, delivered(i), true);
+            }
+            self.unknown = true;
+            return Ok(Verdicts::Each(verdicts));
+        }
+        self.unknown |= verdicts.iter().any(|verdict| matches!(verdict, Err(fault) if fault.code() == "sim_passing"));
+        for (i, (row, verdict)) in rows.iter().zip(&verdicts).enumerate() {
+            // A crash may come in the middle.
+            if i == rows.len() / 2 {
+                world.tick().await;
+                world.may_panic();
+            }
+            if let Ok(delivered) = verdict {
+                self.put(row, *delivered, false);
+            }
+        }
+        world.tick().await;
+        if let Some(Ok(first)) = verdicts.first()
+            && verdicts.iter().all(|verdict| matches!(verdict, Ok(other) if other == first))
+        {
+            return Ok(Verdicts::All(*first));
+        }
+        Ok(Verdicts::Each(verdicts))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        let world = self.sink.world.clone();
+        let (spec, index) = (self.sink.spec(), self.sink.index);
+        let (call, troubled) = {
+            let mut state = world.lock();
+            state.shelves[index].calls += 1;
+            (state.shelves[index].calls, state.is_troubled())
+        };
+        tokio::time::sleep(spec.takes_time(call)).await;
+        world.tick().await;
+        if troubled && hits(spec.salt ^ 6, call, spec.hangs) {
+            world.hang().await;
+        }
+        world.may_panic();
+        if troubled && hits(spec.salt ^ 4, call, spec.flush_fails) {
+            return Err(passing("the destination cannot be flushed"));
+        }
+        world.flushed(index);
+        world.tick().await;
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.sink.world.tick().await;
+        self.sink.world.may_panic();
+        Ok(())
+    }
+}
+
+/// The store.
+pub struct SimStore(pub Arc<World>);
+
+#[async_trait]
+impl StateStore for SimStore {
+    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+        self.0.tick().await;
+        // It may have been claimed all the same.
+        let mut state = self.0.lock();
+        state.epoch += 1;
+        let call = state.next_call();
+        if state.is_troubled() && hits(7, call, self.0.scenario.open_fails) {
+            return Err(StoreError::Unavailable("the store is away".into()));
+        }
+        Ok(Epoch { pipeline: pipeline.clone(), number: state.epoch })
+    }
+
+    async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        Ok(self.0.marks())
+    }
+
+    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+        let world = &self.0;
+        let (call, troubled) = {
+            let mut state = world.lock();
+            (state.next_call(), state.is_troubled())
+        };
+        world.tick().await;
+        tokio::task::yield_now().await;
+        if let Some(theirs) = world.refuses(epoch.number) {
+            return Err(StoreError::Fenced { pipeline: epoch.pipeline.clone(), ours: epoch.number, theirs });
+        }
+        let fails = troubled && hits(5, call, world.scenario.store_fails);
+        // It may have been stored all the same.
+        if !fails || mix(call, 1).is_multiple_of(2) {
+            world.lock().note(|| format!("stored {moves:?}"));
+            world.store(moves);
+        }
+        world.tick().await;
+        tokio::task::yield_now().await;
+        if fails { Err(StoreError::Unavailable("the store is away".into())) } else { Ok(()) }
     }
 }
