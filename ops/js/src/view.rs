@@ -22,6 +22,7 @@ use boa_engine::{
 };
 
 use crate::conversion::enter;
+use crate::lasting;
 use crate::text::{key, name};
 
 /// The Rust value behind an object.
@@ -41,6 +42,8 @@ pub(crate) struct View {
     gone: RefCell<Vec<Str>>,
     /// Fields that were read or written and are not properties yet.
     touched: Touched,
+    /// Whether there is no proxy: the properties are accessors, and stay.
+    named: bool,
 }
 
 #[derive(Trace, Finalize)]
@@ -62,6 +65,10 @@ struct Field {
 const FIELDS: usize = 12;
 
 impl View {
+    fn new(whole: Whole, named: bool) -> Self {
+        View { whole, gone: RefCell::default(), touched: Touched::Fields(Vec::new()), named }
+    }
+
     /// The value as it was when it was shown.
     pub(crate) fn whole(&self) -> &Whole {
         &self.whole
@@ -159,8 +166,7 @@ fn optics(context: &Context) -> JsResult<&Optics> {
 /// An object through which a script sees the value.
 pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     let prototype = context.intrinsics().constructors().object().prototype();
-    let view = View { whole, gone: RefCell::default(), touched: Touched::Fields(Vec::new()) };
-    let target = JsObject::new(context.root_shape(), prototype, view).upcast();
+    let target = JsObject::new(context.root_shape(), prototype, View::new(whole, false)).upcast();
     let Optics { proxy, traps, .. } = optics(context)?;
     let (proxy, traps) = (proxy.clone(), traps.clone());
     let shown = proxy.construct(&[target.clone().into(), traps.into()], None, context)?;
@@ -171,10 +177,10 @@ pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     Ok(shown.into())
 }
 
-/// The target behind an object that [`show`] made; `None` for all others.
+/// The target behind an object that [`show`] or [`named`] made; `None` for all others.
 pub(crate) fn target(object: &JsObject, context: &mut Context) -> Option<JsObject> {
     if !object.is::<Proxy>() {
-        return None;
+        return object.is::<View>().then(|| object.clone());
     }
     let optics = optics(context).ok()?;
     if let Some((_, target)) = optics.near.borrow().iter().find(|(shown, _)| JsObject::equals(shown, object)) {
@@ -220,14 +226,14 @@ pub(crate) enum Remembered {
 /// Remembers a field that was read, or written where nothing else has a say.
 fn remember(target: &JsObject, key: PropertyKey, value: JsValue) {
     if !matches!(key, PropertyKey::Index(_))
-        && let Some(mut view) = target.downcast_mut::<View>()
+        && let Some(view) = target.downcast_mut::<View>().as_deref_mut()
         && let Touched::Fields(fields) = &mut view.touched
     {
         if let Some(field) = fields.iter_mut().find(|field| field.key == key) {
             field.value = value;
             return;
         }
-        if fields.len() < FIELDS {
+        if fields.len() < FIELDS || view.named {
             fields.push(Field { key, value });
             return;
         }
@@ -310,6 +316,97 @@ fn get(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
         Some(value) => Ok(value),
         None => target.get(key, context),
     }
+}
+
+/// An object with an accessor for each of the names, which nothing but these is asked of. It shows one value after the
+/// other, see [`turn`]. `None` where a prototype has a field of such a name.
+pub(crate) fn named(names: &[String], context: &mut Context) -> Option<JsObject> {
+    let prototype = context.intrinsics().constructors().object().prototype();
+    let view = View::new(Whole::Metadata(Metadata::new()), true);
+    let object = JsObject::new(context.root_shape(), prototype, view).upcast();
+    for name in names {
+        let key = key(name);
+        if inherits(&object, &key) {
+            return None;
+        }
+        let function = |f: Accessor, key: PropertyKey| {
+            let f = NativeFunction::from_copy_closure_with_captures(
+                move |this, args, key: &Name, context| f(this, &key.0, args, context),
+                Name(key),
+            );
+            f.to_js_function(context.realm())
+        };
+        let accessor = PropertyDescriptor::builder()
+            .get(function(read, key.clone()))
+            .set(function(write, key.clone()))
+            .enumerable(true)
+            .configurable(true);
+        object.insert_property(key, accessor);
+    }
+    Some(object)
+}
+
+type Accessor = fn(&JsValue, &PropertyKey, &[JsValue], &mut Context) -> JsResult<JsValue>;
+
+/// What an accessor is for.
+#[derive(Trace, Finalize)]
+struct Name(#[unsafe_ignore_trace] PropertyKey);
+
+/// Has an object that [`named`] made show a value.
+pub(crate) fn turn(object: &JsObject, whole: Whole) {
+    if let Some(mut view) = object.downcast_mut::<View>() {
+        let View { whole: shown, touched, .. } = &mut *view;
+        *shown = whole;
+        match touched {
+            Touched::Fields(fields) => fields.clear(),
+            Touched::Properties => {}
+        }
+    }
+}
+
+fn read(this: &JsValue, key: &PropertyKey, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let object = this.as_object().ok_or_else(misused)?;
+    if let Remembered::Yes(value) = remembered(&object, key) {
+        return Ok(value);
+    }
+    if let Some(value) = convert(&object, key, context)? {
+        return Ok(value);
+    }
+    match inherited(&object, key) {
+        None => Ok(JsValue::undefined()),
+        Some(inherited) => match (inherited.value(), inherited.get().and_then(JsValue::as_callable)) {
+            (Some(value), _) => Ok(value.clone()),
+            (None, Some(get)) => {
+                lasting::give_up(context);
+                get.call(this, &[], context)
+            }
+            (None, None) => Ok(JsValue::undefined()),
+        },
+    }
+}
+
+fn write(this: &JsValue, key: &PropertyKey, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let object = this.as_object().ok_or_else(misused)?;
+    let value = args.get_or_undefined(0).clone();
+    let own = matches!(remembered(&object, key), Remembered::Yes(_)) || {
+        let view = object.downcast_ref::<View>().ok_or_else(misused)?;
+        name(key).is_some_and(|field| view.part(&field).is_some())
+    };
+    match inherited(&object, key).filter(|_| !own) {
+        Some(inherited) if inherited.writable() != Some(true) => {
+            lasting::give_up(context);
+            if let Some(set) = inherited.set().and_then(JsValue::as_callable) {
+                set.call(this, &[value], context)?;
+            }
+        }
+        _ => remember(&object, key.clone(), value),
+    }
+    Ok(JsValue::undefined())
+}
+
+/// What the prototype has under a name.
+fn inherited(object: &JsObject, key: &PropertyKey) -> Option<PropertyDescriptor> {
+    object.prototype().and_then(|prototype| property(&prototype, key))
 }
 
 fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
