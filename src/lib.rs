@@ -20,4 +20,5 @@ pub mod settings;
 pub mod store;
 pub mod terminal;
 pub mod testing;
+pub mod traces;
 pub mod trial;

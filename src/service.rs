@@ -12,7 +12,7 @@ pub mod recovery;
 pub mod replay;
 mod roster;
 pub mod schemas;
-mod signals;
+pub(crate) mod signals;
 pub mod status;
 
 use std::future::pending;
@@ -28,7 +28,7 @@ use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -40,6 +40,7 @@ use crate::runtime;
 use crate::settings::Settings;
 use crate::store::{Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
 use crate::terminal::StatusLine;
+use crate::traces::{Exporter, FLUSH};
 use control::{Control, Done, Job, Shared};
 use document::Read;
 use lifecycle::Outcome;
@@ -105,6 +106,9 @@ pub enum ServiceError {
     /// The schema registry cannot be used.
     #[error("schema-registry.confluent: {0}")]
     Schemas(String),
+    /// Traces cannot be sent.
+    #[error("traces.endpoint: {0}")]
+    Traces(String),
     /// The system refuses.
     #[error("cannot {what}: {error}")]
     System {
@@ -140,6 +144,7 @@ impl Service {
                 tell(api.address());
             }
             let companion = self.companion.take();
+            let traces = self.trace(executor.handle())?;
             let (control, jobs) = Control::new(Shared {
                 store: store.clone(),
                 registry: self.registry.clone(),
@@ -150,9 +155,14 @@ impl Service {
                 opening: Arc::new(Semaphore::new(OPENING)),
                 recovery: self.settings.pipelines.recovery,
                 once: self.once,
+                traces: traces.clone(),
             });
             let view = Arc::new(View::new(store, self.registry.clone(), control));
-            beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals, companion)).await
+            let ended = beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals, companion)).await;
+            if let Some(traces) = traces {
+                traces.close(FLUSH).await;
+            }
+            ended
         });
         // A call that hangs in the system must not keep the process from ending.
         executor.shutdown_background();
@@ -166,8 +176,15 @@ impl Service {
         let Some(settings) = wanted else { return Ok(None) };
         self.log.mask(settings.token.clone().filter(|token| token.len() >= MASKED_FROM));
         let api = Api::listen(settings).await?;
-        tracing::info!(address = %api.address(), "HTTP is served at http://{}", api.address());
+        tracing::info!(address = %api.address(), "HTTP is served at {}", api.url());
         Ok(Some(api))
+    }
+
+    /// Who sends traces of records, where somebody wants them.
+    fn trace(&self, executor: &Handle) -> Result<Option<Arc<Exporter>>, ServiceError> {
+        let Some(settings) = &self.settings.traces else { return Ok(None) };
+        self.log.mask(settings.secrets());
+        Exporter::start(settings, executor).map(Some).map_err(ServiceError::Traces)
     }
 
     async fn serve(

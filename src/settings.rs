@@ -6,6 +6,7 @@ mod file;
 mod flags;
 mod layers;
 mod listener;
+mod traces;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use flags::{ServiceFlags, SettingFlags, handed_down};
 pub use layers::{Layers, Refused, Resolved, Source};
 pub(crate) use listener::token_in;
 pub use listener::{ApiSettings, Compatibility, ServedSchemas};
+pub use traces::TraceSettings;
 
 /// The settings with their types. Built only by [`Layers::resolve`], so every value has passed its checks.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub struct Settings {
     pub schemas: Schemas,
     /// Where HTTP is served; `None` = nowhere.
     pub api: Option<ApiSettings>,
+    /// Where traces of records go; `None` = no record is traced.
+    pub traces: Option<TraceSettings>,
     /// What is logged, and how.
     pub log: LogSettings,
     /// Pipeline files and what happens when a pipeline fails.

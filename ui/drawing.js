@@ -2,7 +2,7 @@
 
 import { flag, mark, s, say } from "./dom.js";
 import { about, count, duration, percent, plural, rate, since } from "./format.js";
-import { Rates } from "./rates.js";
+import { Rates, waits } from "./rates.js";
 
 /** @typedef {import("./api.js").Plan} Plan */
 /** @typedef {import("./api.js").PlanNode} PlanNode */
@@ -64,8 +64,10 @@ class Card {
     const [source, destination] = [this.node.kind === "source", this.node.kind === "destination"];
     const flow = rates.rate(source || destination ? "rowsOut" : "rowsIn");
     const grown = rates.grown("rowsIn");
-    const parts = [rate(flow)];
-    if (this.node.condition && rowsIn > 0 && flow !== null) parts[0] = `${percent(selected / rowsIn)} of ${rate(flow)}`;
+    const held = source ? 0 : waits(rates, live);
+    // What works on the same records for long has no rate yet.
+    const parts = [held ? `holds ${about(held)}` : rate(flow)];
+    if (!held && this.node.condition && rowsIn > 0 && flow !== null) parts[0] = `${percent(selected / rowsIn)} of ${rate(flow)}`;
     const worked = this.node.condition ? rates.grown("selected") : grown;
     if (!source && worked > 0) parts.push(duration(rates.grown("busySeconds") / worked));
     say(this.text, parts.join(" · "));
@@ -77,10 +79,12 @@ class Card {
 
     const stalled = all.status.stalled?.node === live.id ? all.status.stalled : undefined;
     flag(this.element, "stalled", !!stalled);
-    flag(this.element, "failing", failed > 0);
+    // Where a run failed, no record needs to have failed.
+    const ended = all.status.word !== "running" && all.status.word !== "idle" && !!all.status.error && all.status.where === live.id;
+    flag(this.element, "failing", failed > 0 || ended);
     flag(this.element, "hot", busy >= BUSY);
     const trouble = stalled ? `stalled ${duration(Math.floor(since(stalled.since) ?? 0))}` : failed > 0 ? `${about(failed)} failed`
-      : busy >= BUSY ? `${percent(busy)} busy` : "";
+      : ended ? "failed" : busy >= BUSY ? `${percent(busy)} busy` : "";
     this.#mark(trouble);
   }
 

@@ -3,14 +3,14 @@
 import { h, mark, say } from "./dom.js";
 import { NONE, clock, count, duration, percent, rate } from "./format.js";
 import { Inspector } from "./inspect.js";
-import { Rates } from "./rates.js";
+import { Rates, waits } from "./rates.js";
 
 /** @typedef {import("./api.js").LiveOne} LiveOne */
 /** @typedef {import("./api.js").Plan} Plan */
 /** @typedef {import("./api.js").PlanNode} PlanNode */
 
 /** What is told of each kind of node: a name, and what it is out of its counters. */
-/** @typedef {[string, (rates: Rates, live: import("./api.js").LiveNode) => string]} Figure */
+/** @typedef {[string, (rates: Rates, live: import("./api.js").LiveNode, node: PlanNode) => string]} Figure */
 
 /** @type {Record<string, Figure[]>} */
 const FIGURES = {
@@ -22,7 +22,7 @@ const FIGURES = {
     ["delivered", (rates) => rate(rates.rate("rowsOut"))],
     ["delivered in this run", (_, live) => count(live.rowsOut)],
     ["time for a record", (rates) => perRecord(rates, "rowsIn")],
-    ["busy", (rates) => percent(rates.rate("busySeconds"))],
+    ["busy", busy],
     ["in it now", (_, live) => count(live.held)],
     ["failed", (_, live) => count(live.failed)],
   ],
@@ -32,7 +32,7 @@ const FIGURES = {
     ["in, this run", (_, live) => count(live.rowsIn)],
     ["out, this run", (_, live) => count(live.rowsOut)],
     ["time for a record", (rates) => perRecord(rates, "selected")],
-    ["busy", (rates) => percent(rates.rate("busySeconds"))],
+    ["busy", busy],
     ["in it now", (_, live) => count(live.held)],
     ["failed", (_, live) => count(live.failed)],
   ],
@@ -44,6 +44,12 @@ const HITS = ["condition holds for", (_, live) => (live.rowsIn ? `${percent(live
 function perRecord(rates, worked) {
   const rows = rates.grown(worked);
   return rows > 0 ? duration(rates.grown("busySeconds") / rows) : NONE;
+}
+
+/** Time is counted when records leave: of those that are still in it nothing is known. @type {Figure[1]} */
+function busy(rates, live, { workers }) {
+  const seconds = rates.rate("busySeconds");
+  return waits(rates, live) || seconds === null ? NONE : percent(Math.min(1, seconds / (workers ?? 1)));
 }
 
 export class NodePanel {
@@ -93,7 +99,7 @@ export class NodePanel {
     if (!counters) return;
     const { rowsIn, selected, rowsOut, failed, busySeconds, lastError } = counters;
     this.#rates.add(live.at, live.status.run, { rowsIn, selected, rowsOut, failed, busySeconds });
-    for (const { figure, value } of this.#figures) say(value, figure[1](this.#rates, counters));
+    for (const { figure, value } of this.#figures) say(value, figure[1](this.#rates, counters, this.node));
     mark(this.error, "hidden", lastError ? null : "");
     if (lastError) {
       const text = `Last error, ${clock(lastError.at)}: ${lastError.message}`;

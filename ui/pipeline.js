@@ -30,13 +30,16 @@ const TILES = [
   { title: "Filtered", value: (_, rates) => rate(rates.rate("filtered")), more: ({ totals }) => count(totals?.filtered) },
   { title: "Failed", value: ({ totals }) => about(totals?.failed), more: ({ totals }) => plural(totals?.deadLettered ?? 0, "dead letter"), bad: ({ totals }) => (totals?.failed ?? 0) > 0 },
   { title: "In flight", value: ({ totals }) => about(totals?.inFlight) },
-  { title: "Behind", value: ({ lanes }) => duration(most(lanes.map((lane) => lane.lagSeconds))), more: ({ lanes }) => `${count(sum(lanes.map((lane) => lane.lagRows)))} records` },
+  { title: "Behind", value: ({ lanes }) => duration(most(lanes.map((lane) => lane.lagSeconds))), more: ({ lanes }) => behind(sum(lanes.map((lane) => lane.lagRows))) },
 ];
 
 /** @param {(number | null | undefined)[]} numbers */
 const most = (numbers) => numbers.reduce((/** @type {number | null} */ a, b) => (b === null || b === undefined ? a : Math.max(a ?? 0, b)), null);
 /** @param {(number | null | undefined)[]} numbers */
 const sum = (numbers) => numbers.reduce((/** @type {number | null} */ a, b) => (b === null || b === undefined ? a : (a ?? 0) + b), null);
+
+/** @param {number | null} rows */
+const behind = (rows) => (rows === null ? "" : plural(rows, "record"));
 
 export class PipelinePage {
   #rates = new Rates();

@@ -68,3 +68,12 @@ export class Rates {
     return this.#samples.at(-1)?.counters[name] ?? null;
   }
 }
+
+/**
+ * @param {Rates} rates of `rowsOut`, among others
+ * @param {{ held?: number }} live
+ * @returns {number} how many records are in a step from which none came lately; 0 where some came
+ */
+export function waits(rates, live) {
+  return rates.rate("rowsOut") === 0 ? live.held ?? 0 : 0;
+}

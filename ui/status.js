@@ -61,7 +61,8 @@ export function cause(status) {
     parts.push(`Nothing moves at ${status.stalled.node} for ${duration(since(status.stalled.since))}`);
   }
   if (status.error && status.word !== "running" && status.word !== "idle") {
-    parts.push(status.where ? `${status.where}: ${status.error}` : status.error);
+    const named = !status.where || status.error.startsWith(`${status.where}: `);
+    parts.push(named ? status.error : `${status.where}: ${status.error}`);
   }
   if (status.nextTry) {
     const left = (Date.parse(status.nextTry) - Date.now()) / 1000;

@@ -191,10 +191,7 @@ impl Batch {
         if decisions.is_empty() {
             return Ok(());
         }
-        if !decisions.is_sorted_by(|a, b| a.0 < b.0) {
-            decisions.sort_by_key(|(row, decision)| (*row, std::cmp::Reverse(severity(decision))));
-            decisions.dedup_by_key(|(row, _)| *row);
-        }
+        arrange(decisions);
         let rows = self.rows();
         let each = self.bytes / rows.max(1);
         let new: usize = decisions.iter().map(|(_, d)| if let Decision::Split(new) = d { new.len() } else { 0 }).sum();
@@ -253,6 +250,14 @@ impl Batch {
         self.lineage = lineage;
         debug_assert_eq!(self.records.len(), self.lineage.rows());
         Ok(())
+    }
+}
+
+/// Brings decisions in the order of their rows; of two on one row the worse stays.
+pub(crate) fn arrange(decisions: &mut Vec<(usize, Decision)>) {
+    if !decisions.is_sorted_by(|a, b| a.0 < b.0) {
+        decisions.sort_by_key(|(row, decision)| (*row, std::cmp::Reverse(severity(decision))));
+        decisions.dedup_by_key(|(row, _)| *row);
     }
 }
 

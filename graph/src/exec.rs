@@ -40,6 +40,7 @@ mod supervise;
 mod tap;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod trial;
 mod write;
 
@@ -62,6 +63,7 @@ use crate::plan::stage::StagePlan;
 use crate::schema::SchemaRegistry;
 use crate::state::{Memo, StateStore};
 use crate::text::Str;
+use crate::trace::Tracing;
 
 /// What a run reaches outside of its plan.
 #[derive(Clone)]
@@ -85,6 +87,8 @@ pub struct RunOptions {
     pub mask: Arc<[Str]>,
     /// Where its records can be looked at: the pipeline's own, the same for all of its runs.
     pub taps: Arc<Taps>,
+    /// How it is traced; `None` = not at all.
+    pub traces: Option<Tracing>,
 }
 
 /// How a run ended.

@@ -6,6 +6,7 @@ use crate::metadata::{Metadata, key};
 use crate::record::{Data, Operation, Record};
 use crate::state::LaneId;
 use crate::text::Str;
+use crate::trace::SpanContext;
 use crate::value::{Object, Value};
 
 /// A record that failed. What leaves the process of it is masked already.
@@ -30,6 +31,8 @@ pub struct Letter {
     pub message: Str,
     /// The record as it entered the step that failed, with its own position.
     pub record: Record,
+    /// The span in which it was kept, where the record was traced: its replay refers to it.
+    pub trace: Option<SpanContext>,
 }
 
 impl Letter {

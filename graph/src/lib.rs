@@ -91,4 +91,5 @@ pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
+pub mod trace;
 pub mod value;

@@ -104,7 +104,8 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
             memo: Arc::new(Oblivion),
             schemas: Arc::new(MemoryRegistry::new()),
         };
-        let options = RunOptions { once: world.scenario.once, taps: taps.clone(), ..RunOptions::default() };
+        let traces = world.lock().watching.tracing();
+        let options = RunOptions { once: world.scenario.once, taps: taps.clone(), traces, ..RunOptions::default() };
         let mut running = start(stages.clone(), services, options);
         let progress = running.progress();
         world.lock().progress = Some(progress.clone());
@@ -112,6 +113,11 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
         world.lock().note(|| format!("ended: {ending:?}"));
         if world.lock().broken.is_some() {
             return Ok(());
+        }
+        if watched {
+            let whole = matches!(ending, Ending::Finished | Ending::Stopped);
+            let watching = &world.lock().watching;
+            watching.spans.check(watching.share(), progress.totals().read, whole)?;
         }
         if judge(world, run, &ending, stopped, &progress)? {
             return Ok(());

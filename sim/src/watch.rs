@@ -1,11 +1,13 @@
 //! Those who look at records on their way: they come and go at random, fetch what they are shown or do not, and nothing
-//! that happens may depend on them.
+//! that happens may depend on them. And who gets the traces of records.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_graph::condition::CompiledCondition;
 use anabranch_graph::exec::{Inspection, Look, Place, Taps, places};
 use anabranch_graph::plan::StagePlan;
+use anabranch_graph::trace::{Share, Span, SpanContext, SpanId, SpanKind, SpanSink, Tracing};
 
 use crate::ends::MARK;
 use crate::scenario::mix;
@@ -24,12 +26,76 @@ pub struct Watching {
     open: Vec<Inspection>,
     /// Records that were fetched.
     pub seen: u64,
+    /// The spans of the current run.
+    pub spans: Arc<Spans>,
+}
+
+/// The spans of a run: every trace has one root, which comes when all spans below it have come.
+#[derive(Default)]
+pub struct Spans(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    roots: HashSet<SpanContext>,
+    /// Spans that wait for their root, by its name.
+    waiting: HashMap<SpanId, SpanContext>,
+    broken: Option<String>,
+}
+
+impl SpanSink for Spans {
+    fn take(&self, span: Span) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let trace = span.context.trace;
+        if span.kind == SpanKind::Record {
+            told.waiting.retain(|parent, _| *parent != span.context.span);
+            if !told.roots.insert(span.context) {
+                told.broken = Some(format!("a trace has two roots: {span:?}"));
+            }
+        } else if let Some(parent) = span.parent {
+            told.waiting.insert(parent, span.context);
+            if told.roots.contains(&SpanContext { trace, span: parent }) {
+                told.broken = Some(format!("a span comes after its root: {span:?}"));
+            }
+        }
+    }
+}
+
+impl Spans {
+    /// Whether the spans of a run that has read so many rows are sound; `whole`: it has delivered them all.
+    pub fn check(&self, share: Share, read: u64, whole: bool) -> Result<(), String> {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(broken) = &told.broken {
+            return Err(broken.clone());
+        }
+        if let Some(span) = told.waiting.values().next() {
+            return Err(format!("{} traces have no root, one is that of {span:?}", told.waiting.len()));
+        }
+        let roots = told.roots.len() as u64;
+        if roots > read || share == Share::ALL && whole && roots < read {
+            return Err(format!("{roots} traces of {read} rows"));
+        }
+        Ok(())
+    }
 }
 
 impl Watching {
     /// Nobody yet; from now on they come and go.
     pub fn at(plan: &StagePlan, seed: u64) -> Self {
         Watching { places: places(plan), salt: mix(seed, 77), ..Watching::default() }
+    }
+
+    /// How the next run is traced; `None` while nobody looks.
+    pub fn tracing(&mut self) -> Option<Tracing> {
+        if self.places.is_empty() {
+            return None;
+        }
+        self.spans = Arc::default();
+        Some(Tracing { sink: self.spans.clone(), share: self.share(), past: None })
+    }
+
+    /// All rows, or some.
+    pub fn share(&self) -> Share {
+        if self.salt.is_multiple_of(2) { Share::ALL } else { Share::new(0.3).unwrap_or(Share::ALL) }
     }
 
     /// Something happens in the world; perhaps somebody comes, goes, or fetches some of what was shown.

@@ -75,6 +75,12 @@ const QUEUE_RECORDS: Metric = sum("anabranch_queue_records", "Records that wait 
 const QUEUE_BYTES: Metric = sum("anabranch_queue_bytes", "Their rough size in memory.");
 const QUEUE_FULL: Metric = sum("anabranch_queue_full", "1 where who feeds the queue has to wait.");
 
+const SPANS_SENT: Metric = counter("anabranch_trace_spans_sent_total", "Spans of traces that the collector has.");
+const SPANS_DROPPED: Metric = counter(
+    "anabranch_trace_spans_dropped_total",
+    "Spans of traces that there was no room for, or that the collector did not take.",
+);
+
 /// All that are made here. What is told of the process is in `metrics-process`.
 const ALL: &[&Metric] = &[
     &INFO,
@@ -107,6 +113,8 @@ const ALL: &[&Metric] = &[
     &QUEUE_RECORDS,
     &QUEUE_BYTES,
     &QUEUE_FULL,
+    &SPANS_SENT,
+    &SPANS_DROPPED,
 ];
 
 /// Pipelines with series of their own; those after them, by id, are `other` together.
@@ -134,6 +142,9 @@ async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
         samples.add(&LETTERS, Labels::pipeline(id), letters.count as f64);
         samples.add(&LETTER_BYTES, Labels::pipeline(id), letters.bytes as f64);
     }
+    let spans = view.control.spans();
+    samples.add(&SPANS_SENT, Labels::default(), spans.sent as f64);
+    samples.add(&SPANS_DROPPED, Labels::default(), spans.dropped as f64);
     let text = samples.exposed(ALL);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }

@@ -1,5 +1,6 @@
 //! The form in which letters are stored: everything of a record comes back as it was, which its JSON does not promise.
 
+use std::num::{NonZeroU64, NonZeroU128};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anabranch_graph::letter::Letter;
@@ -8,6 +9,7 @@ use anabranch_graph::record::{Change, Data, Operation, Position, Record};
 use anabranch_graph::source::Partition;
 use anabranch_graph::state::{LaneId, StoreError};
 use anabranch_graph::text::Str;
+use anabranch_graph::trace::{SpanContext, SpanId, TraceId};
 use anabranch_graph::value::{Object, Timestamp, Value};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,8 @@ use crate::store::letters::{StoredLetter, key, nanos};
 
 /// The first byte; another one for a form that this program does not know.
 const FORM: u8 = 1;
+/// The same, with the names of a trace and a span before the letter.
+const TRACED: u8 = 2;
 
 /// The letter of a record that failed for the first time.
 ///
@@ -48,7 +52,12 @@ pub fn encode(letter: &Letter) -> Result<Bytes, StoreError> {
         before: DataForm::from(&record.payload.before),
         after: DataForm::from(&record.payload.after),
     };
-    let written = postcard::to_extend(&form, vec![FORM]);
+    let mut head = vec![if letter.trace.is_some() { TRACED } else { FORM }];
+    if let Some(SpanContext { trace, span }) = letter.trace {
+        head.extend(trace.0.get().to_be_bytes());
+        head.extend(span.0.get().to_be_bytes());
+    }
+    let written = postcard::to_extend(&form, head);
     written.map(Bytes::from).map_err(|error| StoreError::Unavailable(Box::new(error)))
 }
 
@@ -58,8 +67,13 @@ pub fn encode(letter: &Letter) -> Result<Bytes, StoreError> {
 /// They are not those of a letter, or a later version wrote them.
 pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
     let damaged = |what: &str| StoreError::Damaged(format!("a dead letter cannot be read: {what}"));
-    let Some((&FORM, rest)) = bytes.split_first() else {
-        return Err(damaged("a later version of this program wrote it"));
+    let (trace, rest) = match bytes.split_first() {
+        Some((&FORM, rest)) => (None, rest),
+        Some((&TRACED, rest)) => {
+            let (context, rest) = context(rest).ok_or_else(|| damaged("its trace is cut off"))?;
+            (Some(context), rest)
+        }
+        _ => return Err(damaged("a later version of this program wrote it")),
     };
     let form: LetterForm = postcard::from_bytes(rest).map_err(|error| damaged(&error.to_string()))?;
     let operation = Operation::from_number(form.operation.into()).ok_or_else(|| damaged("it has no operation"))?;
@@ -78,7 +92,17 @@ pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
         code: form.code,
         message: form.message,
         record,
+        trace,
     })
+}
+
+/// The span at the head, and what follows.
+fn context(bytes: &[u8]) -> Option<(SpanContext, &[u8])> {
+    let (trace, rest) = bytes.split_first_chunk()?;
+    let (span, rest) = rest.split_first_chunk()?;
+    let trace = TraceId(NonZeroU128::new(u128::from_be_bytes(*trace))?);
+    let span = SpanId(NonZeroU64::new(u64::from_be_bytes(*span))?);
+    Some((SpanContext { trace, span }, rest))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -225,12 +249,16 @@ mod tests {
             code: "bad_row".into(),
             message: "it is bad".into(),
             record,
+            trace: None,
         };
-        let bytes = encode(&letter).unwrap();
-        assert_eq!(decode(&bytes).unwrap(), letter);
-        for length in 0..bytes.len() {
-            assert!(decode(&bytes[..length]).is_err(), "{length}");
+        let traced = SpanContext { trace: TraceId(NonZeroU128::MAX), span: SpanId(NonZeroU64::MIN) };
+        for letter in [letter.clone(), Letter { trace: Some(traced), ..letter }] {
+            let bytes = encode(&letter).unwrap();
+            assert_eq!(decode(&bytes).unwrap(), letter);
+            for length in 0..bytes.len() {
+                assert!(decode(&bytes[..length]).is_err(), "{length}");
+            }
         }
-        assert!(decode(&[FORM + 1]).unwrap_err().to_string().contains("later version"));
+        assert!(decode(&[TRACED + 1]).unwrap_err().to_string().contains("later version"));
     }
 }

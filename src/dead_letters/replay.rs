@@ -19,6 +19,7 @@ use anabranch_graph::schema::SchemaRegistry;
 use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
 use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
 use anabranch_graph::text::Str;
+use anabranch_graph::trace::{Past, SpanContext, Tracing};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -147,6 +148,8 @@ pub struct Tools {
     pub schemas: Arc<dyn SchemaRegistry>,
     /// Where it runs.
     pub executor: Handle,
+    /// How it is traced.
+    pub traces: Option<Tracing>,
 }
 
 /// Replays letters of a pipeline that does not run, the oldest first. What is not through when `halt` is ready stays.
@@ -193,7 +196,9 @@ pub async fn replay(
             schemas: tools.schemas.clone(),
         };
         let mask: Arc<[Str]> = pipeline.compiled.secrets.clone().into();
-        let options = RunOptions { once: true, mask: mask.clone(), ..RunOptions::default() };
+        let traces = tools.traces.clone();
+        let traces = traces.map(|tracing| Tracing { past: Some(queue.clone()), ..tracing });
+        let options = RunOptions { once: true, mask: mask.clone(), traces, ..RunOptions::default() };
         let mut running = {
             let _on_executor = tools.executor.enter();
             exec::start(Arc::new(stages), services, options)
@@ -319,6 +324,7 @@ struct Tried {
     lane: LaneId,
     generation: u64,
     seq: u64,
+    trace: Option<SpanContext>,
 }
 
 impl Tried {
@@ -410,6 +416,12 @@ impl StateStore for Queue {
     }
 }
 
+impl Past for Queue {
+    fn failed_in(&self, row: u64) -> Option<SpanContext> {
+        self.state().read.get(usize::try_from(row).ok()?)?.trace
+    }
+}
+
 /// The letters as a source.
 struct Letters(Arc<Queue>);
 
@@ -442,7 +454,7 @@ impl Reader for LetterReader {
             let mut tried = Vec::with_capacity(found.len());
             let mut records = Vec::with_capacity(found.len());
             for (number, stored) in found {
-                let Letter { name, lane, generation, seq, record, .. } =
+                let Letter { name, lane, generation, seq, record, trace, .. } =
                     form::decode(&stored.content).map_err(unread)?;
                 let StoredLetter { first, attempts, .. } = stored;
                 let position = record.position().clone();
@@ -451,7 +463,7 @@ impl Reader for LetterReader {
                 let numbered = || Position::copy_from(number.to_string().as_bytes());
                 let position = if position.0.is_empty() { numbered() } else { position };
                 records.push(record.with_position(position));
-                tried.push(Tried { number, first, attempts, name, lane, generation, seq });
+                tried.push(Tried { number, first, attempts, name, lane, generation, seq, trace });
             }
             let mut state = queue.state();
             state.waiting.drain(..passed);

@@ -47,6 +47,9 @@ pub struct LetterView {
     pub attempts: u32,
     /// Bytes that are stored of it.
     pub bytes: u64,
+    /// Id of the trace in which the record failed last, where it was traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// The record: in a list the beginning of its content as text, by itself its JSON form.
     pub record: serde_json::Value,
 }
@@ -183,6 +186,7 @@ impl LetterView {
             error: LetterError { code: letter.code.clone(), message: letter.message.clone() },
             attempts: stored.attempts,
             bytes: stored.content.len() as u64,
+            trace: letter.trace.map(|context| context.trace.to_string()),
             record: short(&letter.record).into(),
         }
     }

@@ -19,7 +19,12 @@ pub fn page() -> Page {
             let default = default.map(|default| format!("`{}`", cell(default))).unwrap_or_default();
             let secret = if key.secret { "; secret" } else { "" };
             let kind = cell(&key.kind.describe());
-            let _ = writeln!(text, "| `{}` | {kind}{secret} | {default} | {} |", key.name, cell(key.comment));
+            let standard: Vec<String> = key.standard.iter().map(|name| format!("`{name}`")).collect();
+            let standard = match &standard[..] {
+                [] => String::new(),
+                names => format!(" Where it is not given: {}.", names.join(", ")),
+            };
+            let _ = writeln!(text, "| `{}` | {kind}{secret} | {default} | {}{standard} |", key.name, cell(key.comment));
         }
     }
     Page { path: "docs/settings.md".to_owned(), text }

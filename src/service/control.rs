@@ -21,6 +21,7 @@ use crate::log::Log;
 use crate::pipelines::Pipeline;
 use crate::settings::RecoveryPolicy;
 use crate::store::{Status, StopReason, Store};
+use crate::traces::{Exporter, SpanCounts};
 
 /// How long who holds a pipeline waits for it to drain; what is left then is read again when it goes on.
 const DRAIN: Duration = Duration::from_secs(15);
@@ -120,6 +121,8 @@ pub(super) struct Shared {
     pub(super) opening: Arc<Semaphore>,
     pub(super) recovery: RecoveryPolicy,
     pub(super) once: bool,
+    /// Who sends the traces of records, where they are traced.
+    pub(super) traces: Option<Arc<Exporter>>,
 }
 
 /// What is asked of the service while it runs. Cheap to clone.
@@ -150,6 +153,11 @@ impl Control {
 
     pub(super) fn shared(&self) -> &Shared {
         &self.inner.shared
+    }
+
+    /// What became of the spans of traces.
+    pub fn spans(&self) -> SpanCounts {
+        self.inner.shared.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default()
     }
 
     /// Starts a pipeline that does not run; returns at once.
@@ -296,7 +304,7 @@ impl Control {
             Plan::Invalid(what) | Plan::Incomplete(what) => return Err(ControlError::Invalid { id, what }),
             Plan::Loading => return Err(ControlError::Loading(id)),
         };
-        let Shared { store, schemas, log, executor, opening, recovery, once, .. } = self.shared();
+        let Shared { store, schemas, log, executor, opening, recovery, once, traces, .. } = self.shared();
         log.mask(pipeline.compiled.secrets.iter().cloned());
         // Nothing is started after all were told to stop.
         let roster = locked(&self.inner.roster);
@@ -312,6 +320,7 @@ impl Control {
                 once: *once,
                 mask: pipeline.compiled.secrets.clone().into(),
                 taps: entry.taps.clone(),
+                traces: traces.as_ref().map(|traces| traces.tracing()),
             },
             store: store.clone(),
             schemas: schemas.clone(),

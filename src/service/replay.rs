@@ -41,9 +41,14 @@ impl Control {
     }
 
     async fn replay_held(&self, id: &Str, request: Request) -> Result<Outcome, NotReplayed> {
-        let Shared { store, schemas, log, executor, .. } = self.shared();
-        let tools =
-            Tools { store: store.clone(), log: log.clone(), schemas: schemas.clone(), executor: executor.clone() };
+        let Shared { store, schemas, log, executor, traces, .. } = self.shared();
+        let tools = Tools {
+            store: store.clone(),
+            log: log.clone(),
+            schemas: schemas.clone(),
+            executor: executor.clone(),
+            traces: traces.as_ref().map(|traces| traces.tracing()),
+        };
         let stopping = async {
             while !self.is_stopping() {
                 sleep(Duration::from_millis(100)).await;

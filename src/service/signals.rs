@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Those that end the service.
-pub(super) struct Signals {
+/// Those that end a service.
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     last: Option<Arrival>,
@@ -39,7 +39,7 @@ impl Signals {
     ///
     /// # Errors
     /// The system refuses.
-    pub(super) fn listen() -> io::Result<Signals> {
+    pub(crate) fn listen() -> io::Result<Signals> {
         // The handler stays when its stream goes.
         drop(signal(SignalKind::from_raw(FILE_SIZE_EXCEEDED))?);
         Ok(Signals {
@@ -50,7 +50,7 @@ impl Signals {
     }
 
     /// The number of the next one.
-    pub(super) async fn next(&mut self) -> i32 {
+    pub(crate) async fn next(&mut self) -> i32 {
         loop {
             let signal = tokio::select! {
                 _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),

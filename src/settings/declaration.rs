@@ -19,6 +19,8 @@ pub struct Key {
     pub alias: Option<&'static str>,
     /// Whether the value is a credential.
     pub secret: bool,
+    /// Variables that programs of all kinds read; the first one that is set counts where no layer gives a value.
+    pub standard: &'static [&'static str],
     /// The part of the service that reads it, where this version does not have that part yet.
     pub awaits: Option<&'static str>,
 }
@@ -53,6 +55,8 @@ pub enum Kind {
     List,
     /// `host:port`.
     Address,
+    /// A share of a whole: `0.01`, `1/100`.
+    Share,
 }
 
 impl Kind {
@@ -68,13 +72,14 @@ impl Kind {
             Kind::Choice(words) => words.join(" or "),
             Kind::List => "list, separated by commas".into(),
             Kind::Address => "host:port".into(),
+            Kind::Share => "share, as 0.01 or 1/100".into(),
         }
     }
 }
 
 impl Key {
     const fn new(name: &'static str, kind: Kind, default: Option<&'static str>, comment: &'static str) -> Self {
-        Key { name, kind, default, comment, alias: None, secret: false, awaits: None }
+        Key { name, kind, default, comment, alias: None, secret: false, standard: &[], awaits: None }
     }
 
     const fn alias(mut self, alias: &'static str) -> Self {
@@ -84,6 +89,11 @@ impl Key {
 
     const fn secret(mut self) -> Self {
         self.secret = true;
+        self
+    }
+
+    const fn standard(mut self, variables: &'static [&'static str]) -> Self {
+        self.standard = variables;
         self
     }
 
@@ -131,13 +141,13 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("processors", "Standalone processors"),
     ("schema-registry", "The schema registry"),
     ("api", "HTTP and gRPC interfaces"),
+    ("traces", "Traces of single records"),
     ("install", "Installing plugins"),
     ("preview", "Preview features"),
     ("dev", "Development mode"),
 ];
 
 const LIVE_APPLY: &str = "applying pipelines through the HTTP API";
-const TLS: &str = "TLS of the HTTP API";
 const GRPC: &str = "the gRPC API";
 const INSTALL: &str = "plugin installation";
 const DEV: &str = "profiling";
@@ -334,7 +344,8 @@ pub const KEYS: &[Key] = &[
         "api.http.address",
         Kind::Address,
         Some("127.0.0.1:8080"),
-        "Address of the HTTP API; port 0 = any that is free. One that other machines reach needs a token.",
+        "Address of the HTTP API; port 0 = any that is free. One that other machines reach needs a token. Commands ask \
+         the service here, over TLS if the address begins with https://.",
     ),
     Key::new("api.http.token", Kind::Text, None, "Token that requests must carry; better given as a variable.")
         .secret(),
@@ -351,8 +362,20 @@ pub const KEYS: &[Key] = &[
         Some("false"),
         "Whether /metrics needs no token. It names pipelines, connectors and processors.",
     ),
-    Key::new("api.http.tls.cert", Kind::Path, None, "Certificate chain of the HTTP API, PEM.").awaits(TLS),
-    Key::new("api.http.tls.key", Kind::Path, None, "Private key of the HTTP API, PEM.").awaits(TLS),
+    Key::new(
+        "api.http.tls.cert",
+        Kind::Path,
+        None,
+        "File with the certificate of the HTTP API and those that lead to its authority, PEM. With it TLS is spoken.",
+    ),
+    Key::new("api.http.tls.key", Kind::Path, None, "File with the private key of that certificate, PEM."),
+    Key::new(
+        "api.http.tls.ca",
+        Kind::Path,
+        None,
+        "File with the certificates of authorities that commands trust when they ask a service over TLS, PEM. Without \
+         it they trust the system's, and the certificate of api.http.tls.cert.",
+    ),
     Key::new(
         "api.http.cors.allowed-origins",
         Kind::List,
@@ -368,6 +391,39 @@ pub const KEYS: &[Key] = &[
         "Whether applying a changed pipeline through the API may restart it.",
     )
     .awaits(LIVE_APPLY),
+    Key::new(
+        "traces.endpoint",
+        Kind::Text,
+        None,
+        "URL of a collector that takes OpenTelemetry's protocol over HTTP, as http://localhost:4318; /v1/traces is added. \
+         None = no record is traced.",
+    )
+    .standard(&["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]),
+    Key::new(
+        "traces.sample",
+        Kind::Share,
+        Some("0.01"),
+        "Share of the records that are traced. One that carries a `traceparent` in its metadata is traced where that says \
+         so.",
+    )
+    .standard(&["OTEL_TRACES_SAMPLER_ARG"]),
+    Key::new(
+        "traces.headers",
+        Kind::List,
+        Some(""),
+        "Headers of requests to the collector, as name=value; better given as a variable.",
+    )
+    .secret()
+    .standard(&["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"]),
+    Key::new("traces.service-name", Kind::Text, Some("anabranch"), "Name of the service in traces.")
+        .standard(&["OTEL_SERVICE_NAME"]),
+    Key::new(
+        "traces.attributes",
+        Kind::List,
+        Some(""),
+        "What else is told of the service in traces, as name=value: deployment.environment.name=production.",
+    )
+    .standard(&["OTEL_RESOURCE_ATTRIBUTES"]),
     Key::new("install.allow-unsigned", Kind::Bool, Some("false"), "Whether unsigned plugins may be installed.")
         .awaits(INSTALL),
     Key::new("install.max-staleness", Kind::Duration { zero: true }, Some("168h"), "Oldest plugin index that is used.")

@@ -99,6 +99,7 @@ impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
                 Kind::Duration { .. } => arg.value_name("DURATION"),
                 Kind::List => arg.value_name("A,B"),
                 Kind::Address => arg.value_name("HOST:PORT"),
+                Kind::Share => arg.value_name("SHARE"),
                 Kind::Text => arg.value_name("TEXT"),
             };
             if let Some(alias) = key.alias {
@@ -118,7 +119,7 @@ impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
 pub struct ServiceFlags(pub SettingFlags<false>);
 
 /// Settings that say where a service is.
-const WHERE: &[&str] = &["api.http.address", "api.http.token-file"];
+const WHERE: &[&str] = &["api.http.address", "api.http.token-file", "api.http.tls.ca"];
 
 impl clap::FromArgMatches for ServiceFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {

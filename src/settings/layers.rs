@@ -1,6 +1,7 @@
 //! Which layer a setting's value comes from, and whether it is a valid one.
 
 mod listener;
+mod traces;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
     ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, LogFormat, LogSettings,
     PipelineSettings, PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below, file,
+    traces::parse_share,
 };
 use crate::files::{self, Unreadable};
 
@@ -49,6 +51,8 @@ pub struct Resolved {
     pub text: Option<String>,
     /// The layer.
     pub source: Source,
+    /// The variable, where it is one that programs of all kinds read.
+    pub standard: Option<&'static str>,
     span: Option<Span>,
 }
 
@@ -92,16 +96,20 @@ impl Layers<'_> {
         };
         let mut resolved: Vec<Resolved> = Vec::with_capacity(KEYS.len());
         for key in KEYS {
+            let mut standard = None;
             let (text, source, span) = if let Some(text) = self.flag(key) {
                 (Some(text), Source::Flag, None)
             } else if let Some(text) = self.variable(key, &mut found.findings) {
                 (Some(text), Source::Environment, None)
             } else if let Some(entry) = entries.iter().find(|e| e.key.name == key.name) {
                 (Some(entry.text.clone()), Source::File, Some(entry.span))
+            } else if let Some((name, text)) = self.standard(key, &mut found.findings) {
+                standard = Some(name);
+                (Some(text), Source::Environment, None)
             } else {
                 (key.default.map(str::to_owned), Source::Default, None)
             };
-            resolved.push(Resolved { key, text, source, span });
+            resolved.push(Resolved { key, text, source, standard, span });
         }
         self.near_misses(&mut found.findings);
         let mut checking = Checking { base: &base, resolved: &resolved, findings: &mut found.findings };
@@ -120,12 +128,32 @@ impl Layers<'_> {
     /// A variable that is set and not empty.
     fn variable(&self, key: &Key, findings: &mut Diagnostics) -> Option<String> {
         let name = key.variable();
-        let (_, value) = self.environment.iter().find(|(n, v)| n.to_str() == Some(&name) && !v.is_empty())?;
+        let value = self.in_environment(&name)?;
         let text = value.to_str().map(str::to_owned);
         if text.is_none() {
             findings.push(Diagnostic::error("service.invalid_value", format!("{name} is not valid UTF-8")));
         }
         text
+    }
+
+    fn in_environment(&self, name: &str) -> Option<&OsString> {
+        self.environment.iter().find(|(n, v)| n.to_str() == Some(name) && !v.is_empty()).map(|(_, value)| value)
+    }
+
+    /// A variable that is not only for this program. What is not meant for it must not keep it from starting: a value
+    /// that does not fit is warned of.
+    fn standard(&self, key: &Key, findings: &mut Diagnostics) -> Option<(&'static str, String)> {
+        let (name, value) = key.standard.iter().find_map(|name| Some((*name, self.in_environment(name)?)))?;
+        let problem = match value.to_str() {
+            Some(text) => problem(key, text).map(|problem| problem.message).or_else(|| self.unfit(key, name, text)),
+            None => Some("it is not valid UTF-8".to_owned()),
+        };
+        if let Some(problem) = problem {
+            let message = format!("the variable {name} is ignored: {problem}");
+            findings.push(Diagnostic::warning("service.invalid_value", message));
+            return None;
+        }
+        Some((name, value.to_str()?.to_owned()))
     }
 
     fn entries(&self, path: &Path, required: bool, found: &mut Refused) -> Vec<file::Entry> {
@@ -190,6 +218,7 @@ impl<'a> Checking<'a> {
             self.check_confluent();
         }
         self.check_listener();
+        self.check_traces();
         if self.text("db.type") == "postgres" {
             let entry = self.entry("db.type");
             let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
@@ -241,7 +270,8 @@ impl<'a> Checking<'a> {
         let finding = match (entry.span, entry.source) {
             (Some(span), _) => finding.with_span(span),
             (None, Source::Environment) => {
-                let message = format!("{} (from {})", finding.message, entry.key.variable());
+                let variable = entry.standard.map_or_else(|| entry.key.variable(), str::to_owned);
+                let message = format!("{} (from {variable})", finding.message);
                 Diagnostic { message, ..finding }
             }
             (None, _) => finding,
@@ -324,6 +354,7 @@ impl<'a> Checking<'a> {
                 _ => Schemas::BuiltIn,
             },
             api: self.bool("api.enabled").then(|| self.api()),
+            traces: self.traces(),
             log: LogSettings {
                 level: match self.text("log.level") {
                     "trace" => LogLevel::Trace,
@@ -426,6 +457,9 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
         }),
         Kind::Address if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) => {
             plain(format!("{name}: {shown:?} is not an address (host:port)"))
+        }
+        Kind::Share if parse_share(text).is_none() => {
+            plain(format!("{name}: {shown:?} is not a share from 0 to 1 (as 0.01, 1/100)"))
         }
         _ => None,
     }

@@ -13,7 +13,7 @@ fn root() -> &'static Path {
 }
 
 /// Files below a directory that end so.
-fn below(directory: &Path, end: &str) -> Vec<PathBuf> {
+pub fn below(directory: &Path, end: &str) -> Vec<PathBuf> {
     let mut left = vec![directory.to_owned()];
     let mut found = Vec::new();
     while let Some(path) = left.pop() {

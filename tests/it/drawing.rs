@@ -33,7 +33,7 @@ pub fn sixty() -> String {
     (0..4).for_each(|i| text.push_str(&connector(&format!("source-{i}"), "source", i)));
     (0..9).for_each(|i| text.push_str(&connector(&format!("destination-{i}"), "destination", (i + 1) % 4)));
     text.push_str("    processors:\n");
-    for i in 0..20 {
+    for i in 0..30 {
         let condition = format!(", condition: '{{{{ eq (index .Metadata \"kind\") \"{i}\" }}}}'");
         text.push_str(&format!(
             "      - {{ id: shared-{i}, plugin: field.set{}{}, settings: {{ field: .Metadata.m{i}, value: x }} }}\n",
@@ -97,7 +97,7 @@ fn nothing_overlaps_and_no_line_goes_through_a_foreign_node() {
             drawing.check();
         }
     }
-    let nodes = Drawing::read(&plan(&sixty(), &["--format", "svg", "--stage", "lowered"])).nodes.len();
+    let nodes = Drawing::read(&plan(&sixty(), &["--format", "svg", "--stage", "fused"])).nodes.len();
     assert!(nodes >= 60, "{nodes}");
 }
 

@@ -15,6 +15,7 @@ mod api_lifecycle;
 mod api_schemas;
 mod bad_input;
 mod branching;
+mod commands;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
 mod connectors;
 mod copy;
@@ -41,6 +42,7 @@ mod kills;
 mod letters;
 mod live;
 mod mcp;
+mod packages;
 mod pipeline_tests;
 mod plan;
 mod positions;
@@ -48,7 +50,7 @@ mod positions;
 mod postgres;
 mod process;
 mod processors;
-mod readme;
+
 #[cfg(target_os = "linux")]
 mod rest;
 mod running;
@@ -61,7 +63,10 @@ mod servers;
 mod soak;
 mod stop;
 mod store;
+mod tls;
 mod tools;
+#[cfg(all(feature = "http", feature = "traces"))]
+mod traces;
 mod ui;
 mod upstream;
 mod validate;

@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::api::{Answer, ask};
-use crate::process::{Process, Workspace, file_to_file, skip};
+use crate::api::{Answer, ask, get};
+use crate::api_lifecycle::Service;
+use crate::process::{Process, Workspace, file_to_file, numbered_lines, raw_after, skip};
 
 const META: &str = "io.modelcontextprotocol";
 
@@ -164,18 +165,78 @@ fn over_http_a_token_is_needed() {
     process.finish().expect_code(0);
 }
 
+/// A script for the Python SDK; `None` = it is not there.
+fn script(name: &str) -> Option<Command> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = root.join("target/mcp/bin/python");
+    if !python.exists() {
+        skip("the Python SDK of the Model Context Protocol is not installed; .ci/setup installs it");
+        return None;
+    }
+    let mut command = Command::new(python);
+    command.arg(root.join("tests/consumers").join(name)).arg(env!("CARGO_BIN_EXE_anabranch"));
+    Some(command)
+}
+
 #[test]
 fn a_client_that_others_wrote_gets_along() {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp/bin/python");
-    if !python.exists() {
-        return skip("the Python SDK of the Model Context Protocol is not installed; .ci/setup installs it");
-    }
+    let Some(mut command) = script("mcp_client.py") else { return };
     let workspace = Workspace::new();
     workspace.write("pipeline.txt", file_to_file("p", ""));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/consumers/mcp_client.py");
-    let mut command = Command::new(python);
-    command.arg(script).arg(env!("CARGO_BIN_EXE_anabranch")).arg("pipeline.txt").current_dir(workspace.root());
+    command.arg("pipeline.txt").current_dir(workspace.root());
     command.env("ANABRANCH_API_HTTP_ADDRESS", "127.0.0.1:1");
     let output = Process::spawn(&mut command).finish().expect_code(0);
     assert!(output.stdout.contains("validated"), "{}", output.both());
+}
+
+#[test]
+fn a_running_service_is_watched_and_changed() {
+    const TOKEN: &str = "secret-of-the-test";
+    let orders = r#"      - { id: tag, plugin: field.set, settings: { field: .Metadata.seen, value: "yes" } }
+      - id: refuse
+        plugin: error
+        condition: '{{ hasSuffix "7" (printf "%s" .Payload.After) }}'
+        settings: { message: 'refused {{ printf "%s" .Payload.After }}' }
+    dead-letter-queue: { plugin: store, window-size: 0 }
+"#;
+    for over_http in [false, true] {
+        let mut workspace = Workspace::new();
+        workspace.write("in.txt", numbered_lines(30));
+        workspace.write("pipelines/orders.yaml", file_to_file("orders", orders));
+        let mut service = Service::start(&workspace);
+        let address = service.address;
+        let letters = || get(address, "/v1/pipelines/orders/dead-letters").json()["count"] == 3;
+        service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 27 && letters());
+        workspace.env("ANABRANCH_API_HTTP_ADDRESS", &address.to_string());
+        workspace.env("ANABRANCH_MCP_TOKEN", TOKEN);
+        for (what, flags, done) in [("look", &[][..], "looked"), ("mutations", &["--allow-mutations"], "changed")] {
+            let Some(mut command) = script("mcp_service.py") else { return };
+            command.current_dir(workspace.root()).env("ANABRANCH_API_HTTP_ADDRESS", address.to_string());
+            let mut server = None;
+            if over_http {
+                let arguments = [&["mcp", "--http", "127.0.0.1:0"], flags].concat();
+                let server = server.insert(workspace.start(&arguments));
+                let at = server.address_after("MCP is served at http://");
+                command.arg(format!("http://{at}/mcp")).env("ANABRANCH_MCP_TOKEN", TOKEN);
+            } else {
+                command.arg("stdio");
+            }
+            let output = Process::spawn(command.arg(what)).finish().expect_code(0);
+            assert!(output.stdout.contains(done), "{}", output.both());
+            if let Some(server) = server {
+                // As systemd ends it.
+                server.signal("TERM");
+                let printed = server.finish().expect_code(0).both();
+                assert!(!printed.contains(TOKEN), "{printed}");
+            }
+        }
+        // Everything was read again. Of the three that were refused two came by replay, and what was purged not at all.
+        let times = |wanted: &str| {
+            let arrived = workspace.lines("out.ndjson");
+            arrived.iter().filter(|line| raw_after(line) == wanted).count()
+        };
+        service.process.wait_until("the lines again", || times("line 29") == 2);
+        service.end();
+        assert_eq!(["line 7", "line 17", "line 27", "line 8"].map(times), [1, 1, 0, 2]);
+    }
 }

@@ -33,9 +33,15 @@ fn script(name: &str, address: SocketAddr, workspace: &Workspace) -> Option<Comm
 /// Runs a script to its end, which must be a good one.
 #[track_caller]
 fn browse(name: &str, service: &mut Process, workspace: &Workspace) {
+    browse_with(name, &[], service, workspace);
+}
+
+#[track_caller]
+fn browse_with(name: &str, arguments: &[&str], service: &mut Process, workspace: &Workspace) {
     let address = service.address();
     service.wait_until("readiness", || get(address, "/readyz").status == 200);
     let Some(mut command) = script(name, address, workspace) else { return };
+    command.args(arguments);
     let output = Process::spawn(&mut command).finish();
     print!("{}", output.stdout);
     output.expect_code(0);
@@ -72,6 +78,15 @@ fn everybody_can_use_it_on_every_screen() {
     let workspace = Workspace::new();
     orders(&workspace);
     browse("reach", &mut workspace.start(&["run"]), &workspace);
+}
+
+#[test]
+fn the_description_of_the_api_is_read_and_tried() {
+    const TOKEN: &str = "a-token-of-the-test";
+    let mut workspace = Workspace::new();
+    workspace.env("ANABRANCH_API_HTTP_TOKEN", TOKEN);
+    orders(&workspace);
+    browse_with("description", &[TOKEN], &mut workspace.start(&["run"]), &workspace);
 }
 
 #[test]

@@ -36,7 +36,7 @@ await browse({}, async (page) => {
   await page.waitForFunction(() => document.querySelectorAll(".pipelines tbody tr").length >= 100);
   await traced(page, "100 pipelines");
   await page.goto(at("/pipelines/sixty/nodes/shared-5"));
-  await page.waitForFunction(() => document.querySelectorAll(".figure .node").length >= 50);
+  await page.waitForFunction(() => document.querySelectorAll(".figure .node").length > 60);
   await page.mouse.move(400, 600);
   await traced(page, "a graph of 60 nodes");
 });

@@ -45,6 +45,13 @@ try {
     await page.getByRole("heading", { name: /^Letter #/ }).waitFor();
     assert.match(await text(".letter-detail"), /decode/);
     await accessible(page, "a dead letter");
+    await page.setViewportSize({ width: 320, height: 640 });
+    await page.locator(".letters").waitFor({ state: "hidden" });
+    await accessible(page, "a dead letter on a narrow screen");
+    await page.getByRole("link", { name: "Close the letter" }).click();
+    await page.locator(".letters").waitFor();
+    await page.getByRole("link", { name: "#", exact: false }).first().click();
+    await page.setViewportSize({ width: 1360, height: 860 });
     await page.getByRole("button", { name: "Edit and replay" }).click();
     const field = page.getByRole("dialog").getByLabel("payload.after");
     assert.equal(await field.inputValue(), '{"order": "bad", "amount": 9007199254740993 ]');

@@ -53,16 +53,38 @@ pub struct Run {
     rows: u32,
     shape: Shape,
     pub(super) credit: Credit,
+    traced: bool,
 }
 
 impl Run {
     pub(super) fn whole(lane: LaneIndex, segment: u32, rows: u32) -> Run {
-        Run { lane, segment, first: 0, rows, shape: Shape::Rows, credit: Credit(Credit::full()) }
+        Run { lane, segment, first: 0, rows, shape: Shape::Rows, credit: Credit(Credit::full()), traced: false }
     }
 
     /// The lane its rows were read from.
     pub fn lane(&self) -> LaneIndex {
         self.lane
+    }
+
+    /// The segment it holds credit of; numbers wrap.
+    pub(crate) fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// The rows of the segment that its rows are copies of.
+    pub(crate) fn source_rows_in_segment(&self) -> std::ops::Range<u32> {
+        self.first..self.first + self.source_rows()
+    }
+
+    /// Whether a row of its segment is traced.
+    #[inline]
+    pub(crate) fn is_traced(&self) -> bool {
+        self.traced
+    }
+
+    /// A row of its segment is traced: so say all runs that are made of this one.
+    pub(crate) fn set_traced(&mut self) {
+        self.traced = true;
     }
 
     /// Number of rows of the batch it stands for.

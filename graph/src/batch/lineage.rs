@@ -87,6 +87,17 @@ impl Lineage {
         &self.runs
     }
 
+    /// Whether a row of a segment that it has rows of is traced. O(runs).
+    #[inline]
+    pub(crate) fn is_traced(&self) -> bool {
+        self.runs.iter().any(Run::is_traced)
+    }
+
+    /// A row of it is traced.
+    pub(crate) fn set_traced(&mut self) {
+        self.runs.iter_mut().for_each(Run::set_traced);
+    }
+
     /// No rows, under the same alarm.
     pub fn sibling(&self) -> Lineage {
         Lineage::none(&self.alarm)

@@ -1,7 +1,7 @@
 //! A step that waits for the outside world: several strips in flight, their output in the order of the input.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
@@ -13,7 +13,8 @@ use super::meter::{Before, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Tap};
-use crate::batch::{Batch, Mask, STRIP_BYTES, STRIP_ROWS};
+use super::trace::{Fate, Interval, NodeTracer, Passage};
+use crate::batch::{Batch, Mask, STRIP_BYTES, STRIP_ROWS, arrange};
 use crate::condition::Condition;
 use crate::fault::Fault;
 use crate::operator::{AsyncOperator, Decision, Verdict};
@@ -30,6 +31,7 @@ pub(super) struct Asynchronous {
     /// Most strips in flight; more, if it is not 1, as long as all of them together are less than one full strip.
     pub(super) in_flight: usize,
     pub(super) tap: Arc<Tap>,
+    pub(super) tracer: Option<NodeTracer>,
 }
 
 /// A strip whose call is under way.
@@ -38,6 +40,22 @@ struct InFlight {
     selected: Vec<usize>,
     condition_failed: Vec<(usize, Fault)>,
     call: Option<Call>,
+    /// Where a row of it is traced.
+    timing: Option<Timing>,
+}
+
+/// When a call was made and answered: by its turn to go on, other strips may have kept it waiting.
+struct Timing {
+    /// Whether the step has a condition.
+    conditional: bool,
+    from: Instant,
+    answered: Arc<OnceLock<Instant>>,
+}
+
+impl Timing {
+    fn interval(&self) -> Interval {
+        Interval { from: self.from, to: self.answered.get().copied().unwrap_or_else(Instant::now) }
+    }
 }
 
 /// A call under way; dropping it aborts it. It goes on while the stage waits for room further down.
@@ -69,7 +87,7 @@ impl Asynchronous {
                 Some(verdicts) = front(&mut flying) => {
                     let flown = if mutant!(CallsLandInReverse) { flying.pop_back() } else { flying.pop_front() };
                     if let Some(flown) = flown {
-                        let batch = land(&self.node, flown, verdicts, &output).await?;
+                        let batch = land(&self.node, self.tracer.as_ref(), flown, verdicts, &output).await?;
                         if let Some(watchers) = self.tap.watchers() {
                             watchers.show(Side::After, batch.records());
                         }
@@ -117,24 +135,39 @@ impl Asynchronous {
                 mask.rows().collect()
             }
         };
+        let traced = self.tracer.is_some() && batch.lineage().is_traced();
+        let timing = traced.then(|| Timing {
+            conditional: self.condition.is_some(),
+            from: Instant::now(),
+            answered: Arc::default(),
+        });
         let call = (!selected.is_empty()).then(|| {
             let rows: Vec<Record> = selected.iter().map(|row| batch.records()[*row].clone()).collect();
             let call = converge(self.operator.clone(), rows);
-            Call(output.context.spawn(async move { timed(call, &meters).await }))
+            let answered = timing.as_ref().map(|timing| timing.answered.clone());
+            Call(output.context.spawn(async move {
+                let verdicts = timed(call, &meters).await;
+                if let Some(answered) = answered {
+                    let _ = answered.set(Instant::now());
+                }
+                verdicts
+            }))
         });
-        InFlight { batch, selected, condition_failed, call }
+        InFlight { batch, selected, condition_failed, call, timing }
     }
 }
 
 /// Applies the verdicts on a strip; what is left of it is to be sent on.
 async fn land(
     node: &Str,
+    tracer: Option<&NodeTracer>,
     flown: InFlight,
     verdicts: Result<Result<Vec<Verdict>, Fault>, JoinError>,
     output: &Output,
 ) -> Result<Batch, Interrupt> {
-    let InFlight { mut batch, selected, condition_failed, call } = flown;
+    let InFlight { mut batch, selected, condition_failed, call, timing } = flown;
     drop(call);
+    let chosen = timing.as_ref().map(|_| selected.clone());
     let mut decisions: Vec<(usize, Decision)> = Vec::new();
     match verdicts {
         Ok(verdicts) => {
@@ -164,6 +197,14 @@ async fn land(
     }
     let failed = condition_failed.into_iter().map(|(row, fault)| (row, Decision::Fail(fault.at(node))));
     decisions.extend(failed);
+    if let (Some(tracer), Some(timing), Some(chosen)) = (tracer, timing, chosen) {
+        arrange(&mut decisions);
+        tracer.passed(batch.lineage(), batch.records(), timing.interval(), |row| {
+            let decision = decisions.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| &decisions[at].1);
+            let condition = timing.conditional.then(|| chosen.binary_search(&row).is_ok());
+            Some(Passage { condition, fate: Fate::from(decision) })
+        });
+    }
     let mut left = output.leftover();
     let before = Before::of(batch.rows(), &left);
     batch.apply(&mut decisions, &mut left, &mut output.lend()).map_err(overdrawn)?;

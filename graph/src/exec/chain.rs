@@ -13,13 +13,15 @@ use super::context::Context;
 use super::fan_out::{Output, overdrawn};
 use super::meter::{Before, StageMeters};
 use super::queue::Receiver;
-use super::tap::{Side, Station, Tap, Taps};
-use crate::batch::{Batch, Leftover, Lend, Mask};
+use super::tap::{Side, Station, Tap};
+use super::trace::{Fate, Interval, NodeTracer, Passage};
+use crate::batch::{Batch, Leftover, Lend, Mask, arrange};
 use crate::condition::Condition;
 use crate::fault::Fault;
 use crate::operator::{Decision, Operator, Rows};
 use crate::plan::stage::{StepCondition, StepSpec};
 use crate::text::Str;
+use crate::trace::SpanKind;
 
 /// A chain gives other tasks a turn after so much work.
 const SLICE: Duration = Duration::from_micros(500);
@@ -40,6 +42,7 @@ struct Step<O: ?Sized> {
     operator: Box<O>,
     panicked: bool,
     tap: Arc<Tap>,
+    tracer: Option<NodeTracer>,
 }
 
 /// The steps of a chain. A row that was split goes on in pieces no larger than a strip, each to the end of the chain
@@ -63,8 +66,7 @@ impl<O: Operator + ?Sized> Steps<O> {
     pub(super) fn new<'a>(
         steps: impl IntoIterator<Item = (&'a StepSpec, Box<O>)>,
         repairable: bool,
-        meters: StageMeters,
-        taps: &Taps,
+        output: &Output,
     ) -> Self {
         let step = |(spec, operator): (&StepSpec, _)| Step {
             node: spec.node.clone(),
@@ -76,7 +78,8 @@ impl<O: Operator + ?Sized> Steps<O> {
             multiplies: spec.multiplies,
             operator,
             panicked: false,
-            tap: taps.at(Station::Processor, &spec.node),
+            tap: output.tap(Station::Processor, &spec.node),
+            tracer: output.tracer(&spec.node, &spec.plugin, SpanKind::Step),
         };
         Steps {
             steps: steps.into_iter().map(step).collect(),
@@ -86,7 +89,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             decisions: Vec::new(),
             condition_failed: Vec::new(),
             repairable,
-            meters,
+            meters: output.meters(),
         }
     }
 
@@ -173,6 +176,13 @@ impl<O: Operator + ?Sized> Steps<O> {
             tracing::debug!(node = %step.node, rows = batch.rows(), ?took, "a call held its thread for long");
         }
         meter.took(took);
+        if let Some(tracer) = &step.tracer {
+            arrange(decisions);
+            tracer.passed(batch.lineage(), batch.records(), Interval { from: started, to: ended }, |row| {
+                let decision = decisions.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| &decisions[at].1);
+                Some(Passage { condition: masked.then(|| mask.get(row)), fate: Fate::from(decision) })
+            });
+        }
         if shared && *masked && !decisions.is_empty() && !mutant!(MaskNotCarried) {
             let before = std::mem::take(mask);
             carry(&before, decisions, mask);

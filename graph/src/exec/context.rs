@@ -14,6 +14,7 @@ use super::live::{Alive, Live};
 use super::open::Stage;
 use super::progress::Progress;
 use super::signal::Signal;
+use super::trace::Traces;
 use super::{RunOptions, Services};
 use crate::batch::Alarm;
 use crate::fault::{Fault, FaultClass};
@@ -61,6 +62,7 @@ pub(super) struct Context {
     pub(super) progress: Arc<Progress>,
     pub(super) lanes: Lanes,
     pub(super) alarm: Arc<Alarm>,
+    pub(super) traces: Option<Arc<Traces>>,
     /// Sources stop reading.
     pub(super) stopping: Signal,
     /// Failed writes are not repeated any more.
@@ -93,6 +95,7 @@ fn is_secondary(fault: &Fault) -> bool {
 impl Context {
     pub(super) fn new(plan: &StagePlan, services: Services, options: RunOptions) -> Self {
         let progress = Arc::new(Progress::new(plan, options.mask.clone()));
+        let traces = options.traces.clone().map(|tracing| Traces::new(&plan.pipeline, tracing, options.mask.clone()));
         Context {
             pipeline: plan.pipeline.clone(),
             limits: plan.limits,
@@ -106,6 +109,7 @@ impl Context {
             ),
             progress,
             alarm: Arc::default(),
+            traces: traces.map(Arc::new),
             stopping: Signal::default(),
             retries_over: Signal::default(),
             writes_over: Signal::default(),

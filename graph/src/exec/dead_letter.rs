@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::Interrupt;
 use super::context::Context;
@@ -12,6 +13,7 @@ use super::drain::store_fault;
 use super::lanes::Origin;
 use super::queue::Idle;
 use super::tap::{Side, Station, Tap};
+use super::trace::{Interval, NodeTracer};
 use crate::ack::LaneIndex;
 use crate::batch::Failed;
 use crate::clock;
@@ -22,6 +24,7 @@ use crate::metadata::key;
 use crate::plan::stage::DeadLetterSpec;
 use crate::record::Record;
 use crate::text::Str;
+use crate::trace::SpanKind;
 
 /// The latest failures of a lane. Which rows are the latest goes by their number in the lane, not by when they
 /// failed or were delivered: the same rows fail the same way in every run. O(threshold) memory, nothing per success.
@@ -78,17 +81,21 @@ pub(super) struct DeadLetters {
     outlet: Outlet,
     most_rows: usize,
     tap: Arc<Tap>,
+    tracer: Option<NodeTracer>,
     /// By lane: a partition that comes back has its rows read again in another one, with the same names.
     windows: BTreeMap<LaneIndex, Window>,
 }
 
 impl DeadLetters {
     pub(super) fn new(context: &Arc<Context>, spec: &DeadLetterSpec, node: Str, outlet: Outlet) -> Self {
-        let tap = context.options.taps.at(Station::DeadLetters, &Str::from_static(DeadLetterSpec::NODE));
+        let id = Str::from_static(DeadLetterSpec::NODE);
+        let tap = context.options.taps.at(Station::DeadLetters, &id);
+        let traces = context.traces.as_ref();
         DeadLetters {
             context: context.clone(),
             node,
             tap,
+            tracer: traces.map(|traces| NodeTracer::new(traces, &id, &spec.plugin, SpanKind::Write)),
             window_size: spec.window_size,
             threshold: spec.threshold,
             most_rows: spec.destination.policy().rows.max(1),
@@ -118,6 +125,7 @@ impl DeadLetters {
     async fn write(&mut self, failed: Failed) -> Result<(), Interrupt> {
         let Failed { batch, faults } = failed;
         let origins = self.context().lanes.origins(batch.lineage());
+        let spans = self.tracer.as_ref().map(|tracer| (tracer.announce(batch.lineage()), Instant::now()));
         let mut letters = Vec::with_capacity(batch.rows());
         let mut too_many = None;
         for ((record, origin), fault) in batch.records().iter().zip(origins).zip(&faults) {
@@ -126,6 +134,11 @@ impl DeadLetters {
                 break;
             }
             letters.push(self.letter(record, &origin, fault));
+        }
+        for (row, context) in spans.iter().flat_map(|(spans, _)| spans) {
+            if let Some(letter) = letters.get_mut(*row) {
+                letter.trace = Some(*context);
+            }
         }
         if let Some(watchers) = self.tap.watchers() {
             let pipeline = &self.context.pipeline;
@@ -137,6 +150,10 @@ impl DeadLetters {
             if !mutant!(LetterFailureIgnored) {
                 written?;
             }
+        }
+        if let (Some(tracer), Some((spans, since))) = (&self.tracer, &spans) {
+            let name = |row: usize| letters.get(row).map(|letter| letter.name.clone());
+            tracer.kept(spans, batch.lineage(), batch.records(), Interval::since(*since), name);
         }
         let (written, _rest) = batch.into_parts().1.cut(letters.len());
         self.context().progress.add_dead_lettered(written.rows());
@@ -225,6 +242,7 @@ impl DeadLetters {
             code: Str::from_static(fault.code()),
             message: self.context().mask(&fault.message()).into(),
             record: record.clone(),
+            trace: None,
         }
     }
 }

@@ -108,11 +108,18 @@ impl Drain {
             return Ok(());
         }
         let lanes: Vec<_> = settled.iter().map(|settled| settled.lane).collect();
+        let below: Vec<u64> = match &self.context.traces {
+            Some(_) => settled.iter().map(|settled| settled.advance.mark.seq).collect(),
+            None => Vec::new(),
+        };
         let progress = self.context.progress.clone();
         progress.set_storing(true);
         self.store_and_tell(settled).await?;
         progress.set_storing(false);
         self.context.lanes.told(&lanes);
+        if let Some(traces) = &self.context.traces {
+            lanes.iter().zip(below).for_each(|(lane, below)| traces.acknowledged(*lane, below));
+        }
         Ok(())
     }
 

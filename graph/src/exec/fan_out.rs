@@ -9,10 +9,12 @@ use super::context::Context;
 use super::meter::StageMeters;
 use super::queue::Sender;
 use super::tap::{Station, Tap, Taps};
+use super::trace::NodeTracer;
 use crate::ack::{Overdrawn, Run};
 use crate::batch::{Batch, Failed, Leftover};
 use crate::fault::{Fault, FaultClass};
 use crate::text::Str;
+use crate::trace::SpanKind;
 
 /// The outputs of one stage.
 #[derive(Clone)]
@@ -46,6 +48,11 @@ impl Output {
     /// The tap of a node of the stage.
     pub(super) fn tap(&self, station: Station, node: &Str) -> Arc<Tap> {
         self.taps().at(station, node)
+    }
+
+    /// Who makes the spans of a node of the stage, where the run is traced.
+    pub(super) fn tracer(&self, node: &Str, plugin: &Str, kind: SpanKind) -> Option<NodeTracer> {
+        self.context.traces.as_ref().map(|traces| NodeTracer::new(traces, node, plugin, kind))
     }
 
     /// Tops up the credit of a run.

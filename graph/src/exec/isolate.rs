@@ -81,7 +81,7 @@ impl Isolate {
             };
             built.push((step, operator));
         }
-        Ok(Steps::new(built, true, self.output.meters(), self.output.taps()))
+        Ok(Steps::new(built, true, &self.output))
     }
 
     /// The life of the thread.

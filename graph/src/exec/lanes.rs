@@ -312,6 +312,13 @@ impl Lanes {
         origins
     }
 
+    /// Number of the first row of a lineage in its lane.
+    pub(super) fn first_row(&self, lineage: &Lineage) -> u64 {
+        let state = self.lock();
+        let first = lineage.runs().first();
+        first.map_or(0, |run| state.lanes[usize::from(run.lane().0)].ledger.seq_of_row(run, 0))
+    }
+
     /// What the source may read now; waits until that is something.
     pub(super) async fn room(&self, source: usize) -> Room {
         self.when_room(|state| {

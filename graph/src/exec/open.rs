@@ -29,6 +29,7 @@ use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, Ste
 use crate::source::{Mark, Partition};
 use crate::state::LaneId;
 use crate::text::Str;
+use crate::trace::SpanKind;
 
 /// Failed batches between the stages and the dead letters.
 const DEAD_QUEUE: usize = 8;
@@ -154,7 +155,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 };
                 let in_flight = (*in_flight).max(1) as usize;
                 let tap = output.tap(Station::Processor, &step.node);
-                let step = Asynchronous { node: step.node.clone(), condition, operator, in_flight, tap };
+                let tracer = output.tracer(&step.node, &step.plugin, SpanKind::Request);
+                let step = Asynchronous { node: step.node.clone(), condition, operator, in_flight, tap, tracer };
                 Box::pin(step.run(input, output))
             }
             _ => return Err(Fault::fatal("plan_broken", format!("stage {} cannot be run", stage.name))),
@@ -250,7 +252,7 @@ pub(super) fn build_inline(
             BuiltOperator::Isolate(_) | BuiltOperator::Async(_) => return Err(wrong_class(step)),
         }
     }
-    Ok(Steps::new(built, false, output.meters(), output.taps()))
+    Ok(Steps::new(built, false, output))
 }
 
 pub(super) fn build(context: &Context, step: &StepSpec, worker: usize) -> Result<BuiltOperator, Fault> {

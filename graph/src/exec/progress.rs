@@ -279,11 +279,14 @@ impl Progress {
     /// Copies failed in a stage, and go to the dead letters.
     pub(super) fn add_failed(&self, stage: usize, faults: &[Fault]) {
         self.letters.enter(faults.len());
-        let Some(last) = faults.last() else { return };
-        let steps = &self.stages[stage].steps;
-        let step = last.node().and_then(|node| steps.iter().find(|step| step.node == *node)).or(steps.first());
-        if let Some(step) = step {
-            step.note_fault(self.clock.now(), last);
+        let (steps, now) = (&self.stages[stage].steps, self.clock.now());
+        // Faults of one step stand together, and the last of them is the one to show.
+        for run in faults.chunk_by(|one, next| one.node() == next.node()) {
+            let Some(last) = run.last() else { continue };
+            let step = last.node().and_then(|node| steps.iter().find(|step| step.node == *node)).or(steps.first());
+            if let Some(step) = step {
+                step.note_fault(now, last);
+            }
         }
     }
 

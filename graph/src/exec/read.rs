@@ -286,7 +286,11 @@ impl Reading {
         let meters = self.output.meters();
         meters.step(0).enter(total);
         meters.step(0).leave(Passed { out: total, ..Passed::default() }, meters.now());
-        for ((records, bytes), lineage) in strips.into_iter().zip(runs) {
+        for ((records, bytes), mut lineage) in strips.into_iter().zip(runs) {
+            if let Some(traces) = &context.traces {
+                let id = Lanes::lane_id(&self.connector, &partition);
+                traces.begin(&id, context.lanes.first_row(&lineage), &mut lineage, &records);
+            }
             if let Some(watchers) = self.tap.watchers() {
                 watchers.show(Side::After, &records);
             }
@@ -310,6 +314,9 @@ impl Reading {
                 }
             }
             task.lanes.abandon(lane);
+            if let Some(traces) = &task.traces {
+                traces.abandoned(lane, "its partition was given to somebody else");
+            }
         });
         self.revoked.insert(partition, Revoked { lane, given_up });
     }

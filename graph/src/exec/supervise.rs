@@ -100,7 +100,16 @@ pub(super) async fn run(
             }
         }
     }
-    ending(&context, expired)
+    let ending = ending(&context, expired);
+    if let Some(traces) = &context.traces {
+        match &ending {
+            Ending::Faulted(fault) => traces.end(&format!("the run failed: {}", fault.message())),
+            Ending::Finished | Ending::Stopped | Ending::NotDrained { .. } | Ending::Killed => {
+                traces.end("the run ended before everything was delivered");
+            }
+        }
+    }
+    ending
 }
 
 async fn due(at: Option<Instant>) {

@@ -15,12 +15,14 @@ use super::meter::{Passed, StageMeters, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Station, Tap};
+use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Failed, Lineage};
 use crate::destination::{Delivered, Retry, WritePolicy, Writer};
 use crate::fault::Fault;
 use crate::operator::Decision;
 use crate::plan::stage::WriteSpec;
 use crate::text::Str;
+use crate::trace::SpanKind;
 
 use gate::{FlushGate, Open};
 
@@ -72,6 +74,7 @@ pub(super) struct Writing {
     gate: Open,
     accepted: Lineage,
     tap: Arc<Tap>,
+    tracer: Option<NodeTracer>,
     output: Output,
     meters: StageMeters,
 }
@@ -97,7 +100,8 @@ impl Writing {
         let connector = spec.connector.clone();
         let meters = output.meters();
         let tap = output.tap(Station::Destination, &connector);
-        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, tap, output, meters }
+        let tracer = output.tracer(&connector, &spec.plugin, SpanKind::Write);
+        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, tap, tracer, output, meters }
     }
 
     /// Writes until the input ends, then flushes and closes.
@@ -175,6 +179,14 @@ impl Writing {
         }
     }
 
+    /// Rows were written: makes their spans.
+    fn trace<'a>(&self, batch: &Batch, since: Option<Instant>, fate: impl Fn(usize) -> Option<Fate<'a>>) {
+        if let (Some(tracer), Some(since)) = (&self.tracer, since) {
+            let passage = |row| Some(Passage { condition: None, fate: fate(row)? });
+            tracer.passed(batch.lineage(), batch.records(), Interval::since(since), passage);
+        }
+    }
+
     fn arrived(&self, batch: &Batch) -> Result<(), Fault> {
         self.meters.step(0).enter(batch.rows());
         self.output.context.lanes.land(batch.lineage())
@@ -194,7 +206,15 @@ impl Writing {
                 bucket.take(chunk.rows()).await;
             }
             self.show(&chunk);
+            let since = self.tracer.as_ref().map(|_| Instant::now());
             let outcome = timed(self.delivery.write(chunk.records()), &self.meters).await?;
+            self.trace(&chunk, since, |row| match &outcome {
+                Outcome::All(delivered) => Some(Fate::Delivered(*delivered)),
+                Outcome::Each(each) => each.get(row).map(|verdict| match verdict {
+                    Ok(delivered) => Fate::Delivered(*delivered),
+                    Err(fault) => Fate::Failed(fault),
+                }),
+            });
             self.settle(chunk, outcome).await?;
             // A commit does not wait for the end of a batch that a rate limit draws out.
             if self.gate.is_wanted() {

@@ -65,7 +65,12 @@ pub(crate) fn parameters() -> Vec<Parameter> {
              endpoint it is us-east-1.",
         )
         .alias("aws.region"),
-        text(ENDPOINT, "URL of the server, http or https, where it is not Amazon's.").alias("aws.endpoint"),
+        text(
+            ENDPOINT,
+            "URL of the server, http or https, where it is not Amazon's. Where an authority of your own signed its \
+             certificate, SSL_CERT_FILE of the environment names the authority's.",
+        )
+        .alias("aws.endpoint"),
         Parameter::new(
             PATH_STYLE,
             ParameterKind::Bool,

@@ -112,7 +112,7 @@ function parameters(operation) {
       make("td", {}, input));
   });
   const head = make("tr", {}, ["Name", "Is", "Meaning", "Value"].map((text) => make("th", { scope: "col" }, text)));
-  return { element: [make("h3", {}, "Parameters"), make("table", {}, head, rows)], inputs };
+  return { element: [make("h3", {}, "Parameters"), make("table", { class: "parameters" }, head, rows)], inputs };
 }
 
 function address(path, inputs) {

@@ -17,6 +17,7 @@ use crate::pipelines::{Pipeline, Pipelines};
 use crate::service::schemas;
 use crate::settings::{Database, ServiceFlags, Settings};
 use crate::store::Status;
+use crate::traces::{Exporter, FLUSH};
 
 /// Send dead letters through the rest of the pipeline again.
 ///
@@ -130,18 +131,28 @@ fn here(
     let schemas = schemas::registry(&settings.schemas, &opened.store).map_err(|error| {
         Box::new(Report::new(COMMAND).fail(Exit::Environment, "run.schema_registry", error.to_string()))
     })?;
+    let traces = settings.traces.as_ref().map(|traces| Exporter::start(traces, opened.runtime.handle())).transpose();
+    let traces = traces.map_err(|error| Box::new(Report::new(COMMAND).fail(Exit::Environment, "run.traces", error)))?;
     let tools = Tools {
         store: opened.store.clone(),
         log: Arc::new(crate::trial::Notes),
         schemas,
         executor: opened.runtime.handle().clone(),
+        traces: traces.as_ref().map(|traces| traces.tracing()),
     };
     let request = Request {
         numbers: (!arguments.all).then(|| arguments.numbers.clone()),
         from: arguments.from,
         record: edited.map(|edited| edited.record),
     };
-    opened.runtime.block_on(run(&tools, &pipeline, request, pending())).map_err(|error| {
+    let replayed = opened.runtime.block_on(async {
+        let replayed = run(&tools, &pipeline, request, pending()).await;
+        if let Some(traces) = traces {
+            traces.close(FLUSH).await;
+        }
+        replayed
+    });
+    replayed.map_err(|error| {
         let exit = match error {
             crate::dead_letters::replay::ReplayError::Store(_) => Exit::Environment,
             _ => Exit::Invalid,

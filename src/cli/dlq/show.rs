@@ -53,7 +53,7 @@ fn remote_letter(remote: &Remote, pipeline: &str, number: u64) -> Result<LetterV
 }
 
 fn text(pipeline: &str, letter: &LetterView) -> String {
-    let LetterView { number, at, first_at, node, connector, partition, error, attempts, record, .. } = letter;
+    let LetterView { number, at, first_at, node, connector, partition, error, attempts, trace, record, .. } = letter;
     let place = if node.is_empty() { String::new() } else { format!(" at {node}") };
     let mut text = format!("Letter {number} of pipeline {pipeline}\n\nfailed  {at}{place}\n");
     if *attempts > 1 {
@@ -61,7 +61,11 @@ fn text(pipeline: &str, letter: &LetterView) -> String {
     }
     text.push_str(&format!("error   {}: {}\n", error.code, error.message));
     let partition = if partition.is_empty() { String::new() } else { format!(", partition {partition}") };
-    text.push_str(&format!("from    {connector}{partition}\n\nThe record as it entered that step:\n"));
+    text.push_str(&format!("from    {connector}{partition}\n"));
+    if let Some(trace) = trace {
+        text.push_str(&format!("trace   {trace}\n"));
+    }
+    text.push_str("\nThe record as it entered that step:\n");
     match record {
         Value::String(why) => text.push_str(why),
         record => text.push_str(&serde_json::to_string_pretty(record).unwrap_or_default()),

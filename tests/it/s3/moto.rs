@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,24 +17,52 @@ const USER: &str = "Authorization: AWS4-HMAC-SHA256 \
 struct Moto {
     child: Child,
     port: u16,
+    /// Who signed its certificate; `None` = it speaks plain HTTP.
+    authority: Option<PathBuf>,
 }
 
 impl Moto {
     fn start() -> Option<Moto> {
+        Moto::start_with(None)
+    }
+
+    /// Over TLS, with a certificate that an authority of its own made in `directory` signed.
+    fn start_certified(directory: &Path) -> Option<Moto> {
+        let openssl = |line: &str| {
+            let made = Command::new("openssl").args(line.split(' ')).current_dir(directory).output();
+            made.is_ok_and(|made| made.status.success())
+        };
+        let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+        std::fs::write(directory.join("names"), "subjectAltName=DNS:localhost").unwrap();
+        let made = openssl(&format!("req -x509 {key} -keyout ca.key -out ca.crt -days 2 -subj /CN=authority"))
+            && openssl(&format!("req {key} -keyout server.key -out server.csr -subj /CN=localhost"))
+            && openssl(
+                "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names \
+                 -out server.crt",
+            );
+        if !made {
+            skip("openssl is missing");
+            return None;
+        }
+        Moto::start_with(Some(directory))
+    }
+
+    fn start_with(certified: Option<&Path>) -> Option<Moto> {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let local = concat!(env!("CARGO_MANIFEST_DIR"), "/target/moto/bin/moto_server");
         let program = if std::path::Path::new(local).exists() { local } else { "moto_server" };
-        let started = Command::new(program)
-            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
+        let mut command = Command::new(program);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        if let Some(directory) = certified {
+            command.arg("--ssl-cert").arg(directory.join("server.crt"));
+            command.arg("--ssl-key").arg(directory.join("server.key"));
+        }
+        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let Ok(child) = started else {
             skip("moto_server is missing: pip install 'moto[server]'");
             return None;
         };
-        let mut moto = Moto { child, port };
+        let mut moto = Moto { child, port, authority: certified.map(|directory| directory.join("ca.crt")) };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if moto.child.try_wait().unwrap().is_some() {
@@ -48,23 +77,49 @@ impl Moto {
 
     /// A request of a user whose signature moto does not check.
     fn request(&self, method: &str, path: &str, headers: &str, body: &str) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n{USER}Content-Length: {length}\r\n{headers}\r\n{body}",
-            self.port
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let (length, port) = (body.len(), self.port);
+        let request = format!(
+            "{method} {path} HTTP/1.0\r\nHost: localhost:{port}\r\n{USER}Content-Length: {length}\r\n{headers}\r\n{body}"
+        );
+        let answer = match &self.authority {
+            None => {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                stream.write_all(request.as_bytes()).unwrap();
+                read_all(stream)
+            }
+            Some(authority) => {
+                let mut client = Command::new("openssl")
+                    .args(["s_client", "-quiet", "-verify_return_error", "-connect", &format!("localhost:{port}")])
+                    .arg("-CAfile")
+                    .arg(authority)
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap();
+                let mut stdin = client.stdin.take().unwrap();
+                stdin.write_all(request.as_bytes()).unwrap();
+                let answer = read_all(client.stdout.take().unwrap());
+                client.wait().unwrap();
+                answer
+            }
+        };
         let status = answer.split_whitespace().nth(1).unwrap_or_default();
         assert!(status.starts_with('2'), "{method} {path}: {answer}");
     }
 
     fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        match self.authority {
+            None => format!("http://127.0.0.1:{}", self.port),
+            Some(_) => format!("https://localhost:{}", self.port),
+        }
     }
+}
+
+fn read_all(mut stream: impl Read) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 impl Drop for Moto {
@@ -104,6 +159,23 @@ fn a_versioned_bucket_of_moto_is_read_version_by_version() {
     assert_eq!(found, ["delete empty=-", "update a b+c=three", "update a b+c=two"]);
     workspace.once();
     assert_eq!(changes(&workspace).len(), 5);
+}
+
+#[test]
+fn a_server_is_trusted_that_an_authority_of_the_environment_vouches_for() {
+    let mut workspace = workspace("", &bucket_to_file("shelf", ""));
+    let Some(moto) = Moto::start_certified(workspace.root()) else { return };
+    moto.request("PUT", "/shelf", "", "");
+    moto.request("PUT", "/shelf/doc", "", "text");
+    workspace.env("OBJECT_STORE", &moto.endpoint());
+    let once = ["run", "--once", "--preview.pipeline-arch-v2", "--pipelines.error-recovery.max-retries=0"];
+    let text = workspace.run(&once).expect_code(1).both();
+    assert!(text.contains("UnknownIssuer"), "{text}");
+    let authority = workspace.path("ca.crt");
+    workspace.env("SSL_CERT_FILE", authority.to_str().unwrap());
+    workspace.write("pipelines/s3.yaml", bucket_to_file("shelf", "          versions: \"off\""));
+    workspace.once();
+    assert_eq!(changes(&workspace), ["snapshot doc=text"]);
 }
 
 #[test]

@@ -159,6 +159,30 @@ async fn a_dead_letter_queue_that_hangs_holds_the_run_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_step_shows_its_own_last_error() {
+    let bench = Bench::new();
+    let refuses = |refused: [u64; 2], code: &'static str| {
+        inline(move |record| match row_at(record.position()) {
+            row if refused.contains(&row) => Err(Fault::record(code, format!("row {row}"))),
+            _ => Ok(Decision::Keep),
+        })
+    };
+    let letters = Arc::new(Shelf::new("letters", &bench.journal));
+    let mut pipeline = Pipeline::new(&letters, 0, 0);
+    let read = pipeline.read("in", &at_rest(&bench, 10));
+    let steps = [refuses([2, 7], "first"), refuses([3, 8], "second"), inline(|_| Ok(Decision::Keep))];
+    let chain = pipeline.chain(&[read], &steps);
+    pipeline.write(&[chain], "a", &shelf(&bench, "a"));
+    let running = bench.start(&pipeline.plan());
+    pass(1).await;
+    let stages = running.progress().stages();
+    let errors = stages[1].nodes.iter().map(|node| node.last_error.as_ref());
+    let shown: Vec<_> = errors.map(|error| error.map(|error| (error.code, error.message.as_str()))).collect();
+    assert_eq!(shown, [Some(("first", "row 7")), Some(("second", "row 8")), None]);
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_tried_again_shows_its_error() {
     let bench = Bench::new();
     let down = Arc::new(Shelf::new("a", &bench.journal).script(|_, call| match call {

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Writing;
 use crate::batch::Batch;
+use crate::destination::Delivered;
 use crate::exec::Interrupt;
 use crate::exec::deliver::Transacted;
 use crate::exec::fan_out::overdrawn;
@@ -17,6 +18,7 @@ use crate::exec::lanes::Place;
 use crate::exec::meter::timed;
 use crate::exec::parallel::receive;
 use crate::exec::queue::Receiver;
+use crate::exec::trace::Fate;
 use crate::fault::Fault;
 use crate::operator::Decision;
 
@@ -150,10 +152,12 @@ impl Writing {
                     last.retain(|(lane, _)| !gone.contains(lane));
                     continue;
                 }
+                let since = self.tracer.as_ref().map(|_| Instant::now());
                 let outcome = timed(self.delivery.transact(part.records(), &marks), &self.meters).await;
                 context.lanes.end_transaction(&last);
                 let refused = match outcome? {
                     Transacted::Written => {
+                        self.trace(&part, since, |_| Some(Fate::Delivered(Delivered::Durable)));
                         self.delivered(part.into_parts().1)?;
                         break;
                     }
@@ -169,6 +173,10 @@ impl Writing {
                         }
                     }
                 };
+                self.trace(&part, since, |row| {
+                    let at = refused.binary_search_by_key(&row, |(row, _)| *row).ok()?;
+                    Some(Fate::Failed(&refused[at].1))
+                });
                 self.refuse(&mut part, refused).await?;
                 // The marks cover them, or those of the next part do: their letters come first.
                 loop {

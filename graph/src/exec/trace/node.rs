@@ -1,0 +1,194 @@
+//! Spans of nodes.
+
+use std::sync::Arc;
+
+use super::{Interval, MOST_SPANS, Traces};
+use crate::batch::Lineage;
+use crate::destination::Delivered;
+use crate::fault::Fault;
+use crate::metadata::key;
+use crate::operator::Decision;
+use crate::record::Record;
+use crate::text::Str;
+use crate::trace::{Attribute, Span, SpanContext, SpanError, SpanKind, attribute};
+
+/// What became of a row in a node.
+#[derive(Clone, Copy)]
+pub(in crate::exec) enum Fate<'a> {
+    /// It goes on.
+    Kept,
+    /// It ended here as it should.
+    Filtered,
+    /// It was replaced by so many.
+    Split(usize),
+    /// It failed.
+    Failed(&'a Fault),
+    /// A destination has it.
+    Delivered(Delivered),
+}
+
+impl<'a> From<Option<&'a Decision>> for Fate<'a> {
+    fn from(decision: Option<&'a Decision>) -> Self {
+        match decision {
+            None | Some(Decision::Keep) => Fate::Kept,
+            Some(Decision::Filter) => Fate::Filtered,
+            Some(Decision::Split(pieces)) if pieces.is_empty() => Fate::Filtered,
+            Some(Decision::Split(pieces)) => Fate::Split(pieces.len()),
+            Some(Decision::Fail(fault)) => Fate::Failed(fault),
+        }
+    }
+}
+
+impl Fate<'_> {
+    fn word(self) -> &'static str {
+        match self {
+            Fate::Kept => "kept",
+            Fate::Filtered => "filtered",
+            Fate::Split(_) => "split",
+            Fate::Failed(_) => "failed",
+            Fate::Delivered(Delivered::Accepted) => "accepted",
+            Fate::Delivered(Delivered::Durable) => "durable",
+        }
+    }
+}
+
+/// How a row went through a node.
+pub(in crate::exec) struct Passage<'a> {
+    /// Which side of the condition of the node it took.
+    pub(in crate::exec) condition: Option<bool>,
+    /// What became of it.
+    pub(in crate::exec) fate: Fate<'a>,
+}
+
+/// Makes the spans of one node.
+#[derive(Clone)]
+pub(in crate::exec) struct NodeTracer {
+    traces: Arc<Traces>,
+    node: Str,
+    plugin: Str,
+    kind: SpanKind,
+}
+
+impl NodeTracer {
+    pub(in crate::exec) fn new(traces: &Arc<Traces>, node: &Str, plugin: &Str, kind: SpanKind) -> Self {
+        NodeTracer { traces: traces.clone(), node: node.clone(), plugin: plugin.clone(), kind }
+    }
+
+    /// Rows went through; those that are traced, or are copies of such, have a span each.
+    pub(in crate::exec) fn passed<'a>(
+        &self,
+        lineage: &Lineage,
+        records: &[Record],
+        interval: Interval,
+        passage: impl Fn(usize) -> Option<Passage<'a>>,
+    ) {
+        if !lineage.is_traced() {
+            return;
+        }
+        let (start, end) = interval.by_the_clock();
+        self.traces.each(lineage, |row, trace| {
+            let (Some(Passage { condition, fate }), Some(record)) = (passage(row), records.get(row)) else { return };
+            let error = match fate {
+                Fate::Failed(fault) => Some(self.error(fault)),
+                _ => None,
+            };
+            if trace.error.is_none() {
+                trace.error.clone_from(&error);
+            }
+            trace.spans += 1;
+            if trace.spans > MOST_SPANS {
+                return;
+            }
+            let mut attributes = self.attributes(record, records.len());
+            if let Some(condition) = condition {
+                attributes.push((attribute::CONDITION, condition.into()));
+            }
+            let passed_by = condition == Some(false) && matches!(fate, Fate::Kept);
+            attributes.push((attribute::OUTCOME, if passed_by { "passed_by" } else { fate.word() }.into()));
+            if let Fate::Split(pieces) = fate {
+                attributes.push((attribute::PIECES, pieces.into()));
+            }
+            let context = SpanContext { trace: trace.root.trace, span: self.traces.ids.span() };
+            self.traces.tracing.sink.take(Span {
+                context,
+                parent: Some(trace.root.span),
+                parent_is_remote: false,
+                link: None,
+                name: self.node.clone(),
+                kind: self.kind,
+                start,
+                end,
+                attributes,
+                error,
+            });
+        });
+    }
+
+    /// The spans in which rows will be: what is made of them can name its own. By row, in this order.
+    pub(in crate::exec) fn announce(&self, lineage: &Lineage) -> Vec<(usize, SpanContext)> {
+        let mut announced = Vec::new();
+        if lineage.is_traced() {
+            self.traces.each(lineage, |row, trace| {
+                announced.push((row, SpanContext { trace: trace.root.trace, span: self.traces.ids.span() }));
+            });
+        }
+        announced
+    }
+
+    /// Dead letters of the announced rows are durable; `letter` gives the name of each.
+    pub(in crate::exec) fn kept(
+        &self,
+        announced: &[(usize, SpanContext)],
+        lineage: &Lineage,
+        records: &[Record],
+        interval: Interval,
+        letter: impl Fn(usize) -> Option<Str>,
+    ) {
+        if announced.is_empty() {
+            return;
+        }
+        let (start, end) = interval.by_the_clock();
+        self.traces.each(lineage, |row, trace| {
+            let context = announced.binary_search_by_key(&row, |(row, _)| *row).map(|at| announced[at].1);
+            let (Ok(context), Some(letter), Some(record)) = (context, letter(row), records.get(row)) else { return };
+            trace.spans += 1;
+            if trace.spans > MOST_SPANS {
+                return;
+            }
+            let mut attributes = self.attributes(record, records.len());
+            attributes.push((attribute::LETTER, letter.into()));
+            self.traces.tracing.sink.take(Span {
+                context,
+                parent: Some(trace.root.span),
+                parent_is_remote: false,
+                link: None,
+                name: self.node.clone(),
+                kind: self.kind,
+                start,
+                end,
+                attributes,
+                error: None,
+            });
+        });
+    }
+
+    fn error(&self, fault: &Fault) -> SpanError {
+        SpanError { code: Str::from_static(fault.code()), message: self.traces.masked(&fault.message()) }
+    }
+
+    fn attributes(&self, record: &Record, rows: usize) -> Vec<(&'static str, Attribute)> {
+        let mut attributes: Vec<(&'static str, Attribute)> = vec![
+            (attribute::PIPELINE, self.traces.pipeline.clone().into()),
+            (attribute::NODE, self.node.clone().into()),
+            (attribute::PLUGIN, self.plugin.clone().into()),
+            (attribute::BATCH_ROWS, rows.into()),
+        ];
+        for (name, key) in [(attribute::SPLIT_INDEX, key::SPLIT_INDEX), (attribute::CLONE_INDEX, key::CLONE_INDEX)] {
+            // A number and nothing else: metadata is part of what a record holds.
+            if let Some(index) = record.metadata.get(&key).and_then(|index| index.parse::<u32>().ok()) {
+                attributes.push((name, u64::from(index).into()));
+            }
+        }
+        attributes
+    }
+}

@@ -1,0 +1,34 @@
+//! In the place of the collector in a program that was built without traces.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use anabranch_graph::trace::Span;
+use bytes::Bytes;
+
+use crate::settings::TraceSettings;
+
+/// There is none.
+pub(super) struct Collector(Infallible);
+
+/// Why spans were not taken.
+pub(super) struct Refusal {
+    pub(super) what: String,
+    pub(super) spans: Option<u64>,
+    pub(super) is_passing: bool,
+    pub(super) wait: Option<Duration>,
+}
+
+impl Collector {
+    pub(super) fn new(_: &TraceSettings) -> Result<Self, String> {
+        Err("this program was built without it (feature `traces`)".to_owned())
+    }
+
+    pub(super) fn encode(&self, _: &[Span]) -> Bytes {
+        match self.0 {}
+    }
+
+    pub(super) async fn post(&self, _: Bytes) -> Result<Option<Refusal>, Refusal> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,337 @@
+//! Traces of records, as a collector gets them.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+
+use anabranch_ops_http::testing::{Reply, Server};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use prost::Message as _;
+
+use crate::api::{end, get};
+use crate::process::{Workspace, file_to_file, numbered_lines};
+
+/// Takes whatever it is sent.
+fn collector() -> Server {
+    Server::start(|_| Reply::ok(ExportTraceServiceResponse::default().encode_to_vec()))
+}
+
+/// A workspace whose records are all traced.
+fn traced(collector: &Server) -> Workspace {
+    let mut workspace = Workspace::new();
+    workspace.env("ANABRANCH_TRACES_ENDPOINT", &collector.url());
+    workspace.env("ANABRANCH_TRACES_SAMPLE", "1");
+    workspace
+}
+
+fn requests(collector: &Server) -> Vec<ExportTraceServiceRequest> {
+    let decoded = collector.received().into_iter().map(|request| {
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/traces"));
+        assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
+        ExportTraceServiceRequest::decode(&request.body[..]).unwrap()
+    });
+    decoded.collect()
+}
+
+fn spans(collector: &Server) -> Vec<Span> {
+    let scopes = requests(collector).into_iter().flat_map(|request| request.resource_spans).flat_map(|r| r.scope_spans);
+    scopes.flat_map(|scope| scope.spans).collect()
+}
+
+fn texts(attributes: &[KeyValue]) -> BTreeMap<&str, String> {
+    let text = |value: &Value| match value {
+        Value::StringValue(text) => text.clone(),
+        Value::IntValue(number) => number.to_string(),
+        Value::BoolValue(is) => is.to_string(),
+        other => panic!("{other:?}"),
+    };
+    attributes.iter().map(|kv| (kv.key.as_str(), text(kv.value.as_ref().unwrap().value.as_ref().unwrap()))).collect()
+}
+
+fn is_root(span: &Span) -> bool {
+    span.kind == SpanKind::Consumer as i32
+}
+
+/// The spans below a root, as `node outcome piece/copy`, in order of these words.
+fn below(root: &Span, spans: &[Span]) -> Vec<String> {
+    let mut told = Vec::new();
+    for span in spans.iter().filter(|span| span.parent_span_id == root.span_id) {
+        assert_eq!(span.trace_id, root.trace_id);
+        assert!(root.start_time_unix_nano <= span.start_time_unix_nano, "{span:?}");
+        assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{span:?}");
+        assert!(span.end_time_unix_nano <= root.end_time_unix_nano, "{span:?}");
+        let texts = texts(&span.attributes);
+        let mut words = vec![span.name.clone()];
+        words.extend(
+            ["anabranch.outcome", "anabranch.split.index", "anabranch.clone.index"]
+                .iter()
+                .filter_map(|name| texts.get(name).cloned()),
+        );
+        told.push(words.join(" "));
+    }
+    told.sort();
+    told
+}
+
+/// The root of the record with this number, or of its latest replay.
+fn root(spans: &[Span], row: &str, replay: bool) -> Span {
+    let wanted = |span: &&Span| {
+        let texts = texts(&span.attributes);
+        is_root(span) && texts["anabranch.row"] == row && texts.contains_key("anabranch.replay") == replay
+    };
+    spans.iter().rfind(wanted).unwrap_or_else(|| panic!("no root of row {row} in {spans:#?}")).clone()
+}
+
+/// Records are decoded, filtered, split, cloned and sent somewhere; a piece that is 13 fails, unless it is mended.
+fn pipeline(service: &Server, bad: &str) -> String {
+    format!(
+        r#"
+version: "2.2"
+pipelines:
+  - id: orders
+    connectors:
+      - {{ id: in, type: source, plugin: file, settings: {{ path: in.txt }} }}
+      - {{ id: out, type: destination, plugin: file, settings: {{ path: out.ndjson }} }}
+    processors:
+      - {{ id: decode, plugin: json.decode, settings: {{ field: .Payload.After }} }}
+      - {{ id: chosen, plugin: filter, condition: '{{{{ eq .Payload.After.id 2 }}}}' }}
+      - {{ id: pieces, plugin: split, settings: {{ field: .Payload.After.items }} }}
+      - id: check
+        plugin: error
+        condition: '{{{{ eq .Payload.After.items {bad} }}}}'
+        settings: {{ message: "unlucky, and ${{PASSWORD}}" }}
+      - {{ id: copies, plugin: clone, settings: {{ count: "1" }} }}
+      - {{ id: ask, plugin: webhook.http, settings: {{ request.url: "{}", request.body: "x", response.body: .Metadata.answer }} }}
+    dead-letter-queue: {{ plugin: store, window-size: 0 }}
+"#,
+        service.url()
+    )
+}
+
+#[test]
+fn a_record_is_followed_through_split_and_clone_into_the_dead_letters_and_back() {
+    let (collector, service) = (collector(), Server::start(|_| Reply::ok("well")));
+    let mut workspace = traced(&collector);
+    workspace.env("PASSWORD", "hunter2222");
+    workspace.env("ANABRANCH_TRACES_HEADERS", "authorization=Bearer%20hunter3333");
+    let lines = [r#"{"id":0,"items":[7]}"#, r#"{"id":1,"items":[8,13]}"#, r#"{"id":2,"secret":"content"}"#];
+    workspace.write("in.txt", lines.join("\n") + "\n");
+    workspace.write("pipelines/p.yaml", pipeline(&service, "13"));
+    let output = workspace.once();
+    let first = spans(&collector);
+    assert_eq!(first.iter().filter(|span| is_root(span)).count(), 3);
+
+    let plain = root(&first, "0", false);
+    assert_eq!(
+        below(&plain, &first),
+        [
+            "ask kept 0 0",
+            "ask kept 0 1",
+            "check passed_by 0",
+            "chosen passed_by",
+            "copies split 0",
+            "decode kept",
+            "out durable 0 0",
+            "out durable 0 1",
+            "pieces split",
+        ]
+    );
+    assert_eq!((plain.name.as_str(), plain.parent_span_id.len(), plain.status.as_ref()), ("orders", 0, None));
+    let about = texts(&plain.attributes);
+    assert_eq!((about["anabranch.pipeline"].as_str(), about["anabranch.connector"].as_str()), ("orders", "in"));
+    assert!(!about["anabranch.position"].is_empty());
+
+    let failed = root(&first, "1", false);
+    assert_eq!(
+        below(&failed, &first),
+        [
+            "ask kept 0 0",
+            "ask kept 0 1",
+            "check failed 1",
+            "check passed_by 0",
+            "chosen passed_by",
+            "copies split 0",
+            "dead-letter-queue 1",
+            "decode kept",
+            "out durable 0 0",
+            "out durable 0 1",
+            "pieces split",
+        ]
+    );
+    let of_failed = |name: &str| {
+        let wanted = |span: &&Span| span.trace_id == failed.trace_id && span.name == name && span.status.is_some();
+        first.iter().find(wanted).unwrap()
+    };
+    for span in [&failed, of_failed("check")] {
+        let status = span.status.as_ref().unwrap();
+        assert_eq!((status.code, status.message.as_str()), (2, "unlucky, and ***"));
+        assert!(!texts(&span.attributes)["error.type"].is_empty());
+    }
+    let check = texts(&of_failed("check").attributes);
+    assert_eq!((check["anabranch.plugin"].as_str(), check["anabranch.condition"].as_str()), ("error", "true"));
+    let letter = first.iter().find(|span| span.name == "dead-letter-queue").unwrap();
+
+    let shown = workspace.run(&["dlq", "show", "orders", "1"]).expect_code(0).stdout;
+    let trace: String = letter.trace_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(shown.contains(&format!("trace   {trace}\n")), "{shown}");
+
+    let filtered = root(&first, "2", false);
+    assert_eq!(below(&filtered, &first), ["chosen filtered", "decode kept"]);
+
+    // As long as it fails, its letter refers to where it failed last.
+    let replay = || workspace.run(&["dlq", "replay", "orders", "1", "--preview.pipeline-arch-v2"]);
+    replay().expect_code(1);
+    let second = spans(&collector).split_off(first.len());
+    let again = root(&second, "0", true);
+    assert_eq!(below(&again, &second), ["check failed 1", "dead-letter-queue 1"]);
+    assert_ne!(again.trace_id, failed.trace_id);
+    let link = |span: &Span| (span.links[0].trace_id.clone(), span.links[0].span_id.clone());
+    assert_eq!(link(&again), (letter.trace_id.clone(), letter.span_id.clone()));
+
+    workspace.write("pipelines/p.yaml", pipeline(&service, "1313"));
+    // It was traced, so its replay is.
+    workspace.env("ANABRANCH_TRACES_SAMPLE", "0");
+    let replayed = workspace.run(&["dlq", "replay", "orders", "1", "--preview.pipeline-arch-v2"]).expect_code(0);
+    let third = spans(&collector).split_off(first.len() + second.len());
+    let mended = root(&third, "0", true);
+    let told = below(&mended, &third);
+    assert_eq!(
+        told,
+        ["ask kept 1 0", "ask kept 1 1", "check passed_by 1", "copies split 1", "out durable 1 0", "out durable 1 1"]
+    );
+    let letter = second.iter().find(|span| span.name == "dead-letter-queue").unwrap();
+    assert_eq!((link(&mended), mended.status), ((letter.trace_id.clone(), letter.span_id.clone()), None));
+
+    for request in collector.received() {
+        assert_eq!(request.header("authorization"), Some("Bearer hunter3333"));
+        let text = request.text();
+        assert!(!text.contains("content") && !text.contains("hunter"), "no content, no secret: {text}");
+    }
+    let config = workspace.run(&["config"]).expect_code(0);
+    for output in [&output, &replayed, &config] {
+        assert!(!output.both().contains("hunter"), "{}", output.both());
+    }
+}
+
+#[test]
+fn a_running_service_traces_what_it_replays() {
+    let (collector, service) = (collector(), Server::start(|_| Reply::ok("well")));
+    let mut workspace = traced(&collector);
+    workspace.env("PASSWORD", "hunter2222");
+    workspace.write("in.txt", "{\"id\":1,\"items\":[13]}\n");
+    workspace.write("pipelines/p.yaml", pipeline(&service, "13"));
+    let mut running = workspace.start(&["run", "--preview.pipeline-arch-v2"]);
+    let address = running.address();
+    running.wait_until("the trace", || spans(&collector).iter().any(is_root));
+    const JSON: &str = "Content-Type: application/json\r\n";
+    let body = r#"{"numbers":[1]}"#;
+    let answer = crate::api::ask(address, "POST", "/v1/pipelines/orders/dead-letters/replay", JSON, body);
+    assert_eq!(answer.json()["failedAgain"], 1, "{}", answer.json());
+    running
+        .wait_until("the trace of the replay", || spans(&collector).iter().filter(|span| is_root(span)).count() == 2);
+    end(running);
+    let all = spans(&collector);
+    let (failed, again) = (root(&all, "0", false), root(&all, "0", true));
+    assert_eq!(again.links[0].trace_id, failed.trace_id);
+}
+
+#[test]
+fn every_span_of_many_records_is_sent_or_counted() {
+    const LINES: usize = 10_000;
+    let collector = collector();
+    let workspace = traced(&collector);
+    workspace.write("in.txt", numbered_lines(LINES));
+    workspace.write("pipelines/p.yaml", file_to_file("copy", ""));
+    let mut running = workspace.start(&["run"]);
+    let address = running.address();
+    let metric = |name: &str| -> usize {
+        let text = get(address, "/metrics").body;
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    let counts = || (metric("anabranch_trace_spans_sent_total"), metric("anabranch_trace_spans_dropped_total"));
+    // A root and a write for each line.
+    running.wait_until("all spans", || {
+        let (sent, dropped) = counts();
+        assert!(sent + dropped <= 2 * LINES, "{sent} + {dropped}");
+        sent + dropped == 2 * LINES
+    });
+    let (sent, dropped) = counts();
+    assert_eq!((spans(&collector).len(), sent + dropped), (sent, 2 * LINES));
+    assert!(requests(&collector).iter().all(|request| request.resource_spans[0].scope_spans[0].spans.len() <= 512));
+    end(running);
+    assert_eq!(workspace.lines("out.ndjson").len(), LINES);
+}
+
+#[test]
+fn records_that_are_not_chosen_cost_no_request() {
+    let collector = collector();
+    let mut workspace = traced(&collector);
+    workspace.env("ANABRANCH_TRACES_SAMPLE", "0");
+    workspace.write("in.txt", numbered_lines(1000));
+    workspace.write("pipelines/p.yaml", file_to_file("copy", ""));
+    workspace.once();
+    assert_eq!((workspace.lines("out.ndjson").len(), collector.connections()), (1000, 0));
+}
+
+#[test]
+fn a_collector_that_is_away_or_silent_holds_up_no_record() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = Server::start(|_| Reply::Hang);
+    for url in [format!("http://{closed}"), silent.url()] {
+        let mut workspace = traced(&silent);
+        workspace.env("ANABRANCH_TRACES_ENDPOINT", &url);
+        workspace.write("in.txt", numbered_lines(1000));
+        workspace.write("pipelines/p.yaml", file_to_file("copy", ""));
+        let output = workspace.once();
+        assert_eq!(workspace.lines("out.ndjson").len(), 1000);
+        let said = output.stdout.lines().find(|line| line.contains("not all spans of traces were sent"));
+        assert!(said.is_some_and(|line| line.contains("sent=0 dropped=2000")), "{}", output.both());
+    }
+}
+
+#[test]
+fn what_the_collector_refuses_is_said_and_counted() {
+    let partial = ExportTracePartialSuccess { rejected_spans: 3, error_message: "too old".to_owned() };
+    let answer = ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec();
+    for (reply, said, counted) in [
+        (
+            Reply::status(401, "hunter3333"),
+            "the collector answers 401 Unauthorized; does traces.headers hold",
+            "sent=0 dropped=4",
+        ),
+        (Reply::ok(answer), "the collector took a part of them: too old", "sent=1 dropped=3"),
+    ] {
+        let collector = Server::start(move |_| reply.clone());
+        let workspace = traced(&collector);
+        workspace.write("in.txt", numbered_lines(2));
+        workspace.write("pipelines/p.yaml", file_to_file("copy", ""));
+        let output = workspace.once();
+        assert!(output.stdout.contains(said) && output.stdout.contains(counted), "{}", output.both());
+        assert!(!output.both().contains("hunter"), "{}", output.both());
+        assert_eq!(collector.received().len(), 1, "it would be refused again");
+    }
+}
+
+#[test]
+fn variables_of_opentelemetry_are_enough() {
+    let collector = collector();
+    let mut workspace = Workspace::new();
+    workspace.env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url());
+    workspace.env("OTEL_TRACES_SAMPLER_ARG", "1");
+    workspace.env("OTEL_SERVICE_NAME", "orders");
+    workspace.env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
+    workspace.write("in.txt", numbered_lines(1));
+    workspace.write("pipelines/p.yaml", file_to_file("copy", ""));
+    workspace.once();
+    let requests = requests(&collector);
+    let resource = requests[0].resource_spans[0].resource.as_ref().unwrap();
+    let about = texts(&resource.attributes);
+    assert_eq!(about["service.name"], "orders");
+    assert_eq!(about["service.version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(about["deployment.environment.name"], "test");
+}
