@@ -20,7 +20,7 @@ use crate::conversion::enter;
 use crate::lasting;
 use crate::text::name;
 use crate::uses::Place;
-use crate::view::{self, insert, property};
+use crate::view::{self, insert, named, property};
 
 /// Fields of a record, as scripts name them.
 pub(crate) const RECORD: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
@@ -75,7 +75,7 @@ impl Whole {
             _ => return None,
         };
         let object = lasting::part(place, context)?;
-        view::turn(&object, whole);
+        named::turn(&object, whole);
         Some(object.into())
     }
 }

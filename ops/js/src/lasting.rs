@@ -6,7 +6,7 @@ use boa_engine::{Context, JsObject, JsResult, js_string};
 
 use crate::envelope;
 use crate::uses::{Place, Uses};
-use crate::view;
+use crate::view::named;
 
 /// One per context whose script is known to keep no records.
 struct Lasting {
@@ -40,7 +40,7 @@ pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<()> {
         let Some(fields) = uses.fields(place) else { continue };
         objects[place as usize] = match place {
             Place::Record | Place::Payload => Some(envelope::lasting(place, context)?),
-            _ => view::named(fields, context),
+            _ => named::show(fields, context),
         };
     }
     context.insert_data(Lasting { process: process.clone(), objects, given_up: Cell::new(false) });

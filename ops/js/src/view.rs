@@ -6,6 +6,8 @@
 //! what is remembered becomes properties of the target; from then on a property is the field. What was never touched
 //! is never converted, in neither direction, so it cannot lose anything either.
 
+pub(crate) mod named;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -22,7 +24,6 @@ use boa_engine::{
 };
 
 use crate::conversion::enter;
-use crate::lasting;
 use crate::text::{key, name};
 
 /// The Rust value behind an object.
@@ -177,7 +178,7 @@ pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     Ok(shown.into())
 }
 
-/// The target behind an object that [`show`] or [`named`] made; `None` for all others.
+/// The target behind an object that [`show`] or [`named::show`] made; `None` for all others.
 pub(crate) fn target(object: &JsObject, context: &mut Context) -> Option<JsObject> {
     if !object.is::<Proxy>() {
         return object.is::<View>().then(|| object.clone());
@@ -316,97 +317,6 @@ fn get(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
         Some(value) => Ok(value),
         None => target.get(key, context),
     }
-}
-
-/// An object with an accessor for each of the names, which nothing but these is asked of. It shows one value after the
-/// other, see [`turn`]. `None` where a prototype has a field of such a name.
-pub(crate) fn named(names: &[String], context: &mut Context) -> Option<JsObject> {
-    let prototype = context.intrinsics().constructors().object().prototype();
-    let view = View::new(Whole::Metadata(Metadata::new()), true);
-    let object = JsObject::new(context.root_shape(), prototype, view).upcast();
-    for name in names {
-        let key = key(name);
-        if inherits(&object, &key) {
-            return None;
-        }
-        let function = |f: Accessor, key: PropertyKey| {
-            let f = NativeFunction::from_copy_closure_with_captures(
-                move |this, args, key: &Name, context| f(this, &key.0, args, context),
-                Name(key),
-            );
-            f.to_js_function(context.realm())
-        };
-        let accessor = PropertyDescriptor::builder()
-            .get(function(read, key.clone()))
-            .set(function(write, key.clone()))
-            .enumerable(true)
-            .configurable(true);
-        object.insert_property(key, accessor);
-    }
-    Some(object)
-}
-
-type Accessor = fn(&JsValue, &PropertyKey, &[JsValue], &mut Context) -> JsResult<JsValue>;
-
-/// What an accessor is for.
-#[derive(Trace, Finalize)]
-struct Name(#[unsafe_ignore_trace] PropertyKey);
-
-/// Has an object that [`named`] made show a value.
-pub(crate) fn turn(object: &JsObject, whole: Whole) {
-    if let Some(mut view) = object.downcast_mut::<View>() {
-        let View { whole: shown, touched, .. } = &mut *view;
-        *shown = whole;
-        match touched {
-            Touched::Fields(fields) => fields.clear(),
-            Touched::Properties => {}
-        }
-    }
-}
-
-fn read(this: &JsValue, key: &PropertyKey, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    let object = this.as_object().ok_or_else(misused)?;
-    if let Remembered::Yes(value) = remembered(&object, key) {
-        return Ok(value);
-    }
-    if let Some(value) = convert(&object, key, context)? {
-        return Ok(value);
-    }
-    match inherited(&object, key) {
-        None => Ok(JsValue::undefined()),
-        Some(inherited) => match (inherited.value(), inherited.get().and_then(JsValue::as_callable)) {
-            (Some(value), _) => Ok(value.clone()),
-            (None, Some(get)) => {
-                lasting::give_up(context);
-                get.call(this, &[], context)
-            }
-            (None, None) => Ok(JsValue::undefined()),
-        },
-    }
-}
-
-fn write(this: &JsValue, key: &PropertyKey, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    let object = this.as_object().ok_or_else(misused)?;
-    let value = args.get_or_undefined(0).clone();
-    let own = matches!(remembered(&object, key), Remembered::Yes(_)) || {
-        let view = object.downcast_ref::<View>().ok_or_else(misused)?;
-        name(key).is_some_and(|field| view.part(&field).is_some())
-    };
-    match inherited(&object, key).filter(|_| !own) {
-        Some(inherited) if inherited.writable() != Some(true) => {
-            lasting::give_up(context);
-            if let Some(set) = inherited.set().and_then(JsValue::as_callable) {
-                set.call(this, &[value], context)?;
-            }
-        }
-        _ => remember(&object, key.clone(), value),
-    }
-    Ok(JsValue::undefined())
-}
-
-/// What the prototype has under a name.
-fn inherited(object: &JsObject, key: &PropertyKey) -> Option<PropertyDescriptor> {
-    object.prototype().and_then(|prototype| property(&prototype, key))
 }
 
 fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
