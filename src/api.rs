@@ -15,6 +15,7 @@ mod inspect;
 mod lifecycle;
 mod live;
 mod metrics;
+mod namesakes;
 pub mod openapi;
 mod pipelines;
 mod plugins;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::registry::Registry;
+use anabranch_ops_tls::{Identity, TlsError};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -42,9 +44,11 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::server::conn::http1::{self, UpgradeableConnection};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::service::control::Control;
@@ -58,6 +62,8 @@ const BODY: usize = 4 << 20;
 const CONNECTIONS: usize = 256;
 /// How long a client may take for the head of a request, and leave a connection unused.
 const HEAD: Duration = Duration::from_secs(30);
+/// How long a client may take to agree on how TLS is spoken.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long answers that are under way have when the service ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -78,6 +84,12 @@ pub enum ListenError {
     /// The file with the token cannot be used.
     #[error("api.http.token-file: {0}")]
     Token(String),
+    /// The certificate or its key cannot be used.
+    #[error("api.http.tls: {0}")]
+    Tls(#[from] TlsError),
+    /// TLS is to be spoken, and with no certificate.
+    #[error("api.http.address: {0} is to be served over TLS, and no certificate is given")]
+    NoCertificate(String),
 }
 
 /// What the API sees of the service.
@@ -102,6 +114,7 @@ impl View {
 pub struct Api {
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<TlsAcceptor>,
     access: Arc<Access>,
     schemas: Option<ServedSchemas>,
     page: bool,
@@ -128,9 +141,14 @@ impl Api {
     /// Opens the listener. From now on clients wait for an answer.
     ///
     /// # Errors
-    /// The address is not to be had, or the token cannot be read.
+    /// The address is not to be had, or the token or the certificate cannot be read.
     pub async fn listen(settings: &ApiSettings) -> Result<Api, ListenError> {
         let token = settings.read_token().map_err(ListenError::Token)?;
+        let tls = match &settings.identity {
+            Some(identity) => Some(acceptor(identity)?),
+            None if settings.secure => return Err(ListenError::NoCertificate(settings.shown())),
+            None => None,
+        };
         let host = if settings.host.is_empty() { "::" } else { settings.host.as_str() };
         let mut bound = TcpListener::bind((host, settings.port)).await;
         if settings.host.is_empty() && bound.as_ref().is_err_and(|e| e.kind() != std::io::ErrorKind::AddrInUse) {
@@ -145,7 +163,7 @@ impl Api {
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
         let ApiSettings { schemas, page, open_metrics, .. } = *settings;
-        Ok(Api { listener, address, access, schemas, page, open_metrics })
+        Ok(Api { listener, address, tls, access, schemas, page, open_metrics })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -153,10 +171,15 @@ impl Api {
         self.address
     }
 
+    /// The same with how it is spoken to: `https://127.0.0.1:8080`.
+    pub fn url(&self) -> String {
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
+    }
+
     /// Answers until `stop`, and then only what was asked before.
     pub async fn serve(self, view: Arc<View>, stop: impl Future<Output = ()>) {
         let router = self.router(&view);
-        serve(self.listener, router, stop, view.sessions.close()).await;
+        serve(self.listener, self.tls, router, stop, view.sessions.close()).await;
     }
 
     fn router(&self, view: &Arc<View>) -> Router {
@@ -185,16 +208,29 @@ impl Api {
             }
             None => router,
         };
-        router
+        Router::new()
+            .fallback_service(router)
+            .layer(from_fn(namesakes::found))
             .layer(from_fn_with_state(self.access.clone(), access::same_site))
             .layer(from_fn(presentation::presented))
             .layer(DefaultBodyLimit::max(BODY))
     }
 }
 
+/// How TLS is spoken with this certificate. The files are read now, and not again.
+///
+/// # Errors
+/// They are of no use.
+pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, TlsError> {
+    let mut config = identity.server()?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
 /// Answers what comes to the listener until `stop`, and then only what was asked before; `farewell` is waited for as well.
 pub(crate) async fn serve<T>(
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     router: Router,
     stop: impl Future<Output = ()>,
     farewell: impl Future<Output = T>,
@@ -211,10 +247,7 @@ pub(crate) async fn serve<T>(
             Some(_) = connections.next(), if !connections.is_empty() => {}
             accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
-                    let service = TowerToHyperService::new(router.clone());
-                    // What becomes a websocket is no connection of this loop any more.
-                    let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
-                    connections.push(served(connection, closing.clone()));
+                    connections.push(shaken_hands(stream, tls.clone(), http.clone(), router.clone(), closing.clone()));
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
@@ -231,10 +264,38 @@ pub(crate) async fn serve<T>(
     let _ = timeout(LAST_ANSWERS, last).await;
 }
 
+/// Serves a connection, after a handshake where there is to be one.
+async fn shaken_hands(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    http: http1::Builder,
+    router: Router,
+    mut closing: watch::Receiver<()>,
+) {
+    let service = TowerToHyperService::new(router);
+    // What becomes a websocket is no connection of the listener any more.
+    let Some(tls) = tls else {
+        let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        return served(connection, closing).await;
+    };
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
+        _ = closing.changed() => return,
+    };
+    match shaken {
+        Ok(Ok(stream)) => {
+            let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+            served(connection, closing).await;
+        }
+        Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as it should"),
+        Err(_) => tracing::debug!("a client took too long for the handshake of TLS"),
+    }
+}
+
 /// Serves a connection until it ends or becomes something else; when nobody holds the other end of `closing` any more,
 /// only what was asked before is answered.
-async fn served(
-    connection: UpgradeableConnection<TokioIo<TcpStream>, TowerToHyperService<Router>>,
+async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    connection: UpgradeableConnection<TokioIo<S>, TowerToHyperService<Router>>,
     mut closing: watch::Receiver<()>,
 ) {
     let mut connection = pin!(connection);

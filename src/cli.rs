@@ -1,5 +1,6 @@
 //! The command line.
 
+mod answers;
 mod config;
 mod connectors;
 mod dlq;

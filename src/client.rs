@@ -1,13 +1,15 @@
-//! A client of a running service: plain HTTP, one connection per request, and the websockets of inspections.
+//! A client of a running service: HTTP, over TLS or not, one connection per request, and the websockets of inspections.
 //!
 //! It speaks to a service of this very program and knows the form of its errors; nothing else is needed of it, so it has
 //! no pool, follows no redirect, and heeds no proxy.
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::text::Str;
+use anabranch_ops_tls::TlsError;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST};
 use axum::http::{HeaderValue, Method, Request, StatusCode};
@@ -17,8 +19,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message};
@@ -34,9 +39,16 @@ const ANSWER: Duration = Duration::from_secs(35);
 const BODY: usize = 256 << 20;
 
 /// A websocket to the service.
-pub type Socket = WebSocketStream<TcpStream>;
+pub type Socket = WebSocketStream<Connection>;
+/// A connection to it, with or without TLS.
+pub type Connection = Box<dyn Stream>;
 /// What comes and goes over a [`Socket`].
 pub type SocketMessage = Message;
+
+/// What bytes come and go over.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// A running service. Cheap to make: nothing is asked before the first request.
 #[derive(Clone)]
@@ -44,6 +56,7 @@ pub struct Client {
     host: String,
     port: u16,
     token: Option<Str>,
+    tls: Option<TlsConnector>,
 }
 
 /// The service could not be asked, or refused.
@@ -58,6 +71,17 @@ pub enum ClientError {
     /// The token cannot be read.
     #[error("api.http.token-file: {0}")]
     Token(String),
+    /// The files for TLS cannot be used.
+    #[error("api.http.tls: {0}")]
+    Tls(#[from] TlsError),
+    /// Who listens there is not trusted, or speaks no TLS.
+    #[error("there is no secure connection to {url}: {what}")]
+    Untrusted {
+        /// Where it was looked for.
+        url: String,
+        /// What is wrong.
+        what: String,
+    },
     /// Nobody listens there.
     #[error("no service answers at {url}: {}", crate::files::system(.error))]
     Unreachable {
@@ -118,6 +142,8 @@ impl ClientError {
         match self {
             ClientError::Disabled | ClientError::NoPort => "service.no_address",
             ClientError::Token(_) => "api.token_unreadable",
+            ClientError::Tls(_) => "api.certificate_unusable",
+            ClientError::Untrusted { .. } => "service.untrusted",
             ClientError::Unreachable { .. } => "service.unreachable",
             ClientError::Silent { .. } => "service.timeout",
             ClientError::Broken { .. } => "service.broken_answer",
@@ -133,6 +159,9 @@ impl ClientError {
                 Some("start one with `anabranch run`, or name another with --api.http.address")
             }
             ClientError::Foreign { .. } => Some("name another with --api.http.address"),
+            ClientError::Untrusted { .. } => Some(
+                "name the certificate of its authority with --api.http.tls.ca, and the host as it stands in its own",
+            ),
             ClientError::Refused(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
                 Some("give it with --api.http.token-file, or in the variable ANABRANCH_API_HTTP_TOKEN")
             }
@@ -140,7 +169,9 @@ impl ClientError {
                 (None, "pipeline.not_found") => Some("`anabranch pipelines list` lists them"),
                 (suggestion, _) => suggestion.as_deref(),
             },
-            ClientError::Token(_) | ClientError::Silent { .. } | ClientError::Broken { .. } => None,
+            ClientError::Token(_) | ClientError::Tls(_) | ClientError::Silent { .. } | ClientError::Broken { .. } => {
+                None
+            }
         }
     }
 
@@ -162,7 +193,7 @@ impl Client {
     /// The service that a `run` with these settings would be; `None` of them serves nothing.
     ///
     /// # Errors
-    /// The settings do not say where it is, or its token cannot be read.
+    /// The settings do not say where it is, or its token or the files for TLS cannot be read.
     pub fn of(settings: Option<&ApiSettings>) -> Result<Client, ClientError> {
         let settings = settings.ok_or(ClientError::Disabled)?;
         if settings.port == 0 {
@@ -176,12 +207,14 @@ impl Client {
             _ if settings.host.is_empty() => "localhost",
             _ => &settings.host,
         };
-        Ok(Client { host: host.to_owned(), port: settings.port, token })
+        let tls = settings.trust().map(|trust| trust.client(None)).transpose()?;
+        let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
+        Ok(Client { host: host.to_owned(), port: settings.port, token, tls })
     }
 
     /// Where the service is: `http://127.0.0.1:8080`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.authority())
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.authority())
     }
 
     fn authority(&self) -> String {
@@ -309,14 +342,26 @@ impl Client {
         if status.is_success() { Ok((status, bytes)) } else { Err(self.refused(status, &bytes)) }
     }
 
-    async fn connect(&self) -> Result<TcpStream, ClientError> {
+    async fn connect(&self) -> Result<Connection, ClientError> {
         match timeout(CONNECT, TcpStream::connect((self.host.as_str(), self.port))).await {
-            Ok(Ok(stream)) => Ok(stream),
+            Ok(Ok(stream)) => self.secured(stream).await,
             Ok(Err(error)) => Err(ClientError::Unreachable { url: self.url(), error }),
             Err(_) => {
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the connection took too long");
                 Err(ClientError::Unreachable { url: self.url(), error })
             }
+        }
+    }
+
+    /// The connection with TLS where that is to be spoken.
+    async fn secured(&self, stream: TcpStream) -> Result<Connection, ClientError> {
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let untrusted = |what: String| ClientError::Untrusted { url: self.url(), what };
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| untrusted(error.to_string()))?;
+        match timeout(CONNECT, tls.connect(name, stream)).await {
+            Ok(Ok(stream)) => Ok(Box::new(stream)),
+            Ok(Err(error)) => Err(untrusted(error.to_string())),
+            Err(_) => Err(ClientError::Silent { url: self.url(), after: CONNECT }),
         }
     }
 
@@ -361,6 +406,9 @@ mod tests {
             port,
             token: None,
             token_file: None,
+            identity: None,
+            authorities: None,
+            secure: false,
             origins: Vec::new(),
             schemas: None,
             page: false,
@@ -382,6 +430,8 @@ mod tests {
         assert_eq!(url(""), "http://localhost:80");
         assert!(matches!(Client::of(Some(&settings("h", 0))), Err(ClientError::NoPort)));
         assert!(matches!(Client::of(None), Err(ClientError::Disabled)));
+        let nowhere = ApiSettings { authorities: Some("/no/such/file".into()), ..settings("h", 1) };
+        assert!(matches!(Client::of(Some(&nowhere)), Err(ClientError::Tls(_))));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use anabranch_graph::state::{LaneId, StateStore as _, StoreError};
 use anabranch_graph::text::Str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::store::Store;
 
@@ -105,6 +107,38 @@ pub async fn go_on_after(
         store.commit(&epoch, &marks).await?;
     }
     Ok(moves)
+}
+
+/// A source, or a partition of it, that goes on elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Moved {
+    /// Its connector.
+    pub connector: String,
+    /// Empty where the source has only one.
+    pub partition: String,
+    /// Of the position that it had.
+    pub generation: u64,
+    /// Records of that generation that were delivered and acknowledged.
+    pub records: u64,
+    /// The position that it had.
+    pub from: String,
+    /// The position that it goes on after.
+    pub to: String,
+}
+
+impl Moved {
+    /// Lanes with the marks that they had, and where all of them go on.
+    pub fn all(moves: &BTreeMap<LaneId, Mark>, to: &Position) -> Vec<Moved> {
+        let moved = |(lane, mark): (&LaneId, &Mark)| Moved {
+            connector: lane.connector.to_string(),
+            partition: lane.partition.0.to_string(),
+            generation: mark.generation,
+            records: mark.seq,
+            from: shown(&mark.position),
+            to: shown(to),
+        };
+        moves.iter().map(moved).collect()
+    }
 }
 
 /// A lane by its connector, and its partition where it has one.

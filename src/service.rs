@@ -176,7 +176,7 @@ impl Service {
         let Some(settings) = wanted else { return Ok(None) };
         self.log.mask(settings.token.clone().filter(|token| token.len() >= MASKED_FROM));
         let api = Api::listen(settings).await?;
-        tracing::info!(address = %api.address(), "HTTP is served at http://{}", api.address());
+        tracing::info!(address = %api.address(), "HTTP is served at {}", api.url());
         Ok(Some(api))
     }
 

@@ -27,7 +27,8 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
         ("pass" = Option<String>, Query, description = "`fused`, what runs, where left out; `lowered`, what the file \
                                                         says; `rewritten`, what was made of that"),
         ("format" = Option<String>, Query, description = "`json` where left out; `svg`, `text`, `dot`, `mermaid`, \
-                                                          `html`; `live`, a drawing with room for numbers"),
+                                                          `html`; `live`, a drawing with room for numbers; \
+                                                          `outline`, the lines of the text with what each is about"),
     ),
     responses(
         (status = 200, description = "The graph", content(
@@ -59,10 +60,11 @@ async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Que
         "svg" => (Format::Svg, "image/svg+xml"),
         "live" => (Format::Live, "image/svg+xml"),
         "text" => (Format::Text, "text/plain; charset=utf-8"),
+        "outline" => (Format::Outline, "application/json"),
         "dot" => (Format::Dot, "text/plain; charset=utf-8"),
         "mermaid" => (Format::Mermaid, "text/plain; charset=utf-8"),
         "html" => (Format::Html, "text/html; charset=utf-8"),
-        other => return Err(unknown("format", other, "json, svg, live, text, dot, mermaid or html")),
+        other => return Err(unknown("format", other, "json, svg, live, text, outline, dot, mermaid or html")),
     };
     let style = TextStyle { unicode: true, color: false };
     Ok(([(CONTENT_TYPE, media)], pipeline.compiled.explain(pass, format, style)).into_response())

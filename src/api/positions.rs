@@ -15,7 +15,7 @@ use super::View;
 use super::body::Body;
 use super::error::{ApiError, Error, Kind};
 use super::pipelines::one;
-use crate::positions::{Chosen, MoveError, go_on_after, parse, shown};
+use crate::positions::{Chosen, MoveError, Moved, go_on_after, parse, shown};
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(positions)).routes(routes!(reset)).routes(routes!(rewind))
@@ -64,19 +64,6 @@ struct Moves {
     positions: Vec<Moved>,
     /// Whether it was done.
     done: bool,
-}
-
-/// A source, or a partition of it, that goes on elsewhere.
-#[derive(Serialize, ToSchema)]
-struct Moved {
-    connector: String,
-    partition: String,
-    /// Of the position that it had.
-    generation: u64,
-    /// Records of that generation that were delivered and acknowledged.
-    records: u64,
-    from: String,
-    to: String,
 }
 
 /// Where the sources of a pipeline go on
@@ -153,15 +140,7 @@ async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json
             None => go_on_after(&view.store, &id, &chosen, &to, true).await?,
         };
     }
-    let moved = moves.iter().map(|(lane, mark)| Moved {
-        connector: lane.connector.to_string(),
-        partition: lane.partition.0.to_string(),
-        generation: mark.generation,
-        records: mark.seq,
-        from: shown(&mark.position),
-        to: shown(&to),
-    });
-    Ok(Json(Moves { positions: moved.collect(), done: yes }))
+    Ok(Json(Moves { positions: Moved::all(&moves, &to), done: yes }))
 }
 
 impl From<MoveError> for ApiError {

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anabranch_graph::text::Str;
+use anabranch_ops_tls::Identity;
 use tokio::net::TcpListener;
 
 use super::{Context, Exit, Report};
+use crate::api::acceptor;
 use crate::api::access::Access;
 use crate::files::system;
 use crate::mcp::{Server, http, stdio};
@@ -31,6 +33,12 @@ pub(super) struct Arguments {
     /// File with the token that requests must carry; or the variable ANABRANCH_MCP_TOKEN.
     #[arg(long, value_name = "FILE", requires = "http")]
     token_file: Option<PathBuf>,
+    /// File with the certificate to show, and those that lead to its authority, in PEM: speak TLS.
+    #[arg(long, value_name = "FILE", requires = "http", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// File with the private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Offer the tools that change a running service too: apply, start, stop, replay, purge, reset of positions.
     #[arg(long)]
     allow_mutations: bool,
@@ -82,6 +90,14 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
             }
         },
     };
+    let identity = arguments.tls_cert.clone().zip(arguments.tls_key.clone());
+    let identity = identity.map(|(certificates, key)| Identity { certificates, key });
+    let tls = match identity.as_ref().map(acceptor).transpose() {
+        Ok(tls) => tls,
+        Err(error) => {
+            return report().fail(Exit::Invalid, "api.certificate_unusable", format!("--tls-cert, --tls-key: {error}"));
+        }
+    };
     let runtime = match crate::runtime::start(&mut tokio::runtime::Builder::new_current_thread()) {
         Ok(runtime) => runtime,
         Err(error) => return report().fail(Exit::Environment, "cli.system", system(&error)),
@@ -108,11 +124,11 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
         };
         let access = Arc::new(Access::new(Some(token), at.ip().is_loopback(), Vec::new()));
         // A reader that went away is nobody's problem.
-        let _ = writeln!(stdout(), "MCP is served at http://{at}/mcp");
+        let _ = writeln!(stdout(), "MCP is served at {}://{at}/mcp", if tls.is_some() { "https" } else { "http" });
         let stop = async {
             signals.next().await;
         };
-        crate::api::serve(listener, http::router(Arc::new(server), access), stop, async {}).await;
+        crate::api::serve(listener, tls, http::router(Arc::new(server), access), stop, async {}).await;
         report()
     })
 }

@@ -1,7 +1,6 @@
 //! `anabranch pipelines …`.
 
 mod analyze;
-mod answers;
 mod apply;
 mod chosen;
 mod describe;

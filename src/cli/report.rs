@@ -118,7 +118,7 @@ impl Report {
                 },
                 refusal.path.clone(),
             ),
-            ClientError::Token(_) => (Exit::Invalid, None),
+            ClientError::Token(_) | ClientError::Tls(_) => (Exit::Invalid, None),
             ClientError::Broken { .. } => (Exit::Failed, None),
             _ => (Exit::Environment, None),
         };

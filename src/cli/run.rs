@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use serde_json::{Value, json};
+use tokio::runtime::Builder;
 
 use super::pipelines::Watch;
 use super::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::api::ListenError;
 use crate::log::{Log, Output};
 use crate::pipelines::Pipelines;
+use crate::runtime;
 use crate::service::lifecycle::{Outcome, names};
 use crate::service::{Companion, Ended, Later, Service, ServiceError};
-use crate::settings::{LogFormat, SettingFlags, Settings};
-use crate::store::{OpenError, StoredPipeline};
+use crate::settings::{Database, LogFormat, SettingFlags, Settings};
+use crate::store::{OpenError, Origin, Store, StoredPipeline};
 
 /// Start the service and its pipelines.
 ///
@@ -23,9 +25,12 @@ use crate::store::{OpenError, StoredPipeline};
 /// ends it at once; what was not delivered is then read again. With --dev.enabled it also takes up what is saved in
 /// pipeline files, as `anabranch pipelines dev` does.
 ///
+/// A pipeline file with errors is told, and its pipelines are `invalid`; the others run, and the API can make more.
+///
 /// Exit codes: 0 everything that was read is delivered, 1 a pipeline failed and ended the service (`--once`,
-/// `pipelines.exit-on-degraded`), 2 a pipeline file or a setting is not valid, 3 not everything could be delivered
-/// in time, or the store or the port is in use.
+/// `pipelines.exit-on-degraded`), 2 a setting is not valid, or a pipeline file is not and the service is run with
+/// `--once`, with `pipelines.exit-on-degraded`, or with nothing else to do, 3 not everything could be delivered in time,
+/// or the store or the port is in use.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// End when there is nothing more to read and everything is delivered.
@@ -95,9 +100,10 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     }
     let findings = pipelines.all_findings();
     let refused = pipelines.has_errors();
-    // Pipelines may be in the store, or be made through the API.
-    let waits = watches || !refused && !once && settings.api.is_some();
-    if (pipelines.good.is_empty() && !waits) || (refused && settings.pipelines.exit_on_degraded && !watches) {
+    // Others may be made through the API, or were.
+    let waits = watches || !once && settings.api.is_some();
+    let has_work = !pipelines.good.is_empty() || waits || has_made(&settings.database);
+    if !has_work || (refused && settings.pipelines.exit_on_degraded && !watches) {
         let report = Report::new(command)
             .notes(context.rendered(&findings, &pipelines.files))
             .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
@@ -139,13 +145,17 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
                 ListenError::InUse(_) => (Exit::Environment, "api.address_in_use"),
                 ListenError::System { .. } => (Exit::Environment, "api.not_listening"),
                 ListenError::Token(_) => (Exit::Invalid, "api.token_unreadable"),
+                ListenError::Tls(_) | ListenError::NoCertificate(_) => (Exit::Invalid, "api.certificate_unusable"),
             };
             let report = Report::new(command).fail(exit, code, error.to_string());
             match error {
                 ListenError::InUse(_) => {
                     report.suggest("give another with --api.http.address, or serve nothing with --api.enabled=false")
                 }
-                ListenError::System { .. } | ListenError::Token(_) => report,
+                ListenError::NoCertificate(_) => {
+                    report.suggest("give it with api.http.tls.cert, and its key with api.http.tls.key")
+                }
+                ListenError::System { .. } | ListenError::Token(_) | ListenError::Tls(_) => report,
             }
         }
         Err(error) => {
@@ -159,6 +169,18 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
             Report::new(command).fail(Exit::Environment, code, error.to_string())
         }
     }
+}
+
+/// Whether pipelines that were made through the API are in the store. What is wrong with a store, the service says.
+fn has_made(database: &Database) -> bool {
+    let store = match Store::open_existing(database) {
+        Ok(Some(store)) => store,
+        Ok(None) => return false,
+        Err(_) => return true,
+    };
+    let Ok(runtime) = runtime::start(&mut Builder::new_current_thread()) else { return true };
+    let stored = runtime.block_on(store.pipelines());
+    stored.map_or(true, |pipelines| pipelines.iter().any(|pipeline| pipeline.origin == Origin::Api))
 }
 
 /// The exit code and the last words.

@@ -17,7 +17,8 @@ use crate::store::{
     between,
 };
 
-/// How long a switch waits until the new pipeline is open or has failed. One that takes longer is left opening.
+/// How long a switch waits until the new pipeline is open; one that takes longer has failed. With the time for draining
+/// the old one it is less than an answer over HTTP may take.
 const OPENING: Duration = Duration::from_secs(10);
 
 /// One difference. Values are not told.
@@ -70,7 +71,8 @@ impl Control {
     /// old one is put back. Sources that stay go on where they were.
     ///
     /// # Errors
-    /// As for the plan; the hash is not the one of the plan that would be made now; or the new one cannot be opened.
+    /// As for the plan; the hash is not the one of the plan that would be made now; or the new one cannot be opened, or
+    /// is not open after 10 s.
     pub async fn apply(&self, text: String, hash: String) -> Result<Planned, EditError> {
         let control = self.clone();
         self.to_the_end(async move {
@@ -239,7 +241,12 @@ async fn opened(entry: &Entry) -> Result<(), String> {
             Status::Recovering { error } | Status::Degraded { error } => Err(error.clone()),
             Status::Starting | Status::Running | Status::Stopped { .. } | Status::Finished | Status::Invalid => Ok(()),
         },
-        Ok(Err(_)) | Err(_) => Ok(()),
+        // The sender is in `entry`, which outlives this.
+        Ok(Err(_)) => Ok(()),
+        Err(_) => Err(format!(
+            "it was not open after {} s (where that is too short: stop the pipeline, apply, start it)",
+            OPENING.as_secs()
+        )),
     }
 }
 

@@ -148,7 +148,6 @@ pub const SECTIONS: &[(&str, &str)] = &[
 ];
 
 const LIVE_APPLY: &str = "applying pipelines through the HTTP API";
-const TLS: &str = "TLS of the HTTP API";
 const GRPC: &str = "the gRPC API";
 const INSTALL: &str = "plugin installation";
 const DEV: &str = "profiling";
@@ -345,7 +344,8 @@ pub const KEYS: &[Key] = &[
         "api.http.address",
         Kind::Address,
         Some("127.0.0.1:8080"),
-        "Address of the HTTP API; port 0 = any that is free. One that other machines reach needs a token.",
+        "Address of the HTTP API; port 0 = any that is free. One that other machines reach needs a token. Commands ask \
+         the service here, over TLS if the address begins with https://.",
     ),
     Key::new("api.http.token", Kind::Text, None, "Token that requests must carry; better given as a variable.")
         .secret(),
@@ -362,8 +362,20 @@ pub const KEYS: &[Key] = &[
         Some("false"),
         "Whether /metrics needs no token. It names pipelines, connectors and processors.",
     ),
-    Key::new("api.http.tls.cert", Kind::Path, None, "Certificate chain of the HTTP API, PEM.").awaits(TLS),
-    Key::new("api.http.tls.key", Kind::Path, None, "Private key of the HTTP API, PEM.").awaits(TLS),
+    Key::new(
+        "api.http.tls.cert",
+        Kind::Path,
+        None,
+        "File with the certificate of the HTTP API and those that lead to its authority, PEM. With it TLS is spoken.",
+    ),
+    Key::new("api.http.tls.key", Kind::Path, None, "File with the private key of that certificate, PEM."),
+    Key::new(
+        "api.http.tls.ca",
+        Kind::Path,
+        None,
+        "File with the certificates of authorities that commands trust when they ask a service over TLS, PEM. Without \
+         it they trust the system's, and the certificate of api.http.tls.cert.",
+    ),
     Key::new(
         "api.http.cors.allowed-origins",
         Kind::List,

@@ -119,7 +119,7 @@ impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
 pub struct ServiceFlags(pub SettingFlags<false>);
 
 /// Settings that say where a service is.
-const WHERE: &[&str] = &["api.http.address", "api.http.token-file"];
+const WHERE: &[&str] = &["api.http.address", "api.http.token-file", "api.http.tls.ca"];
 
 impl clap::FromArgMatches for ServiceFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {

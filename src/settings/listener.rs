@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anabranch_graph::text::Str;
+use anabranch_ops_tls::{Identity, Trust};
 
 /// Where HTTP is served, and to whom. The token is shown to nobody.
 #[derive(Clone)]
@@ -18,6 +19,12 @@ pub struct ApiSettings {
     pub token: Option<Str>,
     /// File with what requests must carry.
     pub token_file: Option<PathBuf>,
+    /// The certificate that the service shows; `None` = it speaks no TLS.
+    pub identity: Option<Identity>,
+    /// File with the authorities that commands trust.
+    pub authorities: Option<PathBuf>,
+    /// Whether the address is given as one over TLS.
+    pub secure: bool,
     /// Whether metrics are for everybody.
     pub open_metrics: bool,
     /// Other sites whose pages may ask.
@@ -116,6 +123,16 @@ impl ApiSettings {
             (Some(token), _) => Ok(Some(token.clone())),
             (None, Some(path)) => token_in(path).map(Some),
             (None, None) => Ok(None),
+        }
+    }
+
+    /// Whom commands trust that ask there over TLS; `None` = they ask without.
+    pub fn trust(&self) -> Option<Trust> {
+        match (&self.authorities, &self.identity) {
+            (Some(file), _) => Some(Trust::ChainAndName.with_roots(file)),
+            // These are the settings of the service itself, which is asked here by any of its names.
+            (None, Some(identity)) => Some(Trust::Certificate(identity.certificates.clone())),
+            (None, None) => self.secure.then_some(Trust::ChainAndName),
         }
     }
 

@@ -1,14 +1,13 @@
 //! What a value is expected to be, and how one that is not differs.
 
+mod read;
+
 use std::fmt;
 
-use anabranch_graph::config::yaml::{Node, Value};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean};
+use anabranch_graph::diagnostic::Span;
 use anabranch_graph::text::Str;
 use regex::Regex;
-use serde_json::{Map, Value as Json, json};
-
-use super::fields::{invalid, map, typed, wrong};
+use serde_json::{Map, Value as Json};
 
 /// An expected value, with the place where the test says so.
 #[derive(Clone, Debug)]
@@ -76,53 +75,6 @@ pub struct Mismatch {
 }
 
 impl Expected {
-    /// Reads an expectation. `open` lets maps have other fields than those that are named.
-    pub(super) fn read(node: &Node, open: bool, findings: &mut Diagnostics) -> Option<Expected> {
-        let pattern = match &node.value {
-            Value::Null => Pattern::Is(Json::Null),
-            Value::Broken => return None,
-            Value::Scalar(scalar) => match word(&scalar.text) {
-                Some(word) if scalar.is_plain() => match Self::of_word(word) {
-                    Some(pattern) => pattern,
-                    None => {
-                        findings.push(unknown(node.span, word, WORDS));
-                        return None;
-                    }
-                },
-                _ => Pattern::Is(typed(scalar)),
-            },
-            Value::List(items) => {
-                let read: Vec<_> = items.iter().filter_map(|item| Self::read(item, open, findings)).collect();
-                if read.len() < items.len() {
-                    return None;
-                }
-                Pattern::List(read)
-            }
-            Value::Map(_) => match map(node) {
-                None => {
-                    findings.push(wrong(node, "an expectation", "a value"));
-                    return None;
-                }
-                Some(map) if map.entries.first().is_some_and(|entry| word(&entry.key).is_some()) => {
-                    Self::directive(node, open, findings)?
-                }
-                Some(map) => {
-                    let read = |entry: &anabranch_graph::config::yaml::Entry| {
-                        let mut expected = Self::read(&entry.value, open, findings)?;
-                        expected.span = entry.value_span();
-                        Some((entry.key.clone(), expected))
-                    };
-                    let fields: Vec<_> = map.entries.iter().filter_map(read).collect();
-                    if fields.len() < map.entries.len() {
-                        return None;
-                    }
-                    Pattern::Map { fields, open }
-                }
-            },
-        };
-        Some(Expected { span: node.span, pattern })
-    }
-
     /// Exactly this value.
     pub(super) fn exactly(value: &Json, span: Span) -> Expected {
         let pattern = match value {
@@ -162,102 +114,6 @@ impl Expected {
     /// Whether it is a map or list, as the JSON of a body is.
     pub(super) fn is_compound(&self) -> bool {
         matches!(self.pattern, Pattern::Map { .. } | Pattern::List(_) | Pattern::Unordered(_))
-    }
-
-    fn of_word(word: &str) -> Option<Pattern> {
-        Some(match word {
-            "$any" => Pattern::Any,
-            "$absent" => Pattern::Absent,
-            "$text" => Pattern::Text,
-            "$number" => Pattern::Number { min: f64::NEG_INFINITY, max: f64::INFINITY },
-            "$bool" => Pattern::Bool,
-            "$uuid" => Pattern::Uuid,
-            "$time" => Pattern::Time,
-            _ => return None,
-        })
-    }
-
-    fn directive(node: &Node, open: bool, findings: &mut Diagnostics) -> Option<Pattern> {
-        let entries = &map(node)?.entries;
-        let bounds = entries.iter().all(|entry| matches!(&*entry.key, "$min" | "$max"));
-        if let Some(second) = entries.get(1).filter(|_| !bounds) {
-            let message = format!("{:?} stands alone: a map holds one pattern or fields", &*entries[0].key);
-            findings
-                .push(invalid(second.key_span, message).with_hint("write `$min` and `$max` together, others alone"));
-            return None;
-        }
-        let (mut min, mut max) = (f64::NEG_INFINITY, f64::INFINITY);
-        for entry in entries {
-            let value = &entry.value;
-            let scalar = match &value.value {
-                Value::Scalar(scalar) => Some(scalar),
-                _ => None,
-            };
-            let number = scalar.and_then(|scalar| typed(scalar).as_f64());
-            let refused = |wanted: &str, findings: &mut Diagnostics| {
-                findings.push(invalid(entry.value_span(), format!("{:?} takes {wanted}", &*entry.key)));
-                None
-            };
-            match &*entry.key {
-                "$min" => match number {
-                    Some(number) => min = number,
-                    None => return refused("a number", findings),
-                },
-                "$max" => match number {
-                    Some(number) => max = number,
-                    None => return refused("a number", findings),
-                },
-                "$length" => {
-                    return match number {
-                        Some(n) if n >= 0.0 && n.fract() == 0.0 => Some(Pattern::Length(n as usize)),
-                        _ => refused("a whole number", findings),
-                    };
-                }
-                "$regex" => {
-                    return match scalar.map(|scalar| Regex::new(&scalar.text)) {
-                        Some(Ok(regex)) => Some(Pattern::Matches(regex)),
-                        Some(Err(error)) => {
-                            let why = error.to_string();
-                            let why = why.lines().last().unwrap_or_default();
-                            refused(&format!("a regular expression; {}", why.trim_start_matches("error: ")), findings)
-                        }
-                        None => refused("a regular expression", findings),
-                    };
-                }
-                "$contains" => {
-                    return match scalar {
-                        Some(scalar) => Some(Pattern::Contains(scalar.text.to_string())),
-                        None => refused("a text", findings),
-                    };
-                }
-                "$base64" => {
-                    return match scalar {
-                        Some(scalar) => Some(Pattern::Is(json!({ "$base64": scalar.text.as_str() }))),
-                        None => refused("base64 text", findings),
-                    };
-                }
-                "$is" => return Some(Self::exactly(&super::fields::json(value), value.span).pattern),
-                "$fields" | "$exactly" => {
-                    let open = &*entry.key == "$fields";
-                    return match &value.value {
-                        Value::Map(_) => Some(Self::read(value, open, findings)?.pattern),
-                        _ => refused("a map", findings),
-                    };
-                }
-                "$json" => return Some(Pattern::Json(Box::new(Self::read(value, open, findings)?))),
-                "$unordered" => {
-                    return match Self::read(value, open, findings)?.pattern {
-                        Pattern::List(items) => Some(Pattern::Unordered(items)),
-                        _ => refused("a list", findings),
-                    };
-                }
-                other => {
-                    findings.push(unknown(entry.key_span, other, DIRECTIVES));
-                    return None;
-                }
-            }
-        }
-        Some(Pattern::Number { min, max })
     }
 
     /// Whether a value is as expected.
@@ -439,26 +295,6 @@ fn place(item: usize, fits: &[Vec<usize>], taken_by: &mut [Option<usize>], seen:
     false
 }
 
-/// A text that looks like one of our words.
-fn word(text: &str) -> Option<&str> {
-    let letters = text.strip_prefix('$')?;
-    let is_word = letters.starts_with(|c: char| c.is_ascii_lowercase())
-        && letters.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    is_word.then_some(text)
-}
-
-fn unknown(span: Span, word: &str, known: &[&str]) -> Diagnostic {
-    let finding = Diagnostic::error("test.pattern_unknown", format!("there is no pattern {word}")).with_span(span);
-    match did_you_mean(word, known.iter().copied()) {
-        Some(near) => finding.with_hint(format!("did you mean {near}?")),
-        None => finding.with_hint(format!(
-            "quote a text that begins so, or write {{ $is: … }}; the patterns are: {}, {}",
-            WORDS.join(", "),
-            DIRECTIVES.join(", ")
-        )),
-    }
-}
-
 /// Numbers are the same if they have the same value: what was decoded of `1.0` and of `1` may differ in type.
 fn same(wanted: &Json, got: &Json) -> bool {
     match (wanted, got) {
@@ -496,7 +332,8 @@ fn child(path: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use anabranch_graph::config::yaml;
-    use anabranch_graph::diagnostic::FileId;
+    use anabranch_graph::diagnostic::{Diagnostics, FileId};
+    use serde_json::json;
 
     use super::*;
 

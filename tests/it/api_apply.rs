@@ -1,11 +1,12 @@
 //! A text is put in the place of a pipeline that runs: what was looked at, as a whole, or not at all.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::api_lifecycle::Service;
-use crate::process::{Workspace, file_to_file, numbered_lines};
+use crate::process::{Process, Workspace, file_to_file, numbered_lines};
 
 #[track_caller]
 fn plan(service: &Service, yaml: &str) -> Value {
@@ -103,6 +104,37 @@ fn a_switch_that_fails_goes_back() {
     service.refused("GET", "/v1/pipelines/new", &json!({}), "pipeline.not_found");
     service.end();
     assert_eq!(workspace.lines("out.ndjson").len(), 5, "nothing is doubled");
+}
+
+/// A named pipe cannot be opened for writing while nobody reads it.
+#[test]
+fn a_new_pipeline_that_does_not_open_in_time_is_taken_out_again() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    assert!(Command::new("mkfifo").arg(workspace.path("pipe")).status().unwrap().success());
+    let mut service = Service::start(&workspace);
+    service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
+    let hanging = file_to_file("p", "").replace("out.ndjson", "pipe");
+    let body = json!({ "yaml": hanging, "hash": plan(&service, &hanging)["hash"] });
+    let refused = service.refused("POST", "/v1/pipelines/apply", &body, "pipelines.switch_failed");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("not open after 10 s") && message.contains("the old one runs again"), "{message}");
+    service.wait_for("p", "running");
+    workspace.append("in.txt", "one more\n");
+    service.process.wait_until("the line", || workspace.lines("out.ndjson").len() == 4);
+    // As the message says: it may take its time once it is applied.
+    service.done("POST", "/v1/pipelines/p/stop", &json!({}));
+    service.wait_for("p", "stopped");
+    apply(&service, &hanging);
+    service.done("POST", "/v1/pipelines/p/start", &json!({}));
+    service.wait_for("p", "starting");
+    // It holds both ends: what gave up before must not be the last to write.
+    let reader = Process::spawn(Command::new("sh").args(["-c", "exec cat 0<>pipe"]).current_dir(workspace.root()));
+    service.wait_for("p", "running");
+    service.end();
+    drop(reader);
+    assert_eq!(workspace.lines("out.ndjson").len(), 4, "nothing is doubled");
 }
 
 /// A generator of numbered records into files.

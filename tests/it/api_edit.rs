@@ -245,3 +245,45 @@ fn sources_are_sent_back_while_the_pipeline_runs() {
     service.end();
     assert!(delivered(6), "after the last line there is nothing more");
 }
+
+#[test]
+fn an_id_may_be_the_word_of_a_path() {
+    let workspace = workspace();
+    let service = Service::start(&workspace);
+    for id in ["plan", "apply", "test"] {
+        let path = format!("/v1/pipelines/{id}");
+        service.refused("GET", &path, &json!({}), "pipeline.not_found");
+        service.done("POST", "/v1/pipelines", &json!({ "id": id, "config": { "name": format!("the {id}") } }));
+        assert_eq!(service.get(&path)["config"]["name"], format!("the {id}"));
+        let renamed = service.done("PUT", &path, &json!({ "config": { "name": format!("my {id}") } }));
+        assert_eq!(renamed["config"]["name"], format!("my {id}"));
+        service.refused("POST", &path, &json!({}), "api.malformed_request");
+        service.done("DELETE", &path, &json!({}));
+        service.refused("GET", &path, &json!({}), "pipeline.not_found");
+    }
+    service.refused("PATCH", "/v1/pipelines/plan", &json!({}), "api.no_such_method");
+    service.end();
+}
+
+#[test]
+fn a_service_runs_without_a_valid_file() {
+    let workspace = workspace();
+    workspace.write("pipelines/bad.yaml", file_to_file("bad", "      - { id: x, plugin: nope }\n"));
+    let mut service = Service::start(&workspace);
+    assert_eq!(service.status("bad")["word"], "invalid");
+    make(&service);
+    service.done("POST", "/v1/pipelines/p/start", &json!({}));
+    service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
+    service.end();
+    // What was made runs even where nobody can ask for it.
+    workspace.write("in.txt", numbered_lines(5));
+    let mut process = workspace.start(&["run", "--api.enabled=false"]);
+    process.wait_until("more lines", || workspace.lines("out.ndjson").len() == 5);
+    process.signal("TERM");
+    let printed = process.finish().expect_code(0).both();
+    assert!(printed.contains("nope"), "{printed}");
+    workspace.run(&["run", "--once"]).expect_code(2);
+    std::fs::remove_file(workspace.path("anabranch.db")).unwrap();
+    let printed = workspace.run(&["run", "--api.enabled=false"]).expect_code(2).both();
+    assert!(printed.contains("no pipeline can be started"), "{printed}");
+}

@@ -251,6 +251,15 @@ fn top_prints_a_table_or_json_without_a_terminal() {
     let json = workspace.run(&["top", "--json", &address]).expect_code(0).stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["summary"]["pipelines"], &json["result"]["pipelines"][0]["read"]), (&1.into(), &1000.into()));
+    let graph = workspace.run(&["top", "p", "--once", "--interval", "0.1", &address]).expect_code(0).stdout;
+    let row = |word: &str| graph.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("{graph}"));
+    assert!(graph.starts_with("p: ") && row("| picky").split_whitespace().any(|word| word == "100"), "{graph}");
+    assert!(row("if {{ hasSuffix \"7\"").contains("10 % if"), "{graph}");
+    assert!(row("`-> S").contains("----------") && graph.contains("error_triggered: ends with seven"), "{graph}");
+    workspace.run(&["top", "q", "--once", &address]).expect_code(2);
+    let json = workspace.run(&["top", "p", "--json", &address]).expect_code(0).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(by_id(&json["result"]["nodes"], "picky")["failed"], 100, "{json}");
     end(process);
     let nobody = workspace.run(&["top", "--once", &address]).expect_code(3).stderr;
     assert!(nobody.contains(&address["--api.http.address=".len()..]), "{nobody}");

@@ -63,6 +63,7 @@ mod servers;
 mod soak;
 mod stop;
 mod store;
+mod tls;
 mod tools;
 #[cfg(all(feature = "http", feature = "traces"))]
 mod traces;

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::process::Workspace;
-use crate::servers::postgres::Database;
+use crate::servers::certificates::Certificates;
+use crate::servers::postgres::{Database, Server};
 
 /// Lines of JSON from `in.txt` to PostgreSQL; `settings` of the destination, and YAML that follows the processors.
 fn pipeline(settings: &str, rest: &str) -> String {
@@ -83,4 +84,50 @@ fn a_kill_loses_nothing() {
     }
     workspace.once();
     assert_eq!(db.query("SELECT count(*), max(id) FROM t"), [format!("{ROWS}|{}", ROWS - 1)]);
+}
+
+/// The destination and the state store log in with a certificate alone.
+#[test]
+fn a_certificate_opens_the_door_of_destination_and_store() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut workspace = Workspace::new();
+    let Some(certificates) = Certificates::create(workspace.root()) else { return };
+    certificates.sign("server", "database", "DNS:localhost");
+    certificates.sign("writer", "writer", "");
+    certificates.sign("other", "somebody else", "");
+    server.certify(&certificates.certificate("server"), &certificates.key("server"), &certificates.certificate("ca"));
+    server.query("CREATE ROLE writer LOGIN");
+    server.query("CREATE SCHEMA writer AUTHORIZATION writer");
+    let url = format!("postgresql://writer@localhost:{}/postgres?sslmode=verify-full", server.port());
+    let with = |name: &str| {
+        let (root, certificate, key) =
+            (certificates.certificate("ca"), certificates.certificate(name), certificates.key(name));
+        format!("{url}&sslrootcert={root}&sslcert={certificate}&sslkey={key}")
+    };
+    workspace.write("in.txt", lines(100));
+    workspace.write("pipelines/p.yaml", pipeline("table: t, createTables: true", ""));
+    workspace.env("DATABASE", &with("writer"));
+    workspace.env("ANABRANCH_DB_TYPE", "postgres");
+    workspace.env("ANABRANCH_DB_POSTGRES_CONNECTION_STRING", &with("writer"));
+    workspace.once();
+    assert_eq!(server.query("SELECT count(*) FROM writer.t"), ["100"]);
+    assert_ne!(server.query("SELECT count(*) FROM writer.anabranch_kv_store"), ["0"]);
+
+    // Nobody else's, and not without.
+    let without = format!("{url}&sslrootcert={}", certificates.certificate("ca"));
+    for refused in [with("other"), without.clone()] {
+        workspace.env("ANABRANCH_DB_POSTGRES_CONNECTION_STRING", &refused);
+        let printed = workspace.run(&["run", "--once"]).expect_code(3).both();
+        assert!(printed.contains("cannot be opened"), "{printed}");
+    }
+    workspace.env("ANABRANCH_DB_TYPE", "inmemory");
+    workspace.env("DATABASE", &without);
+    workspace.run(&["run", "--once", "--pipelines.error-recovery.max-retries=0"]).expect_code(1);
+    workspace.env("DATABASE", &with("writer").replace("writer.key", "other.key"));
+    let printed = workspace.run(&["run", "--once"]).expect_code(1).both();
+    assert!(printed.contains("other.key") && printed.contains("writer.crt"), "{printed}");
+    // Half of what is needed.
+    workspace.env("DATABASE", &format!("{url}&sslcert=writer.crt"));
+    let printed = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+    assert!(printed.contains("sslcert needs sslkey"), "{printed}");
 }

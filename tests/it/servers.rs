@@ -1,4 +1,5 @@
 //! Real servers on the loopback, each with its own data directory, ended on drop.
 
+pub mod certificates;
 pub mod postgres;
 pub mod s3;

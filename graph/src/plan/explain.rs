@@ -76,6 +76,8 @@ pub enum Format {
     Svg,
     /// A page to look around in: all passes, and the settings of every node.
     Html,
+    /// The lines of the text with what each is about, for programs that draw with characters.
+    Outline,
     /// A drawing without style and titles, with room for what a run does: a page fills in the texts of class `live` in
     /// the nodes (`data-node` is their index) and of class `flow` on the edges (`data-from`, `data-to`).
     Live,
@@ -114,6 +116,7 @@ impl Compiled {
             Format::Html | Format::Svg => svg::print(&picture),
             Format::Live => svg::embedded(&picture, Purpose::Live),
             Format::Text => text::print(&picture, style),
+            Format::Outline => text::outline(&picture),
             Format::Dot => dot::print(&picture),
             Format::Mermaid => mermaid::print(&picture),
             Format::Json => json::print(&picture),

@@ -17,7 +17,7 @@ use anabranch_graph::template::Template;
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
-use crate::connection::Address;
+use crate::address::Address;
 use crate::name::{TableName, check};
 use crate::writer::TableWriter;
 
@@ -44,7 +44,8 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
                 ParameterKind::Text,
                 "Address of the database, postgresql://<user>:<password>@<host>:<port>/<database>; special \
                  characters in the password as %XX. ?sslmode=disable, prefer (default), require, verify-ca or \
-                 verify-full; &sslrootcert=<PEM file> with the authorities to trust instead of the system's.",
+                 verify-full; &sslrootcert=<PEM file> with the authorities to trust instead of the system's; \
+                 &sslcert=<PEM file>&sslkey=<PEM file> with a certificate to log in with, and its key.",
             )
             .required()
             .secret()

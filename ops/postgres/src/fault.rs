@@ -130,7 +130,7 @@ pub(crate) fn connect(error: &Error, place: &str) -> Fault {
         || (own.starts_with("error performing TLS handshake") && !is_network(error));
     match settled {
         true if own.starts_with("error performing TLS") => {
-            Fault::fatal("connect_failed", format!("{text}; see sslmode and sslrootcert in the URL"))
+            Fault::fatal("connect_failed", format!("{text}; see sslmode, sslrootcert, sslcert and sslkey in the URL"))
         }
         true => Fault::fatal("connect_failed", text),
         false => Fault::transient("connect_failed", text),

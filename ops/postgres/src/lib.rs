@@ -15,6 +15,7 @@
 //!
 //! This process pays less for a copy from 128 rows on. Hence 512.
 
+pub mod address;
 mod batch;
 mod catalog;
 mod column;
@@ -28,7 +29,6 @@ mod name;
 mod session;
 mod statement;
 mod table;
-pub mod tls;
 mod writer;
 
 use anabranch_graph::registry::Registry;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anabranch_graph::diagnostic::Severity;
+use anabranch_ops_tls::Identity;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
@@ -193,13 +194,16 @@ pub(super) fn listener(patient: &mut Patient<'_>) -> Found {
     if let Err(error) = api.read_token() {
         return Found::new(Mark::Invalid, format!("api.http.token-file: {error}"));
     }
+    if let Some(Err(error)) = api.identity.as_ref().map(Identity::server) {
+        return Found::new(Mark::Invalid, format!("api.http.tls: {error}"));
+    }
     let shown = api.shown();
     let open = |what: String| {
-        if api.is_local() {
+        if api.is_local() || api.identity.is_some() {
             Found::well(what)
         } else {
             Found::warning(format!("{what}, for other machines too, without encryption"))
-                .advise("put a proxy with TLS in front of it where the network is not yours")
+                .advise("give it a certificate where the network is not yours: api.http.tls.cert and api.http.tls.key")
         }
     };
     if api.port == 0 {

@@ -1,11 +1,12 @@
 //! The tools: commands of this program with the arguments that an assistant gives, and requests to a running service.
 
+mod arguments;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -19,6 +20,10 @@ use crate::docs::errors;
 use crate::files::system;
 use crate::mcp::{Effect, Tool};
 use crate::settings::Settings;
+use arguments::{
+    Apply, Code, DryRun, Id, Inspect, Letter, Letters, Lint, Nothing, Plan, Plugin, Purge, Replay, Reset, Stop, Text,
+    Trial,
+};
 
 /// Most records that one look shows.
 const RECORDS: u32 = 100;
@@ -42,187 +47,6 @@ pub(super) fn tools(settings: Settings, given: &[(&'static str, String)], mutati
         tools.extend(changes(&shared));
     }
     tools
-}
-
-/// A pipeline that is given as text.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Text {
-    /// The text of a pipeline file, in YAML.
-    config: String,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Lint {
-    /// The text of a pipeline file, in YAML.
-    config: String,
-    /// Treat warnings as errors.
-    #[serde(default)]
-    strict: bool,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Plan {
-    /// The text of a pipeline file, in YAML. Give this or `id`.
-    config: Option<String>,
-    /// Id of a pipeline of the service's directory. Give this or `config`.
-    id: Option<String>,
-    /// `lowered` is what the file says, `rewritten` is after all rewrites, `fused` (which is meant if nothing is said) are
-    /// the stages that run.
-    #[schema(pattern = "^(lowered|rewritten|fused)$")]
-    stage: Option<String>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct DryRun {
-    /// The text of a pipeline file, in YAML. Give this or `id`.
-    config: Option<String>,
-    /// Id of a pipeline of the service's directory. Give this or `config`.
-    id: Option<String>,
-    /// Most records of each source; 5 if nothing is said.
-    #[schema(minimum = 1, maximum = 100)]
-    records: Option<u32>,
-    /// How long to wait for them; 5 if nothing is said.
-    #[schema(minimum = 1, maximum = 20)]
-    timeout_seconds: Option<u32>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Trial {
-    /// The text of a pipeline file, in YAML.
-    config: String,
-    /// The text of a file of tests, in YAML.
-    tests: String,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Plugin {
-    /// The plugin, as pipelines name it; without it, all are listed.
-    name: Option<String>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Code {
-    /// The code of an error, as `pipeline.not_found`.
-    code: String,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Id {
-    /// Id of the pipeline.
-    id: String,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Inspect {
-    /// Id of the pipeline.
-    id: String,
-    /// Id of the connector or processor to look at; without it, what the sources read.
-    at: Option<String>,
-    /// `before` or `after` that node.
-    #[schema(pattern = "^(before|after)$")]
-    side: Option<String>,
-    /// Only records that this condition holds for: `{{ gt .Payload.After.amount 10 }}`.
-    r#where: Option<String>,
-    /// How many records; 10 if nothing is said.
-    #[schema(minimum = 1, maximum = 100)]
-    records: Option<u32>,
-    /// How long to wait for them; 5 if nothing is said.
-    #[schema(minimum = 1, maximum = 20)]
-    timeout_seconds: Option<u32>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Letters {
-    /// Id of the pipeline.
-    id: String,
-    /// How many, the newest first; 20 if nothing is said.
-    #[schema(minimum = 1, maximum = 100)]
-    limit: Option<u32>,
-    /// Only those with a smaller number.
-    before: Option<u64>,
-    /// Only those that this condition holds for.
-    r#where: Option<String>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Letter {
-    /// Id of the pipeline.
-    id: String,
-    /// Number of the dead letter.
-    number: u64,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Apply {
-    /// The text of a pipeline file, in YAML.
-    config: String,
-    /// The hash that apply_preview gave: what is applied is what was shown.
-    hash: String,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Stop {
-    /// Id of the pipeline.
-    id: String,
-    /// Drop what is on its way instead of delivering it; it is read again at the next start.
-    #[serde(default)]
-    force: bool,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Replay {
-    /// Id of the pipeline.
-    id: String,
-    /// Numbers of dead letters. Give this or `all`.
-    numbers: Option<Vec<u64>>,
-    /// Replay all of them.
-    #[serde(default)]
-    all: bool,
-    /// `step` (which is meant if nothing is said) is where it failed, `start` is the beginning of the pipeline.
-    #[schema(pattern = "^(step|start)$")]
-    from: Option<String>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Purge {
-    /// Id of the pipeline.
-    id: String,
-    /// Numbers of dead letters. Give this or `all`.
-    numbers: Option<Vec<u64>>,
-    /// Remove all of them.
-    #[serde(default)]
-    all: bool,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Reset {
-    /// Id of the pipeline.
-    id: String,
-    /// Only this source.
-    connector: Option<String>,
-    /// Do it; otherwise it is only said what would be done.
-    #[serde(default)]
-    yes: bool,
 }
 
 /// Tools that need no service.

@@ -6,7 +6,7 @@ use anabranch_graph::diagnostic::did_you_mean;
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 
-use super::answers::{LiveAnswer, LivePipeline, PartAnswer, PipelineAnswer, StatusAnswer};
+use crate::cli::answers::{ConfigAnswer, LIVE, LiveAnswer, LivePipeline, PartAnswer, PipelineAnswer, StatusAnswer};
 use crate::cli::positions::Lane;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, positions};
@@ -95,7 +95,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
     let letters = remote.get_if_known::<Value>(&format!("{path}/dead-letters?limit=1"))?;
     let kept =
         letters.and_then(|letters| Some((letters["count"].as_u64()?, letters["oldest"].as_str().map(str::to_owned))));
-    let live = remote.get_if_known::<LiveAnswer>("/v1/live")?;
+    let live = remote.get_if_known::<LiveAnswer>(LIVE)?;
     let counters = live.and_then(|live| live.of(id).cloned());
     if let Some(counters) = counters.as_ref().filter(|counters| !counters.status.word.is_empty()) {
         // Stalled and idle are told by the counters.
@@ -158,10 +158,7 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
     Ok(Description {
         pipeline: PipelineAnswer {
             id: pipeline.id.to_string(),
-            config: super::answers::ConfigAnswer {
-                name: pipeline.name.to_string(),
-                description: pipeline.description.to_string(),
-            },
+            config: ConfigAnswer { name: pipeline.name.to_string(), description: pipeline.description.to_string() },
             status: at_rest(pipeline),
             processor_ids: Vec::new(),
             detached: pipeline.detached,

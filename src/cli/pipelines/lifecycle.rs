@@ -6,7 +6,7 @@ use anabranch_graph::arguments::parse_duration;
 use chrono::Utc;
 use serde_json::{Value, json};
 
-use super::answers::{PipelineAnswer, StatusAnswer};
+use crate::cli::answers::{PipelineAnswer, StatusAnswer};
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;

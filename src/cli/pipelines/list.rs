@@ -7,7 +7,7 @@ use chrono::Utc;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use super::answers::{LiveAnswer, PipelineAnswer, short};
+use crate::cli::answers::{LIVE, LiveAnswer, PipelineAnswer, short};
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::pipelines::Pipelines;
@@ -45,11 +45,11 @@ const SAMPLE: Duration = Duration::from_millis(500);
 fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
     let pipelines: Vec<PipelineAnswer> = remote.get("/v1/pipelines")?;
     // A rate takes a while to measure; programs count for themselves.
-    let before = if context.json { None } else { remote.get_if_known::<LiveAnswer>("/v1/live")? };
+    let before = if context.json { None } else { remote.get_if_known::<LiveAnswer>(LIVE)? };
     if before.is_some() && pipelines.iter().any(|pipeline| pipeline.status.is_live()) {
         std::thread::sleep(SAMPLE);
     }
-    let live = remote.get_if_known::<LiveAnswer>("/v1/live")?;
+    let live = remote.get_if_known::<LiveAnswer>(LIVE)?;
     let now = Utc::now();
 
     let mut table = Table::new();
@@ -66,7 +66,7 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
         };
         let since = status.since.map_or_else(|| "-".to_owned(), |since| short(now - since.0));
         let rate = before.as_ref().zip(live.as_ref()).and_then(|(before, live)| rate(before, live, &pipeline.id));
-        let lag = counters.filter(|_| status.is_live()).and_then(|counters| counters.lag_rows);
+        let lag = counters.filter(|_| status.is_live()).map(|counters| counters.lag_rows);
         let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
         table.add_row([
             &pipeline.id,
@@ -80,7 +80,7 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
             "id": pipeline.id, "name": pipeline.config.name, "state": status.word, "stalled": status.stalled.is_some(),
             "since": status.since, "detail": detail, "detached": pipeline.detached,
             "createdAt": pipeline.created_at, "updatedAt": pipeline.updated_at,
-            "lagRows": lag, "lagSeconds": counters.and_then(|counters| counters.lag_seconds),
+            "lagRows": lag, "lagSeconds": counters.map(|counters| counters.lag_seconds),
             "read": counters.map(|counters| counters.read), "delivered": counters.map(|counters| counters.delivered),
         }));
     }

@@ -143,7 +143,9 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     };
     let result = match format {
         Format::Json => json!({ "plans": plans.iter().map(as_json).collect::<Vec<_>>() }),
-        Format::Text | Format::Dot | Format::Mermaid | Format::Svg | Format::Html | Format::Live => Value::Null,
+        Format::Text | Format::Outline | Format::Dot | Format::Mermaid | Format::Svg | Format::Html | Format::Live => {
+            Value::Null
+        }
     };
     Report::new(COMMAND)
         .notes(context.rendered(&pipelines.findings, &pipelines.files))

@@ -9,7 +9,7 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::positions::{Chosen, MoveError, go_on_after, parse, shown};
+use crate::positions::{Chosen, MoveError, Moved, go_on_after, parse, shown};
 use crate::settings::{ServiceFlags, Settings};
 
 /// Let the sources of a pipeline start at their beginning.
@@ -74,22 +74,6 @@ pub(super) fn rewind(arguments: &Rewind, context: &Context) -> Report {
         Ok(report) => report,
         Err(report) => *report,
     }
-}
-
-/// A lane that is moved, or would be.
-#[derive(Deserialize)]
-struct Moved {
-    connector: String,
-    #[serde(default)]
-    partition: String,
-    #[serde(default)]
-    generation: u64,
-    #[serde(default)]
-    records: u64,
-    /// Where it goes on now.
-    from: String,
-    /// Where it goes on then.
-    to: String,
 }
 
 fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Context) -> Result<Report, Box<Report>> {
@@ -164,15 +148,7 @@ fn in_store(
     let chosen = Chosen { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
     let moving = go_on_after(&opened.store, &pipeline.id, &chosen, to, arguments.yes);
     let moves = opened.runtime.block_on(moving).map_err(|error| Box::new(unmoved(command, &error)))?;
-    let moved = moves.iter().map(|(lane, mark)| Moved {
-        connector: lane.connector.to_string(),
-        partition: lane.partition.0.to_string(),
-        generation: mark.generation,
-        records: mark.seq,
-        from: shown(&mark.position),
-        to: shown(to),
-    });
-    Ok(moved.collect())
+    Ok(Moved::all(&moves, to))
 }
 
 fn unmoved(command: &'static str, error: &MoveError) -> Report {

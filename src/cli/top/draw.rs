@@ -1,30 +1,34 @@
 //! The screen.
 
+use chrono::Utc;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
+use ratatui::text::{Line as TextLine, Span};
+use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 
-use super::numbers::{self, Edge, Node, Status};
+use super::graph::{self, Line, percent};
+use super::rates;
 use super::state::{Action, Mode, State};
+use crate::cli::answers::{LivePipeline, StatusAnswer};
 use crate::terminal::short;
 
 /// Columns of the list.
 pub(super) const COLUMNS: [&str; 8] =
     ["PIPELINE", "STATUS", "READ/S", "OUT/S", "IN FLIGHT", "LAG", "FAILED", "DEAD LETTERS"];
-const GRAPH: [&str; 7] = ["NODE", "IN/S", "OUT/S", "FAILED", "HELD", "BUSY", "QUEUE IN FRONT"];
+/// Columns of a graph.
+pub(super) const GRAPH: [&str; 7] = ["GRAPH", "IN/S", "OUT/S", "FAILED", "HELD", "BUSY", "QUEUE"];
 /// Characters of a bar.
-const BAR: usize = 10;
+pub(super) const BAR: usize = 10;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let [head, body, below, keys] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1), Constraint::Length(1)])
             .areas(frame.area());
     frame.render_widget(Paragraph::new(headline(state)), head);
-    match (&state.mode, &state.detail) {
-        (Mode::Graph, _) => graph(frame, state, body),
-        (Mode::List | Mode::Filter, _) => list(frame, state, body),
+    match state.mode {
+        Mode::Graph => graph(frame, state, body),
+        Mode::List | Mode::Filter => list(frame, state, body),
     }
     frame.render_widget(Paragraph::new(complaint(state)), below);
     frame.render_widget(Paragraph::new(hints(state)), keys);
@@ -38,24 +42,24 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-fn headline(state: &State) -> Line<'static> {
+fn headline(state: &State) -> TextLine<'static> {
     let count = state.live.pipelines.len();
-    let bad = |pipeline: &&numbers::Pipeline| matches!(pipeline.status.word.as_str(), "degraded" | "invalid");
+    let bad = |pipeline: &&LivePipeline| matches!(pipeline.status.word.as_str(), "degraded" | "invalid");
     let bad = state.live.pipelines.iter().filter(bad).count();
     let mut text = format!(
         "anabranch {} at {}, up {}, {count} pipeline{}",
         state.live.version,
         state.url,
-        numbers::age(state.live.uptime_seconds),
+        rates::age(state.live.uptime_seconds),
         if count == 1 { "" } else { "s" }
     );
     if bad > 0 {
         text.push_str(&format!(", {bad} not well"));
     }
-    Line::styled(text, bold())
+    TextLine::styled(text, bold())
 }
 
-fn status_style(state: &State, status: &Status) -> Style {
+fn status_style(state: &State, status: &StatusAnswer) -> Style {
     match status.word.as_str() {
         _ if status.stalled.is_some() => styled(state, Color::Yellow),
         "running" => styled(state, Color::Green),
@@ -67,19 +71,19 @@ fn status_style(state: &State, status: &Status) -> Style {
 
 /// A cell that ends where its column ends.
 fn right(text: String) -> Cell<'static> {
-    Cell::new(Line::from(text).right_aligned())
+    Cell::new(TextLine::from(text).right_aligned())
 }
 
 fn header(columns: &[&'static str], numbers: std::ops::Range<usize>) -> Row<'static> {
     let cell = |(at, name): (usize, &&'static str)| {
-        let line = Line::from(*name);
+        let line = TextLine::from(*name);
         Cell::new(if numbers.contains(&at) { line.right_aligned() } else { line })
     };
     Row::new(columns.iter().enumerate().map(cell).collect::<Vec<_>>()).style(bold())
 }
 
 fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    let row = |pipeline: &&numbers::Pipeline| {
+    let row = |pipeline: &&LivePipeline| {
         let (read, delivered) = state.rates.of(&pipeline.id);
         let failed = right(pipeline.failed.to_string());
         let failed = if pipeline.failed > 0 { failed.style(styled(state, Color::Red)) } else { failed };
@@ -89,7 +93,7 @@ fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
             right(short(read)),
             right(short(delivered)),
             right(short(pipeline.in_flight as f64)),
-            right(numbers::lag(pipeline)),
+            right(rates::lag(pipeline)),
             failed,
             right(pipeline.dead_lettered.to_string()),
         ])
@@ -111,95 +115,118 @@ fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
     frame.render_stateful_widget(table, area, &mut selection);
 }
 
+/// What there is room for beside the graph.
+struct Room {
+    held: bool,
+    busy: bool,
+    /// Of the queues: characters of a bar, and whether their records are counted.
+    bar: usize,
+    counted: bool,
+}
+
+impl Room {
+    fn of(width: u16) -> Room {
+        match width {
+            100.. => Room { held: true, busy: true, bar: BAR, counted: true },
+            76.. => Room { held: false, busy: true, bar: 6, counted: true },
+            _ => Room { held: false, busy: false, bar: 4, counted: false },
+        }
+    }
+
+    /// Of all columns, those that are shown.
+    fn pick<T>(&self, columns: [T; 7]) -> Vec<T> {
+        let shown = [true, true, true, true, self.held, self.busy, true];
+        columns.into_iter().zip(shown).filter_map(|(column, shown)| shown.then_some(column)).collect()
+    }
+
+    fn widths(&self) -> Vec<Constraint> {
+        let queue = self.bar as u16 + if self.counted { 11 } else { 5 };
+        let [rate, count] = [Constraint::Length(7), Constraint::Length(8)];
+        self.pick([Constraint::Fill(1), rate, rate, rate, count, rate, Constraint::Length(queue)])
+    }
+}
+
 fn graph(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    let Some(detail) = &state.detail else {
+    let Some(parts) = &state.parts else {
         frame.render_widget(Paragraph::new("…"), area);
         return;
     };
-    let rows: Vec<Row<'_>> = detail.nodes.iter().map(|node| node_row(state, node, &detail.edges)).collect();
-    let most = rows.len().saturating_sub(usize::from(area.height).saturating_sub(2));
-    let rows = rows.into_iter().skip(state.scrolled.min(most));
-    let widths = [
-        Constraint::Fill(1),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(7),
-        Constraint::Length(28),
-    ];
-    let [title, table] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
-    let status = Span::styled(detail.status.sentence(), status_style(state, &detail.status));
-    frame.render_widget(Paragraph::new(Line::from(vec![Span::raw(format!("{}: ", detail.id)), status])), title);
-    frame.render_widget(Table::new(rows, widths).header(header(&GRAPH, 1..6)), table);
+    let about = match area.height {
+        12.. => 3,
+        8.. => 2,
+        _ => 0,
+    };
+    let [title, table, about] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(about)]).areas(area);
+    let status = Span::styled(parts.status.sentence(), status_style(state, &parts.status));
+    frame.render_widget(Paragraph::new(TextLine::from(vec![Span::raw(format!("{}: ", parts.id)), status])), title);
+
+    let room = Room::of(area.width);
+    let (lines, selected) = state.graph();
+    let column = graph::width_of_ids(&lines) + 2;
+    let rows: Vec<Row<'_>> = lines.iter().map(|line| row(state, line, column, &room)).collect();
+    let names = room.pick(GRAPH);
+    let table_of = Table::new(rows, room.widths())
+        .header(header(&names, 1..names.len() - 1))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    frame.render_stateful_widget(table_of, table, &mut TableState::new().with_selected(selected));
+
+    if let Some(node) = state.node() {
+        let [error, numbers] = graph::about(node, Utc::now());
+        let style = if node.last_error.is_some() { styled(state, Color::Red) } else { Style::new() };
+        let text = vec![TextLine::styled(error, style), TextLine::from(numbers)];
+        frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), about);
+    }
 }
 
-fn node_row<'a>(state: &State, node: &'a Node, edges: &[Edge]) -> Row<'a> {
-    let rates = state.node_rates.get(&node.node);
-    let rate = |of: fn(&super::state::NodeRates) -> f64| rates.map_or(0.0, of);
-    let busy = rate(|rates| rates.busy.per_second()) * 100.0;
-    let failed = right(node.failed.to_string());
-    let failed = if node.failed > 0 { failed.style(styled(state, Color::Red)) } else { failed };
-    // Edges to the same node share its queue.
-    let queue = edges.iter().filter(|edge| edge.to == node.node).find_map(|edge| Some((edge, edge.fill()?)));
-    let queue = match queue {
-        None => Cell::new(""),
-        Some((edge, fill)) => {
-            let style = match fill {
-                fill if fill >= 1.0 => styled(state, Color::Red),
-                fill if fill >= 0.7 => styled(state, Color::Yellow),
-                _ => Style::new(),
-            };
-            let text = format!("{} {}", bar(fill), short(edge.queued_rows as f64));
-            Cell::new(if edge.full { format!("{text} full") } else { text }).style(style)
-        }
-    };
-    let from: Vec<usize> = edges.iter().filter(|edge| edge.to == node.node).map(|edge| edge.from).collect();
-    let name = match from.is_empty() {
-        true => node.id.clone(),
-        false => format!("→ {}", node.id),
-    };
-    Row::new(vec![
-        Cell::new(name),
-        right(short(rate(|rates| rates.rows_in.per_second()))),
-        right(short(rate(|rates| rates.rows_out.per_second()))),
-        failed,
-        right(short(node.held as f64)),
-        right(format!("{busy:.0} %")),
+fn row<'a>(state: &State, line: &'a Line, column: usize, room: &Room) -> Row<'a> {
+    let gap = column.saturating_sub(line.width());
+    let name = if line.node.is_some() { bold() } else { Style::new() };
+    let drawing = TextLine::from(vec![
+        Span::raw(&*line.lead),
+        Span::styled(&*line.text, name),
+        Span::raw(" ".repeat(gap)),
+        Span::styled(&*line.kind, Style::new().add_modifier(Modifier::DIM)),
+    ]);
+    let rate = |rate: Option<f64>| right(rate.map(short).unwrap_or_default());
+    let failed = right(line.failed.map(|failed| short(failed as f64)).unwrap_or_default());
+    let queue = line.queue.map_or_else(Cell::default, |queue| {
+        let style = match queue.fill {
+            fill if fill >= 1.0 => styled(state, Color::Red),
+            fill if fill >= 0.7 => styled(state, Color::Yellow),
+            _ => Style::new(),
+        };
+        Cell::new(queue.shown(room.bar, room.counted)).style(style)
+    });
+    Row::new(room.pick([
+        Cell::new(drawing),
+        rate(line.rows_in),
+        rate(line.rows_out),
+        if line.failed.is_some_and(|failed| failed > 0) { failed.style(styled(state, Color::Red)) } else { failed },
+        right(line.held.map(|held| short(held as f64)).unwrap_or_default()),
+        right(line.busy.map(percent).unwrap_or_default()),
         queue,
-    ])
+    ]))
 }
 
-fn bar(fill: f64) -> String {
-    let full = ((fill * BAR as f64).round() as usize).min(BAR);
-    // Something is in it where something is shown.
-    let full = if fill > 0.0 { full.max(1) } else { full };
-    format!("{}{}", "█".repeat(full), "░".repeat(BAR - full))
-}
-
-fn complaint(state: &State) -> Line<'static> {
+fn complaint(state: &State) -> TextLine<'static> {
     if let Some(notice) = &state.notice {
-        return Line::styled(notice.clone(), styled(state, Color::Red));
+        return TextLine::styled(notice.clone(), styled(state, Color::Red));
     }
     let selected = state.live.pipelines.iter().find(|pipeline| Some(&pipeline.id) == state.selected.as_ref());
-    let of_status = selected.and_then(|pipeline| pipeline.status.complaint());
-    let of_nodes = || {
-        let nodes = state.detail.iter().flat_map(|detail| &detail.nodes);
-        nodes.filter_map(|node| Some(format!("{}: {}", node.id, node.last_error.as_ref()?.message))).next_back()
-    };
-    match of_status.or_else(of_nodes) {
-        Some(text) => Line::styled(text.replace('\n', " "), styled(state, Color::Red)),
-        None => Line::default(),
+    match selected.and_then(|pipeline| pipeline.status.cause()) {
+        Some(text) => TextLine::styled(text.replace('\n', " "), styled(state, Color::Red)),
+        None => TextLine::default(),
     }
 }
 
-fn hints(state: &State) -> Line<'static> {
+fn hints(state: &State) -> TextLine<'static> {
     let text = match (&state.asked, &state.mode) {
         (Some(Action::Stop(id)), _) => format!("Stop {id}? It delivers what it has read. y/n"),
         (Some(Action::Start(id)), _) => format!("Start {id}? y/n"),
         (Some(_), _) => "y/n".to_owned(),
         (None, Mode::Filter) => format!("filter: {}▏  Enter keeps it, Esc removes it", state.filter),
-        (None, Mode::Graph) => "Esc back  s start/stop  ↑↓ scroll  q quit".to_owned(),
+        (None, Mode::Graph) => "↑↓ nodes  s start/stop  Esc back  q quit".to_owned(),
         (None, Mode::List) => {
             let order = if state.reverse { ", reversed" } else { "" };
             let filter = if state.filter.is_empty() { String::new() } else { format!(" {:?}", state.filter) };
@@ -209,7 +236,7 @@ fn hints(state: &State) -> Line<'static> {
             )
         }
     };
-    Line::from(text)
+    TextLine::from(text)
 }
 
 #[cfg(test)]
@@ -222,19 +249,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cli::answers::LiveAnswer;
 
-    fn live(read: u64) -> numbers::Live {
+    const SINCE: &str = "2026-01-31T12:00:00.000Z";
+
+    fn live(read: u64) -> LiveAnswer {
         let pipeline = |id: &str, status: serde_json::Value, read: u64, failed: u64| {
             json!({
                 "id": id, "name": id, "status": status, "read": read, "delivered": read, "filtered": 0,
                 "failed": failed, "deadLettered": failed, "inFlight": 0, "lagRows": 0, "lagSeconds": 0.0,
             })
         };
-        let mut stuck =
-            pipeline("stuck", json!({ "word": "running", "stalled": { "node": "out", "since": "" }, "run": 1 }), 50, 0);
+        let mut stuck = pipeline(
+            "stuck",
+            json!({ "word": "running", "stalled": { "node": "out", "since": SINCE }, "run": 1 }),
+            50,
+            0,
+        );
         (stuck["lagRows"], stuck["lagSeconds"], stuck["inFlight"]) = (50.into(), 42.0.into(), 50.into());
         serde_json::from_value(json!({
-            "at": "", "version": "0.1.0", "uptimeSeconds": 90.0,
+            "at": SINCE, "version": "0.1.0", "uptimeSeconds": 90.0,
             "pipelines": [
                 pipeline("busy", json!({ "word": "running", "run": 1 }), read, 3),
                 pipeline("gone", json!({ "word": "degraded", "error": "disk full", "where": "out", "run": 2 }), 0, 0),
@@ -255,12 +289,12 @@ mod tests {
         state.press(KeyEvent::from(code))
     }
 
-    fn shown(state: &State, width: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(width, 8)).unwrap();
+    fn shown(state: &State, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, state)).unwrap();
         let buffer = terminal.backend().buffer();
         let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
-        (0..8).map(line).collect::<Vec<_>>().join("\n")
+        (0..height).map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// A line without the space between its columns.
@@ -272,7 +306,7 @@ mod tests {
     fn pipelines_are_listed_with_what_is_wrong_with_the_selected_one() {
         let mut state = state();
         press(&mut state, KeyCode::Down);
-        let shown = shown(&state, 110);
+        let shown = shown(&state, 110, 8);
         let lines: Vec<String> = shown.lines().map(words).collect();
         assert_eq!(
             lines[..5],
@@ -310,7 +344,7 @@ mod tests {
     fn nothing_is_started_or_stopped_unasked() {
         let mut state = state();
         assert_eq!(press(&mut state, KeyCode::Char('s')), None);
-        assert!(shown(&state, 110).contains("Stop busy? It delivers what it has read. y/n"));
+        assert!(shown(&state, 110, 8).contains("Stop busy? It delivers what it has read. y/n"));
         assert_eq!(press(&mut state, KeyCode::Char('n')), None);
         assert_eq!(press(&mut state, KeyCode::Char('y')), None);
         press(&mut state, KeyCode::Char('s'));
@@ -330,7 +364,7 @@ mod tests {
         };
         let detail = |rows: u64| {
             let mut out = node(1, "out", rows / 2, 2);
-            out["lastError"] = json!({ "message": "too long", "code": "x", "at": "" });
+            out["lastError"] = json!({ "message": "too long", "code": "x.long", "at": SINCE });
             serde_json::from_value(json!({
                 "id": "busy", "at": "", "status": { "word": "running", "run": 1 }, "totals": {}, "lanes": [],
                 "nodes": [node(0, "in", rows, 0), out],
@@ -344,19 +378,39 @@ mod tests {
         let mut state = state();
         assert_eq!(press(&mut state, KeyCode::Enter), Some(Action::Open("busy".to_owned())));
         let start = Instant::now();
-        state.look_at(detail(0), start);
-        state.look_at(detail(500), start + Duration::from_secs(1));
-        let lines: Vec<String> = shown(&state, 100).lines().map(words).collect();
+        assert!(state.look_at(detail(0), start), "its drawing is asked for");
+        state.outline = Some(
+            serde_json::from_value(json!({ "rows": [
+                { "lead": "╭ ", "text": "S0 read", "about": "stage" },
+                { "lead": "│ ", "text": "in", "kind": "source file", "about": "node", "node": 0 },
+                { "lead": "╰─► ", "text": "S1", "about": "edge", "from": 0, "to": 1 },
+                { "lead": "╭ ", "text": "S1 write", "about": "stage" },
+                { "lead": "│ ", "text": "out", "kind": "destination file", "about": "node", "node": 1 },
+            ]}))
+            .unwrap(),
+        );
+        assert!(!state.look_at(detail(500), start + Duration::from_secs(1)), "it is still the same");
+        let lines: Vec<String> = shown(&state, 100, 16).lines().map(words).collect();
         assert_eq!(
-            lines[1..5],
+            lines[1..8],
             [
                 "busy: running",
-                "NODE IN/S OUT/S FAILED HELD BUSY QUEUE IN FRONT",
-                "in 500 500 0 7 50 %",
-                "→ out 250 250 2 7 25 % ██████████ 512 full",
+                "GRAPH IN/S OUT/S FAILED HELD BUSY QUEUE",
+                "╭ S0 read",
+                "│ in source file 500 500 0 7 50 %",
+                "╰─► S1 500 ██████████ 512 full",
+                "╭ S1 write",
+                "│ out destination file 250 250 2 7 25 %",
             ]
         );
-        assert_eq!(lines[6], "out: too long");
+        assert!(lines[11] == "in: no error" && lines[12].starts_with("500 in, 500 out"), "{lines:?}");
+        // The next node, on a screen that is narrow and low: what matters least goes first.
+        press(&mut state, KeyCode::Down);
+        let lines: Vec<String> = shown(&state, 60, 11).lines().map(words).collect();
+        assert_eq!(lines[2], "GRAPH IN/S OUT/S FAILED QUEUE");
+        assert!(lines.iter().any(|line| line.starts_with("│ out") && line.ends_with("250 250 2")), "{lines:?}");
+        let said = |line: &String| line.starts_with("out: last error") && line.ends_with(", x.long: too long");
+        assert!(lines.iter().any(said), "{lines:?}");
         press(&mut state, KeyCode::Esc);
         assert_eq!(state.mode, Mode::List);
     }

@@ -7,21 +7,32 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
 
 use super::draw::draw;
-use super::numbers::{self, Live};
+use super::graph::outline_path;
 use super::state::{Action, Mode, State};
 use super::{COMMAND, Report};
 use crate::cli::Exit;
+use crate::cli::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
 use crate::cli::remote::Remote;
 use crate::client::{ClientError, escaped};
 use crate::files::system;
 
-/// Watches until somebody wants no more.
-pub(super) fn run(remote: &Remote, first: Live, interval: Duration, color: bool) -> Result<Report, Box<Report>> {
+/// Watches until somebody wants no more; this pipeline first, or all.
+pub(super) fn run(
+    remote: &Remote,
+    first: LiveAnswer,
+    pipeline: Option<String>,
+    interval: Duration,
+    color: bool,
+) -> Result<Report, Box<Report>> {
     let failed = |error: std::io::Error| {
         let message = format!("cannot use the terminal: {}", system(&error));
         Box::new(Report::new(COMMAND).fail(Exit::Environment, "top.terminal", message))
     };
-    let state = State::new(remote.url(), first, color, Instant::now());
+    let mut state = State::new(remote.url(), first, color, Instant::now());
+    if let Some(id) = pipeline {
+        state.open(id);
+        look(remote, &mut state);
+    }
     let terminal = ratatui::try_init().map_err(failed)?;
     let watched = watch(terminal, remote, state, interval);
     ratatui::try_restore().and(watched).map_err(failed)?;
@@ -73,13 +84,17 @@ fn look(remote: &Remote, state: &mut State) {
 
 fn try_look(remote: &Remote, state: &mut State) -> Result<(), ClientError> {
     let (client, runtime) = remote.parts();
-    let live = runtime.block_on(client.get::<Live>(numbers::LIVE))?;
+    let live = runtime.block_on(client.get::<LiveAnswer>(LIVE))?;
     state.look(live, Instant::now());
     if state.mode == Mode::Graph
         && let Some(id) = state.selected.clone()
     {
-        let detail = runtime.block_on(client.get(&numbers::live_path(&id)))?;
-        state.look_at(detail, Instant::now());
+        let parts: PartsAnswer = runtime.block_on(client.get(&live_path(&id)))?;
+        let is_new = state.look_at(parts, Instant::now());
+        if is_new {
+            // One that is not valid has none.
+            state.outline = runtime.block_on(client.get(&outline_path(&id))).ok();
+        }
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! What is on the screen, and what keys do to it.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::time::Instant;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::numbers::{Detail, Live, Pipeline, Rate, Rates};
+use super::graph::{self, Line, Outline};
+use super::rates::{PartRates, Rates};
+use crate::cli::answers::{LiveAnswer, LivePipeline, NodeAnswer, PartsAnswer};
 
 /// What is asked of the service, or of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,18 +53,10 @@ impl Sort {
     }
 }
 
-/// Rates of one node.
-#[derive(Debug, Default)]
-pub(super) struct NodeRates {
-    pub(super) rows_in: Rate,
-    pub(super) rows_out: Rate,
-    pub(super) busy: Rate,
-}
-
 pub(super) struct State {
     pub(super) url: String,
     pub(super) color: bool,
-    pub(super) live: Live,
+    pub(super) live: LiveAnswer,
     pub(super) rates: Rates,
     pub(super) mode: Mode,
     pub(super) sort: Sort,
@@ -73,20 +66,22 @@ pub(super) struct State {
     pub(super) selected: Option<String>,
     /// What is to be done if the next key is y.
     pub(super) asked: Option<Action>,
-    pub(super) detail: Option<Detail>,
-    pub(super) node_rates: HashMap<usize, NodeRates>,
-    /// First line of the graph that is shown.
-    pub(super) scrolled: usize,
+    /// The pipeline whose graph is shown.
+    pub(super) parts: Option<PartsAnswer>,
+    pub(super) outline: Option<Outline>,
+    part_rates: PartRates,
+    /// The node of it that keys are about.
+    node: Option<usize>,
     /// Something to say below.
     pub(super) notice: Option<String>,
 }
 
 impl State {
-    pub(super) fn new(url: String, live: Live, color: bool, now: Instant) -> Self {
+    pub(super) fn new(url: String, live: LiveAnswer, color: bool, now: Instant) -> Self {
         let mut state = State {
             url,
             color,
-            live: Live { pipelines: Vec::new(), ..live.clone() },
+            live: LiveAnswer { pipelines: Vec::new(), ..live.clone() },
             rates: Rates::default(),
             mode: Mode::List,
             sort: Sort::Name,
@@ -94,9 +89,10 @@ impl State {
             filter: String::new(),
             selected: None,
             asked: None,
-            detail: None,
-            node_rates: HashMap::new(),
-            scrolled: 0,
+            parts: None,
+            outline: None,
+            part_rates: PartRates::default(),
+            node: None,
             notice: None,
         };
         state.look(live, now);
@@ -104,34 +100,64 @@ impl State {
     }
 
     /// Takes a new look at all pipelines.
-    pub(super) fn look(&mut self, live: Live, now: Instant) {
+    pub(super) fn look(&mut self, live: LiveAnswer, now: Instant) {
         self.rates.look(&live, now);
         self.live = live;
-        self.keep_selected();
+        if self.mode != Mode::Graph {
+            self.keep_selected();
+        }
     }
 
-    /// Takes a new look at the pipeline whose graph is shown.
-    pub(super) fn look_at(&mut self, detail: Detail, now: Instant) {
-        let same = self.detail.as_ref().is_some_and(|old| old.id == detail.id && old.status.run == detail.status.run);
-        if !same {
-            self.node_rates.clear();
-        }
-        for node in &detail.nodes {
-            let rates = self.node_rates.entry(node.node).or_default();
-            rates.rows_in.look(node.rows_in as f64, now);
-            rates.rows_out.look(node.rows_out as f64, now);
-            rates.busy.look(node.busy_seconds, now);
-        }
-        self.detail = Some(detail);
+    /// Shows the graph of a pipeline from the next look on.
+    pub(super) fn open(&mut self, id: String) {
+        (self.mode, self.parts, self.outline, self.node) = (Mode::Graph, None, None, None);
+        self.part_rates = PartRates::default();
+        self.selected = Some(id);
+    }
+
+    /// Takes a new look at the pipeline whose graph is shown. Whether its graph may be another one now.
+    pub(super) fn look_at(&mut self, parts: PartsAnswer, now: Instant) -> bool {
+        let ids = |parts: &PartsAnswer| parts.nodes.iter().map(|node| node.id.clone()).collect::<Vec<_>>();
+        let same = |old: &PartsAnswer| old.status.run == parts.status.run && ids(old) == ids(&parts);
+        let is_new = self.outline.is_none() || !self.parts.as_ref().is_some_and(same);
+        self.part_rates.look(&parts, now);
+        self.parts = Some(parts);
+        is_new
+    }
+
+    /// The graph that is shown, with the selected node among its lines.
+    pub(super) fn graph(&self) -> (Vec<Line>, Option<usize>) {
+        let Some(parts) = &self.parts else { return (Vec::new(), None) };
+        let none = Outline::default();
+        let lines = graph::lines(self.outline.as_ref().unwrap_or(&none), parts, &self.part_rates);
+        let is_selected = |line: &Line| line.node.is_some() && line.node == self.node;
+        let selected = lines.iter().position(is_selected).or_else(|| lines.iter().position(|line| line.node.is_some()));
+        (lines, selected)
+    }
+
+    /// The selected node of it.
+    pub(super) fn node(&self) -> Option<&NodeAnswer> {
+        let (lines, selected) = self.graph();
+        let node = lines.get(selected?)?.node;
+        self.parts.as_ref()?.nodes.iter().find(|found| Some(found.node) == node)
+    }
+
+    fn select_node(&mut self, move_by: isize) {
+        let (lines, selected) = self.graph();
+        let nodes: Vec<usize> = lines.iter().filter_map(|line| line.node).collect();
+        let selected = selected.and_then(|at| lines[at].node);
+        let at = nodes.iter().position(|node| Some(*node) == selected).unwrap_or(0);
+        let at = at.saturating_add_signed(move_by).min(nodes.len().saturating_sub(1));
+        self.node = nodes.get(at).copied();
     }
 
     /// The pipelines that the filter lets through, in their order.
-    pub(super) fn shown(&self) -> Vec<&Pipeline> {
+    pub(super) fn shown(&self) -> Vec<&LivePipeline> {
         let wanted = self.filter.to_lowercase();
-        let matches = |pipeline: &&Pipeline| {
+        let matches = |pipeline: &&LivePipeline| {
             pipeline.id.to_lowercase().contains(&wanted) || pipeline.status.sentence().contains(&wanted)
         };
-        let mut shown: Vec<&Pipeline> = self.live.pipelines.iter().filter(matches).collect();
+        let mut shown: Vec<&LivePipeline> = self.live.pipelines.iter().filter(matches).collect();
         shown.sort_by(|a, b| {
             let order = self.compare(a, b).then_with(|| a.id.cmp(&b.id));
             if self.reverse { order.reverse() } else { order }
@@ -140,8 +166,8 @@ impl State {
     }
 
     /// Numbers: the largest first. Statuses: what needs somebody first.
-    fn compare(&self, a: &Pipeline, b: &Pipeline) -> Ordering {
-        let urgency = |pipeline: &Pipeline| match pipeline.status.word.as_str() {
+    fn compare(&self, a: &LivePipeline, b: &LivePipeline) -> Ordering {
+        let urgency = |pipeline: &LivePipeline| match pipeline.status.word.as_str() {
             "degraded" => 0,
             "invalid" => 1,
             "recovering" => 2,
@@ -236,7 +262,7 @@ impl State {
             KeyCode::Char('s') => self.ask(),
             KeyCode::Enter => {
                 let id = self.selected.clone()?;
-                (self.mode, self.detail, self.scrolled) = (Mode::Graph, None, 0);
+                self.open(id.clone());
                 return Some(Action::Open(id));
             }
             _ => {}
@@ -247,11 +273,16 @@ impl State {
     fn press_in_graph(&mut self, code: KeyCode) -> Option<Action> {
         match code {
             KeyCode::Char('q') => return Some(Action::Quit),
-            KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => (self.mode, self.detail) = (Mode::List, None),
-            KeyCode::Down | KeyCode::Char('j') => self.scrolled = self.scrolled.saturating_add(1),
-            KeyCode::Up | KeyCode::Char('k') => self.scrolled = self.scrolled.saturating_sub(1),
-            KeyCode::PageDown => self.scrolled = self.scrolled.saturating_add(10),
-            KeyCode::PageUp => self.scrolled = self.scrolled.saturating_sub(10),
+            KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => {
+                (self.mode, self.parts) = (Mode::List, None);
+                self.keep_selected();
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.select_node(1),
+            KeyCode::Up | KeyCode::Char('k') => self.select_node(-1),
+            KeyCode::PageDown => self.select_node(10),
+            KeyCode::PageUp => self.select_node(-10),
+            KeyCode::Home => self.select_node(isize::MIN),
+            KeyCode::End => self.select_node(isize::MAX),
             KeyCode::Char('s') => self.ask(),
             _ => {}
         }

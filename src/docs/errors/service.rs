@@ -10,6 +10,11 @@ pub(super) const CODES: &[Entry] = &[
         "Stop it, or give another address with api.http.address (for `mcp`: --http).",
     ),
     entry(
+        "api.certificate_unusable",
+        "The certificate, its key, or the authorities to trust cannot be used, or there is no certificate.",
+        "The message names the file. A key must be that of the certificate, and have no passphrase.",
+    ),
+    entry(
         "api.foreign_host",
         "A request without a token named a host that is not this machine.",
         "Ask for 127.0.0.1 or localhost, or set a token.",
@@ -404,6 +409,11 @@ pub(super) const CODES: &[Entry] = &[
         "Start one with `anabranch run`, or give --api.http.address.",
     ),
     entry("service.unreadable", "The configuration file cannot be read.", "See its path and its rights."),
+    entry(
+        "service.untrusted",
+        "There is no secure connection to the service: its certificate is not trusted, or it speaks no TLS.",
+        "Name the authority of its certificate with --api.http.tls.ca, and the host as it stands there.",
+    ),
     entry("service.wrong_type", "A setting has a value of another type.", "Write it as the message says."),
     entry("settings.duplicate", "A setting of a plugin is given under two names.", "Remove one."),
     entry(

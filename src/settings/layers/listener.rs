@@ -1,9 +1,14 @@
 //! Settings of the HTTP listener.
 
 use anabranch_graph::diagnostic::Diagnostic;
+use anabranch_ops_tls::Identity;
 
 use super::{Checking, Source};
 use crate::settings::{ApiSettings, Compatibility, ServedSchemas};
+
+/// What an address of HTTP may begin with.
+const SECURE: &str = "https://";
+const PLAIN: &str = "http://";
 
 impl Checking<'_> {
     pub(super) fn check_listener(&mut self) {
@@ -24,6 +29,14 @@ impl Checking<'_> {
             let what = "api.http.token and api.http.token-file are both given: only one can count";
             self.report(self.entry("api.http.token-file"), refuse(what), None);
         }
+        if self.text("api.http.tls.cert").is_empty() != self.text("api.http.tls.key").is_empty() {
+            let what = "api.http.tls.cert and api.http.tls.key are given together or not at all";
+            self.report(self.entry("api.http.tls.cert"), refuse(what), None);
+        }
+        if self.text("api.http.address").starts_with(PLAIN) && (api.identity.is_some() || api.authorities.is_some()) {
+            let what = "api.http.address begins with http://, which is without TLS, and api.http.tls is given";
+            self.report(self.entry("api.http.address"), refuse(what), None);
+        }
         let open = api.token.is_none() && api.token_file.is_none() && !api.is_local();
         if self.bool("api.enabled") && open && !self.bool("api.http.allow-unauthenticated") {
             let what =
@@ -40,7 +53,12 @@ impl Checking<'_> {
 
     pub(super) fn api(&self) -> ApiSettings {
         let given = |name: &str| Some(self.text(name)).filter(|text| !text.is_empty());
-        let (host, port) = self.text("api.http.address").rsplit_once(':').unwrap_or_default();
+        let address = self.text("api.http.address");
+        let (secure, address) = match address.strip_prefix(SECURE) {
+            Some(address) => (true, address),
+            None => (false, address.strip_prefix(PLAIN).unwrap_or(address)),
+        };
+        let (host, port) = address.rsplit_once(':').unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         let level = self.text("schema-registry.compatibility");
         let compatibility = Compatibility::ALL.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(level));
@@ -51,6 +69,11 @@ impl Checking<'_> {
             port: port.parse().unwrap_or_default(),
             token: given("api.http.token").map(Into::into),
             token_file: given("api.http.token-file").map(|_| self.path("api.http.token-file")),
+            identity: given("api.http.tls.cert")
+                .zip(given("api.http.tls.key"))
+                .map(|_| Identity { certificates: self.path("api.http.tls.cert"), key: self.path("api.http.tls.key") }),
+            authorities: given("api.http.tls.ca").map(|_| self.path("api.http.tls.ca")),
+            secure,
             open_metrics: self.bool("api.http.open-metrics"),
             origins: self
                 .text("api.http.cors.allowed-origins")

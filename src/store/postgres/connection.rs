@@ -3,11 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use anabranch_ops_postgres::tls::Trust;
-use tokio_postgres::config::{Host, SslMode};
+use anabranch_ops_postgres::address::{Address as Given, Tls};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Refused;
 
@@ -19,46 +17,24 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// A server, and how to talk to it.
 pub(super) struct Address {
     config: Config,
-    tls: MakeRustlsConnect,
+    hosts: String,
+    tls: Tls,
 }
 
 impl Address {
-    /// Reads a connection string. `sslmode` means what it means to libpq, and `sslrootcert` names a file of trusted
-    /// certificates instead of the system's.
+    /// Reads a connection string, and the files that it names.
     pub(super) fn parse(text: &str) -> Result<Address, Refused> {
         let refuse = |what: String| Refused::Setting { key: "db.postgres.connection-string", what };
-        let (text, roots) = without(text, "sslrootcert");
-        let (text, mode) = without(&text, "sslmode");
-        // The text holds a password: of the parser's message only what does not quote it.
-        let mut config: Config = text
-            .parse()
-            .map_err(|_| refuse("it is not understood; write postgresql://user@host/database".to_owned()))?;
-        let (mode, trust) = match mode.as_deref() {
-            None | Some("prefer") => (SslMode::Prefer, Trust::Anything),
-            Some("disable") => (SslMode::Disable, Trust::Anything),
-            Some("require") => (SslMode::Require, Trust::Anything),
-            Some("verify-ca") => (SslMode::Require, Trust::Chain),
-            Some("verify-full") => (SslMode::Require, Trust::ChainAndName),
-            Some(other) => {
-                return Err(refuse(format!(
-                    "sslmode {other:?} is not one of disable, prefer, require, verify-ca, verify-full"
-                )));
-            }
-        };
-        config.ssl_mode(mode);
+        let expected = "expected postgresql://user:password@host:port/database";
+        let address = Given::parse(text).map_err(|error| refuse(format!("{error}; {expected}")))?;
+        let tls = address.tls().map_err(|error| refuse(error.to_string()))?;
+        let hosts = address.hosts();
+        let mut config = address.config;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
-        if config.get_application_name().is_none() {
-            config.application_name("anabranch");
-        }
         config.tcp_user_timeout(SILENCE);
-        let trust = match roots {
-            Some(file) => trust.with_roots(file),
-            None => trust,
-        };
-        let client = trust.client().map_err(|error| refuse(error.to_string()))?;
-        Ok(Address { config, tls: MakeRustlsConnect::new(client) })
+        Ok(Address { config, hosts, tls })
     }
 
     /// Connects. The connection ends with the client.
@@ -74,39 +50,7 @@ impl Address {
     }
 
     pub(super) fn refused(&self, error: &Error) -> Refused {
-        let mut server = String::new();
-        for (i, host) in self.config.get_hosts().iter().enumerate() {
-            let ports = self.config.get_ports();
-            let port = ports.get(i).or(ports.first()).copied().unwrap_or(5432);
-            let comma = if i == 0 { "" } else { ", " };
-            let _ = match host {
-                Host::Tcp(host) => write!(server, "{comma}{host}:{port}"),
-                #[cfg(unix)]
-                Host::Unix(path) => write!(server, "{comma}{}:{port}", path.display()),
-            };
-        }
-        Refused::Server { server, what: message(error) }
-    }
-}
-
-/// A connection string without a parameter, and its value.
-fn without(text: &str, name: &str) -> (String, Option<String>) {
-    if let Some((address, query)) = text.split_once('?').filter(|_| text.contains("://")) {
-        let (ours, others): (Vec<&str>, Vec<&str>) =
-            query.split('&').partition(|pair| pair.split_once('=').is_some_and(|(key, _)| key == name));
-        let value = ours.last().and_then(|pair| pair.split_once('=')).map(|(_, value)| value.replace("%2F", "/"));
-        let text = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
-        return (text, value);
-    }
-    if text.contains("://") {
-        return (text.to_owned(), None);
-    }
-    let prefix = format!("{name}=");
-    let value =
-        text.split_whitespace().rfind(|pair| pair.starts_with(&prefix)).map(|pair| pair[prefix.len()..].to_owned());
-    match value {
-        Some(value) => (text.replace(&format!("{prefix}{value}"), ""), Some(value)),
-        None => (text.to_owned(), None),
+        Refused::Server { server: self.hosts.clone(), what: message(error) }
     }
 }
 
@@ -140,19 +84,6 @@ pub(super) fn message(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parameters_are_taken_out_of_both_forms() {
-        let url = "postgresql://u@h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fa.pem";
-        let (rest, mode) = without(url, "sslmode");
-        assert_eq!(mode.as_deref(), Some("verify-full"));
-        let (rest, roots) = without(&rest, "sslrootcert");
-        assert_eq!((rest.as_str(), roots.as_deref()), ("postgresql://u@h/d?connect_timeout=3", Some("/a.pem")));
-        let (rest, mode) = without("host=h sslmode=require user=u", "sslmode");
-        assert_eq!(mode.as_deref(), Some("require"));
-        assert!(rest.parse::<Config>().is_ok(), "{rest}");
-        assert_eq!(without("postgresql://u@h/d", "sslmode").1, None);
-    }
 
     #[test]
     fn what_is_refused_does_not_show_the_password() {

@@ -10,6 +10,7 @@ mod installed;
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -137,6 +138,30 @@ impl Server {
     /// What the server logged.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Has it speak TLS with this certificate. Users who are not `postgres` need one of this authority for their name.
+    pub fn certify(&self, certificate: &str, key: &str, authority: &str) {
+        let owned = |path: &str, name: &str| {
+            let to = self.data().join(name);
+            fs::copy(path, &to).unwrap();
+            fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some((uid, gid)) = self.user {
+                chown(&to, Some(uid), Some(gid)).unwrap();
+            }
+        };
+        owned(certificate, "server.crt");
+        owned(key, "server.key");
+        owned(authority, "ca.crt");
+        let rules = self.data().join("pg_hba.conf");
+        let usual = fs::read_to_string(&rules).unwrap();
+        let ours =
+            "host all postgres all trust\nhostssl all all all trust clientcert=verify-full\nhost all all all reject\n";
+        fs::write(&rules, format!("{ours}{usual}")).unwrap();
+        self.query("ALTER SYSTEM SET ssl_ca_file = 'ca.crt'");
+        self.query("ALTER SYSTEM SET ssl = on");
+        self.stop();
+        self.resume();
     }
 
     /// Runs SQL in the database `postgres`; see [`Database::query`].

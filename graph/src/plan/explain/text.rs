@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+use serde_json::json;
+
 use super::{Picture, Shape, TextStyle, one_line};
 use crate::plan::graph::Port;
 
@@ -10,17 +13,17 @@ const CONDITION: usize = 96;
 const SETTING: usize = 48;
 const SHAPE: usize = 120;
 
+/// The lines of the drawing without what stands above and below them, for a program that writes beside them what a run
+/// does.
+pub(super) fn outline(picture: &Picture<'_>) -> String {
+    let page = Page::of(picture, TextStyle { unicode: true, color: false });
+    let rows: Vec<&Row> = page.rows.iter().filter(|row| row.about != About::Detail).collect();
+    // Text and numbers: nothing of it can fail.
+    serde_json::to_string(&json!({ "pipeline": picture.pipeline, "rows": rows })).unwrap_or_default() + "\n"
+}
+
 pub(super) fn print(picture: &Picture<'_>, style: TextStyle) -> String {
-    let staged = !picture.stages.is_empty();
-    let mut shapes = vec![None; picture.nodes.len()];
-    for line in &picture.edges {
-        shapes[line.from] = shapes[line.from].take().or(line.shown_shape().map(str::to_owned));
-    }
-    let mut page = Page { style, ink: Ink(style.color), staged, shapes, rows: Vec::new() };
-    match staged {
-        true => page.stages(picture),
-        false => page.graph(picture),
-    }
+    let page = Page::of(picture, style);
     let mut out = String::new();
     let pipeline = one_line(picture.pipeline, SETTING, page.ellipsis());
     let _ = writeln!(out, "{}: {}\n", page.ink.bold(&pipeline), picture.counted());
@@ -67,13 +70,34 @@ impl Ink {
 }
 
 /// One line of the drawing.
-enum Row {
-    /// A node: what is drawn before its id, the id, its kind.
-    Node { lead: String, id: String, kind: String },
-    /// What is to be said about the node above.
-    Detail { lead: String, text: String },
-    /// A line of its own.
-    Heading { lead: String, text: String },
+#[derive(Serialize)]
+struct Row {
+    /// What is drawn before the text.
+    lead: String,
+    text: String,
+    /// What stands beside the id of a node, in a column of its own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    kind: String,
+    #[serde(flatten)]
+    about: About,
+}
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "about", rename_all = "camelCase")]
+enum About {
+    /// A node: the text is its id.
+    Node { node: usize },
+    /// For which records the node above is.
+    Condition { node: usize },
+    /// Anything else that is to be said about it.
+    Detail,
+    /// A stage that begins here.
+    Stage,
+    /// A way out of the stage above.
+    Edge { from: usize, to: usize },
+    /// A way of a branch, or the end of one.
+    Way,
 }
 
 struct Page {
@@ -87,6 +111,25 @@ struct Page {
 }
 
 impl Page {
+    /// Every line of the drawing.
+    fn of(picture: &Picture<'_>, style: TextStyle) -> Self {
+        let staged = !picture.stages.is_empty();
+        let mut shapes = vec![None; picture.nodes.len()];
+        for line in &picture.edges {
+            shapes[line.from] = shapes[line.from].take().or(line.shown_shape().map(str::to_owned));
+        }
+        let mut page = Page { style, ink: Ink(style.color), staged, shapes, rows: Vec::new() };
+        match staged {
+            true => page.stages(picture),
+            false => page.graph(picture),
+        }
+        page
+    }
+
+    fn line(&mut self, lead: impl Into<String>, text: impl Into<String>, about: About) {
+        self.rows.push(Row { lead: lead.into(), text: text.into(), kind: String::new(), about });
+    }
+
     fn pick(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.style.unicode { unicode } else { ascii }
     }
@@ -148,9 +191,9 @@ impl Page {
                 [(_, next)] => next,
                 [(Port::Taken, taken), (Port::Skipped, merge)] => {
                     let below = format!("{rest}{bar}");
-                    self.rows.push(Row::Heading { lead: format!("{rest}{tee} "), text: Port::Taken.as_str().into() });
+                    self.line(format!("{rest}{tee} "), Port::Taken.as_str(), About::Way);
                     self.way(nodes, ways, taken, &below, &below);
-                    self.rows.push(Row::Heading { lead: format!("{rest}{tee} "), text: Port::Skipped.as_str().into() });
+                    self.line(format!("{rest}{tee} "), Port::Skipped.as_str(), About::Way);
                     closing = merge;
                     merge
                 }
@@ -180,7 +223,7 @@ impl Page {
         let (top, bar) = (self.pick("╭ ", ". "), self.pick("│ ", "| "));
         for stage in &picture.stages {
             let title = stage.title(if self.style.unicode { '×' } else { 'x' });
-            self.rows.push(Row::Heading { lead: top.to_owned(), text: self.ink.kind(&title) });
+            self.line(top, self.ink.kind(&title), About::Stage);
             for &index in &stage.nodes {
                 self.shape(&picture.nodes[index], bar.to_owned(), &format!("{bar}  "));
             }
@@ -194,11 +237,15 @@ impl Page {
                     false => self.pick("├─► ", "+-> "),
                 };
                 let text = format!("S{:<4} {}", cut.wire.to.0, self.ink.dim(&cut.reason.to_string()));
-                self.rows.push(Row::Heading { lead: lead.to_owned(), text });
+                let ends = (stage.nodes.last(), picture.stages.get(cut.wire.to.0).and_then(|next| next.nodes.first()));
+                let about = match ends {
+                    (Some(&from), Some(&to)) => About::Edge { from, to },
+                    _ => About::Way,
+                };
+                self.line(lead, text, about);
             }
             if wires.is_empty() {
-                let lead = self.pick("╰─■ ", "`-- ").to_owned();
-                self.rows.push(Row::Heading { lead, text: self.ink.dim("delivered") });
+                self.line(self.pick("╰─■ ", "`-- "), self.ink.dim("delivered"), About::Way);
             }
         }
     }
@@ -213,19 +260,20 @@ impl Page {
             None => node.kind.to_owned(),
         };
         let dots = self.ellipsis();
-        self.rows.push(Row::Node { lead, id: one_line(node.id, SETTING, dots), kind });
-        let mut details = Vec::new();
-        match &node.condition {
-            Some(terms) if terms.as_before => {
-                details.push(self.ink.condition("for the same records as the step before"));
-            }
-            Some(terms) => {
+        let about = About::Node { node: node.index };
+        self.rows.push(Row { lead, text: one_line(node.id, SETTING, dots), kind, about });
+        let condition = node.condition.as_ref().map(|terms| match terms.as_before {
+            true => self.ink.condition("for the same records as the step before"),
+            false => {
                 let how = if terms.native { "native" } else { "template" };
                 let text = self.ink.condition(&format!("if {}", one_line(terms.text, CONDITION, dots)));
-                details.push(format!("{text} {}", self.ink.dim(&format!("({how})"))));
+                format!("{text} {}", self.ink.dim(&format!("({how})")))
             }
-            None => {}
+        });
+        if let Some(text) = condition {
+            self.line(below, text, About::Condition { node: node.index });
         }
+        let mut details = Vec::new();
         if let Some(workers) = node.workers.filter(|workers| *workers > 1 && !self.staged) {
             details.push(format!("{workers} workers, output in input order"));
         }
@@ -244,23 +292,24 @@ impl Page {
             let arrow = self.pick("⇒", "=>");
             details.push(self.ink.shape(&format!("{arrow} {}", one_line(&self.ascii(&shape), SHAPE, dots))));
         }
-        self.rows.extend(details.into_iter().map(|text| Row::Detail { lead: below.to_owned(), text }));
+        for text in details {
+            self.line(below, text, About::Detail);
+        }
     }
 
     fn print(&self, out: &mut String) {
         let width = |text: &str| text.chars().count();
-        let widths = self.rows.iter().map(|row| match row {
-            Row::Node { lead, id, .. } => width(lead) + width(id),
-            Row::Detail { .. } | Row::Heading { .. } => 0,
-        });
+        let is_node = |row: &&Row| matches!(row.about, About::Node { .. });
+        let widths = self.rows.iter().filter(is_node).map(|row| width(&row.lead) + width(&row.text));
         let column = widths.max().unwrap_or(0).min(CONDITION) + 2;
         for row in &self.rows {
-            let line = match row {
-                Row::Node { lead, id, kind } => {
-                    let gap = " ".repeat(column.saturating_sub(width(lead) + width(id)).max(1));
-                    format!("{}{}{gap}{}", self.ink.dim(lead), self.ink.bold(id), self.ink.kind(kind))
+            let Row { lead, text, kind, .. } = row;
+            let line = match is_node(&row) {
+                true => {
+                    let gap = " ".repeat(column.saturating_sub(width(lead) + width(text)).max(1));
+                    format!("{}{}{gap}{}", self.ink.dim(lead), self.ink.bold(text), self.ink.kind(kind))
                 }
-                Row::Detail { lead, text } | Row::Heading { lead, text } => format!("{}{text}", self.ink.dim(lead)),
+                false => format!("{}{text}", self.ink.dim(lead)),
             };
             out.push_str(line.trim_end());
             out.push('\n');

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{Description, Part};
-use crate::cli::pipelines::answers::{Moment, short};
+use crate::cli::answers::{Moment, short};
 
 const BOLD: &str = "\x1b[1m";
 const RED: &str = "\x1b[31m";
@@ -111,11 +111,9 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
             let _ = write!(words, ", {count} {what}");
         }
         page.field("records", &format!("{words} since it was started"));
-        let seconds =
-            counters.lag_seconds.filter(|seconds| *seconds >= 0.001).map(|seconds| format!(", {seconds:.1} s"));
-        if let Some(rows) = counters.lag_rows {
-            page.field("lag", &format!("{rows} records{}", seconds.unwrap_or_default()));
-        }
+        let seconds = Some(counters.lag_seconds).filter(|seconds| *seconds >= 0.001);
+        let seconds = seconds.map(|seconds| format!(", {seconds:.1} s")).unwrap_or_default();
+        page.field("lag", &format!("{} records{seconds}", counters.lag_rows));
     }
 
     page.heading("Connectors");

@@ -168,7 +168,7 @@ async fn a_server_that_restarts_loses_nothing() {
     };
     all_good(&write(&mut writer, &rows(1)).await);
     // In the middle of a batch: it waits for a lock when the server goes away.
-    let address = crate::connection::Address::parse(&db.url()).unwrap();
+    let address = crate::address::Address::parse(&db.url()).unwrap();
     let other = address.connect().await.unwrap();
     other.batch_execute("BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";

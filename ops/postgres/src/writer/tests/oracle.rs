@@ -89,7 +89,7 @@ async fn batches_are_as_good_as_single_statements() {
     for table in ["ours", "oracle"] {
         db.query(&format!("CREATE TABLE {table} (id int UNIQUE, a text DEFAULT 'd', b int DEFAULT 0 CHECK (b >= 0))"));
     }
-    let address = crate::connection::Address::parse(&db.url()).unwrap();
+    let address = crate::address::Address::parse(&db.url()).unwrap();
     let oracle = address.connect().await.unwrap();
     let settings = Settings {
         address,

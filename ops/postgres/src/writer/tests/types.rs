@@ -11,7 +11,7 @@ async fn stored(db: &Database, sql_type: &str, values: &[Value]) -> Vec<String> 
     // By parameters and by a copy: both must say the same.
     for copied in [false, true] {
         let settings = Settings {
-            address: crate::connection::Address::parse(&db.url()).unwrap(),
+            address: crate::address::Address::parse(&db.url()).unwrap(),
             table: TableOf::Fixed(table.as_str().into()),
             exactly_once: false,
             marks_schema: None,

@@ -5,6 +5,16 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::client::escaped;
+
+/// Where the counters of all pipelines are.
+pub(super) const LIVE: &str = "/v1/live";
+
+/// Where those of every part of one are.
+pub(super) fn live_path(id: &str) -> String {
+    format!("/v1/pipelines/{}/live", escaped(id))
+}
+
 /// A moment, as RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment(pub(super) DateTime<Utc>);
@@ -74,7 +84,7 @@ pub(super) struct StatusAnswer {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Stalled {
     #[serde(default)]
-    pub(super) node: Value,
+    pub(super) node: String,
     #[serde(default)]
     pub(super) since: Option<Moment>,
 }
@@ -109,6 +119,10 @@ pub(super) struct LiveAnswer {
     #[serde(default)]
     pub(super) at: Option<Moment>,
     #[serde(default)]
+    pub(super) version: String,
+    #[serde(default)]
+    pub(super) uptime_seconds: f64,
+    #[serde(default)]
     pub(super) pipelines: Vec<LivePipeline>,
 }
 
@@ -124,8 +138,65 @@ pub(super) struct LivePipeline {
     pub(super) failed: u64,
     pub(super) dead_lettered: u64,
     pub(super) in_flight: u64,
-    pub(super) lag_rows: Option<u64>,
-    pub(super) lag_seconds: Option<f64>,
+    pub(super) lag_rows: u64,
+    pub(super) lag_seconds: f64,
+}
+
+/// Counters of every part of one.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PartsAnswer {
+    pub(super) id: String,
+    pub(super) status: StatusAnswer,
+    pub(super) nodes: Vec<NodeAnswer>,
+    pub(super) edges: Vec<EdgeAnswer>,
+}
+
+/// Counters of a node of its graph.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeAnswer {
+    pub(super) node: usize,
+    pub(super) id: String,
+    pub(super) rows_in: u64,
+    pub(super) selected: u64,
+    pub(super) rows_out: u64,
+    pub(super) filtered: u64,
+    pub(super) failed: u64,
+    pub(super) held: u64,
+    pub(super) busy_seconds: f64,
+    #[serde(default)]
+    pub(super) last_error: Option<LastError>,
+}
+
+/// What failed in it last.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct LastError {
+    pub(super) message: String,
+    pub(super) code: String,
+    pub(super) at: Moment,
+}
+
+/// What went along an edge of its graph, and the queue there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EdgeAnswer {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) rows: u64,
+    pub(super) queued_rows: u64,
+    pub(super) queued_bytes: u64,
+    pub(super) bound_rows: u64,
+    pub(super) bound_bytes: u64,
+    pub(super) full: bool,
+}
+
+impl EdgeAnswer {
+    /// How full its queue is, from 0 to 1; `None` where it has none.
+    pub(super) fn fill(&self) -> Option<f64> {
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let fullest = share(self.queued_rows, self.bound_rows).max(share(self.queued_bytes, self.bound_bytes));
+        (self.bound_rows > 0).then_some(if self.full { 1.0 } else { fullest.min(1.0) })
+    }
 }
 
 impl LiveAnswer {
@@ -149,23 +220,33 @@ impl StatusAnswer {
         }
     }
 
+    /// The same in words, with where and how often.
+    pub(super) fn sentence(&self) -> String {
+        match (&self.stalled, self.attempt) {
+            (Some(stalled), _) => format!("stalled at {}", stalled.node),
+            (None, Some(attempt)) => format!("{}, attempt {attempt}", self.word),
+            (None, None) => self.word.clone(),
+        }
+    }
+
+    /// What went wrong, and where.
+    pub(super) fn cause(&self) -> Option<String> {
+        let error = self.error.as_ref()?;
+        Some(match &self.place {
+            Some(place) if !error.contains(place.as_str()) => format!("{place}: {error}"),
+            _ => error.clone(),
+        })
+    }
+
     /// What is to be said about it: the cause, and what comes next.
     pub(super) fn detail(&self, now: DateTime<Utc>) -> String {
         let mut parts = Vec::new();
         if let Some(stalled) = &self.stalled {
-            let node = match &stalled.node {
-                Value::String(node) => format!(" at {node}"),
-                _ => String::new(),
-            };
+            let node = if stalled.node.is_empty() { String::new() } else { format!(" at {}", stalled.node) };
             let since = stalled.since.map(|since| format!(" for {}", short(now - since.0))).unwrap_or_default();
             parts.push(format!("no record gets on{node}{since}"));
         }
-        if let Some(error) = &self.error {
-            parts.push(match &self.place {
-                Some(place) if !error.contains(place.as_str()) => format!("{place}: {error}"),
-                _ => error.clone(),
-            });
-        }
+        parts.extend(self.cause());
         if let Some(next) = self.next_try {
             let attempt = self.attempt.map(|attempt| format!("attempt {attempt} ")).unwrap_or_default();
             parts.push(format!("{attempt}in {}", short(next.0 - now)));

@@ -1,0 +1,222 @@
+//! Where a server is and how it is reached, as libpq's connection strings say it.
+
+use std::path::PathBuf;
+
+use anabranch_ops_tls::{Identity, TlsError, Trust};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How TLS is spoken to a server.
+pub type Tls = MakeRustlsConnect;
+
+/// A connection string that was read.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// What is not about TLS, and whether that is spoken at all.
+    pub config: Config,
+    trust: Trust,
+    identity: Option<Identity>,
+}
+
+/// Why a connection string is none. Holds no part of it: it has a password in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressError(String);
+
+/// What the string says of TLS. The library that reads the rest knows nothing of it.
+const OURS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
+
+impl Address {
+    /// Reads `postgresql://user:password@host:port/database?option=value`, or the `key=value` form of libpq. `sslmode`,
+    /// `sslrootcert`, `sslcert` and `sslkey` mean what they mean there; files are named, none is looked for.
+    ///
+    /// # Errors
+    /// What is wrong, without any of the text.
+    pub fn parse(text: &str) -> Result<Address, AddressError> {
+        let text = text.trim();
+        let (rest, mut ours) = match text.split_once("://") {
+            Some(("postgres" | "postgresql", _)) => of_url(text),
+            Some(_) => return Err(AddressError("it must begin with postgresql://".to_owned())),
+            None => of_pairs(text),
+        };
+        let mut take = |name: &str| ours.iter().rposition(|(key, _)| key == name).map(|at| ours.swap_remove(at).1);
+        let (mode, roots, certificate, key) = (take("sslmode"), take("sslrootcert"), take("sslcert"), take("sslkey"));
+        let mut config: Config = rest.parse().map_err(|error| unreadable(&error))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(AddressError("it names no host".to_owned()));
+        }
+        let (ssl_mode, trust) = match mode.as_deref() {
+            None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anything),
+            Some("disable") => (SslMode::Disable, Trust::Anything),
+            // As libpq: with a root certificate, `require` checks the chain.
+            Some("require") if roots.is_some() => (SslMode::Require, Trust::Chain),
+            Some("require") => (SslMode::Require, Trust::Anything),
+            Some("verify-ca") => (SslMode::Require, Trust::Chain),
+            Some("verify-full") => (SslMode::Require, Trust::ChainAndName),
+            Some(_) => {
+                let modes = "disable, allow, prefer, require, verify-ca or verify-full";
+                return Err(AddressError(format!("sslmode must be {modes}")));
+            }
+        };
+        config.ssl_mode(ssl_mode);
+        if config.get_application_name().is_none() {
+            config.application_name("anabranch");
+        }
+        let trust = match roots {
+            Some(path) if path != "system" => trust.with_roots(path),
+            _ => trust,
+        };
+        let identity = match (certificate, key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => {
+                Some(Identity { certificates: PathBuf::from(certificate), key: PathBuf::from(key) })
+            }
+            (Some(_), None) => return Err(AddressError("sslcert needs sslkey, the key of the certificate".to_owned())),
+            (None, Some(_)) => return Err(AddressError("sslkey needs sslcert, the certificate of the key".to_owned())),
+        };
+        Ok(Address { config, trust, identity })
+    }
+
+    /// How TLS is spoken there. Reads the files that the string names.
+    ///
+    /// # Errors
+    /// They are of no use.
+    pub fn tls(&self) -> Result<Tls, TlsError> {
+        Ok(MakeRustlsConnect::new(self.trust.clone().client(self.identity.as_ref())?))
+    }
+
+    /// Hosts and ports, for messages.
+    pub fn hosts(&self) -> String {
+        let ports = self.config.get_ports();
+        let port = |i: usize| ports.get(i).or(ports.first()).copied().unwrap_or(5432);
+        let shown = self.config.get_hosts().iter().enumerate().map(|(i, host)| match host {
+            Host::Tcp(name) => format!("{name}:{}", port(i)),
+            Host::Unix(path) => path.display().to_string(),
+        });
+        shown.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// What of a URL is ours, and the rest of it.
+fn of_url(text: &str) -> (String, Vec<(String, String)>) {
+    let (base, query) = text.split_once('?').unwrap_or((text, ""));
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let is_ours = |pair: &&str| pair.split_once('=').is_some_and(|(key, _)| OURS.contains(&key));
+    let (ours, others): (Vec<&str>, Vec<&str>) = pairs.partition(is_ours);
+    let ours = ours.into_iter().filter_map(|pair| pair.split_once('='));
+    let ours = ours.map(|(key, value)| (key.to_owned(), decode(value))).collect();
+    let rest = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
+    (rest, ours)
+}
+
+/// The same of `key = value` pairs. Values with spaces stand between single quotes; `\` takes the next character as it is.
+fn of_pairs(text: &str) -> (String, Vec<(String, String)>) {
+    let (mut rest, mut ours) = (String::new(), Vec::new());
+    let mut left = text;
+    while let Some((key, after)) = left.split_once('=') {
+        let (key, after) = (key.trim(), after.trim_start());
+        let is_quoted = after.starts_with('\'');
+        let mut value = String::new();
+        let mut end = after.len();
+        let mut characters = after.char_indices().skip(usize::from(is_quoted));
+        while let Some((at, c)) = characters.next() {
+            match c {
+                '\\' => value.extend(characters.next().map(|(_, c)| c)),
+                '\'' if is_quoted => {
+                    end = at + 1;
+                    break;
+                }
+                c if c.is_whitespace() && !is_quoted => {
+                    end = at;
+                    break;
+                }
+                c => value.push(c),
+            }
+        }
+        let (written, more) = after.split_at(end);
+        if OURS.contains(&key) {
+            ours.push((key.to_owned(), value));
+        } else {
+            rest.push_str(&format!("{key}={written} "));
+        }
+        left = more;
+    }
+    rest.push_str(left);
+    (rest, ours)
+}
+
+/// Says which option is wrong, where that is all it says.
+fn unreadable(error: &tokio_postgres::Error) -> AddressError {
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    match cause.starts_with("invalid value for option") {
+        true => AddressError(cause),
+        false => AddressError("it is not understood".to_owned()),
+    }
+}
+
+/// Percent-decoding, for the path of a file.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        let code =
+            (*first == b'%').then(|| more.get(..2)).flatten().and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &more[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(certificates: &str, key: &str) -> Option<Identity> {
+        Some(Identity { certificates: certificates.into(), key: key.into() })
+    }
+
+    #[test]
+    fn both_forms_say_whom_to_trust_and_what_to_show() {
+        let address = Address::parse("postgresql://me:s%40cret@db.example:5433/shop?sslmode=verify-full").unwrap();
+        assert_eq!((address.hosts().as_str(), address.config.get_dbname()), ("db.example:5433", Some("shop")));
+        assert_eq!((address.trust, address.identity), (Trust::ChainAndName, None));
+        let url = "postgres://me@h/d?sslrootcert=/a%20b.pem&sslmode=verify-ca&connect_timeout=3&sslcert=%2Fc&sslkey=/k";
+        let address = Address::parse(url).unwrap();
+        assert_eq!(address.trust, Trust::Chain.with_roots("/a b.pem"));
+        assert_eq!((address.identity, address.config.get_dbname()), (identity("/c", "/k"), Some("d")));
+        assert_eq!(address.config.get_connect_timeout().map(std::time::Duration::as_secs), Some(3));
+        let pairs = r"host=h sslcert='/a b/c.pem' password='it\'s' sslkey = /k\ 1 sslmode=require user=u";
+        let address = Address::parse(pairs).unwrap();
+        assert_eq!((address.trust, address.identity), (Trust::Anything, identity("/a b/c.pem", "/k 1")));
+        assert_eq!(address.config.get_password(), Some(&b"it's"[..]));
+        assert_eq!((address.config.get_user(), address.config.get_ssl_mode()), (Some("u"), SslMode::Require));
+    }
+
+    #[test]
+    fn a_bad_string_is_described_without_its_password() {
+        for text in [
+            "mysql://me:hunter2@h/d",
+            "postgresql://me:hunter2@h:x/d",
+            "postgresql://me:hunter2@h/d?sslmode=verify",
+            "postgresql://me:hunter2@h/d?color=hunter2",
+            "postgresql://me:hunter2@h/d?sslcert=hunter2",
+            "postgresql:///d",
+            "hunter2",
+            "x=hunter2",
+            "password='hunter2",
+            "",
+        ] {
+            let error = Address::parse(text).err().unwrap_or_else(|| panic!("{text}")).to_string();
+            assert!(!error.contains("hunt") && !error.contains("er2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Connectors that are made, changed and deleted.
+
+use std::sync::Arc;
+
+use anabranch_graph::text::Str;
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::Deserialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{Answer, Shared, merged, new_id};
+use crate::api::View;
+use crate::api::body::Body;
+use crate::api::error::{ApiError, Error};
+use crate::api::lifecycle::Done;
+use crate::api::pipelines::{connector_id, missing, stored, the_connector};
+use crate::api::shapes::{Connector, ConnectorConfig, ConnectorType};
+use crate::service::edit::EditError;
+use crate::store::{StoredConnector, StoredPipeline};
+
+pub(super) fn router() -> OpenApiRouter<Arc<View>> {
+    OpenApiRouter::new()
+        .routes(routes!(create_connector))
+        .routes(routes!(validate_connector))
+        .routes(routes!(update_connector))
+        .routes(routes!(delete_connector))
+}
+
+/// A connector to be made.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NewConnector {
+    /// Its id in the pipeline. Left out: one is chosen.
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(rename = "type")]
+    role: ConnectorType,
+    plugin: String,
+    pipeline_id: String,
+    config: ConnectorConfig,
+}
+
+/// A connector to be checked.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CheckedConnector {
+    #[serde(rename = "type")]
+    role: ConnectorType,
+    plugin: String,
+    config: ConnectorConfig,
+}
+
+/// What is set of a connector. A setting that is `***` stays as it is.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ChangedConnector {
+    /// Left out: the plugin stays.
+    #[serde(default)]
+    plugin: String,
+    config: ConnectorConfig,
+}
+
+/// Makes a connector
+#[utoipa::path(
+    post, path = "/v1/connectors", tag = "connectors", request_body = NewConnector,
+    responses((status = 200, description = "It", body = Connector),
+              (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
+               body = Error),
+              (status = 404, description = "`pipeline.not_found`", body = Error),
+              (status = 409, description = "`connector.exists`", body = Error)),
+)]
+async fn create_connector(State(view): Shared, Body(given): Body<NewConnector>) -> Answer<Connector> {
+    let NewConnector { id, role, plugin, pipeline_id, config } = given;
+    let id: Str = id.unwrap_or_else(new_id).into();
+    let connector = made(id.clone(), role, plugin, config);
+    let change = move |pipeline: &mut StoredPipeline| {
+        if pipeline.connectors.iter().any(|other| other.id == connector.id) {
+            return Err(EditError::Exists { what: "connector", id: connector_id(pipeline, &connector).into() });
+        }
+        pipeline.connectors.push(connector);
+        Ok(())
+    };
+    view.control.change(&pipeline_id, change).await?;
+    the_connector(&view, &format!("{pipeline_id}:{id}")).await.map(Json)
+}
+
+/// Checks a connector
+///
+/// Its plugin and its settings are looked at; nothing is opened.
+#[utoipa::path(
+    post, path = "/v1/connectors/validate", tag = "connectors", request_body = CheckedConnector,
+    responses((status = 200, description = "Nothing is wrong with it", body = Done),
+              (status = 400, description = "What is wrong with it", body = Error)),
+)]
+async fn validate_connector(State(view): Shared, Body(given): Body<CheckedConnector>) -> Answer<Done> {
+    let CheckedConnector { role, plugin, config } = given;
+    let mut pipeline = StoredPipeline::new("checked".into(), "checked".into(), Str::default());
+    pipeline.connectors.push(made("connector".into(), role, plugin, config));
+    view.control.check(&pipeline).await?;
+    Ok(Json(Done {}))
+}
+
+/// Changes a connector
+#[utoipa::path(
+    put, path = "/v1/connectors/{id}", tag = "connectors", request_body = ChangedConnector,
+    params(("id" = String, Path, description = "`pipeline:connector`")),
+    responses((status = 200, description = "It", body = Connector),
+              (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
+               body = Error),
+              (status = 404, description = "`connector.not_found`", body = Error)),
+)]
+async fn update_connector(
+    State(view): Shared,
+    Path(id): Path<String>,
+    Body(ChangedConnector { plugin, config }): Body<ChangedConnector>,
+) -> Answer<Connector> {
+    let pipeline = pipeline_of_connector(&view, &id).await?;
+    let wanted = id.clone();
+    let change = move |pipeline: &mut StoredPipeline| {
+        let connector = connector_in(pipeline, &wanted)?;
+        if !plugin.is_empty() {
+            connector.plugin = plugin.into();
+        }
+        if !config.name.is_empty() {
+            connector.name = config.name.into();
+        }
+        connector.settings = merged(&connector.settings, config.settings);
+        Ok(())
+    };
+    view.control.change(&pipeline, change).await?;
+    the_connector(&view, &id).await.map(Json)
+}
+
+/// Deletes a connector
+///
+/// The position of a source is set aside: it is deleted with the pipeline.
+#[utoipa::path(
+    delete, path = "/v1/connectors/{id}", tag = "connectors",
+    params(("id" = String, Path, description = "`pipeline:connector`")),
+    responses((status = 200, description = "It is gone", body = Done),
+              (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, `connector.has_parts`",
+               body = Error),
+              (status = 404, description = "`connector.not_found`", body = Error)),
+)]
+async fn delete_connector(State(view): Shared, Path(id): Path<String>) -> Answer<Done> {
+    let pipeline = pipeline_of_connector(&view, &id).await?;
+    let change = move |pipeline: &mut StoredPipeline| {
+        let connector = connector_in(pipeline, &id)?;
+        if !connector.processors.is_empty() {
+            return Err(EditError::HasParts { what: "connector", id: id.into(), children: "processors" });
+        }
+        let gone = connector.id.clone();
+        pipeline.connectors.retain(|connector| connector.id != gone);
+        Ok(())
+    };
+    view.control.change(&pipeline, change).await?;
+    Ok(Json(Done {}))
+}
+
+fn made(id: Str, role: ConnectorType, plugin: String, config: ConnectorConfig) -> StoredConnector {
+    StoredConnector {
+        name: if config.name.is_empty() { id.clone() } else { config.name.into() },
+        id,
+        role: Str::from_static(match role {
+            ConnectorType::TypeSource => "source",
+            ConnectorType::TypeDestination => "destination",
+        }),
+        plugin: plugin.into(),
+        settings: merged(&[], config.settings),
+        processors: Vec::new(),
+    }
+}
+
+pub(super) async fn pipeline_of_connector(view: &View, id: &str) -> Result<String, ApiError> {
+    let all = stored(view).await?;
+    let has = |pipeline: &&StoredPipeline| pipeline.connectors.iter().any(|it| connector_id(pipeline, it) == id);
+    let found = all.iter().find(has).map(|pipeline| pipeline.id.to_string());
+    found.ok_or_else(|| missing("connector", id, "connector.not_found"))
+}
+
+pub(super) fn connector_in<'a>(
+    pipeline: &'a mut StoredPipeline,
+    id: &str,
+) -> Result<&'a mut StoredConnector, EditError> {
+    let of = pipeline.id.clone();
+    let found = pipeline.connectors.iter_mut().find(|connector| format!("{of}:{}", connector.id) == id);
+    found.ok_or_else(|| EditError::NoPart { what: "connector", id: id.into() })
+}

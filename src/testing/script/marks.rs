@@ -1,0 +1,38 @@
+//! Positions in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use anabranch_graph::source::Mark;
+use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::text::Str;
+use async_trait::async_trait;
+
+use super::locked;
+
+/// Marks in memory. They survive runs.
+#[derive(Default)]
+pub(in crate::testing) struct Marks(Mutex<(u64, BTreeMap<LaneId, Mark>)>);
+
+#[async_trait]
+impl StateStore for Marks {
+    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+        let mut marks = locked(&self.0);
+        marks.0 += 1;
+        Ok(Epoch { pipeline: pipeline.clone(), number: marks.0 })
+    }
+
+    async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        Ok(locked(&self.0).1.clone())
+    }
+
+    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+        let mut marks = locked(&self.0);
+        if marks.0 != epoch.number {
+            let (pipeline, theirs) = (epoch.pipeline.clone(), marks.0);
+            return Err(StoreError::Fenced { pipeline, ours: epoch.number, theirs });
+        }
+        marks.1.extend(moves.iter().cloned());
+        Ok(())
+    }
+}
