@@ -1,11 +1,13 @@
 //! Settings checked against a specification: typed, with defaults filled in.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::config::{MASKED_FROM, Settings, Written};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::reference::{Reference, ReferenceError};
+use crate::secret::{password, without_passwords};
 use crate::specification::{Parameter, ParameterKind, Specification, Validation, matches_pattern};
 use crate::template::{MissingKey, Template, TemplateError};
 use crate::text::Str;
@@ -143,10 +145,16 @@ impl Arguments {
         all.into_iter()
     }
 
-    /// What was written, for showing: `${NAME}` stays, credentials are masked.
+    /// What was written, for showing: `${NAME}` stays, credentials and passwords in URLs are masked.
     pub fn shown(&self, name: &str) -> Option<Str> {
         self.values.get(name).map(|a| {
-            if a.secret && !a.written.is_substituted() { Str::from_static("***") } else { a.written.written().clone() }
+            if a.secret && !a.written.is_substituted() {
+                return Str::from_static("***");
+            }
+            match without_passwords(a.written.written()) {
+                Cow::Borrowed(_) => a.written.written().clone(),
+                Cow::Owned(text) => text.into(),
+            }
         })
     }
 
@@ -156,12 +164,14 @@ impl Arguments {
     }
 
     /// Texts of [`MASKED_FROM`] bytes and more that must be masked in logs, faults and dead letters: what came out of variables, and
-    /// whole credentials.
-    pub fn secrets(&self) -> impl Iterator<Item = &Str> {
-        self.values
-            .values()
-            .flat_map(|a| a.written.substituted().chain(a.secret.then_some(a.written.value())))
-            .filter(|text| text.len() >= MASKED_FROM)
+    /// whole credentials, passwords in URLs.
+    pub fn secrets(&self) -> impl Iterator<Item = Str> {
+        let of = |a: &Argument| {
+            let whole = a.secret.then(|| a.written.value().clone());
+            let password = password(a.written.value()).map(Str::from);
+            a.written.substituted().cloned().chain(whole).chain(password).collect::<Vec<_>>()
+        };
+        self.values.values().flat_map(of).filter(|text| text.len() >= MASKED_FROM)
     }
 
     /// Where the value stands; the settings' place where it is a default.
@@ -564,7 +574,7 @@ mod tests {
             Arguments::parse(&specification(), &Settings::from_pairs([("count", "1"), ("token", "hunter22")])).unwrap();
         assert_eq!(arguments.shown("token").as_deref(), Some("***"));
         assert!(!format!("{:?}", arguments.iter_shown().collect::<Vec<_>>()).contains("hunter22"));
-        assert_eq!(arguments.secrets().map(Str::as_str).collect::<Vec<_>>(), ["hunter22"]);
+        assert_eq!(arguments.secrets().collect::<Vec<_>>(), ["hunter22"]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub use fix::Fix;
 pub(crate) use fix::slip;
 pub use render::RenderStyle;
 
+use std::sync::Arc;
+
 use crate::text::Str;
 
 /// Index of a file in [`Files`].
@@ -165,6 +167,8 @@ pub struct Diagnostic {
     pub path: Option<String>,
     /// What a program may do about it, where there is no doubt about that.
     pub fix: Option<Fix>,
+    /// Credentials in the files, which are not shown with the lines around the place.
+    pub credentials: Arc<[Span]>,
 }
 
 impl Diagnostic {
@@ -179,6 +183,7 @@ impl Diagnostic {
             hint: None,
             path: None,
             fix: None,
+            credentials: Arc::default(),
         }
     }
 
@@ -240,6 +245,16 @@ impl Diagnostics {
     /// Adds all of another list.
     pub fn extend(&mut self, other: Diagnostics) {
         self.0.extend(other.0);
+    }
+
+    /// The same findings, which do not show what stands in these places.
+    #[must_use]
+    pub fn hiding(mut self, credentials: &[Span]) -> Self {
+        let credentials: Arc<[Span]> = credentials.into();
+        for finding in &mut self.0 {
+            finding.credentials = credentials.clone();
+        }
+        self
     }
 
     /// Whether any is an error.

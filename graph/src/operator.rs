@@ -364,6 +364,12 @@ pub enum Network {
     Through(SocketAddr),
 }
 
+impl Network {
+    /// Header that names the scheme of a request's URL where it went to a proxy in plain text ([`Network::Through`]): an
+    /// encrypted connection would keep the request from it.
+    pub const SCHEME: &'static str = "x-anabranch-scheme";
+}
+
 /// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {

@@ -78,7 +78,16 @@ pub fn compile(
     registry: &Registry,
     options: &CompileOptions,
 ) -> Result<Compiled, Diagnostics> {
-    let lower::Lowered { graph: lowered, mut findings, secrets } = lower::lower(config, registry, options);
+    let lowered = lower::lower(config, registry, options);
+    let credentials = lowered.credentials.clone();
+    let mut compiled = stages(config, options, lowered).map_err(|findings| findings.hiding(&credentials))?;
+    compiled.warnings = compiled.warnings.hiding(&credentials);
+    Ok(compiled)
+}
+
+/// What comes after lowering.
+fn stages(config: &PipelineConfig, options: &CompileOptions, lowered: lower::Lowered) -> Result<Compiled, Diagnostics> {
+    let lower::Lowered { graph: lowered, mut findings, secrets, .. } = lowered;
     findings.extend(check::check(&lowered, &options.limits));
     if findings.has_errors() {
         return Err(findings);

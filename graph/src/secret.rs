@@ -1,5 +1,8 @@
 //! What must not be shown, and how it is kept out of texts that are.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -75,13 +78,37 @@ fn add(forms: &mut Vec<Str>, secret: &str) {
     }
 }
 
-/// The password of `scheme://user:password@host`.
-fn password(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let (user, _) = authority.rsplit_once('@')?;
-    let (_, password) = user.split_once(':')?;
-    Some(password).filter(|password| password.len() >= MASKED_FROM)
+/// Where passwords stand in a text: those of `scheme://user:password@host`. `${NAME}` in their place is none.
+pub(crate) fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
+    text.match_indices("://").filter_map(|(at, separator)| {
+        let start = at + separator.len();
+        let authority = text[start..].split(['/', '?', '#', '"', '\'', ' ', '\n']).next()?;
+        let (user, _) = authority.rsplit_once('@')?;
+        let (name, password) = user.split_once(':')?;
+        let start = start + name.len() + 1;
+        let is_variable = password.starts_with("${") && password.find('}') == Some(password.len() - 1);
+        (!password.is_empty() && !is_variable).then(|| start..start + password.len())
+    })
+}
+
+/// The text of a setting without the passwords in its URLs.
+pub fn without_passwords(text: &str) -> Cow<'_, str> {
+    let mut out = String::new();
+    let mut shown = 0;
+    for range in passwords(text) {
+        out.extend([&text[shown..range.start], "***"]);
+        shown = range.end;
+    }
+    if shown == 0 {
+        return text.into();
+    }
+    out.push_str(&text[shown..]);
+    out.into()
+}
+
+/// The password of a URL, where it is long enough to be masked.
+pub(crate) fn password(url: &str) -> Option<&str> {
+    url.get(passwords(url).next()?).filter(|password| password.len() >= MASKED_FROM)
 }
 
 fn decoded(text: &str) -> String {
@@ -175,6 +202,19 @@ mod tests {
         assert_eq!(masked(url, "wrong password \"p@ss:word\""), "wrong password \"***\"");
         assert_eq!(masked(url, url), "***");
         assert_eq!(password("http://host/a:b@c"), None);
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        for (text, shown) in [
+            ("http://me:hunter2@host/a?b=c:d@e", "http://me:***@host/a?b=c:d@e"),
+            ("http://me:a@b@host, http://:x@host", "http://me:***@host, http://:***@host"),
+            ("http://${USER}:${PASSWORD}@host/{{ .Key }}", "http://${USER}:${PASSWORD}@host/{{ .Key }}"),
+            ("http://me:${PASSWORD}2@host", "http://me:***@host"),
+            ("http://me:@host http://me@host mail:me@host ://", "http://me:@host http://me@host mail:me@host ://"),
+        ] {
+            assert_eq!(without_passwords(text), shown);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod processors;
 
 use std::sync::Arc;
 
+use anabranch_graph::secret::without_passwords;
 use anabranch_graph::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -184,7 +185,8 @@ async fn update_dead_letter(
 /// Settings as they are given, sorted. What a client was shown as hidden, and gives back so, stays what it was.
 fn merged(before: &[StoredSetting], given: Settings) -> Vec<StoredSetting> {
     let setting = |(name, written): (String, String)| {
-        let kept = before.iter().find(|setting| written == "***" && *setting.name == *name);
+        let before = before.iter().find(|setting| *setting.name == *name);
+        let kept = before.filter(|setting| written == "***" || without_passwords(&setting.written) == written);
         StoredSetting {
             written: kept.map_or_else(|| written.into(), |setting| setting.written.clone()),
             name: name.into(),
@@ -256,13 +258,21 @@ mod tests {
 
     #[test]
     fn what_was_hidden_stays_what_it_was() {
-        let before = [setting("password", "hunter2"), setting("path", "a")];
-        let given = [("path", "b"), ("password", "***"), ("new", "***")];
-        let given = given.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
-        assert_eq!(
-            merged(&before, given),
-            [setting("new", "***"), setting("password", "hunter2"), setting("path", "b")]
-        );
+        let before = [setting("password", "hunter2"), setting("path", "a"), setting("url", "http://me:hunter2@host/")];
+        let merged_url = |url: &str| {
+            let given = [("path", "b"), ("password", "***"), ("new", "***"), ("url", url)];
+            merged(&before, given.map(|(name, text)| (name.to_owned(), text.to_owned())).into())
+        };
+        let [new, password, path] =
+            [("new", "***"), ("password", "hunter2"), ("path", "b")].map(|(n, w)| setting(n, w));
+        for (given, kept) in [
+            ("http://me:***@host/", "http://me:hunter2@host/"),
+            // A password goes nowhere else.
+            ("http://me:***@other/", "http://me:***@other/"),
+        ] {
+            let expected = [new.clone(), password.clone(), path.clone(), setting("url", kept)];
+            assert_eq!(merged_url(given), expected);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
+use anabranch_graph::secret::without_passwords;
 use anabranch_graph::source::Mark;
 use anabranch_graph::specification::Specification;
 use anabranch_graph::state::LaneId;
@@ -296,12 +297,13 @@ fn shown_connector(
     }
 }
 
-/// Settings as they stand in the file. What may be a credential is hidden: all of a plugin that is not known.
+/// Settings as they stand in the file. What may be a credential is hidden: passwords in URLs, and all of a plugin that is
+/// not known.
 fn settings(specification: Option<&Specification>, given: &[StoredSetting]) -> Settings {
     let shown = |setting: &StoredSetting| {
         let parameter = specification.and_then(|specification| specification.parameter(setting.name.trim()));
         let open = parameter.is_some_and(|parameter| !parameter.secret) || is_variable(&setting.written);
-        let text = if open { setting.written.to_string() } else { "***".to_owned() };
+        let text = if open { without_passwords(&setting.written).into_owned() } else { "***".to_owned() };
         (setting.name.to_string(), text)
     };
     given.iter().map(shown).collect()

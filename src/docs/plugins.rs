@@ -68,9 +68,24 @@ pub fn pages(registry: &Registry) -> Vec<Page> {
         for (role, specification) in roles {
             about(&mut text, *role, specification);
         }
-        pages.push(Page { path: format!("docs/plugins/{name}.md"), text });
+        pages.push(Page { path: format!("docs/plugins/{name}.md"), text: without_tags(&text) });
     }
     pages
+}
+
+/// `<name>` in a sentence is text and no tag, which readers would leave out.
+fn without_tags(text: &str) -> String {
+    let mut is_code = false;
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        is_code ^= c == '`';
+        if c == '<' && !is_code && rest.peek().is_some_and(char::is_ascii_alphabetic) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
 }
 
 /// What a plugin is in one role.

@@ -2,8 +2,6 @@
 //!
 //! Requests come to it because the operators' network leads there ([`Network::Through`]), so the pipeline's URLs stay as
 //! they are, and nothing leaves this machine. What no stub answers is refused and fails the test.
-//!
-//! [`Network::Through`]: anabranch_graph::operator::Network::Through
 
 use std::convert::Infallible;
 use std::io;
@@ -12,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::diagnostic::{Span, Spanned};
+use anabranch_graph::operator::Network;
 use axum::body::{Body, to_bytes};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::body::Incoming;
@@ -74,12 +73,6 @@ pub(super) struct Services<'a> {
 
 /// Largest body of a request.
 const BODY: usize = 64 << 20;
-/// Header by which the client says that the URL was one of https.
-#[cfg(feature = "http")]
-const ENCRYPTED: &str = anabranch_ops_http::client::ENCRYPTED;
-#[cfg(not(feature = "http"))]
-const ENCRYPTED: &str = "x-anabranch-scheme";
-
 impl<'a> Services<'a> {
     /// Listens on a free port.
     pub(super) async fn start(stubs: &'a [Stub]) -> io::Result<Self> {
@@ -171,13 +164,13 @@ fn refusal(text: &'static str) -> Response<Body> {
 
 /// A request as tests compare it.
 fn asked(head: &hyper::http::request::Parts, body: &[u8]) -> Json {
-    let encrypted = head.headers.contains_key(ENCRYPTED);
+    let encrypted = head.headers.contains_key(Network::SCHEME);
     let mut url = head.uri.to_string();
     if let Some(rest) = url.strip_prefix("http://").filter(|_| encrypted) {
         url = format!("https://{rest}");
     }
     let mut headers = Map::new();
-    for (name, value) in head.headers.iter().filter(|(name, _)| name.as_str() != ENCRYPTED) {
+    for (name, value) in head.headers.iter().filter(|(name, _)| name.as_str() != Network::SCHEME) {
         headers.insert(name.to_string(), view::bytes(value.as_bytes()));
     }
     let mut asked = json!({

@@ -7,6 +7,7 @@
   (import "conduit" "get_schema" (func $get_schema (param i32 i32) (result i32)))
   (import "conduit" "http_request" (func $http_request (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "clock_time_get" (func $clock_time_get (param i32 i64 i32) (result i32)))
   (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
   (memory (export "memory") 1024)
   (data (i32.const 1024) "\12\14\0a\08NAME\22\08VERSION")

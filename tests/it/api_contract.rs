@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::api::{ask, end, get};
-use crate::process::{Process, Workspace, file_to_file, skip};
+use crate::process::{PATIENCE, Process, Workspace, file_to_file, skip};
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 
@@ -294,4 +296,48 @@ fn nothing_gets_past_the_door() {
     }
     assert_eq!(get(address, "/healthz").status, 200);
     end(process);
+}
+
+/// What no client sends is refused at its first bytes, by the service and by the server for assistants, and hurts nobody
+/// else.
+#[test]
+fn floods_of_headers_are_refused() {
+    let mut workspace = Workspace::new();
+    workspace.env("ANABRANCH_MCP_TOKEN", "token-of-the-test");
+    let mut service = workspace.start(&["run"]);
+    let mut assistants = workspace.start(&["mcp", "--http", "127.0.0.1:0"]);
+    let mcp = assistants.address_after("MCP is served at http://");
+    for (address, path) in [(service.address(), "/v1/pipelines"), (mcp, "/mcp")] {
+        let many: String = (0..10_000).map(|i| format!("X-{i}: {i}\r\n")).collect();
+        let long = format!("X-Long: {}\r\n", "x".repeat(1 << 20));
+        for flood in [many, long] {
+            assert!(matches!(refused(address, path, &flood), None | Some(431)), "{path}: {} bytes", flood.len());
+        }
+        let far = format!("{path}?{}", "x".repeat(1 << 20));
+        assert!(matches!(refused(address, &far, ""), None | Some(414 | 431)), "{path}");
+        for malformed in ["X Y: z\r\n", "Content-Length: -1\r\n", "Transfer-Encoding: gzip\r\n"] {
+            assert!(matches!(refused(address, path, malformed), None | Some(400)), "{path}: {malformed}");
+        }
+    }
+    assert_eq!(get(service.address(), "/healthz").status, 200);
+    end(service);
+    end(assistants);
+}
+
+/// The status of the answer to a head that is sent as far as it is taken; `None` = the connection was closed, which may
+/// overtake the answer.
+fn refused(address: SocketAddr, path: &str, headers: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
+    let writing = std::thread::spawn(move || {
+        let _ = writer.write_all(head.as_bytes());
+    });
+    let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(read @ 1..) = stream.read(&mut buffer) {
+        answer.extend_from_slice(&buffer[..read]);
+    }
+    writing.join().unwrap();
+    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
 }

@@ -59,10 +59,14 @@ mod schema;
 #[cfg(feature = "avro")]
 mod schema_registry;
 mod sdk;
+#[cfg(all(feature = "ai", feature = "http", feature = "postgres", feature = "s3"))]
+mod secrets;
 mod servers;
 mod soak;
 mod stop;
 mod store;
+#[cfg(unix)]
+mod terminal;
 mod tls;
 mod tools;
 #[cfg(all(feature = "http", feature = "traces"))]

@@ -15,7 +15,7 @@ const META: &str = "io.modelcontextprotocol";
 
 /// Asks one thing after the other over standard input, and gives the results.
 #[track_caller]
-fn asked(workspace: &Workspace, flags: &[&str], requests: &[(&str, Value)]) -> Vec<Value> {
+pub fn asked(workspace: &Workspace, flags: &[&str], requests: &[(&str, Value)]) -> Vec<Value> {
     let mut child = workspace
         .command([&["mcp"], flags].concat())
         .stdin(Stdio::piped())
@@ -39,7 +39,7 @@ fn asked(workspace: &Workspace, flags: &[&str], requests: &[(&str, Value)]) -> V
     results
 }
 
-fn call(name: &str, arguments: &Value) -> (&'static str, Value) {
+pub fn call(name: &str, arguments: &Value) -> (&'static str, Value) {
     ("tools/call", json!({ "name": name, "arguments": arguments }))
 }
 

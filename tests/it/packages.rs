@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -97,6 +98,34 @@ fn the_package_takes_what_is_there() {
         shell.args(["-n", "-c", &packaging(script)]);
         Process::spawn(&mut shell).finish().expect_code(0);
     }
+}
+
+/// What somebody removed or closed since the first time is left as it is by an upgrade, which does not fail of it.
+#[test]
+fn an_upgrade_changes_nothing_of_what_somebody_changed() {
+    let workspace = Workspace::new();
+    let installed = workspace.path("etc");
+    let script = packaging("debian/postinst").replace("/etc/anabranch", installed.to_str().unwrap());
+    let configure = |before: &str| {
+        // Nobody is made a user, and no file is given away, by a test.
+        let stand_ins = "getent() { :; }; adduser() { exit 9; }; chown() { :; };";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{stand_ins} {script}"), "postinst", "configure", before]);
+        Process::spawn(&mut shell).finish().expect_code(0);
+    };
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let (main, example) = (installed.join("anabranch.yaml"), installed.join("pipelines/example.yaml"));
+    for path in [&main, &example] {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    configure("");
+    assert_eq!([&installed, &main, &example].map(|path| mode(path) & 0o007), [0; 3], "pipelines may hold credentials");
+    fs::remove_file(&main).unwrap();
+    fs::set_permissions(&example, fs::Permissions::from_mode(0o664)).unwrap();
+    configure("0.0.9-1");
+    assert_eq!((main.exists(), mode(&example)), (false, 0o664));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::api::{ask, end};
-use crate::process::{Output, Workspace};
+use crate::process::{Output, Workspace, file_to_file};
 
 const PIPELINE: &str = r#"version: "2.2"
 pipelines:
@@ -468,4 +468,39 @@ tests:
         fails(&webhook("http://127.0.0.1:9/x"), &tests, 1, &expected[..0]);
         fails(&webhook("http://127.0.0.1:9/x"), &tests, 1, &["no stub answers POST http://127.0.0.1:9/x"]);
     }
+}
+
+/// A record that a pipeline forgets when it is read again is lost by a crash: the check for that finds it.
+#[test]
+#[cfg(feature = "http")]
+fn a_record_that_a_crash_loses_is_found() {
+    let tests = |second: &str| {
+        format!(
+            r#"tests:
+  - name: nothing is lost
+    input: [one, two]
+    http:
+      - match: {{ url: http://seen.example/ }}
+        # What was asked for before the crash is asked for again after it.
+        replies: [ {{ body: new }}, {{ body: new }}, {{ body: {second} }} ]
+    faults:
+      - {{ at: out, record: 1, crash: true }}
+"#
+        )
+    };
+    let pipeline = file_to_file(
+        "p",
+        r#"      - id: ask
+        plugin: webhook.http
+        settings: { request.url: "http://seen.example/", request.method: POST, response.body: .Metadata.verdict }
+      - { id: twice, plugin: filter, condition: '{{ eq .Metadata.verdict "seen" }}' }
+"#,
+    );
+    let workspace = Workspace::new();
+    workspace.write("pipelines/p.yaml", pipeline);
+    workspace.write("pipelines/p.test.yaml", tests("new"));
+    workspace.run(&["pipelines", "test", "pipelines/p.test.yaml"]).expect_code(0);
+    workspace.write("pipelines/p.test.yaml", tests("seen"));
+    let output = workspace.run(&["pipelines", "test", "pipelines/p.test.yaml"]).expect_code(1);
+    assert!(output.stdout.contains("after a crash") && output.stdout.contains("lost: "), "{}", output.stdout);
 }

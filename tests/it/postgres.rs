@@ -86,6 +86,55 @@ fn a_kill_loses_nothing() {
     assert_eq!(db.query("SELECT count(*), max(id) FROM t"), [format!("{ROWS}|{}", ROWS - 1)]);
 }
 
+/// A table without a key shows every row twice that came twice.
+#[test]
+fn letters_of_a_transactional_destination_become_a_row_each() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int, name text, tags text[], score float8)");
+    let mut workspace = Workspace::new();
+    workspace.env("DATABASE", &db.url());
+    workspace.write("in.txt", lines(100));
+    let text = |failing: &str| {
+        let fails = format!(
+            r#"      - id: fail
+        plugin: error
+        condition: '{{{{ hasSuffix "{failing}" .Payload.After.name }}}}'
+        settings: {{ message: not now }}
+    dead-letter-queue: {{ plugin: store, window-size: 0 }}
+"#
+        );
+        let text = pipeline("table: t, exactlyOnce: \"true\"", &fails);
+        let key = text.lines().find(|line| line.contains("id: key")).unwrap();
+        text.replace(key, "      - { id: bare, plugin: field.exclude, settings: { fields: .Key } }")
+    };
+    let rows = || db.query("SELECT count(*), count(DISTINCT id) FROM t");
+    workspace.write("pipelines/p.yaml", text("7"));
+    workspace.once();
+    assert_eq!(rows(), ["90|90"]);
+    // Nothing came of it: no row, and no position.
+    let marks = db.query("SELECT * FROM anabranch_marks");
+    workspace.run(&["dlq", "replay", "rows", "--all"]).expect_code(1);
+    assert_eq!(rows(), ["90|90"]);
+    workspace.write("pipelines/p.yaml", text("nothing"));
+    workspace.run(&["dlq", "replay", "rows", "1", "2", "3"]).expect_code(0);
+    assert_eq!(rows(), ["93|93"]);
+    // A running service drains the pipeline, replays, and goes on.
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    process.wait_until("readiness", || crate::api::get(address, "/readyz").status == 200);
+    workspace.env("ANABRANCH_API_HTTP_ADDRESS", &address.to_string());
+    workspace.run(&["dlq", "replay", "rows", "--all"]).expect_code(0);
+    assert_eq!(rows(), ["100|100"]);
+    assert_eq!(db.query("SELECT * FROM anabranch_marks"), marks, "a replay is none of the source's");
+    workspace.append("in.txt", &lines(110).lines().skip(100).map(|line| format!("{line}\n")).collect::<String>());
+    process.wait_until("what was read next", || rows() == ["110|110"]);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+    workspace.env("ANABRANCH_API_HTTP_ADDRESS", "127.0.0.1:0");
+    workspace.once();
+    assert_eq!(rows(), ["110|110"]);
+}
+
 /// The destination and the state store log in with a certificate alone.
 #[test]
 fn a_certificate_opens_the_door_of_destination_and_store() {

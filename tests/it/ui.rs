@@ -37,7 +37,7 @@ fn browse(name: &str, service: &mut Process, workspace: &Workspace) {
 }
 
 #[track_caller]
-fn browse_with(name: &str, arguments: &[&str], service: &mut Process, workspace: &Workspace) {
+pub fn browse_with(name: &str, arguments: &[&str], service: &mut Process, workspace: &Workspace) {
     let address = service.address();
     service.wait_until("readiness", || get(address, "/readyz").status == 200);
     let Some(mut command) = script(name, address, workspace) else { return };

@@ -5,6 +5,7 @@ mod c;
 mod egress;
 mod faults;
 mod loading;
+mod trials;
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! Findings for people: the place underlined in its line.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -7,7 +8,8 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Element, Level, Padding, Renderer, Snippet, normalize_untrusted_str};
 
 use super::lines::Lines;
-use super::{Diagnostic, Diagnostics, FileId, Files, Label, Severity};
+use super::{Diagnostic, Diagnostics, FileId, Files, Label, Severity, Span};
+use crate::secret::passwords;
 
 /// Lines between two places that are shown in one piece.
 const NEAR_LINES: usize = 50;
@@ -40,7 +42,8 @@ impl Default for RenderStyle {
 impl Diagnostics {
     /// All findings as text, each with its place underlined; empty where there are none.
     ///
-    /// Shows the text of the files and nothing that variables hold. Any span is fine: what lies outside of its file or
+    /// Shows the text of the files without [`Diagnostic::credentials`] and passwords in URLs, and nothing that variables
+    /// hold. Any span is fine: what lies outside of its file or
     /// between the bytes of a character is moved to the nearest place. Control characters are made visible.
     pub fn render(&self, files: &Files, style: RenderStyle) -> String {
         let renderer = if style.color { Renderer::styled() } else { Renderer::plain() };
@@ -94,7 +97,7 @@ fn render_one(
     let mut moved = Vec::new();
     for excerpt in snippets {
         let name = files.get(excerpt.file).map_or("", |file| &file.name);
-        moved.extend(excerpt.draw(normalize_untrusted_str(name), &mut elements));
+        moved.extend(excerpt.draw(normalize_untrusted_str(name), &diagnostic.credentials, &mut elements));
     }
     if let Some(hint) = &diagnostic.hint {
         if !elements.is_empty() {
@@ -108,6 +111,21 @@ fn render_one(
     }
     // Lines are padded to the width of the source.
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// The text with stars in these ranges: as many bytes as before, so that places stay.
+fn starred<'t>(text: &'t str, hidden: &[Range<usize>]) -> Cow<'t, str> {
+    if hidden.iter().all(Range::is_empty) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        match hidden.iter().any(|range| range.contains(&at)) && !c.is_whitespace() {
+            true => out.extend(std::iter::repeat_n('*', c.len_utf8())),
+            false => out.push(c),
+        }
+    }
+    out.into()
 }
 
 /// A label on whole characters of its text.
@@ -154,7 +172,7 @@ impl<'a> Excerpt<'a> {
 
     /// Adds the picture to a report. Where a line is cut, the report counts columns from the cut: then the place it
     /// prints comes back with the one to print.
-    fn draw(self, name: String, elements: &mut Vec<Element<'a>>) -> Option<(String, String)> {
+    fn draw(self, name: String, credentials: &[Span], elements: &mut Vec<Element<'a>>) -> Option<(String, String)> {
         let mut shown = self.lines.range(self.first).start..self.lines.range(self.last).end;
         if shown.start == 0 && self.lines.text().starts_with('\u{feff}') {
             shown.start = '\u{feff}'.len_utf8();
@@ -170,8 +188,13 @@ impl<'a> Excerpt<'a> {
             let whole = self.lines.position(at).1 as usize;
             moved = Some((place(column(start)), place(whole)));
         }
-        let text = &self.lines.text()[shown.clone()];
-        let mut snippet = Snippet::source(text).line_start(line).path(name);
+        let mut hidden: Vec<Range<usize>> = passwords(&self.lines.text()[shown.clone()]).collect();
+        hidden.extend(credentials.iter().filter(|span| span.file == self.file).map(|span| {
+            let within = |at: u32| self.lines.boundary(at as usize).clamp(shown.start, shown.end) - shown.start;
+            within(span.start)..within(span.end)
+        }));
+        let mut snippet =
+            Snippet::source(starred(&self.lines.text()[shown.clone()], &hidden)).line_start(line).path(name);
         for mark in self.marks {
             let start = mark.range.start.clamp(shown.start, shown.end) - shown.start;
             let end = mark.range.end.clamp(shown.start, shown.end) - shown.start;

@@ -12,7 +12,7 @@ use crate::config::{
     ConnectorConfig, DeadLetterConfig, MASKED_FROM, PipelineConfig, ProcessorConfig, Role, Settings, Written,
 };
 use crate::destination::{Destination, DestinationKind};
-use crate::diagnostic::{Diagnostic, Diagnostics, Spanned};
+use crate::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
 use crate::operator::Fan;
 use crate::plan::CompileOptions;
 use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
@@ -34,11 +34,14 @@ pub struct Lowered {
     pub findings: Diagnostics,
     /// Values that must be masked wherever text leaves the process.
     pub secrets: Vec<Str>,
+    /// Where credentials stand in the files.
+    pub credentials: Vec<Span>,
 }
 
 /// Lowers a pipeline.
 pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOptions) -> Lowered {
-    let mut resolver = Resolver { registry, options, findings: Diagnostics::new(), secrets: Vec::new() };
+    let mut resolver =
+        Resolver { registry, options, findings: Diagnostics::new(), secrets: Vec::new(), credentials: Vec::new() };
     let connectors: Vec<_> =
         config.connectors.iter().enumerate().map(|(i, connector)| resolver.connector(i, connector)).collect();
     let processors = resolver.processors("", None, &config.processors);
@@ -55,8 +58,12 @@ pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOpti
             );
         }
     }
-    let secrets = secret::forms(resolver.secrets);
-    Lowered { graph: topology::connect(connectors, processors, dead_letter), findings: resolver.findings, secrets }
+    Lowered {
+        graph: topology::connect(connectors, processors, dead_letter),
+        findings: resolver.findings,
+        secrets: secret::forms(resolver.secrets),
+        credentials: resolver.credentials,
+    }
 }
 
 /// A connector with its own processors; no node where it has errors.
@@ -86,6 +93,7 @@ struct Resolver<'a> {
     options: &'a CompileOptions,
     findings: Diagnostics,
     secrets: Vec<Str>,
+    credentials: Vec<Span>,
 }
 
 impl Resolver<'_> {
@@ -359,8 +367,12 @@ impl Resolver<'_> {
         specification: &Specification,
         settings: &Settings,
     ) -> Option<(Arguments, Vec<Given>)> {
+        let literal = settings.entries.iter().filter(|setting| !setting.value.is_substituted());
+        let secret = |name: &str| specification.parameter(name.trim()).is_some_and(|parameter| parameter.secret);
+        let hidden = literal.filter(|setting| secret(&setting.name.value)).map(|setting| setting.value.span());
+        self.credentials.extend(hidden);
         let arguments = self.configured(path, settings, Arguments::parse(specification, settings))?;
-        self.secrets.extend(arguments.secrets().cloned());
+        self.secrets.extend(arguments.secrets());
         let shown = settings
             .entries
             .iter()

@@ -34,9 +34,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long an unused connection is kept: less than servers do, so that they rarely close one as it is used again.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Header that names the scheme of a request's URL where it went to a proxy in plain text ([`Network::Through`]).
-pub const ENCRYPTED: &str = "x-anabranch-scheme";
-
 /// How the requests of one processor are made.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -200,7 +197,7 @@ async fn body(response: &mut Response, limit: u64) -> Result<Bytes, Problem> {
 /// Tells a proxy in the place of all services what an encrypted connection would keep from it.
 fn lay_open(request: &mut Request) {
     if request.url().scheme() == "https" && request.url_mut().set_scheme("http").is_ok() {
-        request.headers_mut().insert(ENCRYPTED, header::HeaderValue::from_static("https"));
+        request.headers_mut().insert(Network::SCHEME, header::HeaderValue::from_static("https"));
     }
 }
 

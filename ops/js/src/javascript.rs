@@ -98,7 +98,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
         None => flaw.message,
     };
     // What a variable holds is not shown, not even where it breaks the script.
-    let message = mask(&message, &forms(arguments.secrets().cloned()));
+    let message = mask(&message, &forms(arguments.secrets()));
     let span = match flaw.position {
         Some(position) if inline => arguments.place(SCRIPT, position.offset(&program.text), 1),
         _ => arguments.span(name),

@@ -59,7 +59,14 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
     if after == before.as_bytes() {
         return Ok(None);
     }
-    understood(command, "the edited record", &after).map(Some)
+    match understood(command, "the edited record", &after) {
+        Ok(edited) => Ok(Some(edited)),
+        // What somebody wrote is not thrown away for a comma.
+        Err(report) => Err(match file.keep() {
+            Ok((_, kept)) => Box::new(report.suggest(format!("correct it and give it: --edit {}", kept.display()))),
+            Err(_) => report,
+        }),
+    }
 }
 
 fn understood(command: &'static str, shown: &str, text: &[u8]) -> Result<Edited, Box<Report>> {

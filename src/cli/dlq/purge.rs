@@ -28,8 +28,8 @@ pub(in crate::cli) struct Arguments {
     /// Those whose record failed first longer ago than this, as 72h
     #[arg(long, value_name = "DURATION", value_parser = age, conflicts_with = "numbers")]
     older_than: Option<Duration>,
-    /// Do it
-    #[arg(long)]
+    /// Do it without asking
+    #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
     settings: ServiceFlags,
@@ -56,10 +56,19 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
                 opened.ask(opened.store.letter_totals(&id))?.count
             }
         };
-        return Ok(Report::new(COMMAND)
-            .text(format!("Pipeline {id} has {}.\n", letters(count)))
-            .notes("Nothing was removed. Add --yes to do it.\n")
-            .summary(json!({ "purged": 0, "done": false, "count": count })));
+        let which = if arguments.older_than.is_some() { "those that are so old" } else { "all of them" };
+        let question = format!("Pipeline {id} has {}. Remove {which}? It cannot be undone.", letters(count));
+        let answer = if count > 0 { context.confirm(&question) } else { None };
+        if answer != Some(true) {
+            let (text, notes) = match answer {
+                Some(_) => (String::new(), "Nothing was removed.\n"),
+                None => {
+                    (format!("Pipeline {id} has {}.\n", letters(count)), "Nothing was removed. Add --yes to do it.\n")
+                }
+            };
+            let summary = json!({ "purged": 0, "done": false, "count": count });
+            return Ok(Report::new(COMMAND).text(text).notes(notes).summary(summary));
+        }
     }
     let purged = match &shelf {
         Shelf::Service(remote) => {

@@ -135,6 +135,11 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
     let pipeline: PipelineAnswer = remote.get(&path)?;
     let id = &pipeline.id;
     if !arguments.yes {
+        // Nobody is asked for what will be refused.
+        if pipeline.status.is_live() {
+            let report = Report::new(COMMAND).fail(Exit::Invalid, "pipeline.running", format!("pipeline {id} runs"));
+            return Err(Box::new(report.suggest(format!("stop it first: `anabranch pipelines stop {id}`"))));
+        }
         let question = format!("Delete pipeline {id} with its positions and dead letters? It cannot be undone.");
         match context.confirm(&question) {
             Some(true) => {}

@@ -258,7 +258,7 @@ fn credentials_in_headers_are_not_shown() {
         let settings = Settings::from_pairs([("request.url", "http://localhost"), (name, "Bearer hunter22")]);
         let arguments = Arguments::parse(kind.specification(), &settings).unwrap();
         assert!(!format!("{:?}", arguments.iter_shown().collect::<Vec<_>>()).contains("hunter22"), "{name}");
-        assert_eq!(arguments.secrets().map(Str::as_str).collect::<Vec<_>>(), ["Bearer hunter22"], "{name}");
+        assert_eq!(arguments.secrets().collect::<Vec<_>>(), ["Bearer hunter22"], "{name}");
     }
 }
 

@@ -78,6 +78,7 @@ pub(crate) enum Refusal {
 pub(crate) struct Network {
     egress: Egress,
     client: Client,
+    way: Way,
 }
 
 impl Network {
@@ -103,7 +104,7 @@ impl Network {
         };
         // A machine without certificates can still talk to its neighbours in plain text.
         let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
-        Ok(Network { egress, client: client.map_err(|error| error.to_string())? })
+        Ok(Network { egress, client: client.map_err(|error| error.to_string())?, way })
     }
 
     /// Sends a request and waits for the answer, no longer than `patience`.
@@ -132,7 +133,7 @@ impl Network {
         result
     }
 
-    async fn exchange(&self, request: wire::Request, url: Url) -> Result<wire::Response, Refusal> {
+    async fn exchange(&self, request: wire::Request, mut url: Url) -> Result<wire::Response, Refusal> {
         let invalid = |text: &str| Refusal::Invalid(text.to_owned());
         let method = match request.method.as_str() {
             "" => Method::GET,
@@ -151,6 +152,10 @@ impl Network {
         let mut headers = self.headers(&request.headers)?;
         if !request.auth_secret_ref.is_empty() {
             headers.insert(AUTHORIZATION, self.secret(&request.auth_secret_ref)?);
+        }
+        let is_laid_open = self.way != Way::Open && url.scheme() == "https";
+        if is_laid_open && url.set_scheme("http").is_ok() {
+            headers.insert(Way::SCHEME, HeaderValue::from_static("https"));
         }
         let sent = self.client.request(method, url).headers(headers).body(request.body).send().await;
         let response = sent.map_err(|error| self.refusal(&error))?;

@@ -1,0 +1,131 @@
+//! What is asked on a terminal, and that nothing is asked where there is none.
+
+use std::process::Command;
+
+use crate::api::get;
+use crate::api_lifecycle::Service;
+use crate::process::{Output, Process, Workspace, file_to_file, numbered_lines, raw_after, skip};
+
+const TERMINAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/consumers/terminal.py");
+
+/// Runs a command on a terminal, with an editor; when the question is shown, types the answer. `None` = there is no
+/// Python to make a terminal with.
+#[track_caller]
+fn on_terminal(workspace: &Workspace, editor: &str, [question, answer]: [&str; 2], line: &[&str]) -> Option<Output> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        skip("python3 is not installed: nothing was asked on a terminal");
+        return None;
+    }
+    let plain = workspace.command(line);
+    let mut command = Command::new("python3");
+    command.args([TERMINAL, question, answer]).arg(plain.get_program()).args(plain.get_args());
+    command.current_dir(workspace.root()).env_clear().env("TERM", "xterm").env("EDITOR", editor);
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Some(Process::spawn(&mut command).finish())
+}
+
+/// Lines that end in 7 are dead letters.
+fn refusing() -> String {
+    let fails = r#"      - id: fail
+        plugin: error
+        condition: '{{ hasSuffix "7" (printf "%s" .Payload.After) }}'
+        settings: { message: bad }
+    dead-letter-queue: { plugin: store, window-size: 0 }
+"#;
+    file_to_file("orders", fails)
+}
+
+fn after_run() -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(20));
+    workspace.write("pipelines/p.yaml", refusing());
+    workspace.once();
+    assert_eq!(workspace.lines("out.ndjson").len(), 18);
+    workspace
+}
+
+#[test]
+fn a_letter_is_mended_in_the_editor() {
+    let workspace = after_run();
+    let edit = ["dlq", "replay", "orders", "1", "--edit"];
+    // Nothing is changed, and the editor fails.
+    let Some(same) = on_terminal(&workspace, "true", ["", ""], &edit) else { return };
+    assert!(same.expect_code(0).stdout.contains("othing was"));
+    let failed = on_terminal(&workspace, "false", ["", ""], &edit).unwrap().expect_code(1).stdout;
+    assert!(failed.contains("false ended with"), "{failed}");
+    // What is no record any more is kept for another try.
+    let broken = on_terminal(&workspace, "sed -i 's/create/creat/'", ["", ""], &edit).unwrap().expect_code(2).stdout;
+    let kept = broken.split_once("--edit ").unwrap_or_else(|| panic!("{broken}")).1.split_whitespace().next().unwrap();
+    let text = std::fs::read_to_string(kept).unwrap();
+    assert!(text.contains("\"creat\""), "{text}");
+    std::fs::remove_file(kept).unwrap();
+    assert_eq!(workspace.lines("out.ndjson").len(), 18, "nothing was replayed until now");
+    // The editor may be given arguments, as the shell takes them; `bGluZSA3` is `line 7`, `bWVuZGVk` is `mended`.
+    let mended = on_terminal(&workspace, "sed -i -e 's/bGluZSA3/bWVuZGVk/'", ["", ""], &edit).unwrap().expect_code(0);
+    assert!(mended.stdout.contains("1"), "{}", mended.stdout);
+    assert_eq!(raw_after(workspace.lines("out.ndjson").last().unwrap()), "mended");
+    let none = workspace.run(&["dlq", "replay", "orders", "2", "--edit"]).expect_code(2).both();
+    assert!(none.contains("--edit FILE"), "{none}");
+}
+
+#[test]
+fn letters_are_removed_when_the_answer_is_yes() {
+    let workspace = after_run();
+    let purge = ["dlq", "purge", "orders", "--all"];
+    const QUESTION: &str = "It cannot be undone. [y/N]";
+    let none = workspace.run(&purge).expect_code(0).both();
+    assert!(none.contains("2 letters") && none.contains("--yes") && !none.contains("[y/N]"), "{none}");
+    let Some(no) = on_terminal(&workspace, "", [QUESTION, ""], &purge) else { return };
+    assert!(no.expect_code(0).stdout.contains("Nothing was removed"));
+    let yes = on_terminal(&workspace, "", [QUESTION, "y"], &purge).unwrap().expect_code(0).stdout;
+    assert!(yes.contains("Removed 2 letters"), "{yes}");
+    assert!(workspace.run(&["dlq", "list", "orders"]).expect_code(0).stdout.contains("no dead letters"));
+}
+
+#[test]
+fn a_pipeline_is_changed_and_deleted_when_the_answer_is_yes() {
+    let mut workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    let service = Service::start(&workspace);
+    workspace.env("ANABRANCH_API_HTTP_ADDRESS", &service.address.to_string());
+    workspace.write("new.yaml", file_to_file("p", ""));
+    let apply = ["pipelines", "apply", "new.yaml"];
+    let is_there = || get(service.address, "/v1/pipelines/p").status == 200;
+    let none = workspace.run(&apply).expect_code(0).both();
+    assert!(none.contains("--plan-hash") && !none.contains("[y/N]"), "{none}");
+    let Some(no) = on_terminal(&workspace, "", ["[y/N]", "n"], &apply) else { return };
+    assert!(no.stdout.contains("p:out"), "what changes is shown: {}", no.stdout);
+    assert!(no.expect_code(0).stdout.contains("Nothing was changed"));
+    assert!(!is_there());
+    let yes = on_terminal(&workspace, "", ["[y/N]", "yes"], &apply).unwrap().expect_code(0).stdout;
+    assert!(yes.contains("Applied."), "{yes}");
+    assert!(is_there());
+
+    let delete = ["pipelines", "delete", "p"];
+    let runs = on_terminal(&workspace, "", ["", ""], &delete).unwrap().expect_code(2).stdout;
+    assert!(runs.contains("stop it first") && !runs.contains("[y/N]"), "{runs}");
+    workspace.run(&["pipelines", "stop", "p"]).expect_code(0);
+    let none = workspace.run(&delete).expect_code(2).both();
+    assert!(none.contains("--yes does it") && !none.contains("[y/N]"), "{none}");
+    let no = on_terminal(&workspace, "", ["[y/N]", "nonsense"], &delete).unwrap().expect_code(0).stdout;
+    assert!(no.contains("Nothing was deleted"), "{no}");
+    assert!(is_there());
+    on_terminal(&workspace, "", ["[y/N]", "Y"], &delete).unwrap().expect_code(0);
+    assert!(!is_there());
+    service.end();
+}
+
+/// A pipeline file is never written over by chance, and nobody is asked about it.
+#[test]
+fn a_new_pipeline_asks_nothing() {
+    let workspace = Workspace::new();
+    let init = ["pipelines", "init", "fresh"];
+    let Some(first) = on_terminal(&workspace, "", ["", ""], &init) else { return };
+    first.expect_code(0);
+    let text = workspace.read("pipelines/fresh.yaml");
+    assert!(text.contains("fresh"), "{text}");
+    let again = on_terminal(&workspace, "", ["", ""], &init).unwrap();
+    assert!(again.stdout.contains("--force"), "{}", again.stdout);
+    assert_eq!(again.code(), Some(2));
+    assert_eq!(workspace.read("pipelines/fresh.yaml"), text);
+}
