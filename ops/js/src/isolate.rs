@@ -31,7 +31,10 @@ use crate::program::Program;
 use crate::view;
 
 /// Calls `process` with the record at hand: the engine bounds the time of scripts, not of functions.
-const CALL: &str = "process(__anabranch_record(process))";
+const CALL: &str = "process(__anabranch_record())";
+
+/// The same where objects may last: it matters which function it is.
+const CALL_KNOWN: &str = "process(__anabranch_record(process))";
 
 /// Instructions between two looks at the clock; about a millisecond.
 const SLICE: u32 = 50_000;
@@ -121,11 +124,11 @@ impl Isolate {
             Err(error) => return Err(Failure::Stopped(Fault::fatal("script_failed", first_line(&error)))),
         };
         let prepared = prepare(&mut context, node).and_then(|()| {
-            let call = Script::parse(Source::from_bytes(CALL), None, &mut context)?;
+            let calls = [CALL, CALL_KNOWN].map(|call| Script::parse(Source::from_bytes(call), None, &mut context));
             let source = Source::from_bytes(program.text.as_bytes()).with_path(FilePath::new(PATH));
-            Ok((call, Script::parse(source, None, &mut context)?))
+            Ok((calls, Script::parse(source, None, &mut context)?))
         });
-        let (call, script) = match prepared {
+        let ([call, call_known], script) = match prepared {
             Ok(scripts) => scripts,
             Err(error) => return Err(Failure::Stopped(threw(&error, program, &mut context))),
         };
@@ -134,14 +137,18 @@ impl Isolate {
             Failure::Record(fault) | Failure::Stopped(fault) => Failure::Stopped(fault),
         })?;
         let _ = isolate.context.run_jobs();
-        isolate.call = call;
         let process = isolate.context.eval(Source::from_bytes("process"));
         let Some(process) = process.ok().and_then(|process| process.as_callable()) else {
             let text = format!("{} defines no function named process", program.name);
             return Err(Failure::Stopped(Fault::fatal("script_no_process", text)));
         };
-        match lasting::make(&process, &mut isolate.context) {
-            Ok(()) => Ok(isolate),
+        let call = match lasting::make(&process, &mut isolate.context) {
+            Ok(true) => call_known,
+            Ok(false) => call,
+            Err(error) => Err(error),
+        };
+        match call {
+            Ok(call) => Ok(Isolate { call, ..isolate }),
             Err(error) => Err(Failure::Stopped(threw(&error, program, &mut isolate.context))),
         }
     }

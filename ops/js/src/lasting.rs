@@ -29,12 +29,13 @@ pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     Ok(())
 }
 
-/// Looks at the function that is called with records, and makes the objects that it cannot keep.
-pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<()> {
-    let Some(text) = context.get_data::<SourceText>().map(|text| text.0.clone()) else { return Ok(()) };
+/// Looks at the function that is called with records, and makes the objects that it cannot keep; false if it may keep
+/// all of them.
+pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<bool> {
+    let Some(text) = context.get_data::<SourceText>().map(|text| text.0.clone()) else { return Ok(false) };
     let text = text.call(&process.clone().into(), &[], context)?;
     let text = text.as_string().and_then(|text| text.to_std_string().ok());
-    let Some(uses) = text.and_then(|text| Uses::of(&text)) else { return Ok(()) };
+    let Some(uses) = text.and_then(|text| Uses::of(&text)) else { return Ok(false) };
     let mut objects: [Option<JsObject>; Place::COUNT] = Default::default();
     for place in Place::ALL {
         let Some(fields) = uses.fields(place) else { continue };
@@ -44,7 +45,7 @@ pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<()> {
         };
     }
     context.insert_data(Lasting { process: process.clone(), objects, given_up: Cell::new(false) });
-    Ok(())
+    Ok(true)
 }
 
 fn lasting(context: &Context) -> Option<&Lasting> {
