@@ -169,6 +169,9 @@ impl ClientError {
                 (None, "pipeline.not_found") => Some("`anabranch pipelines list` lists them"),
                 (suggestion, _) => suggestion.as_deref(),
             },
+            ClientError::Broken { url, .. } if url.starts_with("http://") => {
+                Some("one that speaks TLS is asked at an address that begins with https://")
+            }
             ClientError::Token(_) | ClientError::Tls(_) | ClientError::Silent { .. } | ClientError::Broken { .. } => {
                 None
             }

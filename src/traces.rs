@@ -89,10 +89,7 @@ impl Exporter {
         let sending =
             Sending { collector, queue: queue.clone(), stopping: is_stopping, ending: false, said: None, unsaid: 0 };
         let task = runtime.spawn(sending.run(to_send));
-        tracing::info!(
-            sample = settings.share.as_f64(), endpoint = %settings.endpoint,
-            "traces of records are sent to {}", settings.endpoint
-        );
+        tracing::info!(sample = settings.share.as_f64(), endpoint = %settings.endpoint, "records are traced");
         Ok(Arc::new(Exporter { queue, share: settings.share, stopping, task: Mutex::new(Some(task)) }))
     }
 

@@ -20,6 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anabranch_graph::config::{self, Variables};
 use anabranch_graph::diagnostic::Files;
@@ -27,6 +28,7 @@ use anabranch_graph::exec::{self, Ending, Look, RunOptions, Taps};
 use anabranch_graph::plan::{self, CompileOptions};
 use anabranch_graph::registry::Registry;
 use anabranch_graph::testing::{Journal, MemoryStore, services};
+use anabranch_graph::trace::{Share, Span, SpanKind, SpanSink, Tracing};
 
 /// A count may be so much above the expected one, in percent: some six times what repeated runs differ by, since other
 /// machines have other versions of the C library, which chooses by the processor besides.
@@ -41,6 +43,7 @@ const LONG: u64 = 640;
 const WORKLOADS: &[(&str, &str, &str)] = &[
     ("w1", include_str!("../workloads/w1.yaml"), ""),
     (INSPECTED, include_str!("../workloads/w1.yaml"), ""),
+    (TRACED, include_str!("../workloads/w1.yaml"), ""),
     ("w3", include_str!("../workloads/w3.yaml"), ""),
     ("w3json", include_str!("../workloads/w3json.yaml"), ""),
     ("w4half", include_str!("../workloads/w4half.yaml"), ""),
@@ -61,6 +64,10 @@ const WORKLOADS: &[(&str, &str, &str)] = &[
 const INSPECTED: &str = "w1inspected";
 /// How much more that may cost, in percent.
 const INSPECTION: f64 = 5.0;
+/// W1 with one record in a hundred traced.
+const TRACED: &str = "w1traced";
+/// How much more that may cost, in percent.
+const TRACES: f64 = 5.0;
 
 /// Expected counts: compiler → workload → instructions per record read.
 type Expected = BTreeMap<String, BTreeMap<String, f64>>;
@@ -126,6 +133,11 @@ fn gate() -> Result<(), String> {
     println!("an open inspection costs {more:.2} %");
     if more > INSPECTION {
         wrong.push(format!("an open inspection costs {more:.1} %, which is more than {INSPECTION} %"));
+    }
+    let more = (counts[TRACED] / counts["w1"] - 1.0) * 100.0;
+    println!("traces of one record in a hundred cost {more:.2} %");
+    if more > TRACES {
+        wrong.push(format!("traces of one record in a hundred cost {more:.1} %, which is more than {TRACES} %"));
     }
     for (name, count) in &counts {
         let Some(expected) = expected.get(name) else {
@@ -202,6 +214,16 @@ fn section_boundary() {
     std::hint::black_box(());
 }
 
+/// Takes spans, and counts the traces.
+#[derive(Default)]
+struct Counted(AtomicU64);
+
+impl SpanSink for Counted {
+    fn take(&self, span: Span) {
+        self.0.fetch_add(u64::from(span.kind == SpanKind::Record), Ordering::Relaxed);
+    }
+}
+
 struct Paths {
     records: u64,
     input: PathBuf,
@@ -243,10 +265,16 @@ fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
     let taps = Arc::new(Taps::default());
     let look = Look { places: exec::places(&compiled.stages), condition: None, per_second: 100 };
     let inspection = (name == INSPECTED).then(|| taps.inspect(look));
+    let traced = Arc::new(Counted::default());
+    let share = Share::new(0.01).filter(|_| name == TRACED);
+    let traces = share.map(|share| Tracing { sink: traced.clone(), share, past: None });
     let ending = runtime.block_on(async {
         let services = services(&Arc::new(MemoryStore::new(&Journal::default())));
-        exec::start(compiled.stages, services, RunOptions { once: true, taps, ..RunOptions::default() }).join().await
+        let options = RunOptions { once: true, taps, traces, ..RunOptions::default() };
+        exec::start(compiled.stages, services, options).join().await
     });
+    let traced = traced.0.load(Ordering::Relaxed);
+    assert!(if share.is_some() { (1..records / 20).contains(&traced) } else { traced == 0 }, "{name}: {traced}");
     assert!(matches!(ending, Ending::Finished), "{name}: {ending:?}");
     let shown = inspection.map(|mut inspection| std::iter::from_fn(|| inspection.try_next()).count());
     assert!(shown.is_none_or(|shown| shown == 100), "{name}: {shown:?}");

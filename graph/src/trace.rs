@@ -203,6 +203,8 @@ pub mod attribute {
     pub const ROW: &str = "anabranch.row";
     /// Position of the record in its source; in hexadecimal digits where it is no text.
     pub const POSITION: &str = "anabranch.position";
+    /// Whether the source was told that the record is stored: if not, it is read again.
+    pub const ACKNOWLEDGED: &str = "anabranch.acknowledged";
     /// Whether the record was a dead letter.
     pub const REPLAY: &str = "anabranch.replay";
     /// Spans of the trace that were left out because there were too many.

@@ -11,8 +11,8 @@ use anabranch_ops_tls::Identity;
 use tokio::net::TcpListener;
 
 use super::{Context, Exit, Report};
-use crate::api::acceptor;
 use crate::api::access::Access;
+use crate::api::connections::{acceptor, serve};
 use crate::files::system;
 use crate::mcp::{Server, http, stdio};
 use crate::service::signals::Signals;
@@ -128,7 +128,7 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
         let stop = async {
             signals.next().await;
         };
-        crate::api::serve(listener, tls, http::router(Arc::new(server), access), stop, async {}).await;
+        serve(listener, tls, http::router(Arc::new(server), access), stop, async {}).await;
         report()
     })
 }

@@ -163,7 +163,13 @@ pub const KEYS: &[Key] = &[
          postgres (a table).",
     ),
     Key::new("db.path", Kind::Path, Some("./anabranch.db"), "File of the embedded store."),
-    Key::new("db.postgres.connection-string", Kind::Text, None, "Connection URL of the PostgreSQL store.").secret(),
+    Key::new(
+        "db.postgres.connection-string",
+        Kind::Text,
+        None,
+        "Connection URL of the PostgreSQL store; sslmode, sslrootcert, sslcert and sslkey as libpq has them.",
+    )
+    .secret(),
     Key::new(
         "db.postgres.table",
         Kind::Text,

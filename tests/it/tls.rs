@@ -40,7 +40,8 @@ fn commands_ask_a_service_over_tls() {
         let refused = list(arguments).expect_code(3).stderr;
         assert!(refused.contains("no secure connection to https://"), "{refused}");
     }
-    list(&[&format!("--api.http.address=127.0.0.1:{port}")]).expect_code(1);
+    let broken = list(&[&format!("--api.http.address=127.0.0.1:{port}")]).expect_code(1).stderr;
+    assert!(broken.contains("begins with https://"), "{broken}");
     // Who speaks no TLS is nobody's problem.
     let mut plain = TcpStream::connect(address).unwrap();
     plain.set_read_timeout(Some(PATIENCE)).unwrap();

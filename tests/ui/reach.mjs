@@ -18,7 +18,7 @@ for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
     for (const [path, ready] of VIEWS) {
       await page.goto(at(path));
       await page.locator(ready).first().waitFor();
-      for (const width of [1360, 320]) {
+      for (const width of [1360, 768, 320]) {
         await page.setViewportSize({ width, height: 800 });
         const wide = await page.evaluate(() => document.documentElement.scrollWidth);
         assert.ok(wide <= width, `${path}: ${wide} pixels on a screen of ${width}`);

@@ -182,7 +182,7 @@ impl Traces {
         while let Some(strip) = lane.strips.front_mut() {
             while let Some((row, trace)) = strip.rows.pop_front_if(|(row, _)| strip.base + u64::from(*row) < below) {
                 let end = *end.get_or_insert_with(clock::now);
-                self.tracing.sink.take(self.root(&lane.id, strip.base + u64::from(row), trace, end));
+                self.tracing.sink.take(self.root(&lane.id, strip.base + u64::from(row), trace, end, true));
             }
             if !strip.rows.is_empty() {
                 break;
@@ -209,20 +209,22 @@ impl Traces {
         for LaneTraces { id, strips, .. } in lanes {
             for Strip { base, rows, .. } in strips {
                 for (row, trace) in rows {
-                    let trace = Trace { error: Some(error.clone()), ..trace };
-                    self.tracing.sink.take(self.root(&id, base + u64::from(row), trace, end));
+                    let error = trace.error.clone().or_else(|| Some(error.clone()));
+                    let root = self.root(&id, base + u64::from(row), Trace { error, ..trace }, end, false);
+                    self.tracing.sink.take(root);
                 }
             }
         }
     }
 
-    fn root(&self, lane: &LaneId, row: u64, trace: Trace, end: SystemTime) -> Span {
+    fn root(&self, lane: &LaneId, row: u64, trace: Trace, end: SystemTime, acknowledged: bool) -> Span {
         let Trace { root, parent, link, position, start, spans, error } = trace;
         let mut attributes: Vec<(&'static str, Attribute)> = vec![
             (attribute::PIPELINE, self.pipeline.clone().into()),
             (attribute::CONNECTOR, lane.connector.clone().into()),
             (attribute::ROW, row.into()),
             (attribute::POSITION, shown(&position).into()),
+            (attribute::ACKNOWLEDGED, acknowledged.into()),
         ];
         if !lane.partition.0.is_empty() {
             attributes.push((attribute::PARTITION, lane.partition.0.clone().into()));

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use anabranch_graph::record::{Change, Record};
+use anabranch_graph::record::{Change, Data, Record};
 use boa_engine::builtins::proxy::Proxy;
 use boa_engine::object::FunctionObjectBuilder;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
@@ -17,8 +17,10 @@ use boa_engine::{
 };
 
 use crate::conversion::enter;
+use crate::lasting;
 use crate::text::name;
-use crate::view::{self, insert, property};
+use crate::uses::Place;
+use crate::view::{self, insert, named, property};
 
 /// Fields of a record, as scripts name them.
 pub(crate) const RECORD: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
@@ -53,6 +55,29 @@ impl Whole {
             _ => Ok(JsValue::undefined()),
         }
     }
+
+    /// The same field where the script cannot keep it; `None` where it can, and where it is no object.
+    fn lend(&self, at: usize, context: &Context) -> Option<JsValue> {
+        let data = |data: &Data, place| match data {
+            Data::Structured(map) => Some((place, view::Whole::Map(map.clone()))),
+            Data::Absent | Data::Raw(_) => None,
+        };
+        let (place, whole) = match (self, at) {
+            (Whole::Record(record), 2) => (Place::Metadata, view::Whole::Metadata(record.metadata.clone())),
+            (Whole::Record(record), 3) => data(&record.key, Place::Key)?,
+            (Whole::Record(record), 4) => {
+                let payload = lasting::part(Place::Payload, context)?;
+                turn(&payload, Whole::Payload(record.payload.clone()));
+                return Some(payload.into());
+            }
+            (Whole::Payload(change), 0) => data(&change.before, Place::Before)?,
+            (Whole::Payload(change), 1) => data(&change.after, Place::After)?,
+            _ => return None,
+        };
+        let object = lasting::part(place, context)?;
+        named::turn(&object, whole);
+        Some(object.into())
+    }
 }
 
 /// The data of the object.
@@ -62,6 +87,8 @@ pub(crate) struct Envelope {
     whole: Rc<Whole>,
     /// What was read or written, by field; a payload uses the first two.
     slots: [Option<JsValue>; RECORD.len()],
+    /// Whether it shows one record after the other.
+    lasts: bool,
 }
 
 /// What a script made of a field.
@@ -128,7 +155,7 @@ pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     ];
     let form = |names: &[&str], whole: Whole| {
         let fields = names.iter().map(|name| PropertyKey::from(JsString::from(*name))).zip(accessors.clone()).collect();
-        let model = make(whole, &fields, &guard, context);
+        let model = make(whole, false, &fields, &guard, context);
         Form { fields, model }
     };
     let record = form(&RECORD, Whole::Record(Record::default()));
@@ -170,7 +197,26 @@ fn watch(holder: &str, name: &str, first: bool, context: &mut Context) -> JsResu
 pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     let forms = forms(context)?;
     let fields = &forms.of(&whole).fields;
-    Ok(make(whole, fields, &forms.guard, context).into())
+    Ok(make(whole, false, fields, &forms.guard, context).into())
+}
+
+/// An object that shows one record, or payload, after the other, see [`turn`].
+pub(crate) fn lasting(place: Place, context: &mut Context) -> JsResult<JsObject> {
+    let forms = forms(context)?;
+    let whole = match place {
+        Place::Payload => Whole::Payload(Change::default()),
+        _ => Whole::Record(Record::default()),
+    };
+    let fields = &forms.of(&whole).fields;
+    Ok(make(whole, true, fields, &forms.guard, context))
+}
+
+/// Has an object that [`lasting`] made show this.
+pub(crate) fn turn(object: &JsObject, whole: Whole) {
+    if let Some(mut held) = object.downcast_mut::<Envelope>() {
+        held.whole = Rc::new(whole);
+        held.slots = Default::default();
+    }
 }
 
 /// What [`show`] made, as a script left it.
@@ -217,11 +263,12 @@ fn forms(context: &Context) -> JsResult<&Forms> {
 
 fn make(
     whole: Whole,
+    lasts: bool,
     fields: &Vec<(PropertyKey, PropertyDescriptor)>,
     guard: &JsObject,
     context: &Context,
 ) -> JsObject {
-    let envelope = Envelope { whole: Rc::new(whole), slots: Default::default() };
+    let envelope = Envelope { whole: Rc::new(whole), slots: Default::default(), lasts };
     let object = JsObject::new(context.root_shape(), guard.clone(), envelope).upcast();
     for (key, accessor) in fields {
         object.insert_property(key.clone(), accessor.clone());
@@ -266,14 +313,17 @@ const MOST_HEIRS: usize = 64;
 
 fn get<const AT: usize>(this: &JsValue, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let object = holder(this)?;
-    let whole = match object.downcast_ref::<Envelope>() {
+    let (whole, lasts) = match object.downcast_ref::<Envelope>() {
         Some(held) => match &held.slots[AT] {
             Some(value) => return Ok(value.clone()),
-            None => held.whole.clone(),
+            None => (held.whole.clone(), held.lasts),
         },
         None => return Ok(JsValue::undefined()),
     };
-    let value = whole.enter(AT, context)?;
+    let value = match lasts.then(|| whole.lend(AT, context)).flatten() {
+        Some(lent) => lent,
+        None => whole.enter(AT, context)?,
+    };
     if let Some(mut held) = object.downcast_mut::<Envelope>() {
         held.slots[AT] = Some(value.clone());
     }

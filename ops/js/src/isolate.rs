@@ -18,19 +18,23 @@ use boa_engine::job::{Job, JobExecutor, SimpleJobExecutor};
 use boa_engine::object::builtins::JsPromise;
 use boa_engine::property::Attribute;
 use boa_engine::{
-    Context, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, js_string,
+    Context, JsArgs, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, js_string,
 };
 
 use crate::conversion::leave::Leave;
 use crate::conversion::path::{Path, Unfit, described};
 use crate::envelope::{self, Whole};
 use crate::globals;
+use crate::lasting;
 use crate::position::{PATH, Position};
 use crate::program::Program;
 use crate::view;
 
 /// Calls `process` with the record at hand: the engine bounds the time of scripts, not of functions.
 const CALL: &str = "process(__anabranch_record())";
+
+/// The same where objects may last: it matters which function it is.
+const CALL_KNOWN: &str = "process(__anabranch_record(process))";
 
 /// Instructions between two looks at the clock; about a millisecond.
 const SLICE: u32 = 50_000;
@@ -120,11 +124,11 @@ impl Isolate {
             Err(error) => return Err(Failure::Stopped(Fault::fatal("script_failed", first_line(&error)))),
         };
         let prepared = prepare(&mut context, node).and_then(|()| {
-            let call = Script::parse(Source::from_bytes(CALL), None, &mut context)?;
+            let calls = [CALL, CALL_KNOWN].map(|call| Script::parse(Source::from_bytes(call), None, &mut context));
             let source = Source::from_bytes(program.text.as_bytes()).with_path(FilePath::new(PATH));
-            Ok((call, Script::parse(source, None, &mut context)?))
+            Ok((calls, Script::parse(source, None, &mut context)?))
         });
-        let (call, script) = match prepared {
+        let ([call, call_known], script) = match prepared {
             Ok(scripts) => scripts,
             Err(error) => return Err(Failure::Stopped(threw(&error, program, &mut context))),
         };
@@ -133,13 +137,20 @@ impl Isolate {
             Failure::Record(fault) | Failure::Stopped(fault) => Failure::Stopped(fault),
         })?;
         let _ = isolate.context.run_jobs();
-        isolate.call = call;
         let process = isolate.context.eval(Source::from_bytes("process"));
-        if !process.is_ok_and(|process| process.is_callable()) {
+        let Some(process) = process.ok().and_then(|process| process.as_callable()) else {
             let text = format!("{} defines no function named process", program.name);
             return Err(Failure::Stopped(Fault::fatal("script_no_process", text)));
+        };
+        let call = match lasting::make(&process, &mut isolate.context) {
+            Ok(true) => call_known,
+            Ok(false) => call,
+            Err(error) => Err(error),
+        };
+        match call {
+            Ok(call) => Ok(Isolate { call, ..isolate }),
+            Err(error) => Err(Failure::Stopped(threw(&error, program, &mut isolate.context))),
         }
-        Ok(isolate)
     }
 
     /// Has the script process a record.
@@ -151,6 +162,11 @@ impl Isolate {
         let value = self.evaluate()?;
         let value = self.settled(value)?;
         self.outcome(&value, record)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Evaluates the script at hand within the limits.
@@ -254,15 +270,21 @@ fn prepare(context: &mut Context, node: &Str) -> JsResult<()> {
     limits.set_stack_size_limit(STACK);
     context.insert_data(AtHand::default());
     view::prepare(context)?;
+    lasting::prepare(context)?;
     envelope::prepare(context)?;
     globals::define(context, node)?;
     let at_hand = NativeFunction::from_fn_ptr(at_hand).to_js_function(context.realm());
     context.register_global_property(js_string!("__anabranch_record"), at_hand, Attribute::empty())
 }
 
-fn at_hand(_: &JsValue, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+fn at_hand(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let record = context.get_data::<AtHand>().and_then(|at_hand| at_hand.0.take());
     let record = record.ok_or_else(|| JsNativeError::typ().with_message("there is no record at hand"))?;
+    let process = args.get_or_undefined(0).as_object();
+    if let Some(object) = lasting::record(process.as_ref(), context) {
+        envelope::turn(&object, Whole::Record(record));
+        return Ok(object.into());
+    }
     envelope::show(Whole::Record(record), context)
 }
 

@@ -6,6 +6,8 @@
 //! what is remembered becomes properties of the target; from then on a property is the field. What was never touched
 //! is never converted, in neither direction, so it cannot lose anything either.
 
+pub(crate) mod named;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -41,6 +43,8 @@ pub(crate) struct View {
     gone: RefCell<Vec<Str>>,
     /// Fields that were read or written and are not properties yet.
     touched: Touched,
+    /// Whether there is no proxy: the properties are accessors, and stay.
+    named: bool,
 }
 
 #[derive(Trace, Finalize)]
@@ -62,6 +66,10 @@ struct Field {
 const FIELDS: usize = 12;
 
 impl View {
+    fn new(whole: Whole, named: bool) -> Self {
+        View { whole, gone: RefCell::default(), touched: Touched::Fields(Vec::new()), named }
+    }
+
     /// The value as it was when it was shown.
     pub(crate) fn whole(&self) -> &Whole {
         &self.whole
@@ -159,8 +167,7 @@ fn optics(context: &Context) -> JsResult<&Optics> {
 /// An object through which a script sees the value.
 pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     let prototype = context.intrinsics().constructors().object().prototype();
-    let view = View { whole, gone: RefCell::default(), touched: Touched::Fields(Vec::new()) };
-    let target = JsObject::new(context.root_shape(), prototype, view).upcast();
+    let target = JsObject::new(context.root_shape(), prototype, View::new(whole, false)).upcast();
     let Optics { proxy, traps, .. } = optics(context)?;
     let (proxy, traps) = (proxy.clone(), traps.clone());
     let shown = proxy.construct(&[target.clone().into(), traps.into()], None, context)?;
@@ -171,10 +178,10 @@ pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     Ok(shown.into())
 }
 
-/// The target behind an object that [`show`] made; `None` for all others.
+/// The target behind an object that [`show`] or [`named::show`] made; `None` for all others.
 pub(crate) fn target(object: &JsObject, context: &mut Context) -> Option<JsObject> {
     if !object.is::<Proxy>() {
-        return None;
+        return object.is::<View>().then(|| object.clone());
     }
     let optics = optics(context).ok()?;
     if let Some((_, target)) = optics.near.borrow().iter().find(|(shown, _)| JsObject::equals(shown, object)) {
@@ -220,14 +227,14 @@ pub(crate) enum Remembered {
 /// Remembers a field that was read, or written where nothing else has a say.
 fn remember(target: &JsObject, key: PropertyKey, value: JsValue) {
     if !matches!(key, PropertyKey::Index(_))
-        && let Some(mut view) = target.downcast_mut::<View>()
+        && let Some(view) = target.downcast_mut::<View>().as_deref_mut()
         && let Touched::Fields(fields) = &mut view.touched
     {
         if let Some(field) = fields.iter_mut().find(|field| field.key == key) {
             field.value = value;
             return;
         }
-        if fields.len() < FIELDS {
+        if fields.len() < FIELDS || view.named {
             fields.push(Field { key, value });
             return;
         }

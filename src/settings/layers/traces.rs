@@ -17,11 +17,14 @@ const WHOLE: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 /// The name of the service among the attributes.
 const SERVICE: &str = "service.name";
 
+const LEFT_OUT: &str = "this program was built without it (feature `traces`)";
+
 impl Layers<'_> {
     /// Why the value of a standard variable does not fit, or is not meant for this program.
     pub(super) fn unfit(&self, key: &Key, variable: &str, value: &str) -> Option<String> {
         let said = |name: &str| Some(self.in_environment(name)?.to_str()?.trim().to_ascii_lowercase());
         match key.name {
+            "traces.endpoint" if !cfg!(feature = "traces") => Some(LEFT_OUT.to_owned()),
             "traces.endpoint" if said("OTEL_SDK_DISABLED").as_deref() == Some("true") => {
                 Some("OTEL_SDK_DISABLED is true".to_owned())
             }
@@ -51,9 +54,8 @@ impl Layers<'_> {
 impl Checking<'_> {
     pub(super) fn check_traces(&mut self) {
         let endpoint = self.text("traces.endpoint");
-        let left_out = "this program was built without it (feature `traces`)";
         let problems = [
-            ("traces.endpoint", (!cfg!(feature = "traces") && !endpoint.is_empty()).then_some(left_out)),
+            ("traces.endpoint", (!cfg!(feature = "traces") && !endpoint.is_empty()).then_some(LEFT_OUT)),
             ("traces.endpoint", unusable(endpoint).filter(|_| !endpoint.is_empty())),
             ("traces.headers", headers(self.text("traces.headers")).err()),
             ("traces.attributes", pairs(self.text("traces.attributes")).err()),
@@ -186,6 +188,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "traces")]
     fn variables_that_are_not_meant_for_it_are_warned_of() {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317");
         for (env, warning) in [

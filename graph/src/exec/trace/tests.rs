@@ -108,6 +108,7 @@ async fn through(kind: impl FnOnce() -> StageKind) {
         assert_eq!(number(root, attribute::ROW), Some(row as i64));
         assert_eq!((word(root, attribute::PIPELINE), word(root, attribute::CONNECTOR)), ("p", "in"));
         assert!(spans.iter().all(|span| root.start <= span.start && span.end <= root.end), "row {row}");
+        assert_eq!(word(root, attribute::ACKNOWLEDGED), "yes");
         let error = (row % 4 == 2).then(|| SpanError { code: "bad_row".into(), message: "the password is ***".into() });
         assert_eq!(root.error, error);
         let failed: Vec<_> = spans.iter().filter_map(|span| span.error.clone()).collect();
@@ -294,6 +295,7 @@ async fn what_a_run_did_not_deliver_is_told_as_that() {
     let traces = sink.traces();
     assert_eq!(traces.len(), 3);
     for (root, spans) in traces {
+        assert_eq!(word(&root, attribute::ACKNOWLEDGED), "no");
         let error = root.error.unwrap();
         assert_eq!((error.code.as_str(), spans.len()), ("not_acknowledged", 0));
         assert_eq!(error.message, "the run failed: no table for ***");

@@ -1,0 +1,221 @@
+use std::time::Duration;
+
+use anabranch_graph::record::Record;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::*;
+use crate::isolate::{Isolate, Limits};
+use crate::program::Program;
+use crate::testing::{Worker, record, text};
+
+/// Records that differ in which fields there are, too.
+const RECORDS: [&str; 4] = [
+    r#"{"position":"cA==","operation":"update","metadata":{"a":"1","x.y":"2"},"key":{"id":1},"payload":{"before":{"a":0},"after":{"a":1,"b":"text","x.y":true,"o":{"n":1},"l":[1,{"n":2}]}}}"#,
+    r#"{"position":"cQ==","operation":"create","metadata":{"b":"3"},"key":"a2V5","payload":{"before":null,"after":{"b":2.5,"n":null}}}"#,
+    r#"{"position":"cg==","operation":"delete","metadata":{},"key":null,"payload":{"before":{"b":[],"o":{"n":5}},"after":null}}"#,
+    r#"{"position":"cw==","operation":"snapshot","metadata":{"n":"4","a":"5"},"key":{"id":2,"o":{}},"payload":{"before":null,"after":"cmF3"}}"#,
+];
+
+/// What a script makes of the records, one after the other.
+fn made(script: &str) -> Vec<Result<Vec<String>, String>> {
+    let mut worker = Worker::new(script);
+    let shown = |made: Vec<Record>| made.iter().map(text).collect();
+    let all = RECORDS.iter().cycle().take(6).map(|of| worker.run(&[record(of)]).remove(0).map(shown));
+    all.collect()
+}
+
+/// The objects that are lasting under a script.
+fn lasting_places(script: &str) -> Vec<Place> {
+    let program = Program { text: script.into(), name: "script".into() };
+    let isolate = Isolate::open(&program, Limits { time: Duration::from_secs(60) }, &"js".into()).unwrap();
+    let places = Place::ALL.into_iter().filter(|place| part(*place, isolate.context()).is_some());
+    places.collect()
+}
+
+#[test]
+fn objects_last_where_the_script_cannot_keep_them() {
+    let all = "function process(rec) { rec.Metadata.a = '1'; rec.Payload.After.b = rec.Key.c; return rec }";
+    assert_eq!(lasting_places(all), Place::ALL);
+    let without = |kept: Place| Place::ALL.into_iter().filter(|place| *place != kept).collect();
+    let cases: [(&str, Vec<Place>); 6] = [
+        ("let last; function process(rec) { last = rec; return rec }", Vec::new()),
+        ("const process = (rec) => { f(rec.Payload); rec.Key.x; return rec }", without(Place::Payload)),
+        // The prototype of all objects has a say in these.
+        ("function process(rec) { rec.Metadata.constructor = '1' }", without(Place::Metadata)),
+        ("Object.prototype.a = 1; function process(rec) { rec.Metadata.a }", without(Place::Metadata)),
+        // A wrapper is another function.
+        ("let process = (rec) => rec; process = ((f) => (rec) => f(rec))(process)", Vec::new()),
+        ("let last; function process(rec) { last = rec } Function.prototype.toString = () => 'x => x'", Vec::new()),
+    ];
+    for (script, expected) in cases {
+        assert_eq!(lasting_places(script), expected, "{script}");
+    }
+}
+
+#[test]
+fn nothing_is_left_of_the_record_before() {
+    let script = "let n = 0;
+        function process(rec) {
+          n++;
+          if (n % 2) { rec.Metadata.odd = n; rec.Key = 'k'; rec.Operation = 'create' }
+          if (n % 3 === 0) { rec.Payload.After.three = n; throw new Error('three') }
+          rec.Metadata.seen = `${rec.Metadata.odd} ${rec.Metadata.a} ${rec.Payload.After && rec.Payload.After.three}`;
+          return n === 4 ? null : rec;
+        }";
+    assert_eq!(lasting_places(script).len(), Place::COUNT);
+    insta::assert_debug_snapshot!(made(script));
+}
+
+#[test]
+fn another_function_in_the_place_of_process_sees_objects_that_stay() {
+    let mut worker = Worker::new(
+        "let kept = [];
+         const other = (rec) => { kept.push(rec); rec.Metadata.kept = kept.map((rec) => rec.Metadata.n).join(); return rec };
+         function process(rec) {
+           if (rec.Metadata.n === '1') globalThis.process = other;
+           return rec;
+         }",
+    );
+    let numbered = |n: usize| record(&RECORDS[2].replace("{}", &format!(r#"{{"n":"{n}"}}"#)));
+    let kept = |record: Record| record.metadata.get("kept").map(ToString::to_string);
+    let found: Vec<_> = (0..5).map(|n| kept(worker.one(numbered(n)).unwrap())).collect();
+    assert_eq!(found, [None, None, Some("2".into()), Some("2,3".into()), Some("2,3,4".into())]);
+}
+
+#[test]
+fn an_object_that_a_prototype_gets_hold_of_stays_as_it_is() {
+    for (define, touch) in [
+        ("{ get() { seen.push(this) }, configurable: true }", "rec.Metadata.spy;"),
+        ("{ set(value) { seen.push(this) }, configurable: true }", "rec.Metadata.spy = 1;"),
+    ] {
+        let mut worker = Worker::new(&format!(
+            "const seen = [];
+             let n = 0;
+             function process(rec) {{
+               if (++n === 2) Object.defineProperty(Object.prototype, 'spy', {define});
+               rec.Metadata.n;
+               if (n > 1) {{ {touch} }}
+               rec.Metadata.seen = seen.map((metadata) => metadata.n).join();
+               return rec;
+             }}"
+        ));
+        let numbered = |n: usize| record(&RECORDS[2].replace("{}", &format!(r#"{{"n":"{n}"}}"#)));
+        let seen = |record: Record| record.metadata.get("seen").unwrap().to_string();
+        let found: Vec<_> = (1..5).map(|n| seen(worker.one(numbered(n)).unwrap())).collect();
+        assert_eq!(found[..2], ["", "2"], "{touch}");
+        assert!(found[3].starts_with("2,"), "{touch}: {found:?}");
+    }
+}
+
+fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
+    select(texts).prop_map(str::to_owned)
+}
+
+fn object() -> impl Strategy<Value = String> {
+    one_of(&["rec.Metadata", "rec.Payload.After", "rec.Payload.Before", "rec.Key", "m", "d", "rec.Payload?.After"])
+}
+
+fn field() -> impl Strategy<Value = String> {
+    let field = prop_oneof![
+        8 => one_of(&[".a", ".b", "['x.y']", ".o", ".l", ".n", ".missing"]),
+        1 => one_of(&["?.a", "[name]", ".constructor", ".extra"]),
+    ];
+    (object(), field).prop_map(|(of, field)| of + &field)
+}
+
+fn target() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => field().prop_map(|field| field.replace("?.", ".")),
+        1 => one_of(&["rec.Key", "rec.Payload.After", "rec.Payload", "rec.Metadata", "rec.Operation", "last", "m.b"]),
+    ]
+}
+
+fn value() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        4 => one_of(&["1", "'text'", "null", "true", "0.5", "[1, 'x']", "({ n: 7 })", "last", "undefined", "n"]),
+        6 => field(),
+        1 => object(),
+        1 => one_of(&["rec", "rec.Payload", "f && f()", "last && last.a", "rec.Operation"]),
+    ];
+    let leaf = leaf.boxed();
+    let both = (leaf.clone(), leaf.clone());
+    let one = leaf.clone();
+    prop_oneof![
+        6 => leaf.clone(),
+        2 => (both.clone(), one_of(&["+", "&&", "||", "??", "===", "=="]))
+            .prop_map(|((a, b), how)| format!("(({a}) {how} ({b}))")),
+        2 => (one, one_of(&["typeof ", "!", "String", "JSON.stringify", "Object.keys", "g"]))
+            .prop_map(|(of, how)| format!("{how}({of})")),
+        1 => both.prop_map(|(a, b)| format!("({{ a: {a}, o: {b} }})")),
+        1 => (leaf.clone(), object()).prop_map(|(a, of)| format!("(({a}) in {of})")),
+        1 => leaf.prop_map(|of| format!("`${{{of}}}`")),
+    ]
+}
+
+fn statement() -> impl Strategy<Value = String> {
+    let simple = prop_oneof![
+        6 => (target(), value()).prop_map(|(to, value)| format!("{to} = {value}")),
+        1 => (target(), value()).prop_map(|(to, value)| format!("{to} += {value}")),
+        1 => target().prop_map(|to| format!("{to}++")),
+        1 => target().prop_map(|to| format!("delete {to}")),
+        1 => one_of(&[
+            "f = () => rec.Metadata.a",
+            "f = () => m.a",
+            "for (const k in rec.Metadata) last = k",
+            "Object.prototype.extra = n",
+            "delete Object.prototype.extra",
+            "delete rec.Key",
+            "m = null",
+            "return null",
+            "throw n",
+            "var { After, Before: b } = rec.Payload; last = b && b.a",
+            "let r = rec; r.Metadata.b = '7'",
+        ]),
+    ];
+    let simple = (simple, value(), 0..4).prop_map(|(simple, value, chance)| match chance {
+        0 => format!("if ({value}) {{ {simple} }}"),
+        _ => format!("{simple};"),
+    });
+    // What a step fails with is part of what is compared, but most go on.
+    (simple, 0..8).prop_map(|(simple, chance)| match chance {
+        0 => simple,
+        _ => format!("try {{ {simple} }} catch (e) {{ n += 1 }}"),
+    })
+}
+
+fn script() -> impl Strategy<Value = String> {
+    let end = prop_oneof![4 => one_of(&["rec"]), 1 => one_of(&["n % 2 ? rec : null", "[rec, rec]", "{ ...rec }"])];
+    (vec(statement(), 1..8), end).prop_map(|(body, end)| {
+        format!(
+            "let n = 0, name = 'b', last = null, f = null;
+             const g = (x) => typeof x === 'object' && x ? x.a : x;
+             function process(rec) {{
+               n++;
+               var m = rec.Metadata, d = rec.Payload.After;
+               {}
+               return {end};
+               /*keep*/
+             }}",
+            body.join("\n               ")
+        )
+    })
+}
+
+#[test]
+fn scripts_make_the_same_of_objects_that_last_and_of_new_ones() {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48);
+    let lasting = Cell::new(0);
+    TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases) })
+        .run(&script(), |script| {
+            let new = script.replace("/*keep*/", "return g(rec);");
+            lasting.set(lasting.get() + usize::from(!lasting_places(&script).is_empty()));
+            prop_assert!(lasting_places(&new).is_empty());
+            prop_assert_eq!(made(&script), made(&new), "{}", script);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert!(lasting.get() > 0, "no script was of the kind that this is about");
+}

@@ -1,0 +1,526 @@
+//! Which objects of a record a function cannot keep: those that it only reads fields of and writes fields to.
+//!
+//! What it does not know for certain it takes for kept: objects that are passed on, stored, compared by value, called
+//! on, used in an inner function or by a name that is computed.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use boa_engine::Source;
+use boa_engine::ast::declaration::{Binding, Variable};
+use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
+use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp, RelationalOp};
+use boa_engine::ast::expression::operator::unary::UnaryOp;
+use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary};
+use boa_engine::ast::expression::{Call, Expression, Identifier, Optional, OptionalOperationKind, TaggedTemplate};
+use boa_engine::ast::function::{
+    ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
+    AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FormalParameterList, FunctionBody,
+    FunctionDeclaration, FunctionExpression, GeneratorDeclaration, GeneratorExpression,
+};
+use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement, Pattern};
+use boa_engine::ast::property::PropertyName;
+use boa_engine::ast::scope::Scope;
+use boa_engine::ast::statement::{If, Return, Statement, With};
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::ast::{StatementListItem, expression::literal::ObjectMethodDefinition};
+use boa_engine::interner::{Interner, Sym};
+use boa_engine::parser::Parser;
+
+use crate::envelope::{PAYLOAD, RECORD};
+
+/// An object of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Record,
+    Payload,
+    Metadata,
+    Key,
+    Before,
+    After,
+}
+
+impl Place {
+    pub(crate) const COUNT: usize = 6;
+    pub(crate) const ALL: [Place; Place::COUNT] =
+        [Place::Record, Place::Payload, Place::Metadata, Place::Key, Place::Before, Place::After];
+
+    /// The object that a field holds, if it holds one.
+    fn child(self, field: &str) -> Option<Place> {
+        match (self, field) {
+            (Place::Record, "Payload") => Some(Place::Payload),
+            (Place::Record, "Metadata") => Some(Place::Metadata),
+            (Place::Record, "Key") => Some(Place::Key),
+            (Place::Payload, "Before") => Some(Place::Before),
+            (Place::Payload, "After") => Some(Place::After),
+            _ => None,
+        }
+    }
+}
+
+/// As many fields of an object may be named.
+const MOST_FIELDS: usize = 32;
+
+/// What a function does with the record that it is called with, which it does not keep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Uses {
+    /// The fields that it names; `None` for an object that it may keep.
+    fields: [Option<Vec<String>>; Place::COUNT],
+}
+
+impl Uses {
+    /// What the function of this source text does; `None` if it may keep the record, or is not understood.
+    pub(crate) fn of(function: &str) -> Option<Uses> {
+        let mut interner = Interner::default();
+        let source = format!("({function})");
+        let mut parser = Parser::new(Source::from_bytes(source.as_bytes()));
+        let script = parser.parse_script(&Scope::new_global(), &mut interner).ok()?;
+        let [StatementListItem::Statement(statement)] = &script.statements()[..] else { return None };
+        let Statement::Expression(expression) = &**statement else { return None };
+        let (parameters, body) = match unparenthesized(expression) {
+            Expression::FunctionExpression(function) => (function.parameters(), function.body()),
+            Expression::ArrowFunction(function) => (function.parameters(), function.body()),
+            _ => return None,
+        };
+        Reader::read(&interner, parameters, body)
+    }
+
+    /// The fields of an object that are named; `None` if the object may be kept.
+    pub(crate) fn fields(&self, place: Place) -> Option<&[String]> {
+        self.fields[place as usize].as_deref()
+    }
+}
+
+fn unparenthesized(expression: &Expression) -> &Expression {
+    match expression {
+        Expression::Parenthesized(inner) => unparenthesized(inner.expression()),
+        other => other,
+    }
+}
+
+/// What an expression stands for.
+enum Spot {
+    /// The object, by a name for it.
+    Object(Place),
+    /// A field of the object; `None` for a name that is computed.
+    Field(Place, Option<String>),
+    Other,
+}
+
+impl Spot {
+    fn object(&self) -> Option<Place> {
+        match self {
+            Spot::Object(place) => Some(*place),
+            Spot::Field(place, Some(name)) => place.child(name),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the value of an expression goes on to where it may be kept.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Kept,
+    Dropped,
+}
+
+/// The record may be kept.
+struct Kept;
+
+type Flow = ControlFlow<Kept>;
+
+struct Reader<'i> {
+    interner: &'i Interner,
+    uses: Uses,
+    /// Variables that hold an object, the parameter first.
+    names: Vec<(Sym, Place)>,
+    /// Variables that hold one object here and another there.
+    mixed: Vec<Sym>,
+    /// Inner functions around what is read.
+    depth: usize,
+}
+
+impl<'i> Reader<'i> {
+    fn read(interner: &'i Interner, parameters: &FormalParameterList, body: &FunctionBody) -> Option<Uses> {
+        let (first, others) = parameters.as_ref().split_first()?;
+        let Binding::Identifier(record) = first.variable().binding() else { return None };
+        if first.is_rest_param() || first.init().is_some() {
+            return None;
+        }
+        let names = vec![(record.sym(), Place::Record)];
+        let mut reader = Reader { interner, uses: Uses::default(), names, mixed: Vec::new(), depth: 0 };
+        // A variable may be used above the place where it is declared: what was read without knowing it is read again.
+        loop {
+            let known = (reader.names.len(), reader.mixed.len());
+            reader.uses.fields = Default::default();
+            reader.uses.fields.iter_mut().for_each(|fields| *fields = Some(Vec::new()));
+            let mut all = others.iter().try_for_each(|other| reader.visit_formal_parameter(other));
+            if all.is_continue() {
+                all = reader.visit_function_body(body);
+            }
+            if all.is_break() {
+                return None;
+            }
+            if known == (reader.names.len(), reader.mixed.len()) {
+                return Some(reader.uses);
+            }
+        }
+    }
+
+    fn text(&self, name: Sym) -> Option<&'i str> {
+        self.interner.resolve(name)?.utf8()
+    }
+
+    fn place(&self, name: Sym) -> Option<Place> {
+        let known = self.names.iter().find(|(known, _)| *known == name && !self.mixed.contains(&name));
+        known.map(|(_, place)| *place)
+    }
+
+    fn spot(&self, expression: &Expression) -> Spot {
+        match expression {
+            Expression::Parenthesized(inner) => self.spot(inner.expression()),
+            Expression::Identifier(name) => self.place(name.sym()).map_or(Spot::Other, Spot::Object),
+            Expression::PropertyAccess(PropertyAccess::Simple(access)) => {
+                self.step(&self.spot(access.target()), access.field())
+            }
+            Expression::Optional(optional) => {
+                let first = self.spot(optional.target());
+                optional.chain().iter().fold(first, |at, operation| match operation.kind() {
+                    OptionalOperationKind::SimplePropertyAccess { field } => self.step(&at, field),
+                    _ => Spot::Other,
+                })
+            }
+            _ => Spot::Other,
+        }
+    }
+
+    fn step(&self, base: &Spot, field: &PropertyAccessField) -> Spot {
+        let Some(place) = base.object() else { return Spot::Other };
+        let name = match field {
+            PropertyAccessField::Const(name) => Some(name.sym()),
+            PropertyAccessField::Expr(expression) => match &**expression {
+                Expression::Literal(literal) => match literal.kind() {
+                    LiteralKind::String(name) => Some(*name),
+                    _ => None,
+                },
+                _ => None,
+            },
+        };
+        Spot::Field(place, name.and_then(|name| self.text(name)).map(str::to_owned))
+    }
+
+    fn keep(&mut self, place: Place) -> Flow {
+        self.uses.fields[place as usize] = None;
+        if place == Place::Record { Break(Kept) } else { Continue(()) }
+    }
+
+    fn note(&mut self, place: Place, name: Option<&str>) -> Flow {
+        let known = name.filter(|name| match place {
+            Place::Record => RECORD.contains(name),
+            Place::Payload => PAYLOAD.contains(name),
+            // An index is no name to the engine.
+            _ => name.parse::<u32>().is_err(),
+        });
+        let Some(name) = known else { return self.keep(place) };
+        if let Some(fields) = &mut self.uses.fields[place as usize]
+            && !fields.iter().any(|field| field == name)
+        {
+            fields.push(name.to_owned());
+            if fields.len() > MOST_FIELDS {
+                return self.keep(place);
+            }
+        }
+        Continue(())
+    }
+
+    /// Notes what an expression stands for.
+    fn found(&mut self, spot: &Spot, fate: Fate) -> Flow {
+        if let Spot::Field(place, name) = spot {
+            self.note(*place, name.as_deref())?;
+        }
+        match spot.object() {
+            Some(place) if fate == Fate::Kept => self.keep(place),
+            _ => Continue(()),
+        }
+    }
+
+    fn access(&mut self, access: &PropertyAccess, fate: Fate) -> Flow {
+        if self.depth == 0
+            && let PropertyAccess::Simple(simple) = access
+            && let spot @ Spot::Field(..) = self.step(&self.spot(simple.target()), simple.field())
+        {
+            self.found(&spot, fate)?;
+            return self.visit_property_access_field(simple.field());
+        }
+        access.visit_with(self)
+    }
+
+    fn optional(&mut self, optional: &Optional, fate: Fate) -> Flow {
+        if self.depth > 0 {
+            return optional.visit_with(self);
+        }
+        let mut at = self.spot(optional.target());
+        self.dropped(optional.target())?;
+        for operation in optional.chain() {
+            at = match operation.kind() {
+                OptionalOperationKind::SimplePropertyAccess { field } => {
+                    let next = self.step(&at, field);
+                    self.found(&next, Fate::Dropped)?;
+                    next
+                }
+                _ => {
+                    self.receives(&at)?;
+                    Spot::Other
+                }
+            };
+            self.visit_optional_operation(operation)?;
+        }
+        self.found(&at, fate)
+    }
+
+    /// What is called gets the object that it is a field of.
+    fn receives(&mut self, callee: &Spot) -> Flow {
+        match callee {
+            Spot::Object(place) | Spot::Field(place, _) => self.keep(*place),
+            Spot::Other => Continue(()),
+        }
+    }
+
+    /// An expression whose value is not kept if it is one of the objects.
+    fn dropped(&mut self, expression: &Expression) -> Flow {
+        match self.depth == 0 && self.spot(expression).object().is_some() {
+            // The fields on the way to it are all there.
+            true => Continue(()),
+            false => self.visit_expression(expression),
+        }
+    }
+
+    /// An expression of which only matters whether it is true.
+    fn tested(&mut self, expression: &Expression) -> Flow {
+        match unparenthesized(expression) {
+            Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.tested(unary.target()),
+            Expression::Binary(binary) if matches!(binary.op(), BinaryOp::Logical(_)) => {
+                self.tested(binary.lhs())?;
+                self.tested(binary.rhs())
+            }
+            other => self.dropped(other),
+        }
+    }
+
+    /// What the function gives back may be the record.
+    fn returned(&mut self, expression: &Expression) -> Flow {
+        match unparenthesized(expression) {
+            other if matches!(self.spot(other), Spot::Object(Place::Record)) => Continue(()),
+            Expression::Conditional(conditional) => {
+                self.tested(conditional.condition())?;
+                self.returned(conditional.if_true())?;
+                self.returned(conditional.if_false())
+            }
+            Expression::Binary(binary) if binary.op() == BinaryOp::Logical(LogicalOp::And) => {
+                self.tested(binary.lhs())?;
+                self.returned(binary.rhs())
+            }
+            other => self.visit_expression(other),
+        }
+    }
+
+    /// Remembers that a variable holds an object; false for one that may hold others.
+    fn name(&mut self, variable: Sym, place: Place) -> bool {
+        match self.names.iter().position(|(known, _)| *known == variable) {
+            None => self.names.push((variable, place)),
+            // The parameter itself.
+            Some(0) => return false,
+            Some(at) if self.names[at].1 == place || self.mixed.contains(&variable) => {}
+            Some(_) => self.mixed.push(variable),
+        }
+        !self.mixed.contains(&variable)
+    }
+
+    /// Variables that take fields of an object.
+    fn unpack(&mut self, pattern: &ObjectPattern, place: Place) -> Flow {
+        for element in pattern.bindings() {
+            match element {
+                ObjectPatternElement::SingleName { name: PropertyName::Literal(name), ident, default_init } => {
+                    let name = self.text(name.sym());
+                    self.note(place, name)?;
+                    match name.and_then(|name| place.child(name)) {
+                        Some(child) if self.name(ident.sym(), child) => {}
+                        Some(child) => self.keep(child)?,
+                        None => self.visit_identifier(ident)?,
+                    }
+                    if let Some(default) = default_init {
+                        self.visit_expression(default)?;
+                    }
+                }
+                ObjectPatternElement::Pattern { name: PropertyName::Literal(name), pattern, default_init: None } => {
+                    let name = self.text(name.sym());
+                    self.note(place, name)?;
+                    match (name.and_then(|name| place.child(name)), pattern) {
+                        (Some(child), Pattern::Object(inner)) => self.unpack(inner, child)?,
+                        (Some(child), _) => {
+                            self.keep(child)?;
+                            self.visit_pattern(pattern)?;
+                        }
+                        (None, _) => self.visit_pattern(pattern)?,
+                    }
+                }
+                other => {
+                    self.keep(place)?;
+                    self.visit_object_pattern_element(other)?;
+                }
+            }
+        }
+        Continue(())
+    }
+
+    fn inside(&mut self, function: &impl VisitWith) -> Flow {
+        self.depth += 1;
+        let flow = function.visit_with(self);
+        self.depth -= 1;
+        flow
+    }
+}
+
+macro_rules! inner_functions {
+    ($($visit:ident: $node:ty),* $(,)?) => {
+        $(fn $visit(&mut self, node: &'ast $node) -> Flow {
+            self.inside(node)
+        })*
+    };
+}
+
+impl<'ast> Visitor<'ast> for Reader<'_> {
+    type BreakTy = Kept;
+
+    inner_functions! {
+        visit_function_expression: FunctionExpression,
+        visit_function_declaration: FunctionDeclaration,
+        visit_generator_expression: GeneratorExpression,
+        visit_generator_declaration: GeneratorDeclaration,
+        visit_async_function_expression: AsyncFunctionExpression,
+        visit_async_function_declaration: AsyncFunctionDeclaration,
+        visit_async_generator_expression: AsyncGeneratorExpression,
+        visit_async_generator_declaration: AsyncGeneratorDeclaration,
+        visit_class_expression: ClassExpression,
+        visit_class_declaration: ClassDeclaration,
+        visit_arrow_function: ArrowFunction,
+        visit_async_arrow_function: AsyncArrowFunction,
+        visit_object_method_definition: ObjectMethodDefinition,
+    }
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> Flow {
+        if matches!(self.text(name.sym()), Some("arguments" | "eval")) {
+            return Break(Kept);
+        }
+        match self.place(name.sym()) {
+            Some(place) => self.keep(place),
+            None => Continue(()),
+        }
+    }
+
+    /// What looks like a variable may be a field there.
+    fn visit_with(&mut self, _: &'ast With) -> Flow {
+        Break(Kept)
+    }
+
+    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> Flow {
+        self.access(access, Fate::Kept)
+    }
+
+    fn visit_optional(&mut self, optional: &'ast Optional) -> Flow {
+        self.optional(optional, Fate::Kept)
+    }
+
+    fn visit_call(&mut self, call: &'ast Call) -> Flow {
+        self.receives(&self.spot(call.function()))?;
+        call.visit_with(self)
+    }
+
+    fn visit_tagged_template(&mut self, template: &'ast TaggedTemplate) -> Flow {
+        self.receives(&self.spot(template.tag()))?;
+        template.visit_with(self)
+    }
+
+    fn visit_assign(&mut self, assign: &'ast Assign) -> Flow {
+        match assign.lhs() {
+            AssignTarget::Access(access) if assign.op() == AssignOp::Assign => {
+                self.access(access, Fate::Dropped)?;
+                self.visit_expression(assign.rhs())
+            }
+            _ => assign.visit_with(self),
+        }
+    }
+
+    fn visit_unary(&mut self, unary: &'ast Unary) -> Flow {
+        match unary.op() {
+            UnaryOp::Not => self.tested(unary.target()),
+            UnaryOp::TypeOf | UnaryOp::Void => self.dropped(unary.target()),
+            UnaryOp::Delete => {
+                self.receives(&self.spot(unary.target()))?;
+                unary.visit_with(self)
+            }
+            _ => unary.visit_with(self),
+        }
+    }
+
+    fn visit_binary(&mut self, binary: &'ast Binary) -> Flow {
+        let is_null = |expression: &Expression| matches!(unparenthesized(expression), Expression::Literal(literal) if *literal.kind() == LiteralKind::Null);
+        match binary.op() {
+            BinaryOp::Relational(RelationalOp::StrictEqual | RelationalOp::StrictNotEqual) => {
+                self.dropped(binary.lhs())?;
+                self.dropped(binary.rhs())
+            }
+            // With anything else an object is asked for its text.
+            BinaryOp::Relational(RelationalOp::Equal | RelationalOp::NotEqual)
+                if is_null(binary.lhs()) || is_null(binary.rhs()) =>
+            {
+                self.dropped(binary.lhs())?;
+                self.dropped(binary.rhs())
+            }
+            // Objects are true: the value is that of the other side.
+            BinaryOp::Logical(LogicalOp::And) => {
+                self.tested(binary.lhs())?;
+                self.visit_expression(binary.rhs())
+            }
+            _ => binary.visit_with(self),
+        }
+    }
+
+    fn visit_conditional(&mut self, conditional: &'ast Conditional) -> Flow {
+        self.tested(conditional.condition())?;
+        self.visit_expression(conditional.if_true())?;
+        self.visit_expression(conditional.if_false())
+    }
+
+    fn visit_if(&mut self, choice: &'ast If) -> Flow {
+        self.tested(choice.cond())?;
+        self.visit_statement(choice.body())?;
+        choice.else_node().map_or(Continue(()), |other| self.visit_statement(other))
+    }
+
+    fn visit_return(&mut self, returned: &'ast Return) -> Flow {
+        match returned.target() {
+            Some(target) if self.depth == 0 => self.returned(target),
+            _ => returned.visit_with(self),
+        }
+    }
+
+    fn visit_variable(&mut self, variable: &'ast Variable) -> Flow {
+        let place = variable.init().filter(|_| self.depth == 0).and_then(|init| self.spot(init).object());
+        if let (Some(place), Some(init)) = (place, variable.init()) {
+            match variable.binding() {
+                Binding::Identifier(name) if self.name(name.sym(), place) => return self.dropped(init),
+                Binding::Pattern(Pattern::Object(pattern)) => {
+                    self.dropped(init)?;
+                    return self.unpack(pattern, place);
+                }
+                _ => {}
+            }
+        }
+        variable.visit_with(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;
