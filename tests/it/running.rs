@@ -122,6 +122,9 @@ fn a_pipeline_is_stopped_and_started() {
 fn nothing_is_deleted_without_a_word() {
     let (workspace, service, flag) = service();
     let text = workspace.run(&["pipelines", "delete", "p", &flag]).expect_code(2).stderr;
+    assert!(text.contains("stop it first"), "{text}");
+    asked(&workspace, &["pipelines", "stop", "p", "--wait"], &flag);
+    let text = workspace.run(&["pipelines", "delete", "p", &flag]).expect_code(2).stderr;
     assert!(text.contains("--yes does it"), "{text}");
     assert_eq!(asked(&workspace, &["pipelines", "list"], &flag)["pipelines"][0]["id"], "p");
     end(service);

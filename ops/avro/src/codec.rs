@@ -153,6 +153,16 @@ impl Codec {
         written.inspect_err(|_| out.truncate(start))
     }
 
+    /// Whether no fields with these names fit, whatever their values: one is missing, or unknown to the schema.
+    pub(crate) fn misfits_names_of(&self, fields: &Object) -> bool {
+        let Node::Record(schema) = self.resolve(&self.root) else { return false };
+        let is_missing = |field: &Field| {
+            field.default.is_none() && !encode::takes_null(self, &field.node) && fields.get(&field.name).is_none()
+        };
+        let is_known = |name: &Str| schema.iter().any(|field| field.name == *name);
+        schema.iter().any(is_missing) || !fields.iter().all(|(name, _)| is_known(name))
+    }
+
     /// Appends a value. On an error nothing was appended.
     ///
     /// # Errors

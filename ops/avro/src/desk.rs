@@ -16,13 +16,23 @@ use crate::shape::Shape;
 /// Most schemas kept of each kind: data whose shape never repeats must not fill the memory.
 const KEPT: usize = 1024;
 
-/// A version beside the schema that is inferred of a shape.
-struct Compared {
+/// What is known of data of a shape beside a version, named as metadata name it.
+struct Settled {
     subject: Str,
-    version: SchemaVersion,
+    version: Str,
     shape: Shape,
-    /// Whether it is that schema.
-    same: bool,
+    outcome: Outcome,
+}
+
+/// Whether data of a shape fit a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is the schema that is inferred of them.
+    Fit,
+    /// They do not, whatever their values; the schema that is inferred of them is this version.
+    Become(Str),
+    /// That depends on their values: somebody wrote the schema.
+    Depends,
 }
 
 /// Shapes that are remembered.
@@ -45,7 +55,7 @@ pub struct Desk {
     texts: HashMap<Str, HashMap<Str, Arc<Known>>>,
     codecs: HashMap<SchemaId, Arc<Codec>>,
     /// The latest first.
-    shapes: Vec<Compared>,
+    shapes: Vec<Settled>,
 }
 
 impl Desk {
@@ -97,34 +107,34 @@ impl Desk {
         self.codec(id, &definition.text)
     }
 
-    /// Whether this version is known to be the schema that is inferred of these fields, so that they fit it.
-    pub(crate) fn is_of(&self, subject: &Str, version: SchemaVersion, fields: &Object) -> bool {
-        self.compared(subject, version, fields) == Some(true)
+    /// What is known of these fields and this version.
+    #[inline]
+    pub(crate) fn outcome(&self, subject: &Str, version: &Str, fields: &Object) -> Option<&Outcome> {
+        let is_it = |it: &&Settled| it.version == *version && it.subject == *subject && it.shape.is_of(fields);
+        self.shapes.iter().find(is_it).map(|it| &it.outcome)
     }
 
     /// The version known to be the schema that is inferred of these fields.
-    pub(crate) fn inferred(&self, subject: &Str, fields: &Object) -> Option<SchemaVersion> {
-        let is_it = |it: &&Compared| it.same && it.subject == *subject && it.shape.is_of(fields);
-        self.shapes.iter().find(is_it).map(|it| it.version)
+    pub(crate) fn inferred(&self, subject: &Str, fields: &Object) -> Option<Str> {
+        let is_it = |it: &&Settled| it.outcome == Outcome::Fit && it.subject == *subject && it.shape.is_of(fields);
+        self.shapes.iter().find(is_it).map(|it| it.version.clone())
     }
 
-    /// Notes whether a version is the schema that is inferred of fields of this shape. Whether data fit one that
-    /// somebody wrote may depend on their values.
-    pub(crate) fn compare(&mut self, subject: &Str, known: &Known, fields: &Object) {
-        let version = known.schema.version;
-        if self.compared(subject, version, fields).is_some() {
+    /// Notes whether a version is the schema that is inferred of fields of this shape.
+    pub(crate) fn compare(&mut self, subject: &Str, version: &Str, known: &Known, fields: &Object) {
+        if self.outcome(subject, version, fields).is_some() {
             return;
         }
-        let Some(shape) = Shape::of(fields) else { return };
         let mut text = String::new();
         let same = infer(fields, &mut text).is_ok() && *text == *known.schema.text;
-        self.shapes.truncate(SHAPES - 1);
-        self.shapes.insert(0, Compared { subject: subject.clone(), version, shape, same });
+        self.settle(subject, version, fields, if same { Outcome::Fit } else { Outcome::Depends });
     }
 
-    fn compared(&self, subject: &Str, version: SchemaVersion, fields: &Object) -> Option<bool> {
-        let is_it = |it: &&Compared| it.version == version && it.subject == *subject && it.shape.is_of(fields);
-        self.shapes.iter().find(is_it).map(|it| it.same)
+    /// Notes what there is to know of a version and fields of this shape.
+    pub(crate) fn settle(&mut self, subject: &Str, version: &Str, fields: &Object, outcome: Outcome) {
+        let Some(shape) = Shape::of(fields) else { return };
+        self.shapes.truncate(SHAPES - 1);
+        self.shapes.insert(0, Settled { subject: subject.clone(), version: version.clone(), shape, outcome });
     }
 
     fn known(&mut self, schema: Arc<Schema>) -> Result<Arc<Known>, Fault> {

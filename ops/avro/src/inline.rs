@@ -138,7 +138,7 @@ mod tests {
     use crate::check;
 
     fn inlined(schema: &Value, others: &[&Value]) -> Value {
-        let others: Vec<String> = others.iter().map(|other| other.to_string()).collect();
+        let others: Vec<String> = others.iter().map(ToString::to_string).collect();
         let others: Vec<&str> = others.iter().map(String::as_str).collect();
         let text = inline(&schema.to_string(), &others).unwrap();
         check(&text).unwrap();

@@ -9,7 +9,7 @@ use anabranch_graph::text::Str;
 use anabranch_graph::value::Object;
 use bytes::Bytes;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Outcome};
 use crate::infer::infer;
 
 /// What has a schema of its own.
@@ -59,10 +59,15 @@ fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fa
     let (Some(subject), Some(text)) = (record.metadata.get(&subject), record.metadata.get(&version)) else {
         return Ok(None);
     };
-    let parsed = text.parse().map_err(|error| {
+    Ok(Some((subject.clone(), parsed(text, part)?)))
+}
+
+/// The version that metadata name.
+fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
+    text.parse().map_err(|error| {
+        let (_, version) = part.names();
         Fault::record("schema_version_invalid", format!("the metadata {version} is {text:?}: {error}"))
-    })?;
-    Ok(Some((subject.clone(), parsed)))
+    })
 }
 
 /// Decodes raw data whose schema the metadata name; says whether there were any. On an error the record is as it was.
@@ -128,17 +133,26 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
     if !part.any(record, |data| matches!(data, Data::Structured(_))) {
         return Ok(false);
     }
-    let Some((subject, version)) = named(part, record)? else { return Ok(false) };
+    let (subject_key, version_key) = part.names();
+    let (Some(subject), Some(text)) = (record.metadata.get(&subject_key), record.metadata.get(&version_key)) else {
+        return Ok(false);
+    };
     let only = only_fields(part, record);
-    if only.is_some_and(|fields| desk.is_of(&subject, version, fields)) {
-        return Ok(true);
+    match only.and_then(|fields| desk.outcome(subject, text, fields)) {
+        Some(Outcome::Fit) => return Ok(true),
+        Some(Outcome::Become(version)) => {
+            record.metadata.insert(version_key, version.clone());
+            return Ok(true);
+        }
+        Some(Outcome::Depends) | None => {}
     }
-    let known = desk.version(&subject, version)?;
+    let (subject, text) = (subject.clone(), text.clone());
+    let known = desk.version(&subject, parsed(&text, part)?)?;
     let mut scratch = Vec::new();
     let fits = |data: &Data| data.fields().is_none_or(|fields| known.codec.encode_fields(fields, &mut scratch).is_ok());
     if part.sides().iter().map(|side| side.of(record)).all(fits) {
         if let Some(fields) = only {
-            desk.compare(&subject, &known, fields);
+            desk.compare(&subject, &text, &known, fields);
         }
         return Ok(true);
     }
@@ -147,18 +161,22 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
         Some(version) => version,
         None => {
             let fields = part.sides().iter().find_map(|side| side.of(record).fields());
-            let mut text = String::new();
+            let mut schema = String::new();
             if let Some(fields) = fields {
-                infer(fields, &mut text).map_err(|error| Fault::record("avro_no_schema", error))?;
+                infer(fields, &mut schema).map_err(|error| Fault::record("avro_no_schema", error))?;
             }
-            let known = desk.register(&subject, &text)?;
+            let known = desk.register(&subject, &schema)?;
+            let version = Str::from(known.schema.version.to_string());
             if let Some(fields) = only {
-                desk.compare(&subject, &known, fields);
+                desk.compare(&subject, &version, &known, fields);
             }
-            known.schema.version
+            version
         }
     };
-    record.metadata.insert(part.names().1, version.to_string());
+    if let Some(fields) = only.filter(|fields| known.codec.misfits_names_of(fields)) {
+        desk.settle(&subject, &text, fields, Outcome::Become(version.clone()));
+    }
+    record.metadata.insert(version_key, version);
     Ok(true)
 }
 

@@ -61,7 +61,7 @@ pub(super) fn record(
     Ok(())
 }
 
-fn takes_null(codec: &Codec, node: &Node) -> bool {
+pub(super) fn takes_null(codec: &Codec, node: &Node) -> bool {
     match codec.resolve(node) {
         Node::Null => true,
         Node::Union(variants) => variants.iter().any(|variant| matches!(variant, Node::Null)),

@@ -190,6 +190,29 @@ fn records_may_lack_what_has_a_default_or_may_be_null() {
     );
 }
 
+/// With values of the right types, names decide alone.
+#[test]
+fn names_that_no_values_make_fit_are_those_that_do_not_fit() {
+    let schemas = [
+        r#"{"type":"record","name":"r","fields":[]}"#,
+        r#"{"type":"record","name":"r","fields":[{"name":"a","type":"long"}]}"#,
+        r#"{"type":"record","name":"r","fields":[{"name":"a","type":"long"},{"name":"b","type":"long","default":1}]}"#,
+        r#"{"type":"record","name":"r","fields":[{"name":"a","type":["long","null"]},{"name":"c","type":"long"}]}"#,
+        r#"{"type":"map","values":"long"}"#,
+    ];
+    let (mut fitting, mut misfits) = (0, 0);
+    for schema in schemas {
+        for names in 0..8u8 {
+            let given = ["a", "b", "c"].into_iter().enumerate().filter(|(bit, _)| names & (1 << bit) != 0);
+            let fields: Object = given.map(|(_, name)| (Str::from(name), Value::Int(1))).collect();
+            let fits = codec(schema).encode_fields(&fields, &mut Vec::new()).is_ok();
+            assert_eq!(codec(schema).misfits_names_of(&fields), !fits, "{schema} {fields:?}");
+            if fits { fitting += 1 } else { misfits += 1 }
+        }
+    }
+    assert!(fitting > 5 && misfits > 5, "{fitting} {misfits}");
+}
+
 #[test]
 fn a_union_takes_the_type_that_suits_best() {
     let schema = r#"["null","int","long","double","string",{"type":"long","logicalType":"timestamp-micros"}]"#;

@@ -5,6 +5,7 @@ use anabranch_graph::config::Settings;
 use anabranch_graph::destination::{Delivered, Retry};
 use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
 use anabranch_graph::specification::shared;
+use anabranch_graph::text::Str;
 
 use super::*;
 use crate::testing::{after, block_on, fields, host};
@@ -136,7 +137,7 @@ fn who_decodes_by_himself_gets_fields_encoded() {
     assert_eq!(kept[..2], [encoded(b"\x02"), encoded(b"\x04")]);
     // What the version does not fit has another one, and what fits none stays as it is.
     assert_eq!(kept[2].payload.after, Data::Raw(bytes::Bytes::from_static(b"\x02x")));
-    assert_eq!(kept[2].metadata.get(&Part::Payload.names().1).map(|text| text.as_str()), Some("2"));
+    assert_eq!(kept[2].metadata.get(&Part::Payload.names().1).map(Str::as_str), Some("2"));
     assert_eq!(kept[3..], [nameless, plain]);
     let (kept, _) = written_by(super::encoded, &[("sdk.schema.extract.payload.enabled", "false")], &rows[..1]);
     assert_eq!(kept, [one]);
