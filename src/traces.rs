@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::collector::{Collector, Refusal};
+use self::collector::Collector;
 use crate::settings::TraceSettings;
 
 /// Spans that wait to be sent.
@@ -42,6 +42,19 @@ pub struct SpanCounts {
     pub sent: u64,
     /// There was no room, or the collector did not take them.
     pub dropped: u64,
+}
+
+/// Why spans were not taken.
+#[derive(Debug, PartialEq)]
+struct Refusal {
+    /// In words; nothing of what headers hold.
+    what: String,
+    /// How many; `None` = all of the request.
+    spans: Option<u64>,
+    /// Whether the same request may be taken later.
+    is_passing: bool,
+    /// How long the collector wants to be left alone.
+    wait: Option<Duration>,
 }
 
 /// The counters, and the way in.

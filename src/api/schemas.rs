@@ -5,7 +5,9 @@
 
 mod compatibility;
 mod deletion;
+mod ids;
 mod level;
+mod mode;
 mod refusal;
 
 use std::sync::Arc;
@@ -15,7 +17,6 @@ use anabranch_graph::text::Str;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -74,17 +75,17 @@ pub(super) fn paths() -> OpenApiRouter<Arc<Registry>> {
         .routes(routes!(version, deletion::delete_version))
         .routes(routes!(version_text))
         .routes(routes!(referenced_by))
-        .routes(routes!(types))
-        .routes(routes!(by_id))
-        .routes(routes!(text_by_id))
-        .routes(routes!(subjects_of))
-        .routes(routes!(versions_of))
+        .routes(routes!(ids::types))
+        .routes(routes!(ids::by_id))
+        .routes(routes!(ids::text_by_id))
+        .routes(routes!(ids::subjects_of))
+        .routes(routes!(ids::versions_of))
         .routes(routes!(check_all))
         .routes(routes!(check_one))
         .routes(routes!(level::level, level::set_level, level::delete_level))
         .routes(routes!(level::subject_level, level::set_subject_level, level::delete_subject_level))
-        .routes(routes!(mode, set_mode))
-        .routes(routes!(subject_mode, set_subject_mode))
+        .routes(routes!(mode::mode, mode::set_mode))
+        .routes(routes!(mode::subject_mode, mode::set_subject_mode))
 }
 
 /// A schema that comes in a body.
@@ -121,25 +122,6 @@ struct Shown {
 #[schema(as = SchemaRegistered)]
 struct Registered {
     id: u32,
-    version: u32,
-}
-
-/// A schema without where it is used.
-#[derive(Serialize, ToSchema)]
-#[schema(as = SchemaText)]
-struct Text {
-    /// Its text.
-    schema: String,
-    /// What it refers to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    references: Vec<Reference>,
-}
-
-/// Where a schema is used.
-#[derive(Serialize, ToSchema)]
-#[schema(as = SchemaUse)]
-struct Use {
-    subject: String,
     version: u32,
 }
 
@@ -438,78 +420,7 @@ async fn register(
     Ok(Media(Registered { id: schema.id.get(), version: schema.version.get() }))
 }
 
-/// The kinds of schemas that are understood
-#[utoipa::path(
-    get, path = "/schemas/types", tag = "schema registry",
-    responses((status = 200, description = "`AVRO`", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json")),
-)]
-async fn types() -> Media<[&'static str; 1]> {
-    Media(["AVRO"])
-}
-
-fn id(text: &str) -> Result<SchemaId, Refusal> {
-    // What is no id is the id of nothing.
-    text.parse().map_err(|_| SchemaError::SchemaNotFound(format!("id {text}").into()).into())
-}
-
-/// A schema by its number
-#[utoipa::path(
-    get, path = "/schemas/ids/{id}", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1"),
-           ("format" = Option<String>, Query, description = "`resolved`: with the types that it refers to in it")),
-    responses((status = 200, description = "It", body = Text, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40403`: no such schema", body = RegistryError)),
-)]
-async fn by_id(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Text> {
-    let document = registry.store.document(id(&text)?).await?;
-    Ok(Media(Text { schema: text_for(&document, &query).to_string(), references: document.references }))
-}
-
-/// The text of a schema by its number
-#[utoipa::path(
-    get, path = "/schemas/ids/{id}/schema", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40403`: no such schema", body = RegistryError)),
-)]
-async fn text_by_id(State(registry): Shared, Path(text): Path<String>, query: Query) -> Result<Response, Refusal> {
-    Ok(plain(&text_for(&registry.store.document(id(&text)?).await?, &query)))
-}
-
-/// The subjects that have a schema
-#[utoipa::path(
-    get, path = "/schemas/ids/{id}/subjects", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40403`: no such schema", body = RegistryError)),
-)]
-async fn subjects_of(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Vec<Str>> {
-    let mut subjects: Vec<Str> = registry.uses(&text, &query).await?.into_iter().map(|(subject, _)| subject).collect();
-    subjects.dedup();
-    Ok(Media(subjects))
-}
-
-/// The versions that have a schema
-#[utoipa::path(
-    get, path = "/schemas/ids/{id}/versions", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "They", body = Vec<Use>, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40403`: no such schema", body = RegistryError)),
-)]
-async fn versions_of(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Vec<Use>> {
-    let uses = registry.uses(&text, &query).await?.into_iter();
-    Ok(Media(uses.map(|(subject, entry)| Use { subject: subject.to_string(), version: entry.version.get() }).collect()))
-}
-
 impl Registry {
-    async fn uses(&self, text: &str, query: &Query) -> Result<Vec<(Str, Entry)>, Refusal> {
-        let id = id(text)?;
-        self.store.document(id).await?;
-        let mut uses = self.store.uses(id).await?;
-        uses.retain(|(_, entry)| wanted(entry.deleted, query));
-        Ok(uses)
-    }
-
     async fn checked(
         &self,
         level: Compatibility,
@@ -569,70 +480,4 @@ async fn check_one(
     let document = registry.given(&body).await?;
     let level = registry.level_of(&subject).await?;
     registry.checked(level, &document, &[found.entry], &query).await
-}
-
-/// Whether the registry can be written.
-#[derive(Serialize, Deserialize, ToSchema)]
-#[schema(as = RegistryMode)]
-struct Mode {
-    /// `READWRITE`
-    #[serde(default)]
-    mode: String,
-}
-
-impl Mode {
-    fn only() -> Media<Mode> {
-        Media(Mode { mode: "READWRITE".to_owned() })
-    }
-}
-
-/// Whether the registry can be written
-#[utoipa::path(
-    get, path = "/mode", tag = "schema registry",
-    responses((status = 200, description = "It can", body = Mode, content_type = "application/vnd.schemaregistry.v1+json")),
-)]
-async fn mode() -> Media<Mode> {
-    Mode::only()
-}
-
-/// Whether a subject can be written
-#[utoipa::path(
-    get, path = "/mode/{subject}", tag = "schema registry",
-    params(("subject" = String, Path, description = "The subject"),
-           ("defaultToGlobal" = Option<bool>, Query, description = "Answer for all subjects")),
-    responses((status = 200, description = "It can", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40409`: no subject has a mode of its own", body = RegistryError)),
-)]
-async fn subject_mode(Path(subject): Path<String>, query: Query) -> Answer<Mode> {
-    if query.is_set("defaultToGlobal") {
-        return Ok(mode().await);
-    }
-    Err(Refusal::no_mode_of(&subject))
-}
-
-/// Set whether the registry can be written
-#[utoipa::path(
-    put, path = "/mode", tag = "schema registry",
-    request_body(content = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42204`: it always can", body = RegistryError)),
-)]
-async fn set_mode(body: Bytes) -> Answer<Mode> {
-    let Mode { mode } = refusal::parse(&body)?;
-    if mode.eq_ignore_ascii_case("READWRITE") {
-        return Ok(Mode::only());
-    }
-    Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42204, "the mode of this registry is always READWRITE"))
-}
-
-/// Set whether a subject can be written
-#[utoipa::path(
-    put, path = "/mode/{subject}", tag = "schema registry",
-    params(("subject" = String, Path, description = "The subject")),
-    request_body(content = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42204`: it always can", body = RegistryError)),
-)]
-async fn set_subject_mode(body: Bytes) -> Answer<Mode> {
-    set_mode(body).await
 }

@@ -7,6 +7,7 @@
 
 mod connection;
 mod letters;
+mod schemas;
 mod table;
 
 use std::sync::mpsc::sync_channel;

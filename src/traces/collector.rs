@@ -16,6 +16,7 @@ use prost::Message as _;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 
+use super::Refusal;
 use crate::settings::TraceSettings;
 
 /// How long a connection may take.
@@ -36,19 +37,6 @@ pub(super) struct Collector {
     url: String,
     headers: HeaderMap,
     resource: Resource,
-}
-
-/// Why spans were not taken.
-#[derive(Debug, PartialEq)]
-pub(super) struct Refusal {
-    /// In words; nothing of what headers hold.
-    pub(super) what: String,
-    /// How many; `None` = all of the request.
-    pub(super) spans: Option<u64>,
-    /// Whether the same request may be taken later.
-    pub(super) is_passing: bool,
-    /// How long the collector wants to be left alone.
-    pub(super) wait: Option<Duration>,
 }
 
 impl Collector {

@@ -1,23 +1,15 @@
 //! In the place of the collector in a program that was built without traces.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use anabranch_graph::trace::Span;
 use bytes::Bytes;
 
+use super::Refusal;
 use crate::settings::TraceSettings;
 
 /// There is none.
 pub(super) struct Collector(Infallible);
-
-/// Why spans were not taken.
-pub(super) struct Refusal {
-    pub(super) what: String,
-    pub(super) spans: Option<u64>,
-    pub(super) is_passing: bool,
-    pub(super) wait: Option<Duration>,
-}
 
 impl Collector {
     pub(super) fn new(_: &TraceSettings) -> Result<Self, String> {
