@@ -1,7 +1,7 @@
 //! A simulation from its beginning to the end of its sources, over all crashes and restarts.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, Services, start};
 use anabranch_graph::fault::{Fault, FaultClass};
@@ -10,7 +10,7 @@ use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 use tokio::runtime::Builder;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::ends::SimStore;
 use crate::pipeline::plan;
@@ -20,6 +20,8 @@ use crate::world::{Order, TROUBLED_RUNS, World, leaves};
 
 /// Nothing that can go on takes so long, on the paused clock.
 const STALLED: Duration = Duration::from_secs(600);
+/// Nor on the clock on the wall where threads take part.
+const THREADS_STALLED: Duration = Duration::from_secs(5);
 /// The budget of the stop of a run that hangs, in milliseconds.
 const BUDGET: u64 = 10_000;
 
@@ -163,8 +165,8 @@ async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending,
                 }
             },
             () = sleep(STALLED) => {
-                if world.scenario.has_threads() && since.elapsed() < STALLED * 1000 {
-                    // The clock runs on while threads work.
+                if world.scenario.has_threads() && since.elapsed() < THREADS_STALLED {
+                    // The clock runs on while threads work, or wait for a processor.
                     std::thread::sleep(Duration::from_micros(200));
                     continue;
                 }
@@ -280,7 +282,8 @@ impl Scenario {
         sources.chain(&self.steps).chain(self.sinks.iter().flat_map(|sink| &sink.steps))
     }
 
-    fn has_threads(&self) -> bool {
+    /// Whether a processor works on a thread of its own, beside the clock.
+    pub fn has_threads(&self) -> bool {
         self.all_steps().any(|step| step.place == Place::Isolate)
     }
 
