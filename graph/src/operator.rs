@@ -300,6 +300,11 @@ impl<'a> Rows<'a> {
         self.decisions.iter().filter(|(_, decision)| matches!(decision, Decision::Fail(_))).map(|(row, _)| *row)
     }
 
+    /// What was decided so far, with the rows of the strip, for operators around others.
+    pub fn decisions_mut(&mut self) -> impl Iterator<Item = (usize, &mut Decision)> {
+        self.decisions.iter_mut().map(|(row, decision)| (*row, decision))
+    }
+
     /// Lets another thread see the row that [`Rows::for_each`] is at.
     pub(crate) fn watched(self, row: &'a AtomicUsize) -> Self {
         Rows { watched: Some(row), ..self }

@@ -11,13 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::batch::Mask;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
 use anabranch_graph::operator::{
-    Access, AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
-    Verdict,
+    Access, AsyncOperator, BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Rows, Signature, Verdict,
 };
 use anabranch_graph::record::Record;
 use anabranch_graph::specification::Specification;
@@ -25,7 +23,8 @@ use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
 use crate::desk::Desk;
-use crate::record::{Part, decode, refresh};
+use crate::record::{Part, decode, has_schema, is_encoded, refresh};
+use crate::strip::Prepared;
 
 /// The processor with schemas around it.
 pub fn around(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
@@ -101,10 +100,10 @@ impl ConfiguredOperator for Configured {
         let switches = self.switches;
         Ok(match self.inner.build(worker, host)? {
             BuiltOperator::Inline(inner) => {
-                BuiltOperator::Inline(Box::new(Around { inner, desk, switches, before: Vec::new() }))
+                BuiltOperator::Inline(Box::new(Around { inner, desk, switches, strip: Prepared::new() }))
             }
             BuiltOperator::Isolate(inner) => {
-                BuiltOperator::Isolate(Box::new(Around { inner, desk, switches, before: Vec::new() }))
+                BuiltOperator::Isolate(Box::new(Around { inner, desk, switches, strip: Prepared::new() }))
             }
             BuiltOperator::Async(inner) => {
                 BuiltOperator::Async(Arc::new(AroundAsync { inner, desk: Mutex::new(desk), switches }))
@@ -113,20 +112,9 @@ impl ConfiguredOperator for Configured {
     }
 }
 
-/// Decodes what the switches say. On an error the record is as it was.
+/// Decodes what the switches say. An error leaves the record half decoded.
 fn decode_all(desk: &mut Desk, switches: Switches, record: &mut Record) -> Result<bool, Fault> {
-    let key = record.key.clone();
-    let mut any = false;
-    for part in parts(switches.decode) {
-        match decode(desk, part, record) {
-            Ok(found) => any |= found,
-            Err(fault) => {
-                record.key = key;
-                return Err(fault);
-            }
-        }
-    }
-    Ok(any)
+    parts(switches.decode).try_fold(false, |any, part| Ok(any | decode(desk, part, record)?))
 }
 
 /// A registry that is away fails the record for now; data without a schema lose the one they do not have any more.
@@ -146,54 +134,20 @@ fn refresh_all(desk: &mut Desk, switches: Switches, record: &mut Record) -> Resu
     Ok(())
 }
 
-fn has_schema(record: &Record) -> bool {
-    Part::ALL.iter().any(|part| record.metadata.get(&part.names().0).is_some())
-}
-
 struct Around<O: ?Sized> {
     inner: Box<O>,
     desk: Desk,
     switches: Switches,
-    /// The strip's rows with schemas as they came.
-    before: Vec<(usize, Record)>,
+    strip: Prepared,
 }
 
 impl<O: Operator + ?Sized> Operator for Around<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        self.before.clear();
-        let mut failed = Vec::new();
-        for (row, record) in rows.iter_mut().filter(|(_, record)| has_schema(record)) {
-            let before = record.clone();
-            match decode_all(&mut self.desk, self.switches, record) {
-                Ok(_) => self.before.push((row, before)),
-                Err(fault) => failed.push((row, fault)),
-            }
-        }
-        if failed.is_empty() {
-            self.inner.process(rows);
-        } else {
-            let mut selected = Mask::none(rows.width());
-            for (row, _) in rows.iter_mut() {
-                if failed.iter().all(|(bad, _)| *bad != row) {
-                    selected.set(row);
-                }
-            }
-            self.inner.process(&mut rows.among(&selected));
-            failed.into_iter().for_each(|(row, fault)| rows.decide(row, Decision::Fail(fault)));
-        }
-        let failed: Vec<usize> = rows.failed().collect();
-        let mut faults = Vec::new();
-        let mut before = self.before.drain(..).peekable();
-        for (row, record) in rows.iter_mut() {
-            let Some((_, before)) = before.next_if(|(at, _)| *at == row) else { continue };
-            if failed.contains(&row) {
-                *record = before;
-            } else if let Err(fault) = refresh_all(&mut self.desk, self.switches, record) {
-                *record = before;
-                faults.push((row, fault));
-            }
-        }
-        faults.into_iter().for_each(|(row, fault)| rows.decide(row, Decision::Fail(fault)));
+        let Around { inner, desk, switches, strip } = self;
+        let concerns = |record: &Record| parts(switches.decode).any(|part| is_encoded(part, record));
+        strip.process(&mut **inner, rows, concerns, |record| decode_all(desk, *switches, record));
+        // A registry that is away ends the run, so nobody sees a row that fails here.
+        strip.finish(rows, |_, record| refresh_all(desk, *switches, record));
     }
 
     fn close(&mut self) -> Result<(), Fault> {
@@ -216,7 +170,7 @@ impl AroundAsync {
 #[async_trait]
 impl AsyncOperator for AroundAsync {
     async fn call(&self, mut rows: Vec<Record>) -> Vec<Verdict> {
-        if !rows.iter().any(has_schema) {
+        if !rows.iter().any(|record| Part::ALL.iter().any(|part| has_schema(*part, record))) {
             return self.inner.call(rows).await;
         }
         let outcomes: Vec<Result<bool, Fault>> =

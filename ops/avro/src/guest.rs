@@ -6,18 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::arguments::Arguments;
-use anabranch_graph::batch::Mask;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
-use anabranch_graph::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
-};
+use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
 use anabranch_graph::specification::Specification;
 
 use crate::desk::Desk;
-use crate::record::{Part, decode, encode};
+use crate::record::{Part, decode, encode, has_schema};
+use crate::strip::Prepared;
 
 /// The processor with encoding before it and decoding after it. One that has no settings for it is left alone.
 pub fn encoded(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
@@ -64,7 +62,12 @@ impl ConfiguredOperator for Configured {
         Ok(match self.inner.build(worker, host)? {
             BuiltOperator::Isolate(inner) => {
                 let desk = Desk::new(host.schemas.clone());
-                BuiltOperator::Isolate(Box::new(Around { inner, desk, parts: self.parts.clone(), before: Vec::new() }))
+                BuiltOperator::Isolate(Box::new(Around {
+                    inner,
+                    desk,
+                    parts: self.parts.clone(),
+                    strip: Prepared::new(),
+                }))
             }
             other => other,
         })
@@ -75,75 +78,37 @@ struct Around {
     inner: Box<dyn Operator>,
     desk: Desk,
     parts: Vec<Part>,
-    /// The strip's rows that were encoded, as they came.
-    before: Vec<(usize, Record)>,
+    strip: Prepared,
 }
 
-impl Around {
-    /// Encodes what has a schema; says whether there was any. What has one that cannot hold it stays as it is.
-    fn encode(&mut self, record: &mut Record) -> Result<bool, Fault> {
-        let mut any = false;
-        for part in &self.parts {
-            match encode(&mut self.desk, *part, record) {
-                Ok(done) => any |= done,
-                Err(fault) if fault.class() == FaultClass::Record => {
-                    tracing::debug!(error = %fault, "given as fields");
-                }
-                Err(fault) => return Err(fault),
+/// Encodes what has a schema; says whether there was any. What has one that cannot hold it stays as it is.
+fn encode_all(desk: &mut Desk, parts: &[Part], record: &mut Record) -> Result<bool, Fault> {
+    let mut any = false;
+    for part in parts {
+        match encode(desk, *part, record) {
+            Ok(done) => any |= done,
+            Err(fault) if fault.class() == FaultClass::Record => {
+                tracing::debug!(error = %fault, "given as fields");
             }
+            Err(fault) => return Err(fault),
         }
-        Ok(any)
     }
-
-    fn has_schema(&self, record: &Record) -> bool {
-        self.parts.iter().any(|part| record.metadata.get(&part.names().0).is_some())
-    }
+    Ok(any)
 }
 
 impl Operator for Around {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        self.before.clear();
-        let mut failed = Vec::new();
-        for (row, record) in rows.iter_mut() {
-            if !self.has_schema(record) {
-                continue;
-            }
-            let before = record.clone();
-            match self.encode(record) {
-                Ok(true) => self.before.push((row, before)),
-                Ok(false) => {}
-                Err(fault) => {
-                    *record = before;
-                    failed.push((row, fault));
-                }
-            }
-        }
-        if failed.is_empty() {
-            self.inner.process(rows);
-        } else {
-            let mut selected = Mask::none(rows.width());
-            for (row, _) in rows.iter_mut() {
-                if failed.iter().all(|(bad, _)| *bad != row) {
-                    selected.set(row);
-                }
-            }
-            self.inner.process(&mut rows.among(&selected));
-            failed.into_iter().for_each(|(row, fault)| rows.decide(row, Decision::Fail(fault)));
-        }
-        let failed: Vec<usize> = rows.failed().collect();
-        let mut before = self.before.drain(..).peekable();
-        for (row, record) in rows.iter_mut() {
-            let Some((_, before)) = before.next_if(|(at, _)| *at == row) else { continue };
-            if failed.contains(&row) {
-                *record = before;
-                continue;
-            }
-            for part in &self.parts {
-                if let Err(fault) = decode(&mut self.desk, *part, record) {
+        let Around { inner, desk, parts, strip } = self;
+        let concerns = |record: &Record| parts.iter().any(|part| has_schema(*part, record));
+        strip.process(&mut **inner, rows, concerns, |record| encode_all(desk, parts, record));
+        strip.finish(rows, |changed, record| {
+            for part in parts.iter().filter(|_| changed) {
+                if let Err(fault) = decode(desk, *part, record) {
                     tracing::debug!(error = %fault, "left as the processor gave it");
                 }
             }
-        }
+            Ok(())
+        });
     }
 
     fn close(&mut self) -> Result<(), Fault> {
@@ -157,7 +122,7 @@ mod tests {
 
     use anabranch_graph::config::Settings;
     use anabranch_graph::metadata::key;
-    use anabranch_graph::operator::Class;
+    use anabranch_graph::operator::{Class, Decision};
     use anabranch_graph::record::Data;
     use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
     use anabranch_graph::specification::shared;
@@ -166,7 +131,7 @@ mod tests {
     use super::*;
     use crate::testing::{after, block_on, fields, host};
 
-    /// Notes what it is given. Fails the number 3, and makes 2 of what it gets of 4.
+    /// Notes what it is given. Fails the number 3, makes 2 of what it gets of 4, and two records of 5.
     #[derive(Clone)]
     struct Noting(Specification, Arc<Mutex<Vec<Data>>>);
 
@@ -199,6 +164,7 @@ mod tests {
                         record.payload.after = Data::Raw(Bytes::from_static(b"\x04"));
                         Ok(Decision::Keep)
                     }
+                    Data::Raw(bytes) if bytes[..] == *b"\x0a" => Ok(Decision::Split(vec![record.clone(); 2])),
                     _ => Ok(Decision::Keep),
                 }
             });
@@ -212,8 +178,8 @@ mod tests {
         record
     }
 
-    /// What the processor saw, what became of the rows, and which failed.
-    fn processed(settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Data>, Vec<Record>, Vec<usize>) {
+    /// What the processor saw, what became of the rows, and what was decided on them.
+    fn processed(settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Data>, Vec<Record>, Vec<(usize, Decision)>) {
         let registry = Arc::new(MemoryRegistry::new());
         let text = r#"{"name":"record","type":"record","fields":[{"name":"a","type":"long"}]}"#;
         block_on(registry.create(&"s".into(), SchemaKind::Avro, &text.into())).unwrap();
@@ -228,11 +194,9 @@ mod tests {
         };
         let mut records = rows.to_vec();
         let mut decisions = Vec::new();
-        let mut rows = Rows::new(&mut records, None, &mut decisions);
-        built.process(&mut rows);
-        let failed = rows.failed().collect();
+        built.process(&mut Rows::new(&mut records, None, &mut decisions));
         let seen = seen.lock().unwrap().clone();
-        (seen, records, failed)
+        (seen, records, decisions)
     }
 
     #[test]
@@ -240,12 +204,20 @@ mod tests {
         let big = named(r#"{"a":9007199254740993}"#);
         let plain = after(fields(r#"{"a":1}"#));
         let rows = [named(r#"{"a":1}"#), big.clone(), plain.clone(), named(r#"{"a":3}"#), named(r#"{"a":4}"#)];
-        let (seen, after, failed) = processed(&[], &rows);
+        let (seen, after, decisions) = processed(&[], &rows);
         let raw = |bytes: &'static [u8]| Data::Raw(Bytes::from_static(bytes));
         let whole = raw(b"\x82\x80\x80\x80\x80\x80\x80\x20");
         assert_eq!(seen, [raw(b"\x02"), whole, plain.payload.after.clone(), raw(b"\x06"), raw(b"\x08")]);
-        assert_eq!(failed, [3]);
+        assert!(matches!(&decisions[..], [(3, Decision::Fail(_))]), "{decisions:?}");
         assert_eq!(after, [rows[0].clone(), big, plain, rows[3].clone(), named(r#"{"a":2}"#)]);
+    }
+
+    #[test]
+    fn records_made_of_one_are_decoded_too() {
+        let row = named(r#"{"a":5}"#);
+        let (_, _, mut decisions) = processed(&[], std::slice::from_ref(&row));
+        let Some((0, Decision::Split(copies))) = decisions.pop() else { panic!("{decisions:?}") };
+        assert_eq!(copies, [row.clone(), row]);
     }
 
     #[test]

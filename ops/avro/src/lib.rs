@@ -16,6 +16,7 @@ pub mod inline;
 pub mod record;
 mod shape;
 pub mod source;
+mod strip;
 #[cfg(test)]
 mod testing;
 mod wire;

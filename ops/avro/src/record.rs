@@ -53,6 +53,17 @@ impl Part {
     }
 }
 
+/// Whether the metadata name a schema of this part.
+pub(crate) fn has_schema(part: Part, record: &Record) -> bool {
+    record.metadata.get(&part.names().0).is_some()
+}
+
+/// Whether there are raw data of this part whose schema the metadata name.
+#[inline]
+pub(crate) fn is_encoded(part: Part, record: &Record) -> bool {
+    part.any(record, |data| matches!(data, Data::Raw(_))) && has_schema(part, record)
+}
+
 /// The subject and version in the metadata; `None` where one of them is missing.
 fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fault> {
     let (subject, version) = part.names();

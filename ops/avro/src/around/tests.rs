@@ -1,5 +1,5 @@
 use anabranch_graph::metadata::key;
-use anabranch_graph::operator::Class;
+use anabranch_graph::operator::{Class, Decision};
 use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_graph::specification::shared;
 use anabranch_graph::value::Value;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::*;
 use crate::testing::{after, configured, fields, host};
 
-/// Adds a field where it sees fields, and fails a record that says so.
+/// Adds a field where it sees fields, fails a record that says so, and makes two of one that asks for it.
 struct Adding(Specification, Class);
 
 impl Adding {
@@ -51,9 +51,20 @@ fn add(record: &mut Record) -> Result<(), Fault> {
     Ok(())
 }
 
+fn is_doubled(record: &Record) -> bool {
+    record.payload.after.fields().is_some_and(|fields| fields.get("twice").is_some())
+}
+
 impl Operator for Add {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        rows.for_each(|record| add(record).map(|()| Decision::Keep));
+        rows.for_each(|record| {
+            if is_doubled(record) {
+                let mut copies = vec![record.clone(), record.clone()];
+                copies.iter_mut().try_for_each(add)?;
+                return Ok(Decision::Split(copies));
+            }
+            add(record).map(|()| Decision::Keep)
+        });
     }
 }
 
@@ -61,6 +72,7 @@ impl Operator for Add {
 impl AsyncOperator for Add {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
         let verdict = |mut record| match add(&mut record) {
+            Ok(()) if is_doubled(&record) => Verdict::Split(vec![record.clone(), record]),
             Ok(()) => Verdict::Keep(record),
             Err(fault) => Verdict::Fail(fault),
         };
@@ -147,6 +159,31 @@ async fn processors_that_wait_see_fields_too() {
         })
         .collect();
     assert_eq!(codes, CODES);
+}
+
+#[tokio::test]
+async fn each_of_several_records_made_of_one_has_a_version_that_fits() {
+    let registry = registry().await;
+    let record = || {
+        let mut record = named(Bytes::new(), "1");
+        record.payload.after = fields(r#"{"id":1,"twice":true}"#);
+        record
+    };
+    let versions = |records: &[Record]| -> Vec<Option<String>> {
+        records.iter().map(|record| record.metadata.get("recfmt.payload.schema.version").map(Str::to_string)).collect()
+    };
+    let third = || Some("3".to_owned());
+    let configured_as =
+        |class| configured(&Adding::kind(class), &[]).unwrap().build(0, &host(registry.clone())).unwrap();
+    let BuiltOperator::Inline(mut operator) = configured_as(Class::Inline) else { panic!() };
+    let (mut records, mut decisions) = (vec![record()], Vec::new());
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let [(0, Decision::Split(copies))] = &decisions[..] else { panic!("{decisions:?}") };
+    assert_eq!(versions(copies), [third(), third()]);
+    let BuiltOperator::Async(operator) = configured_as(Class::Async) else { panic!() };
+    let verdicts = operator.call(vec![record()]).await;
+    let [Verdict::Split(copies)] = &verdicts[..] else { panic!("{verdicts:?}") };
+    assert_eq!(versions(copies), [third(), third()]);
 }
 
 #[tokio::test]
