@@ -160,6 +160,12 @@ impl Metadata {
         }
     }
 
+    /// Whether the next write copies the map, since there is a copy of it. O(1).
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.0.as_ref().is_some_and(|entries| Arc::strong_count(entries) > 1)
+    }
+
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries().len()
@@ -222,8 +228,11 @@ mod tests {
     #[test]
     fn copies_share_until_written() {
         let mut a: Metadata = [("x", "1")].into_iter().collect();
+        assert!(!a.is_shared());
         let b = a.clone();
+        assert!(a.is_shared() && b.is_shared());
         assert_eq!(a.insert("x", "2").as_deref(), Some("1"));
+        assert!(!a.is_shared() && !b.is_shared());
         assert_eq!(b.get("x").map(Str::as_str), Some("1"));
         assert_eq!(a.remove("y"), None);
         assert_eq!(a.remove("x").as_deref(), Some("2"));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anabranch_graph::fault::Fault;
+use anabranch_graph::metadata::Metadata;
 use anabranch_graph::schema::{Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::Object;
@@ -11,6 +12,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::codec::{Codec, CodecError};
 use crate::infer::infer;
+use crate::record::Part;
 use crate::shape::Shape;
 
 /// Most schemas kept of each kind: data whose shape never repeats must not fill the memory.
@@ -20,7 +22,7 @@ const KEPT: usize = 1024;
 struct Settled {
     subject: Str,
     version: Str,
-    shape: Shape,
+    shape: Arc<Shape>,
     outcome: Outcome,
 }
 
@@ -56,13 +58,23 @@ pub struct Desk {
     codecs: HashMap<SchemaId, Arc<Codec>>,
     /// The latest first.
     shapes: Vec<Settled>,
+    /// Of the key and of the payload.
+    repeats: [Option<Repeat>; 2],
+}
+
+/// What became of the last data of a part whose metadata were shared with other records, as those of one read are.
+struct Repeat {
+    metadata: Metadata,
+    shape: Arc<Shape>,
+    /// With the version that fits.
+    after: Metadata,
 }
 
 impl Desk {
     /// One that knows nothing.
     pub fn new(registry: Arc<dyn SchemaRegistry>) -> Desk {
         let (versions, texts, codecs) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Desk { registry, versions, texts, codecs, shapes: Vec::new() }
+        Desk { registry, versions, texts, codecs, shapes: Vec::new(), repeats: [None, None] }
     }
 
     /// A version of a subject.
@@ -109,9 +121,36 @@ impl Desk {
 
     /// What is known of these fields and this version.
     #[inline]
-    pub(crate) fn outcome(&self, subject: &Str, version: &Str, fields: &Object) -> Option<&Outcome> {
+    fn settled(&self, subject: &Str, version: &Str, fields: &Object) -> Option<&Settled> {
         let is_it = |it: &&Settled| it.version == *version && it.subject == *subject && it.shape.is_of(fields);
-        self.shapes.iter().find(is_it).map(|it| &it.outcome)
+        self.shapes.iter().find(is_it)
+    }
+
+    /// Makes metadata name the version that fits these fields; `false` where that is not known. `part` has the names of
+    /// subject and version. Metadata that records share stay shared.
+    pub(crate) fn name(&mut self, part: Part, metadata: &mut Metadata, fields: &Object) -> bool {
+        if let Some(repeat) = &self.repeats[part as usize]
+            && repeat.metadata.shares(metadata)
+            && repeat.shape.is_of(fields)
+        {
+            metadata.clone_from(&repeat.after);
+            return true;
+        }
+        let (subject, version) = part.names();
+        let (Some(subject), Some(named)) = (metadata.get(&subject), metadata.get(&version)) else { return false };
+        let Some(settled) = self.settled(subject, named, fields) else { return false };
+        let before = metadata.is_shared().then(|| (metadata.clone(), settled.shape.clone()));
+        match &settled.outcome {
+            Outcome::Fit => {}
+            Outcome::Become(fitting) => {
+                metadata.insert(version, fitting.clone());
+            }
+            Outcome::Depends => return false,
+        }
+        if let Some((before, shape)) = before {
+            self.repeats[part as usize] = Some(Repeat { metadata: before, shape, after: metadata.clone() });
+        }
+        true
     }
 
     /// The version known to be the schema that is inferred of these fields.
@@ -122,7 +161,7 @@ impl Desk {
 
     /// Notes whether a version is the schema that is inferred of fields of this shape.
     pub(crate) fn compare(&mut self, subject: &Str, version: &Str, known: &Known, fields: &Object) {
-        if self.outcome(subject, version, fields).is_some() {
+        if self.settled(subject, version, fields).is_some() {
             return;
         }
         let mut text = String::new();
@@ -132,7 +171,7 @@ impl Desk {
 
     /// Notes what there is to know of a version and fields of this shape.
     pub(crate) fn settle(&mut self, subject: &Str, version: &Str, fields: &Object, outcome: Outcome) {
-        let Some(shape) = Shape::of(fields) else { return };
+        let Some(shape) = Shape::of(fields).map(Arc::new) else { return };
         self.shapes.truncate(SHAPES - 1);
         self.shapes.insert(0, Settled { subject: subject.clone(), version: version.clone(), shape, outcome });
     }

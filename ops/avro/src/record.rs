@@ -144,20 +144,18 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
     if !part.any(record, |data| matches!(data, Data::Structured(_))) {
         return Ok(false);
     }
+    let mut metadata = std::mem::take(&mut record.metadata);
+    let known = only_fields(part, record).is_some_and(|fields| desk.name(part, &mut metadata, fields));
+    record.metadata = metadata;
+    if known {
+        return Ok(true);
+    }
     let (subject_key, version_key) = part.names();
     let (Some(subject), Some(text)) = (record.metadata.get(&subject_key), record.metadata.get(&version_key)) else {
         return Ok(false);
     };
-    let only = only_fields(part, record);
-    match only.and_then(|fields| desk.outcome(subject, text, fields)) {
-        Some(Outcome::Fit) => return Ok(true),
-        Some(Outcome::Become(version)) => {
-            record.metadata.insert(version_key, version.clone());
-            return Ok(true);
-        }
-        Some(Outcome::Depends) | None => {}
-    }
     let (subject, text) = (subject.clone(), text.clone());
+    let only = only_fields(part, record);
     let known = desk.version(&subject, parsed(&text, part)?)?;
     let mut scratch = Vec::new();
     let fits = |data: &Data| data.fields().is_none_or(|fields| known.codec.encode_fields(fields, &mut scratch).is_ok());

@@ -238,3 +238,34 @@ fn a_written_schema_is_left_only_by_the_records_that_do_not_fit_it() {
         assert_eq!(version(r#"{"a":[1]}"#, "2"), "4");
     }
 }
+
+/// Records of one read share their metadata, which are then written once: what names another version keeps that.
+#[tokio::test]
+async fn records_that_share_metadata_share_those_that_name_what_fits() {
+    let mut desk = Desk::new(registry().await);
+    let came = named(Bytes::new(), "1").metadata;
+    let mut refreshed = |json: &str, part: Part| {
+        let mut record = Record::default();
+        record.metadata = came.clone();
+        match part {
+            Part::Key => record.key = fields(json),
+            Part::Payload => record.payload.after = fields(json),
+        }
+        let found = refresh(&mut desk, part, &mut record).unwrap();
+        (found, record.metadata)
+    };
+    let version = |metadata: &anabranch_graph::metadata::Metadata| {
+        metadata.get("recfmt.payload.schema.version").map(Str::to_string).unwrap()
+    };
+    for _ in 0..3 {
+        let fit = [(); 3].map(|()| refreshed(r#"{"id":1}"#, Part::Payload).1);
+        assert!(fit.iter().all(|metadata| metadata.shares(&came)));
+        let more = [(); 3].map(|()| refreshed(r#"{"id":1,"more":2}"#, Part::Payload).1);
+        assert_eq!(more.each_ref().map(version), ["3", "3", "3"]);
+        let other = [(); 3].map(|()| refreshed(r#"{"other":2}"#, Part::Payload).1);
+        assert_eq!(other.each_ref().map(version), ["4", "4", "4"]);
+        assert!(!refreshed(r#"{"id":1,"more":2}"#, Part::Key).0, "a key without a schema");
+        assert!(more[1].shares(&more[2]) && other[1].shares(&other[2]));
+        assert_eq!(version(&came), "1");
+    }
+}

@@ -1,0 +1,97 @@
+//! The rows of a strip, changed for a processor and given back when it fails them.
+
+use anabranch_graph::batch::Mask;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::{Decision, Operator, Rows};
+use anabranch_graph::record::Record;
+
+/// Rows on their way to a processor and back. Kept between strips for its memory.
+pub(crate) struct Prepared {
+    /// Those that were changed, as they came.
+    before: Vec<(usize, Record)>,
+    /// Those that failed, were filtered or gave way to others.
+    gone: Mask,
+}
+
+impl Prepared {
+    pub(crate) fn new() -> Prepared {
+        Prepared { before: Vec::new(), gone: Mask::none(0) }
+    }
+
+    /// Changes the rows that `concerns` picks, and lets the processor see all but those of which the change failed.
+    /// `change` says whether it changed anything. What it did is undone where it fails, and on rows that the processor
+    /// fails.
+    pub(crate) fn process<O: Operator + ?Sized>(
+        &mut self,
+        inner: &mut O,
+        rows: &mut Rows<'_>,
+        concerns: impl Fn(&Record) -> bool,
+        mut change: impl FnMut(&mut Record) -> Result<bool, Fault>,
+    ) {
+        self.before.clear();
+        let mut unprepared = Vec::new();
+        for (row, record) in rows.iter_mut().filter(|(_, record)| concerns(record)) {
+            let before = record.clone();
+            match change(record) {
+                Ok(true) => self.before.push((row, before)),
+                Ok(false) => {}
+                Err(fault) => {
+                    *record = before;
+                    unprepared.push((row, fault));
+                }
+            }
+        }
+        if unprepared.is_empty() {
+            inner.process(rows);
+        } else {
+            let mut others = Mask::none(rows.width());
+            rows.iter_mut().for_each(|(row, _)| others.set(row));
+            unprepared.iter().for_each(|(row, _)| others.clear(*row));
+            inner.process(&mut rows.among(&others));
+            unprepared.into_iter().for_each(|(row, fault)| rows.decide(row, Decision::Fail(fault)));
+        }
+        if !self.before.is_empty() {
+            self.give_back(rows);
+        }
+    }
+
+    fn give_back(&self, rows: &mut Rows<'_>) {
+        let mut failed = Mask::none(rows.width());
+        rows.failed().for_each(|row| failed.set(row));
+        let mut before = self.before.iter().peekable();
+        for (row, record) in rows.iter_mut() {
+            let Some((_, before)) = before.next_if(|(at, _)| *at == row) else { continue };
+            if failed.get(row) {
+                *record = before.clone();
+            }
+        }
+    }
+
+    /// Visits the records that leave the processor: rows that stay, and what it made of others. They come with whether
+    /// their row was changed for the processor. An error fails the row, which is not given back.
+    pub(crate) fn finish(
+        &mut self,
+        rows: &mut Rows<'_>,
+        mut visit: impl FnMut(bool, &mut Record) -> Result<(), Fault>,
+    ) {
+        self.gone.reset(rows.width());
+        let changed = |row| self.before.binary_search_by_key(&row, |(at, _)| *at).is_ok();
+        for (row, decision) in rows.decisions_mut() {
+            if !matches!(decision, Decision::Keep) {
+                self.gone.set(row);
+            }
+            if let Decision::Split(records) = decision
+                && let Err(fault) = records.iter_mut().try_for_each(|record| visit(changed(row), record))
+            {
+                *decision = Decision::Fail(fault);
+            }
+        }
+        let mut failed = Vec::new();
+        for (row, record) in rows.iter_mut().filter(|(row, _)| !self.gone.get(*row)) {
+            if let Err(fault) = visit(changed(row), record) {
+                failed.push((row, fault));
+            }
+        }
+        failed.into_iter().for_each(|(row, fault)| rows.decide(row, Decision::Fail(fault)));
+    }
+}
