@@ -1,8 +1,9 @@
 //! Spans of nodes.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use super::{Interval, MOST_SPANS, Traces};
+use super::{Interval, MOST_SPANS, Trace, Traces};
 use crate::batch::Lineage;
 use crate::destination::Delivered;
 use crate::fault::Fault;
@@ -95,31 +96,18 @@ impl NodeTracer {
             if trace.error.is_none() {
                 trace.error.clone_from(&error);
             }
-            trace.spans += 1;
-            if trace.spans > MOST_SPANS {
-                return;
-            }
-            let mut attributes = self.attributes(record, records.len());
-            if let Some(condition) = condition {
-                attributes.push((attribute::CONDITION, condition.into()));
-            }
-            let passed_by = condition == Some(false) && matches!(fate, Fate::Kept);
-            attributes.push((attribute::OUTCOME, if passed_by { "passed_by" } else { fate.word() }.into()));
-            if let Fate::Split(pieces) = fate {
-                attributes.push((attribute::PIECES, pieces.into()));
-            }
             let context = SpanContext { trace: trace.root.trace, span: self.traces.ids.span() };
-            self.traces.tracing.sink.take(Span {
-                context,
-                parent: Some(trace.root.span),
-                parent_is_remote: false,
-                link: None,
-                name: self.node.clone(),
-                kind: self.kind,
-                start,
-                end,
-                attributes,
-                error,
+            self.child(trace, context, (start, end), error, || {
+                let mut attributes = self.attributes(record, records.len());
+                if let Some(condition) = condition {
+                    attributes.push((attribute::CONDITION, condition.into()));
+                }
+                let passed_by = condition == Some(false) && matches!(fate, Fate::Kept);
+                attributes.push((attribute::OUTCOME, if passed_by { "passed_by" } else { fate.word() }.into()));
+                if let Fate::Split(pieces) = fate {
+                    attributes.push((attribute::PIECES, pieces.into()));
+                }
+                attributes
             });
         });
     }
@@ -151,24 +139,38 @@ impl NodeTracer {
         self.traces.each(lineage, |row, trace| {
             let context = announced.binary_search_by_key(&row, |(row, _)| *row).map(|at| announced[at].1);
             let (Ok(context), Some(letter), Some(record)) = (context, letter(row), records.get(row)) else { return };
-            trace.spans += 1;
-            if trace.spans > MOST_SPANS {
-                return;
-            }
-            let mut attributes = self.attributes(record, records.len());
-            attributes.push((attribute::LETTER, letter.into()));
-            self.traces.tracing.sink.take(Span {
-                context,
-                parent: Some(trace.root.span),
-                parent_is_remote: false,
-                link: None,
-                name: self.node.clone(),
-                kind: self.kind,
-                start,
-                end,
-                attributes,
-                error: None,
+            self.child(trace, context, (start, end), None, || {
+                let mut attributes = self.attributes(record, records.len());
+                attributes.push((attribute::LETTER, letter.into()));
+                attributes
             });
+        });
+    }
+
+    /// Tells of what this node did with a traced row, unless its trace has its most spans already.
+    fn child(
+        &self,
+        trace: &mut Trace,
+        context: SpanContext,
+        (start, end): (SystemTime, SystemTime),
+        error: Option<SpanError>,
+        attributes: impl FnOnce() -> Vec<(&'static str, Attribute)>,
+    ) {
+        trace.spans += 1;
+        if trace.spans > MOST_SPANS {
+            return;
+        }
+        self.traces.tracing.sink.take(Span {
+            context,
+            parent: Some(trace.root.span),
+            parent_is_remote: false,
+            link: None,
+            name: self.node.clone(),
+            kind: self.kind,
+            start,
+            end,
+            attributes: attributes(),
+            error,
         });
     }
 

@@ -32,8 +32,9 @@ impl Printer<'_> {
                 self.pad(quoted.as_bytes());
             }
             'U' => {
-                let precision = self.flags.precision.unwrap_or(4).max(4);
-                let mut text = format!("U+{bits:0precision$X}");
+                let digits = format!("{bits:04X}");
+                let zeros = self.flags.precision.unwrap_or(0).saturating_sub(digits.len());
+                let mut text = format!("U+{}{digits}", "0".repeat(zeros));
                 if self.flags.sharp
                     && let Some(c) =
                         u32::try_from(bits).ok().and_then(char::from_u32).filter(|c| quote::is_printable(*c))

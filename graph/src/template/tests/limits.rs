@@ -39,6 +39,21 @@ fn output_has_a_bound() {
     assert!(error.message.contains("256 MiB"), "{error}");
 }
 
+/// Go takes a million, `format!` 65,535. The texts are Go's.
+#[test]
+fn every_precision_that_go_takes_is_taken() {
+    let long = |verb: &str, value: &str| render(&format!("{{{{ printf \"%{verb}\" {value} }}}}")).unwrap();
+    let zeros = |n: usize| "0".repeat(n);
+    assert_eq!(long(".70000U", "10"), format!("U+{}A", zeros(69_999)));
+    assert_eq!(long("#.70000U", "0x263a"), format!("U+{}263A '\u{263a}'", zeros(69_996)));
+    assert_eq!(long("70010.70000U", "10"), format!("        U+{}A", zeros(69_999)));
+    assert_eq!(long(".70000d", "10"), format!("{}10", zeros(69_998)));
+    assert_eq!(long(".70000f", "0.5"), format!("0.5{}", zeros(69_999)));
+    assert_eq!(long(".70000e", "0.5"), format!("5.{}e-01", zeros(70_000)));
+    assert_eq!(long(".70000x", "0.5"), format!("0x1.{}p-01", zeros(70_000)));
+    assert_eq!(long(".70000g", "0.5"), "0.5");
+}
+
 #[test]
 fn deep_values_are_freed_and_not_printed() {
     let text = "{{ $l := list }}{{ range 200000 }}{{ $l = list $l }}{{ end }}";

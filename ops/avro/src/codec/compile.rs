@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 use apache_avro::Schema;
-use apache_avro::schema::{InnerDecimalSchema, Name, UuidSchema};
+use apache_avro::schema::{DecimalSchema, InnerDecimalSchema, Name, UuidSchema};
 
+use super::decimal::LONGEST;
 use super::{Codec, CodecError, Field, Node, Sized, Unit};
 
 impl Codec {
@@ -24,6 +25,13 @@ impl Codec {
         let root = compiler.node(&schema, None)?;
         Ok(Codec { root, named: compiler.named })
     }
+}
+
+fn too_long(found: String) -> CodecError {
+    CodecError::Schema(format!(
+        "a decimal number has at most {LONGEST} digits after the point, and at most {LONGEST} bytes where its size is \
+         fixed; here it has {found}"
+    ))
 }
 
 fn nesting(text: &str) -> usize {
@@ -88,7 +96,13 @@ impl Compiler {
                 let number = self.declare(&fixed.name, namespace);
                 self.define(number, Node::Fixed(fixed.size))
             }
+            Schema::Decimal(DecimalSchema { scale, .. }) if *scale > LONGEST => {
+                return Err(too_long(format!("{scale} digits after the point")));
+            }
             Schema::Decimal(decimal) => match &decimal.inner {
+                InnerDecimalSchema::Fixed(fixed) if fixed.size > LONGEST => {
+                    return Err(too_long(format!("{} bytes", fixed.size)));
+                }
                 InnerDecimalSchema::Bytes => Node::Decimal(decimal.precision, decimal.scale, None),
                 InnerDecimalSchema::Fixed(fixed) => {
                     let number = self.declare(&fixed.name, namespace);

@@ -2,10 +2,11 @@
 
 use num_bigint::BigInt;
 
-/// More bytes are damage rather than a number: reading them as digits takes quadratic time.
+/// More bytes, or more digits after the point, are damage rather than a number: reading the bytes as digits takes
+/// quadratic time, and each number would be as long a text as its scale says.
 pub(super) const LONGEST: usize = 4096;
 
-/// `unscaled · 10^-scale`.
+/// `unscaled · 10^-scale`; the scale is at most [`LONGEST`].
 pub(super) fn text(unscaled: &[u8], scale: usize) -> String {
     let digits = BigInt::from_signed_bytes_be(unscaled).to_string();
     let (sign, digits) = match digits.strip_prefix('-') {

@@ -132,6 +132,23 @@ fn every_type_is_what_the_library_reads() {
 }
 
 #[test]
+fn decimals_of_any_declared_size_are_read_or_refused() {
+    let bytes = |scale: usize| {
+        format!(r#"{{"type":"bytes","logicalType":"decimal","precision":{},"scale":{scale}}}"#, scale.max(1))
+    };
+    assert_eq!(codec(&bytes(4096)).decode(b"\x02\x05"), Ok(Value::from(format!("0.{}5", "0".repeat(4095)))));
+    let fixed = |size: usize| {
+        let size = format!(r#"{{"type":"fixed","name":"d","size":{size}}}"#);
+        format!(r#"{{"type":{size},"logicalType":"decimal","precision":6,"scale":2}}"#)
+    };
+    assert!(codec(&fixed(4096)).decode(&[0; 4096]).is_ok());
+    for schema in [bytes(4097), bytes(70_000), bytes(2_000_000_000), fixed(4097), fixed(1_000_000)] {
+        let error = Codec::parse(&schema).unwrap_err().to_string();
+        assert!(error.contains("at most 4096"), "{error}");
+    }
+}
+
+#[test]
 fn numbers_and_texts_are_taken_where_nothing_is_lost() {
     let timestamp = r#"{"type":"long","logicalType":"timestamp-millis"}"#;
     let decimal = r#"{"type":"bytes","logicalType":"decimal","precision":4,"scale":2}"#;
