@@ -17,8 +17,12 @@ pub(crate) fn check(input: &[u8]) {
         if let Ok(template) = Template::parse(text, missing) {
             for record in [&structured, &Record::default()] {
                 let mut out = String::from("before");
-                if template.render(record, &mut out).is_err() {
+                if let Err(error) = template.render(record, &mut out) {
                     assert_eq!(out, "before");
+                    // Ten million steps take a second here: once is enough.
+                    if error.message.contains("10 000 000 steps") {
+                        return;
+                    }
                 }
             }
         }
