@@ -361,20 +361,18 @@ impl<'a> Printer<'a> {
     }
 
     fn hex(&mut self, bytes: &[u8], upper: bool) {
-        use std::fmt::Write as _;
         let bytes = &bytes[..self.flags.precision.unwrap_or(bytes.len()).min(bytes.len())];
-        let prefix = if upper { "0X" } else { "0x" };
-        let mut text = String::new();
+        let (prefix, digits) = if upper { (b"0X", b"0123456789ABCDEF") } else { (b"0x", b"0123456789abcdef") };
+        let mut text = Vec::with_capacity(bytes.len() * 2);
         for (i, byte) in bytes.iter().enumerate() {
             if i > 0 && self.flags.space {
-                text.push(' ');
+                text.push(b' ');
             }
             if self.flags.sharp && (i == 0 || self.flags.space) {
-                text.push_str(prefix);
+                text.extend_from_slice(prefix);
             }
-            // Writing to a String cannot fail.
-            let _ = if upper { write!(text, "{byte:02X}") } else { write!(text, "{byte:02x}") };
+            text.extend([digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]);
         }
-        self.pad(text.as_bytes());
+        self.pad(&text);
     }
 }
