@@ -29,6 +29,7 @@ mod val;
 #[cfg(test)]
 mod tests;
 
+pub use functions::Allowance;
 use functions::Context;
 use tree::{Node, Tree};
 
@@ -106,6 +107,14 @@ impl Template {
     /// UTF-8 is an error too.
     pub fn render(&self, record: &Record, out: &mut String) -> Result<(), EvalError> {
         eval::render(&self.tree, self.missing, record, Context::new(), out).0
+    }
+
+    /// As [`Template::render`], with another bound of what it costs.
+    ///
+    /// # Errors
+    /// As there. That it takes more than its allowance is said with the numbers of the full one.
+    pub fn render_within(&self, record: &Record, out: &mut String, allowance: Allowance) -> Result<(), EvalError> {
+        eval::render(&self.tree, self.missing, record, Context::within(allowance), out).0
     }
 
     /// What rendering an empty record gives, where it takes next to nothing.

@@ -114,6 +114,15 @@ impl From<String> for CallError {
     }
 }
 
+/// What one rendering may use at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    /// Bytes of text it may build, intermediate results included.
+    pub bytes: usize,
+    /// Iterations of `range`, template calls and elements made by functions.
+    pub steps: usize,
+}
+
 /// What one rendering may still use. Templates come from users and run on every record: none may
 /// take the process down.
 #[derive(Debug)]
@@ -125,22 +134,27 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Bytes one rendering may build, intermediate results included.
+    /// Most [`Allowance::bytes`].
     pub(crate) const MAX_BYTES: usize = 256 << 20;
-    /// Iterations of `range`, template calls and elements made by functions in one rendering.
+    /// Most [`Allowance::steps`].
     pub(crate) const MAX_STEPS: usize = 10_000_000;
     /// How deep values may nest when they are printed, encoded or walked.
     pub(crate) const MAX_DEPTH: usize = 128;
 
     /// The full allowance.
     pub(crate) const fn new() -> Context {
-        Context { bytes: Self::MAX_BYTES, steps: Self::MAX_STEPS, spent: false }
+        Context::within(Allowance { bytes: Self::MAX_BYTES, steps: Self::MAX_STEPS })
+    }
+
+    /// This allowance.
+    pub(crate) const fn within(Allowance { bytes, steps }: Allowance) -> Context {
+        Context { bytes, steps, spent: false }
     }
 
     /// What is spent on finding out, before there are any records, whether a template says the same of all of them: a
     /// file may hold thousands of templates.
     pub(crate) const fn brief() -> Context {
-        Context { bytes: 64 << 10, steps: 1000, spent: false }
+        Context::within(Allowance { bytes: 64 << 10, steps: 1000 })
     }
 
     /// Whether the allowance was used up.

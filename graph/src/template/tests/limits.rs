@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::render;
 use crate::record::{Data, Position, Record};
-use crate::template::{MissingKey, Template};
+use crate::template::{Allowance, MissingKey, Template};
 use crate::value::{Object, Value};
 
 fn parses(text: &str) -> bool {
@@ -37,6 +37,20 @@ fn endless_loops_are_an_error() {
 fn output_has_a_bound() {
     let error = render("{{ range 1000000 }}{{ printf \"%1000000d\" 1 }}{{ end }}").unwrap_err();
     assert!(error.message.contains("256 MiB"), "{error}");
+}
+
+#[test]
+fn a_smaller_allowance_is_spent_sooner() {
+    let within = |text: &str, bytes, steps| {
+        let template = Template::parse(text, MissingKey::NoValue).unwrap();
+        let mut out = String::from("before");
+        let result = template.render_within(&Record::default(), &mut out, Allowance { bytes, steps });
+        (result.map_err(|error| error.message.contains("the template")), out)
+    };
+    assert_eq!(within("{{ range 3 }}x{{ end }}", 0, 10), (Ok(()), "beforexxx".to_owned()));
+    assert_eq!(within("{{ range 30 }}x{{ end }}", 0, 10), (Err(true), "before".to_owned()));
+    assert_eq!(within("{{ printf \"%9d\" 1 }}", 9, 10).0, Ok(()));
+    assert_eq!(within("{{ printf \"%9d\" 1 }}", 8, 10), (Err(true), "before".to_owned()));
 }
 
 /// Go takes a million, `format!` 65,535. The texts are Go's.
