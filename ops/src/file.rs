@@ -5,6 +5,7 @@ mod destination;
 mod follower;
 mod intent;
 mod position;
+mod rotation;
 mod source;
 #[cfg(target_os = "linux")]
 mod watch;

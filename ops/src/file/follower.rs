@@ -1,6 +1,5 @@
 //! The file behind a path over its life: waited for, grown, rotated, truncated. Everything here blocks.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::position::{HEAD, Resume, identity};
+use super::rotation::{siblings, successor};
 
 /// Bytes of one read, unless a line is longer.
 pub(super) const CHUNK: usize = 256 << 10;
@@ -55,6 +55,8 @@ pub(super) struct Follower {
     path: PathBuf,
     resume: Option<Resume>,
     current: Option<Current>,
+    /// The file that was rotated away after the one that was left.
+    next: Option<File>,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,7 @@ struct Current {
 
 impl Follower {
     pub(super) fn new(path: PathBuf, resume: Option<Resume>) -> Self {
-        Follower { path, resume, current: None }
+        Follower { path, resume, current: None, next: None }
     }
 
     /// The path that is followed.
@@ -98,21 +100,30 @@ impl Follower {
             return Ok(if current.fill(buffer, want)? == 0 { Step::AtEnd } else { Step::Grown });
         }
         current.suspect = true;
-        match fs::metadata(&self.path) {
-            Ok(metadata) if identity(&metadata) != current.identity => {
-                if current.replaced.get_or_insert_with(Instant::now).elapsed() < GRACE {
-                    return Ok(Step::Leaving);
-                }
-                self.current = None;
-                Ok(Step::Replaced)
+        let (replaced, next) = match fs::metadata(&self.path) {
+            Ok(metadata) => (identity(&metadata) != current.identity, None),
+            // Its successor was moved away too, and the next one is not there yet.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let next = successor(&self.path, &current.file)?;
+                (next.is_some(), next)
             }
-            Ok(_) => Ok(Step::AtEnd),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Step::AtEnd),
-            Err(e) => Err(e),
+            Err(e) => return Err(e),
+        };
+        if !replaced {
+            return Ok(Step::AtEnd);
         }
+        if current.replaced.get_or_insert_with(Instant::now).elapsed() < GRACE {
+            return Ok(Step::Leaving);
+        }
+        self.next = if next.is_some() { next } else { successor(&self.path, &current.file)? };
+        self.current = None;
+        Ok(Step::Replaced)
     }
 
     fn open(&mut self) -> io::Result<Step> {
+        if let Some(file) = self.next.take() {
+            return Ok(Step::Opened(self.start(file, Vec::new(), None)?));
+        }
         let file = match open_regular(&self.path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.path.parent().is_some_and(Path::exists) => {
@@ -144,21 +155,12 @@ impl Follower {
     }
 
     /// The file that was read last under another name in the same directory, and its start. The name must hold the
-    /// stem of ours (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to that of another file is
-    /// no rotation.
+    /// stem of ours (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to that of another file is no
+    /// rotation.
     fn rotated_away(&self) -> io::Result<Option<(File, Vec<u8>)>> {
         let Some(resume) = self.resume else { return Ok(None) };
-        let directory = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            if !self.path.file_stem().is_some_and(|stem| is_named_after(&entry.file_name(), stem)) {
-                continue;
-            }
-            let Ok(metadata) = entry.metadata() else { continue };
-            if !metadata.is_file() || identity(&metadata) != resume.identity {
-                continue;
-            }
-            let Ok(file) = File::open(entry.path()) else { continue };
+        for sibling in siblings(&self.path)?.into_iter().filter(|sibling| sibling.identity == resume.identity) {
+            let Ok(file) = File::open(&sibling.path) else { continue };
             if let Some(start) = resume.matches(&file)? {
                 return Ok(Some((file, start)));
             }
@@ -222,14 +224,4 @@ fn open_regular(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file: it cannot be read twice"));
     }
     File::open(path)
-}
-
-/// Whether `stem` stands in `name` as a word of its own.
-fn is_named_after(name: &OsStr, stem: &OsStr) -> bool {
-    let (name, stem) = (name.to_string_lossy(), stem.to_string_lossy());
-    name.match_indices(&*stem).any(|(at, _)| {
-        let before = name[..at].chars().next_back();
-        let after = name[at + stem.len()..].chars().next();
-        ![before, after].into_iter().flatten().any(char::is_alphanumeric)
-    })
 }

@@ -53,7 +53,9 @@ pub fn kind() -> Arc<dyn SourceKind> {
              the key is the number of the line in the file, and the metadata has `file.path`. A file that does not \
              exist yet is waited for. A restart goes on after the last line; a file that was renamed and replaced \
              is read to its end before the new one, also when that happened between two runs and the old file is \
-             still in the same directory. A truncated or rewritten file is read again from its start.\n\n\
+             still in the same directory. So are, in the order in which they were written, files that took its place \
+             and were renamed too, to the same name but for its numbers: `app.log.2`, then `app.log.1`. Compressed \
+             ones are not read. A truncated or rewritten file is read again from its start.\n\n\
              A last line without line feed is delivered when the end of the file is reached for the first time \
              and when the file is replaced; if it grows later, the whole line is delivered again under the same \
              number. While the file is followed, an unterminated line waits for its line feed.\n\n\

@@ -1,8 +1,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::time::SystemTime;
 
 use anabranch_graph::config::Settings;
+use futures::future::join_all;
 use proptest::prelude::*;
 
 use super::*;
@@ -208,6 +210,74 @@ async fn a_rotation_between_two_runs_is_noticed() {
     fs::write(directory.path().join("copy"), "a\nb\nc\n").unwrap();
     fs::rename(directory.path().join("copy"), &path).unwrap();
     assert_eq!(open(&path, after_a).await.lines().await, ["2:b", "3:c"]);
+}
+
+/// Names as they are after so many rotations, the oldest first; `touched` is when the file was last written to.
+fn rotated(directory: &tempfile::TempDir, names: &[(&str, &str)]) {
+    for (age, (name, text)) in names.iter().rev().enumerate() {
+        let path = directory.path().join(name);
+        append(&path, text);
+        let written = SystemTime::now() - Duration::from_secs(60 * age as u64);
+        File::options().append(true).open(&path).unwrap().set_modified(written).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn files_rotated_between_two_runs_are_read_in_order() {
+    let names = [
+        ["in.log.3", "in.log.2", "in.log.1"],
+        ["in.log-20261119", "in.log-20261120", "in.log-20261121"],
+        ["8-in.log", "9-in.log", "10-in.log"],
+    ];
+    join_all(names.map(|[first, second, third]| async move {
+        let (directory, path) = directory();
+        append(&path, "a\nb\n");
+        let mut reading = open(&path, None).await;
+        reading.some(Room { rows: 1, ..ROOM }).await;
+        let after_a = reading.last.clone();
+        fs::rename(&path, directory.path().join(first)).unwrap();
+        // Those of others, and one that was read before.
+        let others = ["in.log.4.gz", "in-errors.log", "in.log.bak", "in2.log.1", "other.log.1", "8-in2.log"];
+        others.iter().for_each(|name| append(&directory.path().join(name), "no\n"));
+        let before = File::create(directory.path().join(third.replace(['1', '0'], "7"))).unwrap();
+        before.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+        rotated(&directory, &[(first, ""), (second, "c\n"), (third, "d\ne"), ("in.log", "f\n")]);
+        let mut again = open(&path, after_a).await;
+        again.some(ROOM).await;
+        again.some(ROOM).await;
+        let after_c = again.last.clone();
+        assert_eq!(again.lines().await, ["1:d", "2:e", "1:f"], "{first}");
+        assert_eq!(open(&path, after_c).await.lines().await, ["1:d", "2:e", "1:f"], "{first}: on the way");
+        assert_eq!(open(&path, again.last).await.lines().await, [""; 0], "{first}: at the end");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn files_rotated_while_nothing_is_read_are_read_in_order() {
+    let (directory, path) = directory();
+    append(&path, "a\n");
+    let mut reading = open(&path, None).await;
+    assert_eq!(reading.lines().await, ["1:a"]);
+    fs::rename(&path, directory.path().join("in.log.3")).unwrap();
+    rotated(&directory, &[("in.log.3", "b\n"), ("in.log.2", "c\n"), ("in.log.1", "d\n")]);
+    // The next one is still to come.
+    assert_eq!(reading.lines().await, ["2:b", "1:c", "1:d"]);
+    append(&path, "e\n");
+    assert_eq!(reading.lines().await, ["1:e"]);
+}
+
+#[tokio::test]
+async fn a_directory_that_goes_away_is_waited_for() {
+    let (directory, path) = directory();
+    append(&path, "a\n");
+    let mut reading = open(&path, None).await;
+    assert_eq!(reading.lines().await, ["1:a"]);
+    let path = directory.path().to_path_buf();
+    drop(directory);
+    assert!(!path.exists());
+    let waiting = tokio::time::timeout(Duration::from_millis(300), reading.some(ROOM)).await;
+    assert!(waiting.is_err(), "{waiting:?}");
 }
 
 #[tokio::test]
