@@ -1,8 +1,9 @@
 //! Opening the store: made once and whole, refused when it is in use, foreign, newer or damaged. A store
 //! that cannot be understood is never replaced: that would read every source again from its start.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use redb::backends::InMemoryBackend;
@@ -209,6 +210,9 @@ fn create(path: &Path) -> Result<Option<Database>, OpenError> {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let made = (|| {
+        // It holds dead letters and settings: nobody else reads them.
+        let empty = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        empty.map_err(|error| io(path, &error))?;
         let database = builder().create(&draft).map_err(|error| refused(path, error))?;
         let database = initialized(database, path)?;
         match std::fs::hard_link(&draft, path) {

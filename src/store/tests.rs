@@ -326,6 +326,15 @@ async fn a_fenced_commit_does_not_disturb_those_it_is_grouped_with() {
 }
 
 #[test]
+fn nobody_else_may_read_the_store() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("anabranch.db");
+    drop(Store::open(&embedded(&path)).unwrap());
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn a_store_in_use_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.db");

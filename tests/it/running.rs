@@ -55,6 +55,7 @@ fn pipelines_are_listed_and_described_as_they_run() {
     for part in ["Connectors", "in (source file)", "if {{ true }}", "Next", "when a record fails"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    assert!(!text.contains("kept"), "its dead letters are logged: {text}");
     let unknown = workspace.run(&["pipelines", "describe", "x", &flag]).expect_code(2).stderr;
     assert!(unknown.contains("there is no pipeline"), "{unknown}");
     end(service);

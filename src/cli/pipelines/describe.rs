@@ -91,10 +91,14 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
         found.cloned().map(Part::from).collect()
     };
     let queue: Value = remote.get(&format!("{path}/dead-letter-queue"))?;
+    let plugin = queue["plugin"].as_str().unwrap_or_default();
     let number = |name: &str| queue[name].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
     let letters = remote.get_if_known::<Value>(&format!("{path}/dead-letters?limit=1"))?;
     let kept =
         letters.and_then(|letters| Some((letters["count"].as_u64()?, letters["oldest"].as_str().map(str::to_owned))));
+    // Another queue keeps none, but there may be some of an earlier one.
+    let is_store = plugin.strip_prefix("builtin:").unwrap_or(plugin).split('@').next() == Some("store");
+    let kept = kept.filter(|(count, _)| *count > 0 || is_store);
     let live = remote.get_if_known::<LiveAnswer>(LIVE)?;
     let counters = live.and_then(|live| live.of(id).cloned());
     if let Some(counters) = counters.as_ref().filter(|counters| !counters.status.word.is_empty()) {
@@ -109,7 +113,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
             .collect(),
         pipeline,
         dead_letter: DeadLetter {
-            plugin: queue["plugin"].as_str().unwrap_or_default().to_owned(),
+            plugin: plugin.to_owned(),
             window_size: number("windowSize"),
             window_nack_threshold: number("windowNackThreshold"),
             kept,
