@@ -10,47 +10,34 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
 use anabranch_graph::operator::{
     Access, AsyncOperator, BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Rows, Signature, Verdict,
 };
 use anabranch_graph::record::Record;
-use anabranch_graph::specification::Specification;
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
 use crate::desk::Desk;
 use crate::record::{Part, decode, has_schema, is_encoded, refresh};
 use crate::strip::Prepared;
+use crate::wrapped::wrapped;
 
 /// The processor with schemas around it.
 pub fn around(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
-    Arc::new(Kind(kind))
-}
-
-struct Kind(Arc<dyn OperatorKind>);
-
-impl OperatorKind for Kind {
-    fn specification(&self) -> &Specification {
-        self.0.specification()
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let inner = self.0.configure(arguments)?;
+    wrapped(kind, |inner, arguments| {
         let on = |step: &str, part: &str| arguments.bool(&format!("sdk.schema.{step}.{part}.enabled")).unwrap_or(false);
         let switches = Switches {
             decode: [on("decode", "key"), on("decode", "payload")],
             encode: [on("encode", "key"), on("encode", "payload")],
         };
         if switches.decode.contains(&true) || switches.encode.contains(&true) {
-            Ok(Arc::new(Configured { inner, switches }))
+            Arc::new(Configured { inner, switches })
         } else {
-            Ok(inner)
+            inner
         }
-    }
+    })
 }
 
 /// For the key and the payload.

@@ -5,39 +5,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
 use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
-use anabranch_graph::specification::Specification;
 
 use crate::desk::Desk;
 use crate::record::{Part, decode, encode, has_schema};
 use crate::strip::Prepared;
+use crate::wrapped::wrapped;
 
 /// The processor with encoding before it and decoding after it. One that has no settings for it is left alone.
 pub fn encoded(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
-    Arc::new(Kind(kind))
-}
-
-struct Kind(Arc<dyn OperatorKind>);
-
-impl OperatorKind for Kind {
-    fn specification(&self) -> &Specification {
-        self.0.specification()
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let inner = self.0.configure(arguments)?;
+    wrapped(kind, |inner, arguments| {
         let on = |part: &Part| {
             let is = |step: &str| arguments.bool(&format!("sdk.schema.{step}.{}.enabled", part.as_str())) == Some(true);
             is("decode") && is("encode")
         };
         let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
-        Ok(if parts.is_empty() { inner } else { Arc::new(Configured { inner, parts }) })
-    }
+        if parts.is_empty() { inner } else { Arc::new(Configured { inner, parts }) }
+    })
 }
 
 struct Configured {
@@ -120,12 +107,14 @@ impl Operator for Around {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
+    use anabranch_graph::arguments::Arguments;
     use anabranch_graph::config::Settings;
+    use anabranch_graph::diagnostic::Diagnostics;
     use anabranch_graph::metadata::key;
     use anabranch_graph::operator::{Class, Decision};
     use anabranch_graph::record::Data;
     use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
-    use anabranch_graph::specification::shared;
+    use anabranch_graph::specification::{Specification, shared};
     use bytes::Bytes;
 
     use super::*;

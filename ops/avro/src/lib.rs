@@ -20,6 +20,7 @@ mod strip;
 #[cfg(test)]
 mod testing;
 mod wire;
+mod wrapped;
 
 use anabranch_graph::registry::Registry;
 use apache_avro::schema_compatibility::{Compatibility, SchemaCompatibility};

@@ -1,32 +1,31 @@
 //! Writes batches of records, each in one transaction.
 
+mod encoded;
+mod known;
+
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_graph::destination::{Delivered, Verdicts, Writer};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::json;
 use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Data, Operation, Record};
+use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::LaneId;
 use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
 use async_trait::async_trait;
 
-use crate::batch::{Row, plan};
-use crate::catalog;
+use self::encoded::{Encoded, parts};
+use self::known::KnownTables;
+use crate::batch::plan;
 use crate::create::Fields;
 use crate::destination::{Settings, TableOf};
 use crate::fault::Failure;
 use crate::marks::{Entered, Fence};
 use crate::name::TableName;
 use crate::session::{COPY_FROM, Session};
-use crate::table::{Action, Misfit, Table};
-
-/// Most tables that are remembered.
-const MOST_TABLES: usize = 1024;
+use crate::table::Misfit;
 
 /// Rows that cannot be written, by index of the call.
 type Refused = Vec<(usize, Fault)>;
@@ -38,25 +37,10 @@ pub(crate) struct TableWriter {
     /// Gone while a call is under way: a call that was given up takes its connection with it.
     session: Option<Session>,
     fence: Option<Fence>,
-    catalog: Catalog,
-    batch: Batch,
+    known: KnownTables,
+    batch: Encoded,
     /// From how many rows on steps are copied.
     copy_from: usize,
-}
-
-/// Tables that were looked up.
-#[derive(Default)]
-struct Catalog {
-    by_name: HashMap<Str, usize>,
-    /// One that was looked up anew gets a new place: rows of this call may refer to the old one.
-    tables: Vec<Table>,
-}
-
-/// The encoded rows of one call.
-#[derive(Default)]
-struct Batch {
-    rows: Vec<Row>,
-    bytes: Vec<u8>,
 }
 
 impl TableWriter {
@@ -68,14 +52,14 @@ impl TableWriter {
             host: host.clone(),
             session: None,
             fence: None,
-            catalog: Catalog::default(),
-            batch: Batch::default(),
+            known: KnownTables::default(),
+            batch: Encoded::default(),
             copy_from: COPY_FROM,
         };
         if let TableOf::Fixed(text) = &settings.table
             && !settings.create_tables
         {
-            match writer.catalog.look_up(&session, text).await.map_err(Failure::into_fault)? {
+            match writer.known.look_up(&session, text).await.map_err(Failure::into_fault)? {
                 Ok(_) => {}
                 Err(fault) => return Err(Fault::fatal(fault.code(), fault.message())),
             }
@@ -111,7 +95,7 @@ impl TableWriter {
     ) -> Result<Verdicts, Failure> {
         let first = self.deliver_once(session, records, marks, true).await;
         let Err(Failure::Stale(_)) = first else { return first };
-        self.catalog = Catalog::default();
+        self.known = KnownTables::default();
         *session = self.connect().await.map_err(Failure::Lost)?;
         self.deliver_once(session, records, marks, false).await
     }
@@ -137,7 +121,7 @@ impl TableWriter {
 
     /// Encodes the records of a call; what cannot be is refused.
     async fn encode(&mut self, session: &mut Session, records: &[Record]) -> Result<Refused, Failure> {
-        self.catalog.tidy();
+        self.known.tidy();
         self.batch.rows.clear();
         self.batch.bytes.clear();
         let mut refused = Refused::new();
@@ -162,7 +146,7 @@ impl TableWriter {
                 Some((known, table)) if known.as_str() == name => *table,
                 _ => {
                     let name = Str::from(name);
-                    let table = match self.catalog.by_name.get(&name) {
+                    let table = match self.known.by_name.get(&name) {
                         Some(table) => *table,
                         None => match self.find_or_create(session, &name, &records[index..]).await? {
                             Ok(table) => {
@@ -180,7 +164,7 @@ impl TableWriter {
                     table
                 }
             };
-            match self.batch.push(index, record, &mut self.catalog.tables, table, &mut last_shape) {
+            match self.batch.push(index, record, &mut self.known.tables, table, &mut last_shape) {
                 Ok(()) => continue,
                 Err(Misfit::Final(fault)) => refused.push((index, fault)),
                 Err(Misfit::Unknown(fault)) => {
@@ -194,7 +178,7 @@ impl TableWriter {
                     let again = match self.look_up_again(session, &name, &records[index..]).await? {
                         Ok(table) => {
                             last = Some((name, table));
-                            self.batch.push(index, record, &mut self.catalog.tables, table, &mut last_shape)
+                            self.batch.push(index, record, &mut self.known.tables, table, &mut last_shape)
                         }
                         Err(fault) => Err(Misfit::Final(fault)),
                     };
@@ -213,7 +197,7 @@ impl TableWriter {
         name: &Str,
         records: &[Record],
     ) -> Result<Result<usize, Fault>, Failure> {
-        let found = self.catalog.look_up(session, name).await?;
+        let found = self.known.look_up(session, name).await?;
         let missing = matches!(&found, Err(fault) if fault.code() == "table_missing");
         if !missing || !self.settings.create_tables {
             return Ok(found);
@@ -223,7 +207,7 @@ impl TableWriter {
             Ok(sql) => self.define(session, name, &sql).await?,
             Err(fault) => return Ok(Err(fault)),
         }
-        self.catalog.look_up(session, name).await
+        self.known.look_up(session, name).await
     }
 
     /// Looks a table up anew and adds the columns that it lacks, if that is wanted.
@@ -233,16 +217,16 @@ impl TableWriter {
         name: &Str,
         records: &[Record],
     ) -> Result<Result<usize, Fault>, Failure> {
-        let found = self.catalog.look_up(session, name).await?;
+        let found = self.known.look_up(session, name).await?;
         let (Ok(index), true) = (&found, self.settings.add_columns) else { return Ok(found) };
-        let table = &self.catalog.tables[*index];
+        let table = &self.known.tables[*index];
         let there: Vec<&str> = table.layout.columns.iter().map(|column| column.name.as_str()).collect();
         match self.fields_of(name, records).add_columns(&table.name, &there) {
             Ok(None) => return Ok(found),
             Ok(Some(sql)) => self.define(session, name, &sql).await?,
             Err(fault) => return Ok(Err(fault)),
         }
-        self.catalog.look_up(session, name).await
+        self.known.look_up(session, name).await
     }
 
     /// Creates or alters a table. Somebody else who does the same at the same time is no error.
@@ -276,8 +260,8 @@ impl TableWriter {
         records: &[Record],
         marks: &[(LaneId, Mark)],
     ) -> Result<(), Failure> {
-        let Batch { rows, bytes } = &self.batch;
-        let tables = &self.catalog.tables;
+        let Encoded { rows, bytes } = &self.batch;
+        let tables = &self.known.tables;
         let steps = plan(rows, tables, bytes);
         if steps.is_empty() && self.fence.is_none() {
             return Ok(());
@@ -389,7 +373,7 @@ impl TableWriter {
 
     /// Writes some rows of the batch, or none of them.
     async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Fault>, Failure> {
-        let tables = &self.catalog.tables;
+        let tables = &self.known.tables;
         session.execute("SAVEPOINT anabranch").await?;
         let mut outcome = Ok(());
         for step in plan(&self.batch.rows[range], tables, &self.batch.bytes) {
@@ -414,7 +398,7 @@ impl TableWriter {
     /// The fault of a row, with the columns that PostgreSQL may have meant.
     fn blame(&self, row: usize, fault: &Fault) -> Fault {
         let row = &self.batch.rows[row];
-        let table = &self.catalog.tables[row.table];
+        let table = &self.known.tables[row.table];
         let columns = match fault.code() {
             "value_rejected" => table.parsed_columns(row.shape),
             _ => Vec::new(),
@@ -454,126 +438,6 @@ impl Writer for TableWriter {
         self.session = None;
         Ok(())
     }
-}
-
-impl Catalog {
-    fn tidy(&mut self) {
-        if self.tables.len() > MOST_TABLES {
-            *self = Catalog::default();
-        }
-        self.tables.iter_mut().for_each(Table::tidy);
-    }
-
-    /// Looks a table up. The inner error is the record's.
-    async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, Fault>, Failure> {
-        let name = match TableName::parse(text) {
-            Ok(name) => name,
-            Err(why) => {
-                return Ok(Err(Fault::record(
-                    "table_name",
-                    format!("{:?} is no name of a table: {why}", text.as_str()),
-                )));
-            }
-        };
-        let Some(layout) = catalog::layout(session.client(), &name).await? else {
-            let names = catalog::table_names(session.client()).await?;
-            let hint = match anabranch_graph::diagnostic::did_you_mean(text, names.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean {near:?}?"),
-                None => "create it, or set createTables; names are case-sensitive".to_owned(),
-            };
-            return Ok(Err(Fault::record("table_missing", format!("there is no table {name}; {hint}"))));
-        };
-        self.tables.push(Table::new(name, layout));
-        self.by_name.insert(text.clone(), self.tables.len() - 1);
-        Ok(Ok(self.tables.len() - 1))
-    }
-}
-
-impl Batch {
-    fn push(
-        &mut self,
-        index: usize,
-        record: &Record,
-        tables: &mut [Table],
-        table: usize,
-        last_shape: &mut usize,
-    ) -> Result<(), Misfit> {
-        let (action, key, payload) = parts(record).map_err(Misfit::Final)?;
-        let found = &mut tables[table];
-        let shape = found.shape_of(*last_shape, action, &key, payload)?;
-        *last_shape = shape;
-        let start = self.bytes.len();
-        let nothing = Object::new();
-        let payload = if action == Action::Delete { &nothing } else { payload };
-        match found.encode(shape, &key, payload, &mut self.bytes) {
-            Ok(key_end) => {
-                self.rows.push(Row { record: index, table, shape, values: start..self.bytes.len(), key_end });
-                Ok(())
-            }
-            Err(fault) => {
-                self.bytes.truncate(start);
-                Err(Misfit::Final(fault))
-            }
-        }
-    }
-}
-
-/// A key that is borrowed from the record, or was read from its bytes.
-enum Key<'a> {
-    Borrowed(&'a Object),
-    Read(Arc<Object>),
-}
-
-impl std::ops::Deref for Key<'_> {
-    type Target = Object;
-
-    fn deref(&self) -> &Object {
-        match self {
-            Key::Borrowed(object) => object,
-            Key::Read(object) => object,
-        }
-    }
-}
-
-static NOTHING: Object = Object::new();
-
-/// What is to be done, with which key and which fields.
-fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault> {
-    let key = match &record.key {
-        Data::Absent => Key::Borrowed(&NOTHING),
-        Data::Structured(object) => Key::Borrowed(object),
-        Data::Raw(bytes) if bytes.is_empty() => Key::Borrowed(&NOTHING),
-        Data::Raw(bytes) => match json::parse_value(bytes) {
-            Ok(Value::Map(object)) => Key::Read(object),
-            _ => {
-                let text = "the key is raw data and not a JSON object with the key's columns: set .Key to one, as \
-                            {\"id\": 1}, or to {} for rows without a key";
-                return Err(Fault::record("key_raw", text));
-            }
-        },
-    };
-    let payload = match (&record.payload.after, record.operation) {
-        (Data::Structured(object), _) => object,
-        (_, Operation::Delete) | (Data::Absent, _) => &NOTHING,
-        (Data::Raw(bytes), _) if bytes.is_empty() => &NOTHING,
-        (Data::Raw(_), _) => {
-            let text = "the payload is raw data, not fields: decode it before, with json.decode or the like";
-            return Err(Fault::record("payload_raw", text));
-        }
-    };
-    let action = match record.operation {
-        Operation::Delete | Operation::Update if key.is_empty() => {
-            let text = format!("a record of the operation {} needs a key that says which row it is", record.operation);
-            return Err(Fault::record("key_missing", text));
-        }
-        Operation::Delete => Action::Delete,
-        _ if key.is_empty() && payload.is_empty() => {
-            return Err(Fault::record("nothing_to_write", "the record has no key and no fields"));
-        }
-        _ if key.is_empty() => Action::Insert,
-        _ => Action::Upsert,
-    };
-    Ok((action, key, payload))
 }
 
 fn verdicts(rows: usize, refused: Refused) -> Verdicts {

@@ -1,7 +1,9 @@
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::{Class, Decision};
 use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
-use anabranch_graph::specification::shared;
+use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 use bytes::Bytes;
 

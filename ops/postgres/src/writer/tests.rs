@@ -8,11 +8,13 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::config::Settings as Written;
 use anabranch_graph::destination::Destination;
+use anabranch_graph::json;
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
-use anabranch_graph::record::Position;
+use anabranch_graph::record::{Data, Position};
 use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
+use anabranch_graph::value::{Object, Value};
 
 use super::*;
 use crate::server::Database;

@@ -1,0 +1,34 @@
+//! Processors around others.
+
+use std::sync::Arc;
+
+use anabranch_graph::arguments::Arguments;
+use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_graph::specification::Specification;
+
+/// The same kind; what is configured goes through `wrap`, with its arguments.
+pub(crate) fn wrapped(
+    kind: Arc<dyn OperatorKind>,
+    wrap: impl Fn(Arc<dyn ConfiguredOperator>, &Arguments) -> Arc<dyn ConfiguredOperator> + Send + Sync + 'static,
+) -> Arc<dyn OperatorKind> {
+    Arc::new(Wrapped { kind, wrap })
+}
+
+struct Wrapped<W> {
+    kind: Arc<dyn OperatorKind>,
+    wrap: W,
+}
+
+impl<W> OperatorKind for Wrapped<W>
+where
+    W: Fn(Arc<dyn ConfiguredOperator>, &Arguments) -> Arc<dyn ConfiguredOperator> + Send + Sync,
+{
+    fn specification(&self) -> &Specification {
+        self.kind.specification()
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        Ok((self.wrap)(self.kind.configure(arguments)?, arguments))
+    }
+}

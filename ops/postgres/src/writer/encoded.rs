@@ -1,0 +1,106 @@
+//! From records to rows as PostgreSQL takes them.
+
+use std::sync::Arc;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::json;
+use anabranch_graph::record::{Data, Operation, Record};
+use anabranch_graph::value::{Object, Value};
+
+use crate::batch::Row;
+use crate::table::{Action, Misfit, Table};
+
+/// The encoded rows of one call.
+#[derive(Default)]
+pub(super) struct Encoded {
+    pub(super) rows: Vec<Row>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Encoded {
+    /// Encodes a record for a table; `last_shape` is that of the row before, which is tried first.
+    pub(super) fn push(
+        &mut self,
+        index: usize,
+        record: &Record,
+        tables: &mut [Table],
+        table: usize,
+        last_shape: &mut usize,
+    ) -> Result<(), Misfit> {
+        let (action, key, payload) = parts(record).map_err(Misfit::Final)?;
+        let found = &mut tables[table];
+        let shape = found.shape_of(*last_shape, action, &key, payload)?;
+        *last_shape = shape;
+        let start = self.bytes.len();
+        let nothing = Object::new();
+        let payload = if action == Action::Delete { &nothing } else { payload };
+        match found.encode(shape, &key, payload, &mut self.bytes) {
+            Ok(key_end) => {
+                self.rows.push(Row { record: index, table, shape, values: start..self.bytes.len(), key_end });
+                Ok(())
+            }
+            Err(fault) => {
+                self.bytes.truncate(start);
+                Err(Misfit::Final(fault))
+            }
+        }
+    }
+}
+
+/// A key that is borrowed from the record, or was read from its bytes.
+pub(super) enum Key<'a> {
+    Borrowed(&'a Object),
+    Read(Arc<Object>),
+}
+
+impl std::ops::Deref for Key<'_> {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        match self {
+            Key::Borrowed(object) => object,
+            Key::Read(object) => object,
+        }
+    }
+}
+
+static NOTHING: Object = Object::new();
+
+/// What is to be done, with which key and which fields.
+pub(super) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault> {
+    let key = match &record.key {
+        Data::Absent => Key::Borrowed(&NOTHING),
+        Data::Structured(object) => Key::Borrowed(object),
+        Data::Raw(bytes) if bytes.is_empty() => Key::Borrowed(&NOTHING),
+        Data::Raw(bytes) => match json::parse_value(bytes) {
+            Ok(Value::Map(object)) => Key::Read(object),
+            _ => {
+                let text = "the key is raw data and not a JSON object with the key's columns: set .Key to one, as \
+                            {\"id\": 1}, or to {} for rows without a key";
+                return Err(Fault::record("key_raw", text));
+            }
+        },
+    };
+    let payload = match (&record.payload.after, record.operation) {
+        (Data::Structured(object), _) => object,
+        (_, Operation::Delete) | (Data::Absent, _) => &NOTHING,
+        (Data::Raw(bytes), _) if bytes.is_empty() => &NOTHING,
+        (Data::Raw(_), _) => {
+            let text = "the payload is raw data, not fields: decode it before, with json.decode or the like";
+            return Err(Fault::record("payload_raw", text));
+        }
+    };
+    let action = match record.operation {
+        Operation::Delete | Operation::Update if key.is_empty() => {
+            let text = format!("a record of the operation {} needs a key that says which row it is", record.operation);
+            return Err(Fault::record("key_missing", text));
+        }
+        Operation::Delete => Action::Delete,
+        _ if key.is_empty() && payload.is_empty() => {
+            return Err(Fault::record("nothing_to_write", "the record has no key and no fields"));
+        }
+        _ if key.is_empty() => Action::Insert,
+        _ => Action::Upsert,
+    };
+    Ok((action, key, payload))
+}

@@ -1,0 +1,57 @@
+//! The tables that a writer has met.
+
+use std::collections::HashMap;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::text::Str;
+
+use crate::catalog;
+use crate::fault::Failure;
+use crate::name::TableName;
+use crate::session::Session;
+use crate::table::Table;
+
+/// Most tables that are remembered.
+const MOST_TABLES: usize = 1024;
+
+/// Tables that were looked up.
+#[derive(Default)]
+pub(super) struct KnownTables {
+    pub(super) by_name: HashMap<Str, usize>,
+    /// One that was looked up anew gets a new place: rows of this call may refer to the old one.
+    pub(super) tables: Vec<Table>,
+}
+
+impl KnownTables {
+    /// Before a call. It forgets all of them when they are too many.
+    pub(super) fn tidy(&mut self) {
+        if self.tables.len() > MOST_TABLES {
+            *self = KnownTables::default();
+        }
+        self.tables.iter_mut().for_each(Table::tidy);
+    }
+
+    /// Looks a table up. The inner error is the record's.
+    pub(super) async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, Fault>, Failure> {
+        let name = match TableName::parse(text) {
+            Ok(name) => name,
+            Err(why) => {
+                return Ok(Err(Fault::record(
+                    "table_name",
+                    format!("{:?} is no name of a table: {why}", text.as_str()),
+                )));
+            }
+        };
+        let Some(layout) = catalog::layout(session.client(), &name).await? else {
+            let names = catalog::table_names(session.client()).await?;
+            let hint = match anabranch_graph::diagnostic::did_you_mean(text, names.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => "create it, or set createTables; names are case-sensitive".to_owned(),
+            };
+            return Ok(Err(Fault::record("table_missing", format!("there is no table {name}; {hint}"))));
+        };
+        self.tables.push(Table::new(name, layout));
+        self.by_name.insert(text.clone(), self.tables.len() - 1);
+        Ok(Ok(self.tables.len() - 1))
+    }
+}
