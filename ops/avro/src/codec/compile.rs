@@ -27,7 +27,7 @@ impl Codec {
     }
 }
 
-fn too_long(found: String) -> CodecError {
+fn too_long(found: &str) -> CodecError {
     CodecError::Schema(format!(
         "a decimal number has at most {LONGEST} digits after the point, and at most {LONGEST} bytes where its size is \
          fixed; here it has {found}"
@@ -97,11 +97,11 @@ impl Compiler {
                 self.define(number, Node::Fixed(fixed.size))
             }
             Schema::Decimal(DecimalSchema { scale, .. }) if *scale > LONGEST => {
-                return Err(too_long(format!("{scale} digits after the point")));
+                return Err(too_long(&format!("{scale} digits after the point")));
             }
             Schema::Decimal(decimal) => match &decimal.inner {
                 InnerDecimalSchema::Fixed(fixed) if fixed.size > LONGEST => {
-                    return Err(too_long(format!("{} bytes", fixed.size)));
+                    return Err(too_long(&format!("{} bytes", fixed.size)));
                 }
                 InnerDecimalSchema::Bytes => Node::Decimal(decimal.precision, decimal.scale, None),
                 InnerDecimalSchema::Fixed(fixed) => {
