@@ -5,7 +5,7 @@ use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::{Decision, Operator, Rows};
 use anabranch_graph::record::Record;
 
-/// Rows on their way to a processor and back. Kept between strips for its memory.
+/// Rows on their way to a processor and back. Kept between strips for the memory of its lists, not of records.
 pub(crate) struct Prepared {
     /// Those that were changed, as they came.
     before: Vec<(usize, Record)>,
@@ -68,7 +68,7 @@ impl Prepared {
     }
 
     /// Visits the records that leave the processor: rows that stay, and what it made of others. They come with whether
-    /// their row was changed for the processor. An error fails the row, which is not given back.
+    /// their row was changed for the processor. An error fails the row, which is not given back. Once for each strip.
     pub(crate) fn finish(
         &mut self,
         rows: &mut Rows<'_>,
@@ -93,5 +93,6 @@ impl Prepared {
             }
         }
         failed.into_iter().for_each(|(row, fault)| rows.decide(row, Decision::Fail(fault)));
+        self.before.clear();
     }
 }
