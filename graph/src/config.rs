@@ -23,6 +23,7 @@ mod tests;
 
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_of};
 pub use schema::json_schema;
+pub use settings::bare_name;
 pub use written::{MASKED_FROM, Written};
 
 use crate::diagnostic::{Span, Spanned};

@@ -104,8 +104,8 @@ fn refuse_nested(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Read
     );
 }
 
-/// A plugin reference without prefix and version.
-pub(super) fn bare_name(reference: &str) -> &str {
+/// A plugin reference without prefix and version: `file` of `builtin:file@v0.1.0`.
+pub fn bare_name(reference: &str) -> &str {
     let name = reference.split_once(':').map_or(reference, |(_, name)| name);
     name.split_once('@').map_or(name, |(name, _)| name)
 }

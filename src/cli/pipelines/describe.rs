@@ -2,6 +2,7 @@
 
 mod text;
 
+use anabranch_graph::config::bare_name;
 use anabranch_graph::diagnostic::did_you_mean;
 use chrono::Utc;
 use serde_json::{Map, Value, json};
@@ -97,8 +98,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
     let kept =
         letters.and_then(|letters| Some((letters["count"].as_u64()?, letters["oldest"].as_str().map(str::to_owned))));
     // Another queue keeps none, but there may be some of an earlier one.
-    let is_store = plugin.strip_prefix("builtin:").unwrap_or(plugin).split('@').next() == Some("store");
-    let kept = kept.filter(|(count, _)| *count > 0 || is_store);
+    let kept = kept.filter(|(count, _)| *count > 0 || bare_name(plugin) == "store");
     let live = remote.get_if_known::<LiveAnswer>(LIVE)?;
     let counters = live.and_then(|live| live.of(id).cloned());
     if let Some(counters) = counters.as_ref().filter(|counters| !counters.status.word.is_empty()) {

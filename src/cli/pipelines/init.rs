@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anabranch_graph::config::bare_name;
 use anabranch_graph::destination::DestinationKind;
 use anabranch_graph::registry::{Registry, ResolveError};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
@@ -146,11 +147,7 @@ fn generate(arguments: &Arguments, registry: &Registry) -> Result<(String, Strin
     }
     let source = arguments.source.as_deref().unwrap_or("generator");
     let destination = arguments.destination.as_deref().unwrap_or("log");
-    let bare = |plugin: &str| {
-        let plugin = plugin.rsplit(':').next().unwrap_or(plugin);
-        plugin.split('@').next().unwrap_or(plugin).to_owned()
-    };
-    let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare(source), bare(destination)));
+    let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare_name(source), bare_name(destination)));
     named(&name)?;
     let context = Generated {
         name: identifier(&name),
