@@ -357,4 +357,18 @@ mod tests {
             assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
         }
     }
+    #[test]
+    fn settings_are_added_to_the_command_that_is_asked_for_only() {
+        let has_settings = |cli: &clap::Command| {
+            let run = cli.find_subcommand("run").unwrap();
+            run.get_arguments().any(|argument| argument.get_id() == "db.path")
+        };
+        let mut cli = Cli::command();
+        assert!(!has_settings(&cli));
+        cli.build();
+        assert!(has_settings(&cli));
+        let mut script = Vec::new();
+        clap_complete::generate(clap_complete::Shell::Bash, &mut Cli::command(), "anabranch", &mut script);
+        assert!(String::from_utf8(script).unwrap().contains("--db.path"));
+    }
 }

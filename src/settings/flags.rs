@@ -54,29 +54,9 @@ impl<const ALL: bool> SettingFlags<ALL> {
     pub fn get(&self, name: &str) -> Option<&str> {
         self.given.iter().find(|(given, _)| *given == name).map(|(_, text)| text.as_str())
     }
-}
 
-impl<const ALL: bool> clap::FromArgMatches for SettingFlags<ALL> {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let mut flags = SettingFlags::default();
-        flags.update_from_arg_matches(matches)?;
-        Ok(flags)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        for key in KEYS {
-            if matches.value_source(key.name) == Some(ValueSource::CommandLine)
-                && let Some(text) = matches.get_one::<String>(key.name)
-            {
-                self.given.push((key.name, text.clone()));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
-    fn augment_args(command: Command) -> Command {
+    /// Adds the flags to a command.
+    fn add(command: Command) -> Command {
         KEYS.iter().fold(command, |command, key| {
             let help = match key.default {
                 Some(default) if !default.is_empty() => format!("{} [default: {default}]", key.comment),
@@ -108,6 +88,33 @@ impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
             command.arg(arg)
         })
     }
+}
+
+impl<const ALL: bool> clap::FromArgMatches for SettingFlags<ALL> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut flags = SettingFlags::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        for key in KEYS {
+            if matches.value_source(key.name) == Some(ValueSource::CommandLine)
+                && let Some(text) = matches.get_one::<String>(key.name)
+            {
+                self.given.push((key.name, text.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+// Some thirty commands have these flags, which are two thirds of all the memory that is held at the start: only the
+// command that is asked for gets them.
+impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
+    fn augment_args(command: Command) -> Command {
+        command.defer(Self::add)
+    }
 
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
@@ -133,8 +140,10 @@ impl clap::FromArgMatches for ServiceFlags {
 
 impl clap::Args for ServiceFlags {
     fn augment_args(command: Command) -> Command {
-        let command = SettingFlags::<false>::augment_args(command);
-        WHERE.iter().fold(command, |command, name| command.mut_arg(*name, |arg| arg.hide(false)))
+        command.defer(|command| {
+            let command = SettingFlags::<false>::add(command);
+            WHERE.iter().fold(command, |command, name| command.mut_arg(*name, |arg| arg.hide(false)))
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
