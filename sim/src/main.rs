@@ -11,7 +11,7 @@ use anabranch_sim::shrink::explain;
 use clap::Parser;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: anabranch_allocator::Allocator = anabranch_allocator::Allocator;
 
 /// Runs random pipelines through random failures and checks that nothing is lost.
 #[derive(Parser)]
