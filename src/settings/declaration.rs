@@ -440,7 +440,7 @@ pub const KEYS: &[Key] = &[
         "preview.pipeline-arch-v2",
         Kind::Bool,
         Some("false"),
-        "Allows the processors split and clone, which make several records of one.",
+        "Allows several records to be made of one: split, clone, chunks of texts, lists that scripts return.",
     ),
     Key::new(
         "preview.pipeline-arch-v2-disable-metrics",

@@ -6,7 +6,7 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Span, did_you
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::Spanned;
 
-use super::declaration::{KEYS, Key, REPLACED, find};
+use super::declaration::{KEYS, Key, Kind, REPLACED, find};
 
 /// A setting as the file gives it.
 #[derive(Debug)]
@@ -24,14 +24,19 @@ pub(super) fn read(file: FileId, text: &str) -> (Vec<Entry>, Diagnostics) {
         Ok(None) => {}
         Ok(Some(root)) => reading.walk("", &root),
         Err(error) => {
-            let span = error.location().map_or(Span { file, start: 0, end: 0 }, |at| reading.span(&at));
-            let message = error.without_snippet().to_string();
-            reading
-                .findings
-                .push(Diagnostic::error("service.parse_error", format!("not valid YAML: {message}")).with_span(span));
+            let span = error.location().map_or(Span { file, start: 0, end: 0 }, |at| reading.place(&at));
+            let message = format!("not valid YAML: {}", plain(&error.without_snippet().to_string()));
+            reading.findings.push(Diagnostic::error("service.parse_error", message).with_span(span));
         }
     }
     (reading.entries, reading.findings)
+}
+
+/// What the library says, without the place, which is shown otherwise, and without what only a program could do about it.
+fn plain(message: &str) -> &str {
+    let message = message.rsplit_once(" at line ").map_or(message, |(what, _)| what);
+    let message = message.split(", set DuplicateKeyPolicy").next().unwrap_or(message);
+    message.strip_suffix(" rejected by the configured policy").unwrap_or(message)
 }
 
 struct Reading<'a> {
@@ -47,6 +52,20 @@ impl Reading<'_> {
         let start = at.span().byte_offset().unwrap_or(0).min(end_of_text);
         let end = (start + at.span().byte_len().unwrap_or(0)).min(end_of_text);
         Span { file: self.file, start: start as u32, end: end as u32 }
+    }
+
+    /// The place of an error, which may have but a line and a column.
+    fn place(&self, at: &serde_yaml::Location) -> Span {
+        let span = self.span(at);
+        if (span.start, span.end) != (0, 0) {
+            return span;
+        }
+        let lines = self.text.split_inclusive('\n');
+        let before: usize = lines.take((at.line() as usize).saturating_sub(1)).map(str::len).sum();
+        let line = self.text[before..].lines().next().unwrap_or_default();
+        let column = (at.column() as usize).saturating_sub(1);
+        let start = before + line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+        Span { file: self.file, start: start as u32, end: start as u32 }
     }
 
     fn walk(&mut self, prefix: &str, node: &Spanned<Node>) {
@@ -68,7 +87,13 @@ impl Reading<'_> {
                 }
             }
             (Node::Scalar(text), Some(key)) => self.take(key, text.clone(), span),
-            (Node::List(items), Some(key)) => {
+            (Node::Float(value), Some(key)) => {
+                // As it was written: a float does not hold every digit of an integer.
+                let written = self.text[span.start as usize..span.end as usize].trim();
+                let text = if written.parse() == Ok(*value) { written.to_owned() } else { value.to_string() };
+                self.take(key, text, span);
+            }
+            (Node::List(items), Some(key)) if matches!(key.kind, Kind::List) => {
                 let texts: Option<Vec<&str>> = items.iter().map(|i| i.value.scalar()).collect();
                 match texts {
                     Some(texts) => self.take(key, texts.join(","), span),
@@ -76,7 +101,9 @@ impl Reading<'_> {
                 }
             }
             (Node::Null, _) => {}
-            (Node::Map(_), Some(_)) | (Node::Scalar(_) | Node::List(_), None) => self.wrong_shape(prefix, span),
+            (Node::Map(_) | Node::List(_), Some(_)) | (Node::Scalar(_) | Node::Float(_) | Node::List(_), None) => {
+                self.wrong_shape(prefix, span)
+            }
         }
     }
 
@@ -126,6 +153,7 @@ impl Reading<'_> {
 enum Node {
     Null,
     Scalar(String),
+    Float(f64),
     List(Vec<Spanned<Node>>),
     Map(Vec<(Spanned<String>, Spanned<Node>)>),
 }
@@ -134,7 +162,7 @@ impl Node {
     fn scalar(&self) -> Option<&str> {
         match self {
             Node::Scalar(text) => Some(text),
-            Node::Null | Node::List(_) | Node::Map(_) => None,
+            Node::Null | Node::Float(_) | Node::List(_) | Node::Map(_) => None,
         }
     }
 }
@@ -166,7 +194,7 @@ impl<'de> Deserialize<'de> for Node {
                 Ok(Node::Scalar(v.to_string()))
             }
             fn visit_f64<E>(self, v: f64) -> Result<Node, E> {
-                Ok(Node::Scalar(v.to_string()))
+                Ok(Node::Float(v))
             }
             fn visit_str<E>(self, v: &str) -> Result<Node, E> {
                 Ok(Node::Scalar(v.to_owned()))
@@ -207,6 +235,31 @@ mod tests {
                 })
                 .collect(),
         )
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_said_plainly_and_where_it_stands() {
+        let errors = |text: &str| {
+            let findings = read(FileId(0), text).1;
+            findings.into_iter().map(|d| (d.label.unwrap().span.start, d.message)).collect::<Vec<_>>()
+        };
+        let tab = "not valid YAML: tabs disallowed within this context (block indentation)".to_owned();
+        assert_eq!(errors("db:\n\tpath: x\n"), [(5, tab)]);
+        assert_eq!(
+            errors("db.path: a\ndb.path: b\n"),
+            [(11, "not valid YAML: duplicate mapping key: db.path".to_owned())]
+        );
+        assert_eq!(errors("ö: 1e400\n"), [(4, "not valid YAML: non-finite float `1e400`".to_owned())]);
+        assert_eq!(errors("db: [\n"), [(4, "not valid YAML: unclosed bracket '['".to_owned())]);
+    }
+
+    #[test]
+    fn numbers_are_kept_as_written_and_lists_are_for_lists() {
+        let (entries, _) = read_text("engine.replay-rows: 99999999999999999999\n");
+        assert_eq!(entries, [("engine.replay-rows", "99999999999999999999".to_owned())]);
+        let (entries, findings) = read_text("db.path: [1, 2]\n");
+        assert_eq!(entries, []);
+        assert!(findings[0].starts_with("db.path must be a single value"), "{findings:?}");
     }
 
     #[test]

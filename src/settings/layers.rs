@@ -4,6 +4,7 @@ mod listener;
 mod traces;
 
 use std::ffi::OsString;
+use std::num::IntErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -434,6 +435,9 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
         Kind::Int { min } => match text.parse::<i64>() {
             Ok(n) if n < min => plain(format!("{name}: {n} must be at least {min}")),
             Ok(_) => None,
+            Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
+                plain(format!("{name}: {shown} is more than {}", i64::MAX))
+            }
             Err(_) => plain(format!("{name}: {shown:?} is not an integer")),
         },
         Kind::Bytes { min } => match parse_bytes(text) {

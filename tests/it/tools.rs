@@ -64,6 +64,9 @@ fn a_condition_selects_and_its_failure_fails_the_record() {
 fn split_filter_and_error_do_what_they_do_in_pipelines() {
     let workspace = Workspace::new();
     let split = ["processors", "run", "split", "--set", "field=.Payload.After.l"];
+    let refused = filter(&workspace, &split, RECORD).expect_code(2).both();
+    assert!(refused.contains("plan.needs_arch_v2"), "{refused}");
+    let split = [&split[..], &["--preview.pipeline-arch-v2"]].concat();
     let out = lines(&filter(&workspace, &split, RECORD).expect_code(0).stdout);
     let pieces: Vec<_> =
         out.iter().map(|r| (r["payload"]["after"]["l"].clone(), r["metadata"]["split.index"].clone())).collect();
@@ -75,6 +78,14 @@ fn split_filter_and_error_do_what_they_do_in_pipelines() {
     assert_eq!(output.stdout, "");
     let messages: Vec<String> = lines(&output.stderr).iter().map(|l| letter(l, "svc.dlq.nack.error")).collect();
     assert_eq!(messages, ["no create", "no update"]);
+}
+
+#[test]
+fn a_script_without_a_function_is_not_valid() {
+    let workspace = Workspace::new();
+    let script = ["processors", "run", "custom.javascript", "--set", "script=var process = 1"];
+    let output = filter(&workspace, &script, RECORD).expect_code(2);
+    assert!(output.stderr.contains("no function named process"), "{}", output.stderr);
 }
 
 #[test]

@@ -431,7 +431,11 @@ fn syntax_error(file: FileId, text: &str, error: &ScanError) -> Diagnostic {
     let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let line = text[line_start..].lines().next().unwrap_or_default();
     let template = line.split_once("{{").is_some_and(|(before, _)| before.trim_end().ends_with([':', '-']));
+    let variable = line
+        .split_once("${")
+        .is_some_and(|(before, _)| before.trim_end().ends_with([':', ',', '[']) && before.contains(['{', '[']));
     let (message, hint) = match error.kind() {
+        _ if variable => (error.info().to_owned(), Some("between { } and [ ] a variable must be quoted: \"${NAME}\"")),
         _ if template => (error.info().to_owned(), Some("a text that starts with `{{` must be quoted: '{{ ... }}'")),
         ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
             ("a tab in the indentation".to_owned(), Some("indent with spaces"))

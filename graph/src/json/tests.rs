@@ -86,6 +86,17 @@ fn what_json_cannot_hold_is_a_fault_with_its_place_and_leaves_the_buffer() {
 }
 
 #[test]
+fn the_deepest_record_that_is_written_can_be_read() {
+    let deep = (1..MAX_DEPTH).fold(Value::Null, |value, _| Value::from(vec![value]));
+    let after: Object = [("a", deep)].into_iter().collect();
+    let record = Record::create(Position::default(), Data::Absent, Data::from(after));
+    let mut text = Vec::new();
+    write_record(&record, &mut text).unwrap();
+    assert_eq!(parse_record(&text).unwrap().payload, record.payload);
+    assert!(serde_json::from_slice::<serde_json::Value>(&text).is_ok());
+}
+
+#[test]
 fn errors_name_the_byte() {
     for (given, offset, message) in [
         ("", 0, "EOF while parsing a value"),

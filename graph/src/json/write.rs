@@ -12,8 +12,9 @@ use crate::reference::Side;
 use crate::text::Str;
 use crate::value::{Object, Timestamp, Value, timestamp_text};
 
-/// How deep lists and maps may be nested in what is written. Parsed JSON stays well below it.
-pub const MAX_DEPTH: usize = 256;
+/// How deep lists and maps may be nested in what is written: with the two levels of a record around them they are as
+/// deep as [`parse_record`](super::parse_record) reads, so that what was written can be read.
+pub const MAX_DEPTH: usize = 125;
 
 /// Appends a record as one line of JSON, without a line end. O(size of the record).
 ///

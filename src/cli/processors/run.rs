@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     registry.add_source(Given::new(INPUT, "Records from standard input.", source));
     registry.add_destination(Given::new(OUTPUT, "Records to standard output.", output));
     registry.add_destination(Given::new(ERRORS, "Dead letters to standard error.", errors));
-    let options = CompileOptions { split: true, once: true, limits: settings.limits };
+    let options = CompileOptions { split: settings.arch_v2, once: true, limits: settings.limits };
     let compiled = match compile(&config, &registry, &options) {
         Ok(compiled) => compiled,
         Err(findings) => return refused(&findings, &files, context),
@@ -101,6 +101,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
 fn failed(fault: &Fault) -> Report {
     let exit = match fault.code() {
         "input_failed" | "output_failed" | "no_thread" => Exit::Environment,
+        "script_failed" | "script_no_process" => Exit::Invalid,
         _ => Exit::Failed,
     };
     Report::new(COMMAND).fail(exit, fault.code(), fault.message())

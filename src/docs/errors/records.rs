@@ -96,6 +96,7 @@ pub(super) const CODES: &[Entry] = &[
     entry("http_timeout", "The service did not answer in time.", "Raise the time limit, or see the service."),
     entry("http_too_large", "The answer is larger than is taken.", "Ask for less."),
     entry("input_failed", "Records cannot be read from standard input.", "See the file or pipe."),
+    entry("invalid_line", "A line of the input is not a record.", "Give one record in JSON per line."),
     entry("isolate_died", "The thread of a processor ended.", "This is a defect: report it."),
     entry(
         "isolate_stuck",

@@ -534,6 +534,16 @@ fn syntax_errors_take_their_document_and_no_other() {
 }
 
 #[test]
+fn a_variable_between_braces_must_be_quoted() {
+    for text in ["settings: { path: ${SRC} }\n", "settings: { a: 1, path: ${SRC} }\n", "list: [${A}, ${B}]\n"] {
+        let report = report(&[text]);
+        assert!(report.contains("must be quoted: \"${NAME}\""), "{report}");
+    }
+    let quoted = report(&["settings: { path: \"${SRC}\" }\n"]);
+    assert!(!quoted.contains("must be quoted"), "{quoted}");
+}
+
+#[test]
 fn anchors_that_lead_nowhere() {
     assert_snapshot!(report(&["version: 2.2
 pipelines: &p
