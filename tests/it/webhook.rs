@@ -155,6 +155,30 @@ fn a_refused_record_becomes_a_letter_without_secrets() {
 }
 
 #[test]
+fn a_redirected_record_becomes_a_letter_and_goes_nowhere_else() {
+    let elsewhere = Server::start(|_| Reply::ok("good"));
+    let to = format!("{}/moved", elsewhere.url());
+    let location = to.replace("http://", "http://user:sesame77@") + "?key=sesame77";
+    let server = Server::start(move |_| Reply::status(302, "").with("Location", &location));
+    let mut workspace = Workspace::new();
+    workspace.env("TOKEN", "hunter22hunter22");
+    workspace.write("in.txt", numbered_lines(3));
+    let letters = "    dead-letter-queue: { plugin: file, settings: { path: dlq.ndjson }, window-size: 0 }\n";
+    let more = "          headers.x-api-key: ${TOKEN}\n          backoffRetry.count: \"9\"\n";
+    workspace.write("pipelines/p.yaml", posting(&server.url(), more) + letters);
+    let output = workspace.once();
+    let letters = workspace.lines("dlq.ndjson");
+    assert_eq!((letters.len(), server.received().len()), (3, 3));
+    for letter in letters.iter().map(|letter| serde_json::from_str::<Value>(letter).unwrap()) {
+        let error = letter["metadata"]["svc.dlq.nack.error"].as_str().unwrap();
+        let why = format!("answered 302 Found and points to {to}; redirects are not followed: set request.url to it");
+        assert!(error.contains(&why), "{error}");
+    }
+    assert!(!format!("{letters:?}{}", output.both()).contains("sesame77"), "{letters:?}");
+    assert_eq!(elsewhere.received(), []);
+}
+
+#[test]
 fn settings_that_cannot_work_are_shown_where_they_are() {
     let workspace = Workspace::new();
     let more = "          response.body: .Payload.After.x\n          headers.Host: '{{ .Metadata.x'\n";

@@ -37,7 +37,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("ai.chunk", "Cuts a text into chunks.")
         .describe(
             "Cuts the text at `inputField` into chunks of at most `chunkSize`, of which the last `overlap` begin the \
-             next one. Space around a chunk is removed; a text without content has no chunks.\n\n\
+             next one. Space around a chunk is removed and does not count; a text without content has no chunks.\n\n\
              | `strategy` | cuts | sizes are |\n| --- | --- | --- |\n\
              | `recursive` | at the largest of paragraph, line, sentence, word that fits | characters |\n\
              | `markdown` | at headings, then at blocks, never inside a code block that fits | characters |\n\
@@ -47,6 +47,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
              With `emit: records` each chunk is a record: it takes the place of the text, at `outputField`, and the \
              metadata have `ai.chunk.id`, `ai.chunk.index`, `ai.chunk.count` and `ai.chunk.source_key`. With \
              `emit: list` the record stays one, with a list of `{id, index, text}` at `outputField`.\n\n\
+             `emit: records`, the default, needs `--preview.pipeline-arch-v2`; `emit: list` does not.\n\n\
              The id is a UUID made of a hash of the source key, the index and the text: indexing the same document \
              again gives the same ids, so that an upsert replaces its chunks.",
         )

@@ -8,6 +8,7 @@ pub mod cohere;
 pub mod embed;
 mod embedding;
 mod finding;
+mod indexed;
 pub mod ollama;
 pub mod openai;
 mod question;

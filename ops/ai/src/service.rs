@@ -18,6 +18,8 @@ use crate::finding::finding;
 /// Where requests go, and how. Nothing is opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
+    /// The setting that names it.
+    setting: Str,
     url: Url,
     headers: HeaderMap,
     policy: Policy,
@@ -157,17 +159,18 @@ impl Address {
             body_limit: arguments.bytes("response.maxBytes").unwrap_or(u64::MAX),
         };
         match url {
-            Some(url) if !findings.has_errors() => Ok(Address { url, headers, policy }),
+            Some(url) if !findings.has_errors() => Ok(Address { setting: Str::from(base), url, headers, policy }),
             _ => Err(findings),
         }
     }
 
     /// Opens it: connections are made when they are needed.
     pub(crate) fn open(&self, network: Network) -> Result<Service, Fault> {
+        let client = Client::new(&Tls::default(), network, self.policy.clone())?;
         Ok(Service {
             url: self.url.clone(),
             headers: self.headers.clone(),
-            client: Client::new(&Tls::default(), network, self.policy.clone())?,
+            client: client.advising(format!("correct {}", self.setting)),
             concurrency: self.policy.concurrency,
         })
     }

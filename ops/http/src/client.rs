@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::Network;
+use anabranch_graph::text::Str;
 use bytes::{Bytes, BytesMut};
 use reqwest::tls::Certificate;
-use reqwest::{Proxy, Response};
+use reqwest::{ClientBuilder, Proxy, Response, redirect};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use accept::{Accept, InvalidAccept};
@@ -68,6 +69,8 @@ pub struct Client {
     turns: Semaphore,
     pace: Pace,
     pause: Pause,
+    /// What to do about a redirect.
+    advice: Str,
 }
 
 /// The right to have a request in flight.
@@ -92,7 +95,15 @@ impl Client {
     pub fn new(tls: &Tls, network: Network, policy: Policy) -> Result<Client, Fault> {
         let turns = Semaphore::new(policy.concurrency.clamp(1, Semaphore::MAX_PERMITS));
         let pace = Pace::new(policy.per_minute);
-        Ok(Client { http: pooled(tls, network)?, network, policy, turns, pace, pause: Pause::default() })
+        let advice = Str::from_static("correct the URL");
+        Ok(Client { http: pooled(tls, network)?, network, policy, turns, pace, pause: Pause::default(), advice })
+    }
+
+    /// The same, whose error about a redirect ends with this advice: `correct baseURL`.
+    #[must_use]
+    pub fn advising(mut self, advice: impl Into<Str>) -> Client {
+        self.advice = advice.into();
+        self
     }
 
     /// A request without headers and body; credentials in the URL become its `Authorization`.
@@ -162,8 +173,11 @@ impl Client {
                 Err(problem) => Err(HttpError::new(error::shown(&method, Some(response.url())), problem)),
             };
         }
-        let retry_after = retry::retry_after(response.headers());
         let shown = error::shown(&method, Some(response.url()));
+        if let Some(to) = error::pointed_at(&response) {
+            return Err(HttpError::new(shown, Problem::Redirect { status, to, advice: self.advice.clone() }));
+        }
+        let retry_after = retry::retry_after(response.headers());
         Err(HttpError::new(shown, Problem::Status { status, said: error::said(&mut response).await, retry_after }))
     }
 }
@@ -201,6 +215,14 @@ fn lay_open(request: &mut Request) {
     }
 }
 
+/// What all connections have in common.
+fn bare() -> ClientBuilder {
+    // A redirect that is followed can turn a POST into a GET, and hands headers with credentials to another host.
+    reqwest::Client::builder()
+        .user_agent(concat!("anabranch/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+}
+
 /// The connections of a TLS configuration and network.
 fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
     static POOLS: LazyLock<Mutex<HashMap<Tls, reqwest::Client>>> = LazyLock::new(Mutex::default);
@@ -213,13 +235,8 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
     }
     // Whoever was first may have installed it; there is but one provider in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = || {
-        reqwest::Client::builder()
-            .user_agent(concat!("anabranch/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
-            .tls_danger_accept_invalid_certs(tls.skip_verify)
-    };
+    let builder =
+        || bare().connect_timeout(CONNECT).pool_idle_timeout(IDLE).tls_danger_accept_invalid_certs(tls.skip_verify);
     let invalid = |error: reqwest::Error| Fault::fatal("tls_invalid", error);
     let pool = match &tls.roots {
         Some(pem) => {
@@ -246,12 +263,7 @@ fn through(proxy: SocketAddr) -> Result<reqwest::Client, Fault> {
     // Whoever was first may have installed it; there is but one provider in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let unusable = |error: reqwest::Error| Fault::fatal("proxy_unusable", error);
-    reqwest::Client::builder()
-        .user_agent(concat!("anabranch/", env!("CARGO_PKG_VERSION")))
-        .proxy(Proxy::all(format!("http://{proxy}")).map_err(unusable)?)
-        .tls_certs_only([])
-        .build()
-        .map_err(unusable)
+    bare().proxy(Proxy::all(format!("http://{proxy}")).map_err(unusable)?).tls_certs_only([]).build().map_err(unusable)
 }
 
 #[cfg(test)]

@@ -45,16 +45,27 @@ fn specification() -> Specification {
     Specification::builtin("webhook.http", "Sends an HTTP request per record and stores the answer in it.")
         .describe(
             "Sends a request per record. URL, headers and body are templates over the record; a text without `{{` is \
-             taken as it is. Values that a template puts into a URL are not escaped: write `{{ urlquery .x }}`.\n\n\
+             taken as it is. Values that a template puts into a URL are not escaped: write `{{ urlquery .x }}`, and \
+             `{{ urlquery (printf \"%s\" .Key) }}` where the value is raw data.\n\n\
              The body of the answer replaces what is at `response.body`: raw data at `.Key` and `.Payload.After`, \
              text in a field (bytes, where it is not UTF-8).\n\n\
              A status outside 2xx is an error of the record, unless `response.accept` names it. 408, 429, 5xx and \
              broken or missing connections are tried again `backoffRetry.count` times, not before the time that \
              `Retry-After` names; a request may therefore reach the server more than once.\n\n\
+             Redirects are not followed: a 3xx is an error of the record that says where it points, and is not tried \
+             again. Services whose HTTP client is Go's do follow them: a pipeline that comes from there may need \
+             another `request.url`.\n\n\
              Up to `request.concurrency` requests are in flight. Records leave in the order in which they came; with \
              a concurrency of 1 the requests are made in that order too.",
         )
-        .with(Parameter::new("request.url", Template, "URL, as `http://localhost:8000/items/{{ .Key }}`.").required())
+        .with(
+            Parameter::new(
+                "request.url",
+                Template,
+                "URL, as `http://localhost:8000/items?key={{ urlquery (printf \"%s\" .Key) }}`.",
+            )
+            .required(),
+        )
         .with(Parameter::new("request.method", Text, "Method of the request.").default_value("GET"))
         .with(Parameter::new("request.body", Template, "Body, as `{{ toJson .Payload.After }}`; empty = none."))
         .with(Parameter::new("request.contentType", Text, "Old name of headers.Content-Type."))
@@ -226,7 +237,7 @@ impl ConfiguredOperator for Configured {
             message: self.message.clone(),
             destination: self.destination.clone(),
             concurrency: self.policy.concurrency,
-            client: Client::new(&tls, host.network, self.policy.clone())?,
+            client: Client::new(&tls, host.network, self.policy.clone())?.advising("set request.url to it"),
         })))
     }
 }

@@ -24,18 +24,14 @@ pub(super) enum Cut {
 impl Cut {
     /// The pieces of a text, none larger than `size` where the unit is characters.
     pub(super) fn atoms<'t>(self, text: &'t str, size: usize) -> Box<dyn Iterator<Item = Atom> + 't> {
-        let atom =
-            |(start, piece): (usize, &str), size: usize| Atom { range: start..start + piece.len(), size, opens: false };
         match self {
-            Cut::Characters => {
-                Box::new(text.grapheme_indices(true).map(move |piece| atom(piece, piece.1.chars().count())))
-            }
-            Cut::Sentences => Box::new(
-                // Space between sentences is none.
-                text.split_sentence_bound_indices()
-                    .map(move |piece| atom(piece, usize::from(!piece.1.trim().is_empty()))),
+            Cut::Characters => Box::new(
+                text.grapheme_indices(true).map(move |(start, piece)| measured(text, start..start + piece.len())),
             ),
-            Cut::Words => Box::new(words(text).map(move |range| Atom { range, size: 1, opens: false })),
+            Cut::Sentences => Box::new(
+                text.split_sentence_bound_indices().map(move |(start, piece)| one(text, start..start + piece.len())),
+            ),
+            Cut::Words => Box::new(words(text).map(move |range| one(text, range))),
             Cut::Recursive => {
                 let mut atoms = Vec::new();
                 fit(text, 0..text.len(), Level::Paragraph, size, &mut atoms);
@@ -44,6 +40,21 @@ impl Cut {
             Cut::Markdown => Box::new(markdown(text, size).into_iter()),
         }
     }
+}
+
+/// A piece that counts as one, unless it is nothing but space; the space around it does not count.
+fn one(text: &str, range: Range<usize>) -> Atom {
+    let size = usize::from(!text[range.clone()].trim().is_empty());
+    Atom { range, before: 0, size, after: 0, opens: false }
+}
+
+/// A piece whose characters count.
+fn measured(text: &str, range: Range<usize>) -> Atom {
+    let part = &text[range.clone()];
+    let (from_content, content) = (part.trim_start(), part.trim());
+    let before = part[..part.len() - from_content.len()].chars().count();
+    let after = from_content[content.len()..].chars().count();
+    Atom { range, before, size: content.chars().count(), after, opens: false }
 }
 
 /// Parts of a text, the larger first.
@@ -67,12 +78,12 @@ impl Level {
     }
 }
 
-/// Adds the pieces of a range, each as large as fits.
+/// Adds the pieces of a range, each as large as fits when the space around it is gone.
 fn fit(text: &str, range: Range<usize>, level: Level, size: usize, atoms: &mut Vec<Atom>) {
     let part = &text[range.clone()];
-    let count = part.chars().count();
-    if count <= size {
-        atoms.push(Atom { range, size: count, opens: false });
+    let whole = measured(text, range.clone());
+    if whole.size <= size {
+        atoms.push(whole);
         return;
     }
     let offset = range.start;
@@ -90,26 +101,23 @@ fn fit(text: &str, range: Range<usize>, level: Level, size: usize, atoms: &mut V
         }
         Level::Sentence => part.split_sentence_bound_indices().for_each(|(start, piece)| each(start, piece)),
         Level::Word => words(part).for_each(|range| each(range.start, &part[range.clone()])),
-        Level::Character => runs(part, offset, size, atoms),
+        Level::Character => runs(text, range, size, atoms),
     }
 }
 
 /// Adds runs of characters, small enough that some of them can overlap.
-fn runs(part: &str, offset: usize, size: usize, atoms: &mut Vec<Atom>) {
+fn runs(text: &str, range: Range<usize>, size: usize, atoms: &mut Vec<Atom>) {
     let longest = (size / 8).max(1);
-    let mut run = Atom { range: offset..offset, size: 0, opens: false };
-    for (start, character) in part.grapheme_indices(true) {
-        let count = character.chars().count();
-        if run.size > 0 && run.size + count > longest {
-            let next = Atom { range: offset + start..offset + start, size: 0, opens: false };
-            atoms.push(std::mem::replace(&mut run, next));
+    let (mut start, mut held) = (range.start, 0);
+    for (at, character) in text[range.clone()].grapheme_indices(true) {
+        let (at, count) = (range.start + at, character.chars().count());
+        if held > 0 && held + count > longest {
+            atoms.push(measured(text, start..at));
+            (start, held) = (at, 0);
         }
-        run.range.end = offset + start + character.len();
-        run.size += count;
+        held += count;
     }
-    if run.size > 0 {
-        atoms.push(run);
-    }
+    atoms.push(measured(text, start..range.end));
 }
 
 /// Words, each with the space after it; space at the beginning belongs to the first.

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use unicode_segmentation::UnicodeSegmentation;
 
 use super::*;
 use crate::testing::{configured, findings, inline, record, text as json};
@@ -32,6 +33,28 @@ fn the_largest_part_that_fits_is_kept_whole() {
         ["First one.\nStill first.", "Second is longer.", "It has sentences.\n\nabc", "defghijklmnopqrstuvwxyz"]
     );
     assert_eq!(chunks(Cut::Recursive, text, 1000, 0), [text]);
+}
+
+#[test]
+fn space_around_a_chunk_takes_no_room() {
+    let two = "The quick brown fox. Jumps over the lazy dog!";
+    assert_eq!(chunks(Cut::Recursive, two, 20, 0), ["The quick brown fox.", "Jumps over the lazy", "dog!"]);
+    assert_eq!(chunks(Cut::Recursive, two, 24, 0), ["The quick brown fox.", "Jumps over the lazy dog!"]);
+    assert_eq!(chunks(Cut::Recursive, "one\n\ntwo\n\n\n\nsix\n\n", 8, 0), ["one\n\ntwo", "six"]);
+    assert_eq!(chunks(Cut::Recursive, "a bb ccc", 4, 0), ["a bb", "ccc"]);
+    assert_eq!(chunks(Cut::Recursive, "   abcd   ", 4, 0), ["abcd"]);
+    // Between pieces of a chunk it takes room.
+    assert_eq!(chunks(Cut::Recursive, "a   b", 4, 0), ["a", "b"]);
+    assert_eq!(chunks(Cut::Characters, "ab   cd", 2, 0), ["ab", "cd"]);
+    assert_eq!(chunks(Cut::Characters, "ab cd", 5, 0), ["ab cd"]);
+    assert_eq!(chunks(Cut::Markdown, "# A\n\nabcd\n\n# B\n", 9, 0), ["# A\n\nabcd", "# B"]);
+}
+
+#[test]
+fn space_around_what_overlaps_takes_no_room() {
+    assert_eq!(chunks(Cut::Recursive, "one two six ten", 7, 3), ["one two", "two six", "six ten"]);
+    assert_eq!(chunks(Cut::Recursive, "one two six ten", 7, 2), ["one two", "six ten"]);
+    assert_eq!(chunks(Cut::Characters, "ab  cdef", 4, 2), ["ab", "b  c", "cdef"]);
 }
 
 #[test]
@@ -76,6 +99,7 @@ proptest! {
         }
         prop_assert_eq!(at, text.len());
         let (mut covered, mut begun) = (0, 0);
+        let mut before: Option<std::ops::Range<usize>> = None;
         for range in pack(&text, cut.atoms(&text, size), size, overlap) {
             prop_assert!(range.start >= begun && range.end > covered);
             if range.start > covered {
@@ -84,6 +108,12 @@ proptest! {
             if matches!(cut, Cut::Recursive | Cut::Markdown | Cut::Characters) {
                 prop_assert!(text[range.clone()].chars().count() <= size.max(largest));
             }
+            // Where no character is repeated, the next one would not have fitted.
+            if let Some(before) = before.filter(|_| cut == Cut::Characters && overlap == 0) {
+                let next = text[range.clone()].graphemes(true).next().unwrap_or_default().len();
+                prop_assert!(text[before.start..range.start + next].trim_end().chars().count() > size);
+            }
+            before = Some(range.clone());
             (begun, covered) = (range.start, range.end);
         }
         prop_assert_eq!(text[covered..].trim(), "");

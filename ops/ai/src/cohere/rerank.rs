@@ -18,6 +18,7 @@ use anabranch_graph::value::Value;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::indexed::by_index;
 use crate::question::{input, output};
 use crate::service::{Address, Service, backoff};
 use crate::text::text_at;
@@ -152,18 +153,12 @@ impl Opened {
             Ok(answer) => answer,
             Err(refusal) => return vec![Err(Fault::from(refusal)); documents.len()],
         };
-        let mut scores: Vec<Option<f64>> = vec![None; documents.len()];
-        for Score { index, relevance_score } in &answer.results {
-            if let Some(score) = scores.get_mut(*index) {
-                *score = Some(*relevance_score);
-            }
-        }
-        if answer.results.len() != documents.len() || scores.contains(&None) {
-            let why = format!("{} results of {} documents", answer.results.len(), documents.len());
-            return vec![Err(self.service.unusable(why)); documents.len()];
-        }
-        let stored = |(index, (text, score)): (usize, (&Cow<'_, str>, Option<f64>))| {
-            let relevance_score = score.unwrap_or_default();
+        let scores = answer.results.into_iter().map(|Score { index, relevance_score }| (index, relevance_score));
+        let scores = match by_index(scores, ("results", documents.len(), "documents")) {
+            Ok(scores) => scores,
+            Err(why) => return vec![Err(self.service.unusable(why)); documents.len()],
+        };
+        let stored = |(index, (text, relevance_score)): (usize, (&Cow<'_, str>, f64))| {
             serde_json::to_string(&Stored { document: Document { text }, index, relevance_score })
                 .map_err(|error| Fault::record("answer_unusable", error))
         };

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::Embedding;
+use crate::indexed::by_index;
 use crate::service::{Refusal, Service};
 
 /// The shape of requests and answers.
@@ -106,7 +107,7 @@ impl Model {
         let vectors = match self.protocol {
             Protocol::OpenAi | Protocol::Voyage => {
                 let answer: OpenAiAnswer = service.ask(&question).await?;
-                in_order(answer.data)
+                in_order(answer.data, texts.len()).map_err(|why| Refusal::Other(service.unusable(why)))?
             }
             Protocol::Ollama => {
                 let answer: OllamaAnswer = service.ask(&question).await?;
@@ -136,21 +137,15 @@ impl Model {
 }
 
 /// The items say which text they are of; nothing else says that their order is that of the texts.
-fn in_order(items: Vec<OpenAiItem>) -> Vec<Result<Vec<f64>, String>> {
-    let mut vectors: Vec<Option<Result<Vec<f64>, String>>> = Vec::new();
-    vectors.resize_with(items.len(), || None);
-    for (position, item) in items.into_iter().enumerate() {
+fn in_order(items: Vec<OpenAiItem>, texts: usize) -> Result<Vec<Result<Vec<f64>, String>>, String> {
+    let vector = |(position, item): (usize, OpenAiItem)| {
         let vector = match item.embedding {
             OpenAiVector::Numbers(numbers) => Ok(numbers),
             OpenAiVector::Base64(text) => floats(&text),
         };
-        // One beyond the end leaves a place without embedding.
-        if let Some(place) = vectors.get_mut(item.index.unwrap_or(position)) {
-            *place = Some(vector);
-        }
-    }
-    let none = || Err("there is no embedding of this text".to_owned());
-    vectors.into_iter().map(|vector| vector.unwrap_or_else(none)).collect()
+        (item.index.unwrap_or(position), vector)
+    };
+    by_index(items.into_iter().enumerate().map(vector), ("embeddings", texts, "texts"))
 }
 
 fn floats(text: &str) -> Result<Vec<f64>, String> {

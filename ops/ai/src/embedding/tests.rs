@@ -174,10 +174,58 @@ async fn answers_that_do_not_fit_are_refused() {
     let found = embedded(&server.url(), &[("dimensions", "2")], rows(&["a", "b"])).await;
     assert_eq!(found[0], Ok(json!([1.0, 2.0])));
     assert!(found[1].as_ref().unwrap_err().ends_with("an embedding has 1 dimensions, not 2"));
-    // Two items claim to be of the first text.
-    let server = answer(r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[2]}]}"#);
-    let found = embedded(&server.url(), &[("provider", "openai")], rows(&["a", "b"])).await;
-    assert!(found[1].as_ref().unwrap_err().ends_with("there is no embedding of this text"), "{found:?}");
+}
+
+#[tokio::test]
+async fn answers_that_contradict_themselves_are_refused_whole_and_not_remembered() {
+    let items = |indexes: &[Option<usize>]| {
+        let item = |(n, index): (usize, &Option<usize>)| json!({ "index": index, "embedding": [n] });
+        json!({ "data": indexes.iter().enumerate().map(item).collect::<Vec<_>>() }).to_string()
+    };
+    for (indexes, why) in [
+        (vec![Some(0), Some(0), Some(0)], "index 0 occurs twice"),
+        (vec![Some(2), Some(1), Some(1)], "index 1 occurs twice"),
+        // What has no index is where it stands.
+        (vec![Some(1), None, Some(2)], "index 1 occurs twice"),
+        (vec![Some(0), Some(1), Some(3)], "index 3 is beyond the 3 texts"),
+        (vec![Some(0), Some(1)], "2 embeddings of 3 texts"),
+        (vec![Some(0), Some(1), Some(2), Some(2)], "4 embeddings of 3 texts"),
+    ] {
+        let body = items(&indexes);
+        let server = Server::start(move |_| Reply::ok(body.clone()));
+        let url = server.url();
+        for provider in ["openai", "voyage"] {
+            let notebook = Arc::new(Notebook::default());
+            let settings = settings(&url, &[("provider", provider)]);
+            let found = waiting(&embed::kind(), &settings, rows(&["a", "bb", "ccc"]), notebook.clone()).await;
+            for found in found {
+                let error = found.unwrap_err();
+                assert!(error.starts_with("answer_unusable: ") && error.ends_with(why), "{error}");
+            }
+            assert!(notebook.entries.lock().unwrap().is_empty(), "{indexes:?}");
+        }
+        let settings = [("api_key", "k"), ("model", "m"), ("base_url", &*url), ("field", ".Payload.After.text")];
+        let texts = rows(&["a", "bb", "ccc"]);
+        let found = waiting(&openai::embeddings::kind(), &settings, texts, Arc::new(Oblivion)).await;
+        assert!(found.iter().all(|row| row.as_ref().unwrap_err().ends_with(why)), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_with_the_key() {
+    let elsewhere = Server::start(openai_shape);
+    let to = format!("{}/v1/embeddings", elsewhere.url());
+    let location = to.clone();
+    let server = Server::start(move |_| Reply::status(308, "").with("Location", &location));
+    let more = [("provider", "openai"), ("apiKey", "hunter22")];
+    let found = embedded(&server.url(), &more, rows(&["a", "b"])).await;
+    let why = format!(
+        "http_status: POST {}/embeddings: answered 308 Permanent Redirect and points to {to}; redirects are not \
+         followed: correct baseURL",
+        server.url()
+    );
+    assert_eq!(found, [Err(why.clone()), Err(why)]);
+    assert_eq!((server.received().len(), elsewhere.received().len()), (1, 0));
 }
 
 #[tokio::test]

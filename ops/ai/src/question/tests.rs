@@ -210,10 +210,29 @@ async fn cohere_rerank_scores_the_rows_of_a_batch() {
     assert_eq!(request.path, "/v2/rerank");
     assert_eq!(body(&request), json!({ "model": "rerank-v3.5", "query": "which?", "documents": ["first", "second"] }));
 
-    // One result too few.
+    // One result too many.
     let found =
         waiting(&cohere::rerank::kind(), &settings, vec![row(&json!({ "text": "x" }))], Arc::new(Oblivion)).await;
     assert!(found[0].as_ref().unwrap_err().ends_with("2 results of 1 documents"), "{found:?}");
+}
+
+#[tokio::test]
+async fn cohere_rerank_says_what_is_wrong_with_indexes() {
+    for (indexes, why) in [([1, 1], "index 1 occurs twice"), ([0, 2], "index 2 is beyond the 2 documents")] {
+        let results = indexes.map(|index| json!({ "index": index, "relevance_score": 0.5 }));
+        let server = Server::start(move |_| Reply::ok(json!({ "results": results }).to_string()));
+        let url = server.url();
+        let settings = [
+            ("apiKey", "k"),
+            ("baseURL", &*url),
+            ("query", "which?"),
+            ("request.body", ".Payload.After.text"),
+            ("response.body", ".Payload.After.score"),
+        ];
+        let rows = ["first", "second"].map(|text| row(&json!({ "text": text })));
+        let found = waiting(&cohere::rerank::kind(), &settings, rows.to_vec(), Arc::new(Oblivion)).await;
+        assert!(found.iter().all(|row| row.as_ref().unwrap_err().ends_with(why)), "{found:?}");
+    }
 }
 
 #[tokio::test]

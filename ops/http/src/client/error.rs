@@ -5,11 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
+use anabranch_graph::text::Str;
+use reqwest::header::LOCATION;
 use reqwest::{Method, Response, StatusCode, Url};
 
 use super::retry::LONGEST_WAIT;
 
-/// Most characters of a refusing answer's body that are shown.
+/// Most characters of a refusing answer's body, or of where it points, that are shown.
 const SHOWN: usize = 300;
 
 /// A request that failed. What it shows of the URL has neither credentials nor query.
@@ -33,6 +35,16 @@ pub enum Problem {
         /// How long the server wants us to wait.
         retry_after: Option<Duration>,
     },
+    /// There is an answer, and what was asked for is somewhere else.
+    #[error("answered {status} and points to {to}; redirects are not followed: {advice}")]
+    Redirect {
+        /// The status.
+        status: StatusCode,
+        /// Where it points, without credentials and query.
+        to: String,
+        /// What to do about it.
+        advice: Str,
+    },
     /// There is no connection.
     #[error("cannot connect: {0}")]
     Connect(String),
@@ -48,7 +60,7 @@ pub enum Problem {
         /// The most bytes it may have.
         limit: u64,
     },
-    /// The request cannot be made, or redirects lead nowhere.
+    /// The request cannot be made.
     #[error("{0}")]
     Invalid(String),
 }
@@ -80,7 +92,7 @@ impl HttpError {
                 transient && retry_after.is_none_or(|wait| wait <= LONGEST_WAIT)
             }
             Problem::Connect(_) | Problem::Timeout | Problem::Broken(_) => true,
-            Problem::TooLarge { .. } | Problem::Invalid(_) => false,
+            Problem::Redirect { .. } | Problem::TooLarge { .. } | Problem::Invalid(_) => false,
         }
     }
 
@@ -103,7 +115,7 @@ impl HttpError {
 
     fn code(&self) -> &'static str {
         match &self.problem {
-            Problem::Status { .. } => "http_status",
+            Problem::Status { .. } | Problem::Redirect { .. } => "http_status",
             Problem::Connect(_) => "http_connect",
             Problem::Timeout => "http_timeout",
             Problem::Broken(_) => "http_broken",
@@ -138,7 +150,7 @@ impl From<reqwest::Error> for Problem {
         match () {
             () if error.is_timeout() && !error.is_connect() => Problem::Timeout,
             () if error.is_connect() => Problem::Connect(why),
-            () if error.is_builder() || error.is_redirect() => Problem::Invalid(why),
+            () if error.is_builder() => Problem::Invalid(why),
             () => Problem::Broken(why),
         }
     }
@@ -160,8 +172,20 @@ fn root(error: &reqwest::Error) -> String {
 /// A request, as errors name it.
 pub(super) fn shown(method: &Method, url: Option<&Url>) -> String {
     let Some(url) = url else { return method.to_string() };
+    format!("{method} {}", masked(url))
+}
+
+/// A URL without the parts that may hold credentials.
+fn masked(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{method} {}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+    format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+}
+
+/// Where a redirect points, masked; `None` where the answer is no redirect, or names no place.
+pub(super) fn pointed_at(response: &Response) -> Option<String> {
+    let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection())?;
+    let to = response.url().join(&String::from_utf8_lossy(location.as_bytes())).ok()?;
+    to.has_host().then(|| beginning(masked(&to).chars()))
 }
 
 /// The beginning of a body, on one line.
@@ -173,12 +197,15 @@ pub(super) async fn said(response: &mut Response) -> String {
         bytes.extend_from_slice(&chunk);
     }
     let text = String::from_utf8_lossy(&bytes);
-    let mut words = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut said: String = words.by_ref().take(SHOWN).collect();
-    if words.next().is_some() {
-        said.push('…');
+    beginning(text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }))
+}
+
+fn beginning(mut text: impl Iterator<Item = char>) -> String {
+    let mut shown: String = text.by_ref().take(SHOWN).collect();
+    if text.next().is_some() {
+        shown.push('…');
     }
-    said
+    shown
 }
 
 fn said_after(said: &str) -> String {

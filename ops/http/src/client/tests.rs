@@ -100,6 +100,71 @@ async fn attempts_are_spread_over_the_minute() {
 }
 
 #[tokio::test]
+async fn redirects_are_errors_that_say_where_they_point() {
+    let elsewhere = Server::start(|_| Reply::ok("elsewhere"));
+    let other = elsewhere.url();
+    for (to, shown_to) in [
+        (format!("{other}/x"), format!("{other}/x")),
+        // Credentials, in any place where URLs have them.
+        (other.replace("http://", "http://user:secret@") + "/x?sig=secret#secret", format!("{other}/x")),
+        ("/login?next=secret".to_owned(), "{here}/login".to_owned()),
+        ("../y".to_owned(), "{here}/y".to_owned()),
+        ("https://[::1]:8443/z".to_owned(), "https://[::1]:8443/z".to_owned()),
+    ] {
+        for status in [301, 302, 303, 307, 308] {
+            let to = to.clone();
+            let server = Server::start(move |_| Reply::status(status, "<html>moved</html>").with("Location", &to));
+            let (code, message) = shown(get(policy(), &format!("{}/a/b", server.url())).await).unwrap_err();
+            let reason = StatusCode::from_u16(status).unwrap();
+            let shown_to = shown_to.replace("{here}", &server.url());
+            let expected = format!(
+                "GET {}/a/b: answered {reason} and points to {shown_to}; redirects are not followed: correct the URL",
+                server.url()
+            );
+            assert_eq!((code, message), ("http_status", expected));
+            assert_eq!(server.received().len(), 1, "{status}");
+        }
+    }
+    assert_eq!(elsewhere.received(), []);
+}
+
+#[tokio::test]
+async fn a_redirect_to_no_place_is_a_status_as_any_other() {
+    for (status, location) in [(302, "mailto:secret@example.com"), (302, "http://["), (304, "")] {
+        let server = Server::start(move |_| match location {
+            "" => Reply::status(status, ""),
+            location => Reply::status(status, "").with("Location", location),
+        });
+        let (code, message) = shown(get(policy(), &server.url()).await).unwrap_err();
+        let expected = format!("GET {}/: answered {}", server.url(), StatusCode::from_u16(status).unwrap());
+        assert_eq!((code, message), ("http_status", expected));
+    }
+    let to = format!("http://localhost/{}", "x".repeat(1000));
+    let server = Server::start(move |_| Reply::status(302, "").with("Location", &to));
+    let (_, message) = shown(get(policy(), &server.url()).await).unwrap_err();
+    assert!(message.len() < 500 && message.contains("xxx…; redirects"), "{message}");
+}
+
+#[tokio::test]
+async fn a_redirect_that_is_accepted_is_an_answer() {
+    let server = Server::start(|_| Reply::status(302, "moved").with("Location", "http://127.0.0.1:1/"));
+    let mut accept = Accept::default();
+    accept.add("302").unwrap();
+    let answer = get(Policy { accept, ..policy() }, &server.url()).await.unwrap();
+    assert_eq!((answer.status.as_u16(), &*answer.body), (302, &b"moved"[..]));
+}
+
+#[tokio::test]
+async fn behind_a_proxy_redirects_are_not_followed_either() {
+    let proxy = Server::start(|_| Reply::status(302, "").with("Location", "http://other.example/x"));
+    let client = Client::new(&Tls::default(), Network::Through(proxy.address()), policy()).unwrap();
+    let request = client.request(Method::GET, Url::parse("http://service.example/").unwrap()).unwrap();
+    let (_, message) = shown(client.send(client.turn().await, request).await).unwrap_err();
+    assert!(message.contains("points to http://other.example/x;"), "{message}");
+    assert_eq!(proxy.received().len(), 1);
+}
+
+#[tokio::test]
 async fn an_hour_is_too_long_to_wait() {
     let server = Server::start(|_| Reply::status(503, "").with("Retry-After", "3600"));
     let (code, message) = shown(get(policy(), &server.url()).await).unwrap_err();

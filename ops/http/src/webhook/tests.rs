@@ -162,6 +162,45 @@ async fn an_answer_outside_2xx_fails_the_record_unless_it_is_accepted() {
 }
 
 #[tokio::test]
+async fn a_redirect_hands_nothing_on_and_fails_the_record() {
+    let elsewhere = Server::start(echo);
+    let to = format!("{}/moved", elsewhere.url());
+    let location = to.clone();
+    let server = Server::start(move |_| Reply::status(302, "").with("Location", &location));
+    let url = server.url();
+    let settings = [
+        ("request.url", &*url),
+        ("request.method", "POST"),
+        ("request.body", "{{ .Metadata.n }}"),
+        ("headers.x-api-key", "hunter22"),
+        ("backoffRetry.count", "5"),
+    ];
+    let failed = one(&settings, structured(1)).await.unwrap_err();
+    let why = format!("points to {to}; redirects are not followed: set request.url to it");
+    assert_eq!(failed, format!("http_status: POST {url}/: answered 302 Found and {why}"));
+    assert_eq!(server.received().len(), 1);
+    let accepting: Vec<_> =
+        settings.into_iter().chain([("response.accept", "302"), ("response.status", ".Key")]).collect();
+    assert_eq!(one(&accepting, structured(1)).await.unwrap().key, Data::text("302"));
+    assert_eq!(elsewhere.received(), []);
+}
+
+#[tokio::test]
+async fn the_url_that_is_documented_can_be_made_of_any_key() {
+    let server = Server::start(echo);
+    let described = kind().specification().parameter("request.url").unwrap().description.clone();
+    let example = described.split('`').find(|part| part.starts_with("http://")).unwrap();
+    let url = example.replace("http://localhost:8000", &server.url());
+    let mut record = raw("x");
+    for key in [Data::Raw(Bytes::from_static(b"k 1&/")), Data::text("k 1&/")] {
+        record.key = key;
+        one(&[("request.url", &url)], record.clone()).await.unwrap();
+    }
+    let paths: Vec<String> = server.received().into_iter().map(|request| request.path).collect();
+    assert_eq!(paths, ["/items?key=k+1%26%2F"; 2]);
+}
+
+#[tokio::test]
 async fn order_is_kept_however_long_the_answers_take() {
     let server = Server::start(|request| {
         std::thread::sleep(Duration::from_millis(fastrand::u64(0..6)));
