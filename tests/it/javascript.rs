@@ -122,6 +122,43 @@ fn a_list_needs_the_newer_architecture() {
 }
 
 #[test]
+fn what_a_script_logs_is_in_the_log_with_its_processor_and_level() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(1));
+    let script = r#"      - id: talker
+        plugin: custom.javascript
+        settings:
+          script: |
+            function process(rec) {
+              logger.Error().Msg("hello");
+              logger.Info().Str("a", "b").Msg("fine");
+              logger.Debug().Msg("too fine");
+              logger.trace("finest");
+              console.error("c");
+              console.log("d", { e: 1 });
+              return rec;
+            }
+"#;
+    workspace.write("pipelines/p.yaml", file_to_file("talk", script));
+    let said = |level: &str| {
+        let output = workspace.run(&["run", "--once", "--log.format", "json", "--log.level", level]).expect_code(0);
+        let lines = output.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let of_script = |line: &Value| line["processor"].as_str().is_some_and(|id| id.ends_with("talker"));
+        let shown = |line: Value| format!("{} {}", line["level"].as_str().unwrap(), line["message"].as_str().unwrap());
+        let said = lines.filter(of_script).map(shown).collect::<Vec<_>>();
+        std::fs::remove_dir_all(workspace.path("anabranch.db")).ok();
+        said
+    };
+    let (errors, info) = (["error hello", "error c"], ["info fine a=b", "info d {\"e\":1}"]);
+    let [finer, finest] = ["debug too fine", "trace finest"];
+    assert_eq!(said("info"), [errors[0], info[0], errors[1], info[1]]);
+    workspace.append("in.txt", "one more\n");
+    assert_eq!(said("error"), errors);
+    workspace.append("in.txt", "one more\n");
+    assert_eq!(said("trace"), [errors[0], info[0], finer, finest, errors[1], info[1]]);
+}
+
+#[test]
 fn a_flaw_of_a_script_is_shown_in_the_pipeline_file() {
     let workspace = Workspace::new();
     let script = r#"      - id: broken
@@ -153,6 +190,42 @@ fn a_flaw_of_a_script_is_shown_in_the_pipeline_file() {
     ] {
         assert!(shown.contains(expected), "{expected} is not in {shown}");
     }
+}
+
+#[test]
+fn a_copied_time_keeps_its_digits() {
+    let workspace = Workspace::new();
+    let pipeline = r#"
+version: "2.2"
+pipelines:
+  - id: times
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings: { format.type: structured, format.options.t: time, recordCount: "20" }
+      - { id: out, type: destination, plugin: file, settings: { path: out.ndjson } }
+    processors:
+      - id: js
+        plugin: custom.javascript
+        settings:
+          script: |
+            function process(rec) {
+              rec.Payload.After = { ...rec.Payload.After, v: rec.Payload.After.t };
+              return rec;
+            }
+"#;
+    workspace.write("pipelines/p.yaml", pipeline);
+    workspace.once();
+    let times: Vec<_> =
+        parsed(&workspace, "out.ndjson").into_iter().map(|record| record["payload"]["after"].clone()).collect();
+    assert_eq!(times.len(), 20);
+    assert!(times.iter().all(|after| after["t"].is_string() && after["t"] == after["v"]), "{times:?}");
+    // A clock may tick in whole milliseconds now and then, not always.
+    assert!(
+        times.iter().any(|after| after["t"].as_str().unwrap().len() > "2024-02-29T12:00:00.123Z".len()),
+        "{times:?}"
+    );
 }
 
 #[test]

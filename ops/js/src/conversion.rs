@@ -9,13 +9,14 @@
 //! | float | number | integer where it is whole and was not a float before, else float |
 //! | text | string | text |
 //! | bytes, raw data | `Uint8Array` | bytes, raw data |
-//! | time | `Date` (milliseconds) | time; all digits, where it was not changed |
+//! | time | `Date` (milliseconds) | time; all digits, where the date was not changed |
 //! | list | array | list |
 //! | map | object | map |
 
 pub(crate) mod enter;
 pub(crate) mod leave;
 pub(crate) mod path;
+pub(crate) mod time;
 
 #[cfg(test)]
 mod tests;

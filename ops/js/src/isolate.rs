@@ -23,6 +23,7 @@ use boa_engine::{
 
 use crate::conversion::leave::Leave;
 use crate::conversion::path::{Path, Unfit, described};
+use crate::conversion::time;
 use crate::envelope::{self, Whole};
 use crate::globals;
 use crate::lasting;
@@ -270,6 +271,7 @@ fn prepare(context: &mut Context, node: &Str) -> JsResult<()> {
     limits.set_stack_size_limit(STACK);
     context.insert_data(AtHand::default());
     view::prepare(context)?;
+    time::prepare(context)?;
     lasting::prepare(context)?;
     envelope::prepare(context)?;
     globals::define(context, node)?;

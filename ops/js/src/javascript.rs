@@ -33,7 +33,11 @@ pub(crate) fn kind() -> Arc<dyn OperatorKind> {
              (the record is dropped), or a list of records, each with the position of the first. The record has \
              `Key`, `Metadata`, `Operation`, `Position`, `Payload.Before` and `Payload.After`; raw data is a \
              `Uint8Array`, structured data an object. A string assigned to a key or payload becomes raw data. \
-             Integers beyond 2^53 are `BigInt`. Only fields that the script touches are converted. \
+             Integers beyond 2^53 are `BigInt`. Only fields that the script touches are converted.\
+             \n\nA script that returns a list needs `--preview.pipeline-arch-v2`.\
+             \n\nA time is a `Date`, which carries milliseconds. A `Date` of a record that the script does not change \
+             keeps its micro- and nanoseconds wherever the script puts it, as by `{...rec.Payload.After}`. One that \
+             the script changes or makes, as by `new Date(date)`, has milliseconds.\
              \n\nBeside the language of ES2023 there are `StructuredData()`, `RawData(data)`, `Record()`, `logger`, \
              `console`, `crypto.randomUUID()`, `btoa`, `atob`, `TextEncoder` and `TextDecoder`; there are no modules, \
              no timers and no network. Each worker has its own globals, which stay from record to record. \

@@ -1,10 +1,11 @@
 //! From a record into a script.
 
 use anabranch_graph::record::Data;
-use anabranch_graph::value::{Timestamp, Value};
-use boa_engine::object::builtins::{AlignedVec, JsArray, JsArrayBuffer, JsDate, JsUint8Array};
+use anabranch_graph::value::Value;
+use boa_engine::object::builtins::{AlignedVec, JsArray, JsArrayBuffer, JsUint8Array};
 use boa_engine::{Context, JsBigInt, JsResult, JsString, JsValue};
 
+use super::time;
 use crate::view::{Whole, show};
 
 /// The largest integer up to which a number of JavaScript holds every integer.
@@ -36,17 +37,11 @@ pub(crate) fn value(value: &Value, context: &mut Context) -> JsResult<JsValue> {
         Value::Float(v) => JsValue::rational(*v),
         Value::Text(v) => JsString::from(v.as_str()).into(),
         Value::Bytes(v) => bytes(v, context)?,
-        Value::Time(v) => date(v, context)?,
+        Value::Time(v) => time::enter(v, context)?,
         Value::List(items) => {
             let items: Vec<JsValue> = items.iter().map(|item| self::value(item, context)).collect::<JsResult<_>>()?;
             JsArray::from_iter(items, context).into()
         }
         Value::Map(map) => show(Whole::Map(map.clone()), context)?,
     })
-}
-
-fn date(time: &Timestamp, context: &mut Context) -> JsResult<JsValue> {
-    let date = JsDate::new(context);
-    date.set_time(JsValue::from(time.timestamp_millis()), context)?;
-    Ok(date.into())
 }

@@ -17,6 +17,7 @@ use super::path::{Path, Result, described};
 use crate::envelope::{self, Field, Opened, PAYLOAD, RECORD, Whole};
 use crate::text::{key, name, utf8};
 use crate::view::{self, View, property, target};
+use value::plain;
 
 /// Reads what a script left.
 pub(crate) struct Leave<'c> {
@@ -67,6 +68,9 @@ impl<'c> Leave<'c> {
 
     /// An object with the fields of a record, as `{...rec}` makes one.
     fn plain_record(&mut self, object: &JsObject, input: &Record, path: Path<'_>) -> Result<Record> {
+        if target(object, self.context).is_none() {
+            plain(object, path)?;
+        }
         let keys = object.own_property_keys(self.context)?;
         let is_field = |key: &PropertyKey| name(key).is_some_and(|name| RECORD.contains(&name.as_ref()));
         if let Some(stranger) = keys.iter().find(|key| !is_field(key)) {
@@ -128,23 +132,13 @@ impl<'c> Leave<'c> {
         let Some(object) = value.as_object() else {
             return path.unfit(format!("is {}, not an object of texts", described(value)));
         };
-        if let Some(target) = target(&object, self.context)
-            && let view::Whole::Metadata(shown) = whole(&target)
-        {
-            let mut metadata = shown;
-            let lost = target.downcast_ref::<View>().map(|view| view.lost());
-            for gone in lost.unwrap_or_default() {
-                metadata.remove(&gone);
-            }
-            for key in view::touched(&target, self.context)? {
-                let Some(value) = self.touched(&target, &key)? else { continue };
-                let Some(field) = self.field_name(&key, path)? else { continue };
-                let text = self.metadata_text(&value, path.field(&field))?;
-                if metadata.get(&field).is_none_or(|before| before.as_str() != text) {
-                    metadata.insert(&*field, text);
+        match target(&object, self.context) {
+            Some(target) => {
+                if let view::Whole::Metadata(shown) = whole(&target) {
+                    return self.shown_metadata(&target, shown, path);
                 }
             }
-            return Ok(metadata);
+            None => plain(&object, path)?,
         }
         // The fields of any other view are no properties yet: they are read as a script reads them.
         let mut origin = before.iter();
@@ -172,6 +166,23 @@ impl<'c> Leave<'c> {
             true => Ok(before.clone()),
             false => Ok(Metadata::from_entries(entries)),
         }
+    }
+
+    /// Metadata that was shown: only the entries that were touched are read.
+    fn shown_metadata(&mut self, target: &JsObject, mut metadata: Metadata, path: Path<'_>) -> Result<Metadata> {
+        let lost = target.downcast_ref::<View>().map(|view| view.lost());
+        for gone in lost.unwrap_or_default() {
+            metadata.remove(&gone);
+        }
+        for key in view::touched(target, self.context)? {
+            let Some(value) = self.touched(target, &key)? else { continue };
+            let Some(field) = self.field_name(&key, path)? else { continue };
+            let text = self.metadata_text(&value, path.field(&field))?;
+            if metadata.get(&field).is_none_or(|before| before.as_str() != text) {
+                metadata.insert(&*field, text);
+            }
+        }
+        Ok(metadata)
     }
 
     /// Metadata is text; numbers and booleans are written as JavaScript writes them.
@@ -212,6 +223,9 @@ impl<'c> Leave<'c> {
             let before = side(of_before, &shown.before, PAYLOAD[0])?;
             let after = side(of_after, &shown.after, PAYLOAD[1])?;
             return Ok(Change { before, after });
+        }
+        if target(&object, self.context).is_none() {
+            plain(&object, path)?;
         }
         for key in object.own_property_keys(self.context)? {
             if !name(&key).is_some_and(|name| PAYLOAD.contains(&name.as_ref())) {

@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use boa_engine::builtins::array_buffer::ArrayBuffer;
+use boa_engine::builtins::date::Date;
 use boa_engine::builtins::error::Error;
 use boa_engine::builtins::map::ordered_map::OrderedMap;
 use boa_engine::builtins::promise::Promise;
 use boa_engine::builtins::proxy::Proxy;
 use boa_engine::builtins::regexp::RegExp;
 use boa_engine::builtins::set::ordered_set::OrderedSet;
+use boa_engine::builtins::typed_array::TypedArray;
 use boa_engine::value::JsVariant;
 use boa_engine::{JsError, JsObject, JsValue};
 
@@ -101,6 +104,11 @@ impl fmt::Display for Path<'_> {
 /// What an object is that no record can hold, for messages.
 pub(super) fn unfit_kind(object: &JsObject) -> &'static str {
     match () {
+        () if object.is_callable() => "is a function: records hold data",
+        () if object.is_array() => "is an array: assign an object that holds it",
+        () if object.is::<Date>() => "is a Date: assign an object that holds it",
+        () if object.is::<TypedArray>() => "is a typed array: assign an object that holds it",
+        () if object.is::<ArrayBuffer>() => "is an ArrayBuffer: assign an object that holds it",
         () if object.is::<OrderedMap<JsValue>>() => "is a Map: use Object.fromEntries(map)",
         () if object.is::<OrderedSet>() => "is a Set: use Array.from(set)",
         () if object.is::<Promise>() => "is a promise: await it in an async function",

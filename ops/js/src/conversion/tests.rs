@@ -112,6 +112,143 @@ fn every_kind_of_value_leaves_as_what_it_is() {
 }
 
 #[test]
+fn an_object_of_a_wrong_kind_takes_the_place_of_nothing() {
+    let kinds = [
+        ("new Map([['x', 'y']])", "is a Map: use Object.fromEntries(map)"),
+        ("new Set(['a'])", "is a Set: use Array.from(set)"),
+        ("new Date()", "is a Date"),
+        ("['q']", "is an array"),
+        ("[]", "is an array"),
+        ("new Uint8Array([1])", "is a typed array"),
+        ("new Float64Array([1])", "is a typed array"),
+        ("new ArrayBuffer(1)", "is an ArrayBuffer"),
+        ("(() => 1)", "is a function"),
+        ("Object.assign(new Error('x'), { Key: 'k' })", "is an Error: use String(error)"),
+        ("/x/", "is a regular expression"),
+        ("Promise.resolve({})", "is a promise"),
+        ("new Proxy({ After: 'a' }, {})", "is a Proxy of the script"),
+        ("new String('x')", "is an object of a kind that records cannot hold"),
+        ("new WeakMap()", "is an object of a kind that records cannot hold"),
+    ];
+    let places = [
+        ("rec.Metadata = OBJECT; return rec", "rec.Metadata"),
+        ("return { ...rec, Metadata: OBJECT }", "rec.Metadata"),
+        ("rec.Payload = OBJECT; return rec", "rec.Payload"),
+        ("return { ...rec, Payload: OBJECT }", "rec.Payload"),
+        ("rec.Payload.After = OBJECT; return rec", "rec.Payload.After"),
+        ("rec.Key = OBJECT; return rec", "rec.Key"),
+        ("return [OBJECT]", "result[0]"),
+        ("return OBJECT", "rec"),
+    ];
+    let mut wrong = Vec::new();
+    for (place, path) in places {
+        for (object, said) in kinds {
+            // Bytes are a key or a side of a payload, a list is several records, and a promise is awaited.
+            let fits = match path {
+                "rec.Key" | "rec.Payload.After" => {
+                    said == "is a typed array" && object.contains("Uint8") || object.contains("Buffer")
+                }
+                "result[0]" => said == "is a function",
+                "rec" => ["is an array", "is a promise", "is a function"].contains(&said),
+                _ => false,
+            };
+            if fits {
+                continue;
+            }
+            let script = format!("function process(rec) {{ {} }}", place.replace("OBJECT", object));
+            let mut record = with(Value::from("v"));
+            record.metadata = [("a", "1")].into_iter().collect();
+            let found = Worker::new(&script).one(record);
+            let expected = format!("script_result: script: {path} {said}");
+            if !found.as_ref().is_err_and(|error| error.starts_with(&expected)) {
+                wrong.push((script, expected, found));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_date_keeps_all_digits_wherever_it_is_put() {
+    let exact = time("2024-02-29T12:00:00.742586427Z");
+    for script in [
+        "return rec",
+        "rec.Payload.After = { ...rec.Payload.After, n: 1 }; return rec",
+        "rec.Payload.After.v = rec.Payload.After.t; return rec",
+        "const { v, ...rest } = rec.Payload.After; rec.Payload.After = { ...rest, v: rest.t }; return rec",
+        "return { ...rec, Payload: { After: { v: rec.Payload.After.list[0].t } } }",
+        "const made = Record(); made.Payload = { After: StructuredData(rec.Payload.After) }; return made",
+        "rec.Payload.After.v = Object.freeze(rec.Payload.After.t); return rec",
+        "const t = rec.Payload.After.t; t.setTime(0); t.setTime(1709208000742); rec.Payload.After.v = t; return rec",
+        // In the same millisecond, but another time.
+        "rec.Payload.After.v = rec.Payload.After.near; rec.Payload.After.v = rec.Payload.After.t; return rec",
+        "rec.Payload.After.near = rec.Payload.After.t; rec.Payload.After.v = rec.Payload.After.near; return rec",
+    ] {
+        let fields = [("t", exact.clone())].into_iter().collect::<Object>();
+        let near = time("2024-02-29T12:00:00.742Z");
+        let entries =
+            [("v", exact.clone()), ("t", exact.clone()), ("list", list(&[Value::from(fields)])), ("near", near)];
+        let mut record = with(Value::Null);
+        record.payload.after = Data::from(entries.into_iter().collect::<Object>());
+        let made = Worker::new(&format!("function process(rec) {{ {script} }}")).one(record).unwrap();
+        assert_eq!(v(&made), &exact, "{script}");
+    }
+}
+
+#[test]
+fn of_two_times_in_one_millisecond_each_stays_itself() {
+    let (whole, exact) = (time("2024-02-29T12:00:00.742Z"), time("2024-02-29T12:00:00.742586427Z"));
+    let mut worker = Worker::new(
+        "function process(rec) {
+           [rec.Payload.After.v, rec.Payload.After.w] = [rec.Payload.After.w, rec.Payload.After.v];
+           return rec;
+         }",
+    );
+    let mut record = with(Value::Null);
+    record.payload.after = Data::from([("v", exact.clone()), ("w", whole.clone())].into_iter().collect::<Object>());
+    let made = worker.one(record).unwrap();
+    assert_eq!((v(&made), made.payload.after.fields().unwrap().get("w")), (&whole, Some(&exact)));
+}
+
+#[test]
+fn a_date_that_a_script_changed_or_made_has_milliseconds() {
+    for (script, expected) in [
+        ("const t = rec.Payload.After.v; t.setTime(t.getTime() + 1)", "2024-02-29T12:00:00.743Z"),
+        ("rec.Payload.After.v.setUTCHours(0)", "2024-02-29T00:00:00.742Z"),
+        ("rec.Payload.After = { v: new Date(rec.Payload.After.v) }", "2024-02-29T12:00:00.742Z"),
+        (
+            "const d = new Date(0);
+             Object.defineProperties(d, Object.getOwnPropertyDescriptors(rec.Payload.After.v));
+             rec.Payload.After.v = d",
+            "1970-01-01T00:00:00Z",
+        ),
+    ] {
+        let script = format!("function process(rec) {{ {script}; return rec }}");
+        let made = Worker::new(&script).one(with(time("2024-02-29T12:00:00.742586427Z"))).unwrap();
+        assert_eq!(v(&made), &time(expected), "{script}");
+    }
+}
+
+#[test]
+fn a_date_that_a_script_keeps_has_all_digits_for_the_next_record() {
+    let mut worker = Worker::new(
+        "let last = null;
+         function process(rec) {
+           const now = rec.Payload.After.v;
+           rec.Payload.After = { v: last, keys: Object.keys(now).length, json: JSON.stringify(now) };
+           last = now;
+           return rec;
+         }",
+    );
+    let times = ["2024-02-29T12:00:00.000000001Z", "1960-01-01T00:00:00.999999999Z"].map(time);
+    let made = times.clone().map(|time| worker.one(with(time)).unwrap());
+    assert_eq!((v(&made[0]), v(&made[1])), (&Value::Null, &times[0]));
+    let fields = made[1].payload.after.fields().unwrap();
+    assert_eq!(fields.get("keys"), Some(&Value::Int(0)));
+    assert_eq!(fields.get("json"), Some(&Value::from(r#""1960-01-01T00:00:00.999Z""#)));
+}
+
+#[test]
 fn bytes_of_a_large_payload_can_be_made_text() {
     let mut worker = Worker::new(
         "function process(rec) {
@@ -127,6 +264,12 @@ fn bytes_of_a_large_payload_can_be_made_text() {
 fn key() -> impl Strategy<Value = Str> {
     prop_oneof![4 => "[abc]", 2 => "[0-9]{1,3}|__proto__|constructor|length|toString", 1 => any::<String>()]
         .prop_map(Str::from)
+}
+
+fn times() -> impl Strategy<Value = Value> {
+    (any::<i32>(), 0..1_999_999_999u32)
+        .prop_filter_map("a time", |(s, n)| DateTime::from_timestamp(i64::from(s) * 3000, n))
+        .prop_map(Value::Time)
 }
 
 fn values(json: bool) -> BoxedStrategy<Value> {
@@ -146,9 +289,7 @@ fn values(json: bool) -> BoxedStrategy<Value> {
             1 => any::<i64>().prop_map(Value::from),
             1 => any::<u64>().prop_map(Value::from),
             1 => vec(any::<u8>(), 0..20).prop_map(|b| Value::Bytes(Arc::from(b))),
-            1 => (any::<i32>(), 0..1_999_999_999u32)
-                .prop_filter_map("a time", |(s, n)| DateTime::from_timestamp(i64::from(s) * 3000, n))
-                .prop_map(Value::Time),
+            1 => times(),
         ]
         .boxed(),
     };
@@ -222,6 +363,21 @@ fn a_script_that_writes_back_what_it_read_changes_nothing() {
          };
          function process(rec) { again(rec); return {...rec} }";
     each(script, false, same);
+}
+
+#[test]
+fn a_copy_of_times_is_equal() {
+    let worker = std::cell::RefCell::new(Worker::new(
+        "function process(rec) { rec.Payload.After = { v: { ...rec.Payload.After.v, n: null } }; return rec }",
+    ));
+    TestRunner::new(Config::with_cases(200))
+        .run(&object(prop_oneof![times(), vec(times(), 0..3).prop_map(Value::from)]), |mut times| {
+            times.insert("n", Value::Null);
+            let made = worker.borrow_mut().one(with(Value::from(times.clone()))).map_err(TestCaseError::fail)?;
+            prop_assert_eq!(v(&made), &Value::from(times));
+            Ok(())
+        })
+        .unwrap();
 }
 
 #[test]

@@ -18,6 +18,7 @@ use chrono::DateTime;
 use super::{Leave, text_of, whole};
 use crate::conversion::enter::SAFE;
 use crate::conversion::path::{Path, Result, unfit_kind};
+use crate::conversion::time;
 use crate::envelope::Envelope;
 use crate::text::{key, name, utf8};
 use crate::view::{self, Remembered, View, property, target};
@@ -104,9 +105,16 @@ impl Leave<'_> {
         if millis.is_nan() {
             return path.unfit("is an invalid Date");
         }
-        match before {
-            Some(Value::Time(before)) if before.timestamp_millis() as f64 == millis => Ok(Left::Same),
-            _ => match DateTime::from_timestamp_millis(millis as i64) {
+        let before = match before {
+            Some(Value::Time(before)) if before.timestamp_millis() as f64 == millis => Some(before),
+            _ => None,
+        };
+        match (time::exact(object, millis, self.context), before) {
+            (Some(exact), Some(before)) if exact == *before => Ok(Left::Same),
+            (Some(exact), _) => Ok(Left::New(Value::Time(exact))),
+            // Made anew in the place of the same millisecond, as from its text: no reason to lose digits.
+            (None, Some(_)) => Ok(Left::Same),
+            (None, None) => match DateTime::from_timestamp_millis(millis as i64) {
                 Some(time) => Ok(Left::New(Value::Time(time))),
                 None => path.unfit("is a Date too far from now"),
             },
@@ -160,8 +168,10 @@ impl Leave<'_> {
                     self.plain_map(&target, path)?
                 }
             },
-            None if object.is_ordinary() || object.is::<Envelope>() => self.plain_map(object, path)?,
-            None => return path.unfit(unfit_kind(object)),
+            None => {
+                plain(object, path)?;
+                self.plain_map(object, path)?
+            }
         };
         self.open.pop();
         let same = before.is_some_and(|before| std::ptr::eq(before, &*map) || *before == *map);
@@ -269,6 +279,14 @@ impl Leave<'_> {
             Ok(array) => Ok(Some(array.to_vec(self.context)?)),
             Err(_) => Ok(None),
         }
+    }
+}
+
+/// Refuses objects whose content is not in their fields, and would be lost.
+pub(super) fn plain(object: &JsObject, path: Path<'_>) -> Result<()> {
+    match object.is_ordinary() || object.is::<Envelope>() {
+        true => Ok(()),
+        false => path.unfit(unfit_kind(object)),
     }
 }
 

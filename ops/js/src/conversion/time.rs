@@ -1,0 +1,48 @@
+//! Times as `Date`s, which carry milliseconds, and back with all digits.
+//!
+//! A date that is made of a time remembers it in a property that no enumeration shows, so it stays with the date
+//! wherever a script puts it.
+
+use anabranch_graph::value::Timestamp;
+use boa_engine::object::builtins::JsDate;
+use boa_engine::property::{PropertyDescriptor, PropertyKey};
+use boa_engine::{Context, Finalize, JsData, JsNativeError, JsObject, JsResult, JsSymbol, JsValue, Trace};
+
+use crate::view::property;
+
+/// The time that a date was made of.
+#[derive(Trace, Finalize, JsData)]
+struct Exact(#[unsafe_ignore_trace] Timestamp);
+
+/// The name of the property, one per context.
+struct Name(JsSymbol);
+
+/// Prepares a context whose globals no script has seen yet.
+pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
+    let name = JsSymbol::new(None).ok_or_else(|| JsNativeError::range().with_message("no more symbols"))?;
+    context.insert_data(Name(name));
+    Ok(())
+}
+
+fn name(context: &Context) -> Option<PropertyKey> {
+    context.get_data::<Name>().map(|name| name.0.clone().into())
+}
+
+/// The date of a time.
+pub(super) fn enter(time: &Timestamp, context: &mut Context) -> JsResult<JsValue> {
+    let date = JsDate::new(context);
+    date.set_time(JsValue::from(time.timestamp_millis()), context)?;
+    if let Some(name) = name(context) {
+        let exact = JsObject::new(context.root_shape(), None, Exact(*time)).upcast();
+        let property = PropertyDescriptor::builder().value(exact).writable(false).enumerable(false).configurable(false);
+        date.insert_property(name, property);
+    }
+    Ok(date.into())
+}
+
+/// The time that a date was made of, where it still shows the same millisecond.
+pub(super) fn exact(date: &JsObject, millis: f64, context: &Context) -> Option<Timestamp> {
+    let origin = property(date, &name(context)?)?.value()?.as_object()?;
+    let time = origin.downcast_ref::<Exact>()?.0;
+    (time.timestamp_millis() as f64 == millis).then_some(time)
+}
