@@ -92,6 +92,13 @@ pub struct Ended {
     pub gave_up: bool,
 }
 
+impl Ended {
+    /// A signal came before anything was started.
+    fn signalled() -> Ended {
+        Ended { signalled: true, ..Ended::default() }
+    }
+}
+
 /// The service could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
@@ -122,6 +129,8 @@ pub enum ServiceError {
 
 /// How long a pipeline may take beyond its budget before it is left behind.
 const GRACE: Duration = Duration::from_secs(2);
+/// What the first signal is answered with.
+const STOPPING: &str = "stopping; a second signal ends at once";
 /// How many pipelines open at the same time: hundreds that open at once would need a thread each for their files.
 const OPENING: usize = 8;
 /// How long a thread for blocking calls waits for the next one.
@@ -138,8 +147,9 @@ impl Service {
             .map_err(system("start the control runtime"))?;
         let executor = executor().map_err(system("start the executor"))?;
         let ended = control.block_on(async {
-            let signals = Signals::listen().map_err(system("listen to signals"))?;
-            let store = Store::open(&self.settings.database)?;
+            let mut signals = Signals::listen().map_err(system("listen to signals"))?;
+            let Some(store) = self.attended(&mut signals, self.open()).await else { return Ok(Ended::signalled()) };
+            let store = store?;
             let api = self.listen().await?;
             if let (Some(tell), Some(api)) = (self.on_listening.take(), &api) {
                 tell(api.address());
@@ -171,6 +181,40 @@ impl Service {
         ended
     }
 
+    /// The store, opened on a thread of its own: a server or a disk may take long, and signals are heard meanwhile.
+    async fn open(&self) -> Result<Store, ServiceError> {
+        let database = self.settings.database.clone();
+        let opened = tokio::task::spawn_blocking(move || Store::open(&database)).await;
+        let failed = |error| ServiceError::System { what: "open the store", error: std::io::Error::other(error) };
+        Ok(opened.map_err(failed)??)
+    }
+
+    /// Does something that comes before pipelines run. A signal asks to stop, which leaves it a moment; a second one
+    /// ends the process. `None`: it was stopped, whether or not it was done.
+    async fn attended<T>(&self, signals: &mut Signals, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            _ = signals.next() => tracing::info!("{STOPPING}"),
+        }
+        let patience = self.settings.shutdown_timeout.map(|budget| Instant::now() + budget.min(GRACE));
+        tokio::select! {
+            biased;
+            _ = work => {}
+            signal = signals.next() => self.abort(signal),
+            () = until(patience) => tracing::warn!("the state store does not answer; it is left behind"),
+        }
+        None
+    }
+
+    fn abort(&self, signal: i32) -> ! {
+        if let Some(before_abort) = &self.before_abort {
+            before_abort();
+        }
+        std::process::exit(128 + signal)
+    }
+
     async fn listen(&self) -> Result<Option<Api>, ServiceError> {
         // Many may run to their end beside each other: none takes a port that nobody asked for.
         let wanted = self.settings.api.as_ref().filter(|api| api.asked || !self.once);
@@ -200,7 +244,8 @@ impl Service {
         let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
         let mut awaited = awaited.unwrap_or_default();
         let mut ended = Ended { invalid: ids_of(&pipelines.invalid), ..Ended::default() };
-        let made = self.made(control).await?;
+        let Some(made) = self.attended(&mut signals, self.made(control)).await else { return Ok(Ended::signalled()) };
+        let made = made?;
         let taken = |id: &Str| made.iter().any(|pipeline| pipeline.id == *id);
         for id in pipelines.good.iter().map(|good| &good.config.id.value).chain(awaited.iter().map(|it| &it.id)) {
             if taken(id) {
@@ -209,7 +254,10 @@ impl Service {
         }
         pipelines.good.retain(|good| !taken(&good.config.id.value));
         awaited.retain(|pipeline| !taken(&pipeline.id));
-        self.provision(&pipelines, &awaited, control).await?;
+        match self.attended(&mut signals, self.provision(&pipelines, &awaited, control)).await {
+            Some(provisioned) => provisioned?,
+            None => return Ok(Ended::signalled()),
+        }
         for pipeline in awaited {
             control.put(&pipeline.id, Plan::Loading, Status::Stopped { reason: StopReason::System });
         }
@@ -266,12 +314,9 @@ impl Service {
                 signal = signals.next() => {
                     if stopping {
                         status_line.clear();
-                        if let Some(before_abort) = &self.before_abort {
-                            before_abort();
-                        }
-                        std::process::exit(128 + signal);
+                        self.abort(signal);
                     }
-                    tracing::info!("stopping; a second signal ends at once");
+                    tracing::info!("{STOPPING}");
                     ended.signalled = true;
                     stopping = true;
                     deadline = self.stop(control);

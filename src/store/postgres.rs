@@ -3,11 +3,15 @@
 //! One connection on a thread of its own, so that it does not depend on which runtime asks. Whatever waits when the
 //! connection is free is written in one transaction. A lost connection is made anew and the transaction repeated: every
 //! write may come twice (a claim then takes a later number), and marks are fenced by the number of the claim in the
-//! transaction that stores them, so that a repeated one never overwrites those of a later owner.
+//! transaction that stores them, so that a repeated one never overwrites those of a later owner. A server that is silent
+//! for too long counts as lost. It may still commit what was repeated meanwhile, and nothing is overwritten then either: a
+//! commit is asked for when every statement was answered, so that the first transaction has its rows until it ends, and
+//! the repeated one waits for them.
 
 mod connection;
 mod letters;
 mod schemas;
+mod session;
 mod table;
 
 use std::sync::mpsc::sync_channel;
@@ -15,15 +19,16 @@ use std::time::Duration;
 
 use anabranch_graph::state::StoreError;
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::Client;
+use tokio::time::timeout;
 
 use super::{Found, Read, Write, Written};
 use crate::settings::PostgresDatabase;
 use connection::{Address, is_passing};
+use session::{Client, Failure, Session};
 use table::Table;
 
-/// Attempts of a request, with waits of 100 ms doubling to 2 s: about 5 s in all. After that the pipelines recover,
-/// which takes longer.
+/// Attempts of a request, with waits of 100 ms doubling to 2 s: about 5 s in all, and the limits of a server that is
+/// silent. After that the pipelines recover, which takes longer.
 const ATTEMPTS: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -85,13 +90,15 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Connects, and makes the table where there is none. Waits for the server.
     pub(super) fn open(database: &PostgresDatabase) -> Result<Postgres, Refused> {
-        let address = Address::parse(&database.connection)?;
-        let table = Table::parse(&database.table)?;
+        Postgres::start(Address::parse(&database.connection)?, Table::parse(&database.table)?)
+    }
+
+    fn start(address: Address, table: Table) -> Result<Postgres, Refused> {
         let (requests, waiting) = mpsc::unbounded_channel();
         let (opened, is_open) = sync_channel(1);
         let runtime =
             crate::runtime::start(&mut tokio::runtime::Builder::new_current_thread()).map_err(Refused::System)?;
-        let keep = Keeper { address, table, client: None };
+        let keep = Keeper { address, table, session: None };
         let live = move || runtime.block_on(keep.live(waiting, |result| drop(opened.send(result))));
         std::thread::Builder::new().name("state-store".to_owned()).spawn(live).map_err(Refused::System)?;
         let gone = || Refused::System(std::io::Error::other("its thread has ended"));
@@ -124,7 +131,7 @@ fn gone() -> StoreError {
 struct Keeper {
     address: Address,
     table: Table,
-    client: Option<Client>,
+    session: Option<Session>,
 }
 
 impl Keeper {
@@ -155,9 +162,10 @@ impl Keeper {
     }
 
     async fn open(&mut self) -> Result<(), Refused> {
-        let mut client = self.address.connect().await.map_err(|error| self.address.refused(&error))?;
-        let known = self.table.prepare(&mut client).await;
-        self.client = Some(client);
+        let mut session = self.address.connect().await.map_err(|error| self.address.refused(&error))?;
+        let limit = self.address.limits.opening;
+        let known = timeout(limit, self.table.prepare(session.client())).await.unwrap_or(Err(Failure::Silent(limit)));
+        self.session = Some(session);
         match known.map_err(|error| self.address.refused(&error))? {
             table::Prepared::Ready => Ok(()),
             table::Prepared::Foreign => Err(Refused::Foreign { table: self.table.name().to_owned() }),
@@ -168,15 +176,13 @@ impl Keeper {
     }
 
     /// The connection, made anew where it was lost.
-    async fn connected(&mut self) -> Result<&mut Client, tokio_postgres::Error> {
-        if self.client.as_ref().is_none_or(Client::is_closed) {
-            self.client = None;
-            self.client = Some(self.address.connect().await?);
-        }
-        match &mut self.client {
-            Some(client) => Ok(client),
-            None => unreachable!("connected above"),
-        }
+    async fn connected(&mut self) -> Result<(&Table, &mut Client), Failure> {
+        let Keeper { address, table, session } = self;
+        let live = match session.take() {
+            Some(live) if !live.is_closed() => live,
+            _ => address.connect().await?,
+        };
+        Ok((table, session.insert(live).client()))
     }
 
     async fn write(&mut self, requests: Vec<(Write, oneshot::Sender<Result<Written, StoreError>>)>) {
@@ -186,12 +192,9 @@ impl Keeper {
         let (writes, done): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
         let mut tries = Tries::new();
         loop {
-            let outcome = match self.connected().await {
-                Ok(_) => self.transact(&writes).await,
-                Err(error) => Err(error),
-            };
-            match outcome {
+            match self.transact(&writes).await {
                 Ok(outcomes) => {
+                    tries.succeeded();
                     done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome)));
                     return;
                 }
@@ -206,9 +209,8 @@ impl Keeper {
         }
     }
 
-    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Result<Written, StoreError>>, tokio_postgres::Error> {
-        let Keeper { table, client, .. } = self;
-        let Some(client) = client else { return Ok(Vec::new()) };
+    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Result<Written, StoreError>>, Failure> {
+        let (table, client) = self.connected().await?;
         let transaction = client.transaction().await?;
         let outcomes = table.apply(&transaction, writes).await?;
         transaction.commit().await?;
@@ -219,14 +221,14 @@ impl Keeper {
         let mut tries = Tries::new();
         loop {
             let found = match self.connected().await {
-                Ok(_) => match &self.client {
-                    Some(client) => self.table.find(client, read).await,
-                    None => continue,
-                },
+                Ok((table, client)) => table.find(client, read).await,
                 Err(error) => Err(error),
             };
             match found {
-                Ok(found) => return found,
+                Ok(found) => {
+                    tries.succeeded();
+                    return found;
+                }
                 Err(error) => {
                     if !self.may_repeat(&mut tries, &error).await {
                         return Err(StoreError::Unavailable(connection::message(&error).into()));
@@ -237,10 +239,17 @@ impl Keeper {
     }
 
     /// Waits before the next attempt, where there is one.
-    async fn may_repeat(&mut self, tries: &mut Tries, error: &tokio_postgres::Error) -> bool {
+    async fn may_repeat(&mut self, tries: &mut Tries, error: &Failure) -> bool {
         let passing = is_passing(error);
-        if error.is_closed() || error.as_db_error().is_none() {
-            self.client = None;
+        match error {
+            Failure::Silent(_) => {
+                self.session = None;
+                tries.silent = true;
+                // It takes minutes until the pipelines hear of it.
+                tracing::warn!("the state store in PostgreSQL at {} is silent: {error}", self.address.hosts());
+            }
+            Failure::Postgres(error) if error.is_closed() || error.as_db_error().is_none() => self.session = None,
+            Failure::Postgres(_) => {}
         }
         tracing::debug!(error = connection::message(error), passing, "the state store failed");
         passing && tries.wait().await
@@ -249,11 +258,18 @@ impl Keeper {
 
 struct Tries {
     failures: u32,
+    silent: bool,
 }
 
 impl Tries {
     fn new() -> Self {
-        Tries { failures: 0 }
+        Tries { failures: 0, silent: false }
+    }
+
+    fn succeeded(&self) {
+        if self.silent {
+            tracing::info!("the state store answers again");
+        }
     }
 
     async fn wait(&mut self) -> bool {

@@ -81,6 +81,18 @@ fn split_filter_and_error_do_what_they_do_in_pipelines() {
 }
 
 #[test]
+fn what_a_script_logs_is_shown_when_it_is_asked_for() {
+    let workspace = Workspace::new();
+    let script = "script=function process(rec) { logger.Info().Msg('seen'); return rec }";
+    let script = ["processors", "run", "custom.javascript", "--set", script];
+    let quiet = filter(&workspace, &script, RECORD).expect_code(0);
+    assert_eq!(quiet.stderr, "");
+    let told = filter(&workspace, &[&script[..], &["--log.level=info"]].concat(), RECORD).expect_code(0);
+    assert!(told.stderr.contains("INF seen"), "{}", told.stderr);
+    assert_eq!((lines(&told.stdout).len(), told.stderr.lines().count()), (1, 1), "{}", told.stderr);
+}
+
+#[test]
 fn a_script_without_a_function_is_not_valid() {
     let workspace = Workspace::new();
     let script = ["processors", "run", "custom.javascript", "--set", "script=var process = 1"];

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::cli::{Context, Exit, Report, registry_with, report};
 use crate::files::system;
+use crate::log::{Log, Output};
 use crate::settings::SettingFlags;
 use crate::trial::lines::{Lines, Stamp};
 use crate::trial::output::{Letters, LettersDestination, Records, RecordsDestination};
@@ -28,7 +29,8 @@ use crate::trial::{Given, services};
 /// would, and writes the resulting records to standard output in the same form. Input may be endless.
 ///
 /// Records that fail go to standard error as dead letters, one per line, and so do lines that are no record; the
-/// others go on. A record without position gets the number of its line.
+/// others go on. A record without position gets the number of its line. What the processor logs is shown on a terminal,
+/// and otherwise, among the letters, with `--log.level`.
 ///
 /// Exit codes: 0 no record failed, 1 a record failed, 2 the processor or a setting is not valid,
 /// 3 standard input or output cannot be used.
@@ -83,19 +85,31 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         Err(findings) => return refused(&findings, &files, context),
     };
     // Standard error is for letters: whoever reads them in a program is not disturbed.
-    if std::io::stderr().is_terminal() {
+    let watched = std::io::stderr().is_terminal();
+    if watched {
         context.note(&compiled.warnings, &files);
+    }
+    if watched || arguments.service.get("log.level").is_some() {
+        let output = match Output::standard_error() {
+            Ok(output) => output,
+            Err(error) => return not_started(&error),
+        };
+        let log = Log::new(settings.log, output);
+        log.mask(compiled.secrets.iter().cloned());
+        log.install();
     }
     let report = match execute(&compiled, arguments.workers) {
         _ if records.is_closed() => Report::new(COMMAND),
         Ok(Ending::Faulted(fault)) => failed(&fault),
         Ok(_) if letters.count() > 0 => Report::new(COMMAND).found(Exit::Failed),
         Ok(_) => Report::new(COMMAND),
-        Err(error) => {
-            Report::new(COMMAND).fail(Exit::Environment, "run.system", format!("cannot start: {}", system(&error)))
-        }
+        Err(error) => not_started(&error),
     };
     report.streamed()
+}
+
+fn not_started(error: &std::io::Error) -> Report {
+    Report::new(COMMAND).fail(Exit::Environment, "run.system", format!("cannot start: {}", system(error)))
 }
 
 fn failed(fault: &Fault) -> Report {

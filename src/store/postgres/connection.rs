@@ -4,21 +4,36 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anabranch_ops_postgres::address::{Address as Given, Tls};
+use tokio::time::timeout;
+use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, Error};
 
 use super::Refused;
+use super::session::{Failure, Session, answered};
 
 /// How long a connection may take, where the address does not say.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long the server may be silent in a connection before it counts as lost.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// The server is to let go soon of what a lost connection holds: until then the next one would wait for its locks.
+const SESSION: &str = "SET idle_in_transaction_session_timeout = '60s'";
+
+/// How long the server may be silent.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Until there is a connection, and then until the table is known.
+    pub(super) opening: Duration,
+    /// After a statement.
+    pub(super) statement: Duration,
+}
+
 /// A server, and how to talk to it.
 pub(super) struct Address {
     config: Config,
     hosts: String,
     tls: Tls,
+    pub(super) limits: Limits,
 }
 
 impl Address {
@@ -30,32 +45,46 @@ impl Address {
         let tls = address.tls().map_err(|error| refuse(error.to_string()))?;
         let hosts = address.hosts();
         let mut config = address.config;
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT);
-        }
+        let connect = config.get_connect_timeout().copied().unwrap_or(CONNECT);
+        config.connect_timeout(connect);
         config.tcp_user_timeout(SILENCE);
-        Ok(Address { config, hosts, tls })
+        // The client's own limit is for each host and ends when the socket is open: a server that accepts and says
+        // nothing needs one more.
+        let hosts_to_try = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
+        let opening = connect.saturating_mul(u32::try_from(hosts_to_try).unwrap_or(u32::MAX).saturating_add(1));
+        Ok(Address { config, hosts, tls, limits: Limits { opening, statement: SILENCE } })
     }
 
-    /// Connects. The connection ends with the client.
-    pub(super) async fn connect(&self) -> Result<Client, Error> {
-        let (client, connection) = self.config.connect(self.tls.clone()).await?;
+    /// Connects. The connection ends with the session.
+    pub(super) async fn connect(&self) -> Result<Session, Failure> {
+        let Limits { opening, statement } = self.limits;
+        let (client, connection) = answered(opening, self.config.connect(self.tls.clone())).await?;
         #[expect(clippy::disallowed_methods, reason = "the runtime is the store's own and ends with its thread")]
-        tokio::spawn(async move {
+        let driver = tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(error = message(&error), "the connection of the state store ended");
+                let error = message(&Failure::Postgres(error));
+                tracing::debug!(error, "the connection of the state store ended");
             }
         });
-        Ok(client)
+        let mut session = Session::new(client, driver.abort_handle(), statement);
+        // A server that stops in the middle of this is as good as one that was not reached.
+        timeout(opening, session.client().batch_execute(SESSION)).await.map_err(|_| Failure::Silent(opening))??;
+        Ok(session)
     }
 
-    pub(super) fn refused(&self, error: &Error) -> Refused {
+    /// Hosts and ports.
+    pub(super) fn hosts(&self) -> &str {
+        &self.hosts
+    }
+
+    pub(super) fn refused(&self, error: &Failure) -> Refused {
         Refused::Server { server: self.hosts.clone(), what: message(error) }
     }
 }
 
 /// Whether the same request may work in a while: the connection was lost, or others were in the way.
-pub(super) fn is_passing(error: &Error) -> bool {
+pub(super) fn is_passing(error: &Failure) -> bool {
+    let Failure::Postgres(error) = error else { return true };
     let Some(code) = error.code() else { return true };
     let class = &code.code()[..2.min(code.code().len())];
     // Connection exceptions, transaction rollback, insufficient resources, operator intervention.
@@ -63,7 +92,8 @@ pub(super) fn is_passing(error: &Error) -> bool {
 }
 
 /// The server's own message, or what went wrong with the connection.
-pub(super) fn message(error: &Error) -> String {
+pub(super) fn message(error: &Failure) -> String {
+    let Failure::Postgres(error) = error else { return error.to_string() };
     match error.as_db_error() {
         Some(server) => format!("{} ({})", server.message(), server.code().code()),
         None => {

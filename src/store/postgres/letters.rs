@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anabranch_graph::letter::LetterBounds;
 use anabranch_graph::state::StoreError;
-use tokio_postgres::{Client, Error, Transaction};
 
+use super::session::{Client, Failure as Error, Transaction};
 use super::table::Table;
 use crate::store::letters::{ANSWER_BYTES, Answer, Change, LetterTotals, Question, StoredLetter, Which, weight};
 use crate::store::{Found, Written};

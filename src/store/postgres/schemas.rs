@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anabranch_graph::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaVersion};
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
-use tokio_postgres::{Client, Error, Row, Transaction};
+use tokio_postgres::Row;
 
+use super::session::{Client, Failure as Error, Transaction};
 use super::table::Table;
 use crate::store::Written;
 use crate::store::schemas::{self, Answer, Deletion, Entry, Question};

@@ -7,10 +7,11 @@ use anabranch_graph::source::{Mark, Partition};
 use anabranch_graph::state::{Epoch, LaneId, MemoKey, StoreError};
 use anabranch_graph::text::Str;
 use bytes::Bytes;
+use tokio_postgres::GenericClient;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, GenericClient, Transaction};
 
 use super::Refused;
+use super::session::{Client, Failure as Error, Timed, Transaction};
 use crate::store::entity::StoredPipeline;
 use crate::store::letters::{Change, Which};
 use crate::store::tables::{SCHEMA, decode, encode, understand};
@@ -191,6 +192,11 @@ impl Table {
                 }
                 Write::Level { subject, level } => {
                     self.set_level(transaction, subject.as_ref(), level.as_ref()).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Trial => {
+                    let sql = format!("UPDATE {} SET number = number WHERE kind = '{VERSION}'", self.state);
+                    transaction.execute(&sql, &[]).await?;
                     Ok(Written::Nothing)
                 }
                 Write::Marks { .. } => unreachable!("taken as a group above"),
@@ -409,7 +415,7 @@ impl Table {
 
     async fn pipelines(
         &self,
-        client: &impl GenericClient,
+        client: &Timed<impl GenericClient>,
         lock: &str,
     ) -> Result<Result<Vec<StoredPipeline>, StoreError>, Error> {
         let sql = format!(

@@ -1,3 +1,5 @@
+mod silence;
+
 use std::sync::Arc;
 
 use anabranch_graph::record::Position;
@@ -157,8 +159,8 @@ async fn the_oldest_results_are_forgotten() {
     store.keep("s", vec![([0; 32], Bytes::from(vec![1; 1000]))]).await.unwrap();
     let Ok(table) = Table::parse("kv") else { panic!("a name") };
     let Ok(address) = Address::parse(&database.url()) else { panic!("an address") };
-    let mut client = address.connect().await.unwrap();
-    let transaction = client.transaction().await.unwrap();
+    let mut session = address.connect().await.unwrap();
+    let transaction = session.client().transaction().await.unwrap();
     table.forget(&transaction, 2100).await.unwrap();
     transaction.commit().await.unwrap();
     let there: Vec<bool> =

@@ -1,0 +1,109 @@
+//! Statements that must be answered in time. A server that went silent (a machine that is frozen, a network that loses
+//! everything) does not close the connection: without a limit, whoever asks would wait for ever.
+
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, GenericClient, Row};
+
+/// A statement failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The server, or the connection.
+    #[error(transparent)]
+    Postgres(#[from] Error),
+    /// Nothing came back in this time. What was asked may have been done, or may still be.
+    #[error("no answer in {} s", .0.as_secs_f32())]
+    Silent(Duration),
+}
+
+/// Waits for the server, for so long.
+pub(super) async fn answered<T>(limit: Duration, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    match timeout(limit, asked).await {
+        Ok(answer) => answer.map_err(Failure::Postgres),
+        Err(_) => Err(Failure::Silent(limit)),
+    }
+}
+
+/// A connection. Ends when it is dropped, also where an answer is missing: the server then undoes what is not committed.
+pub(super) struct Session {
+    client: Client,
+    driver: AbortHandle,
+}
+
+impl Session {
+    pub(super) fn new(client: tokio_postgres::Client, driver: AbortHandle, limit: Duration) -> Session {
+        Session { client: Timed { inner: client, limit }, driver }
+    }
+
+    pub(super) fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.inner.is_closed()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // By itself it would wait for the answers that are missing.
+        self.driver.abort();
+    }
+}
+
+/// What runs statements, each for so long at most.
+pub(super) struct Timed<C> {
+    inner: C,
+    limit: Duration,
+}
+
+pub(super) type Client = Timed<tokio_postgres::Client>;
+pub(super) type Transaction<'a> = Timed<tokio_postgres::Transaction<'a>>;
+
+type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+impl<C: GenericClient> Timed<C> {
+    pub(super) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Failure> {
+        answered(self.limit, self.inner.query(sql, parameters)).await
+    }
+
+    pub(super) async fn query_one(&self, sql: &str, parameters: Parameters<'_>) -> Result<Row, Failure> {
+        answered(self.limit, self.inner.query_one(sql, parameters)).await
+    }
+
+    pub(super) async fn query_opt(&self, sql: &str, parameters: Parameters<'_>) -> Result<Option<Row>, Failure> {
+        answered(self.limit, self.inner.query_opt(sql, parameters)).await
+    }
+
+    pub(super) async fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64, Failure> {
+        answered(self.limit, self.inner.execute(sql, parameters)).await
+    }
+
+    pub(super) async fn execute_typed(
+        &self,
+        sql: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<u64, Failure> {
+        answered(self.limit, self.inner.execute_typed(sql, parameters)).await
+    }
+
+    pub(super) async fn batch_execute(&self, sql: &str) -> Result<(), Failure> {
+        answered(self.limit, self.inner.batch_execute(sql)).await
+    }
+}
+
+impl Client {
+    pub(super) async fn transaction(&mut self) -> Result<Transaction<'_>, Failure> {
+        let inner = answered(self.limit, self.inner.transaction()).await?;
+        Ok(Timed { inner, limit: self.limit })
+    }
+}
+
+impl Transaction<'_> {
+    pub(super) async fn commit(self) -> Result<(), Failure> {
+        answered(self.limit, self.inner.commit()).await
+    }
+}
