@@ -18,6 +18,8 @@ pub(crate) struct Row {
     pub(crate) values: Range<usize>,
     /// Where those of its key end.
     pub(crate) key_end: usize,
+    /// Whether PostgreSQL finds its key equal to none of other bytes.
+    pub(crate) exact: bool,
 }
 
 /// Rows that one statement can write.
@@ -46,6 +48,10 @@ struct Slot {
 /// Rows of one table and of one key are compacted: the last one wins. Two partial rows of one key with different
 /// columns, a row without key between rows with one, and keys of different columns begin a new series, so that every
 /// series has each key once and one kind of key.
+///
+/// A key may be equal to one of other bytes, as text of a collation that ignores case. Only PostgreSQL can tell, so
+/// such a row shares a series with rows of its own shape alone: these are one statement, and PostgreSQL refuses to
+/// write one row twice in it. The rows are then written one after the other.
 pub(crate) fn plan(rows: &[Row], tables: &[Table], bytes: &[u8]) -> Vec<Step> {
     let mut series: Vec<Series<'_>> = Vec::new();
     // The tables in the order in which they appear, each with its open series.
@@ -81,21 +87,37 @@ struct Series<'a> {
     keys: Option<Vec<usize>>,
     slots: Vec<Slot>,
     by_key: HashMap<&'a [u8], usize>,
+    /// The shape of the first row.
+    shape: usize,
+    /// Whether there are rows of other shapes.
+    mixed: bool,
+    /// Whether all keys are exact.
+    exact: bool,
 }
 
 impl<'a> Series<'a> {
     fn new(table: usize) -> Self {
-        Series { table, keys: None, slots: Vec::new(), by_key: HashMap::new() }
+        let (slots, by_key) = (Vec::new(), HashMap::new());
+        Series { table, keys: None, slots, by_key, shape: 0, mixed: false, exact: true }
     }
 
     /// Adds a row, unless it needs a new series.
     fn take(&mut self, index: usize, row: &Row, rows: &[Row], tables: &[Table], bytes: &'a [u8]) -> bool {
         let shape = tables[self.table].shape(row.shape);
         match &self.keys {
-            None => self.keys = Some(shape.key_columns().to_vec()),
+            None => {
+                self.keys = Some(shape.key_columns().to_vec());
+                (self.shape, self.mixed, self.exact) = (row.shape, false, true);
+            }
             Some(keys) if keys.as_slice() != shape.key_columns() => return false,
             Some(_) => {}
         }
+        let (mixed, exact) = (self.mixed || row.shape != self.shape, self.exact && row.exact);
+        // A table that is updated twice in one statement is no error: one of the two is forgotten.
+        if !exact && (mixed || (shape.action == Action::Update && !self.slots.is_empty())) {
+            return false;
+        }
+        (self.mixed, self.exact) = (mixed, exact);
         if shape.action == Action::Insert {
             self.slots.push(Slot { deleted: false, row: Some(index), any: index });
             return true;

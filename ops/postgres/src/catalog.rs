@@ -3,7 +3,7 @@
 use futures::future::try_join3;
 use tokio_postgres::{Client, Error};
 
-use crate::column::{Column, Filled, Kind, TypeRow};
+use crate::column::{Column, Equality, Filled, Kind, TypeRow};
 use crate::name::TableName;
 
 /// Columns and unique keys of a table.
@@ -13,10 +13,33 @@ pub(crate) struct Layout {
     pub(crate) columns: Vec<Column>,
     /// Column names, sorted, of each index that `ON CONFLICT` can use.
     pub(crate) unique: Vec<Vec<String>>,
+    /// What [`VERSIONS`] said before the rest was read: as long as it says so again, the rest holds.
+    pub(crate) version: i64,
 }
 
+impl Layout {
+    /// Whether what was encoded for this layout can be written to a table of the other one.
+    pub(crate) fn holds_in(&self, other: &Layout) -> bool {
+        self.columns.iter().all(|column| other.columns.contains(column))
+            && self.unique.iter().all(|unique| other.unique.contains(unique))
+    }
+}
+
+/// A number for each of some tables that changes with all that a layout holds.
+pub(crate) const VERSIONS: &str = "SELECT hashtextextended(concat(n.oid, ' ', \
+     (SELECT string_agg(concat_ws(' ', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation, a.attidentity, \
+     a.attgenerated, a.attnotnull, a.atthasdef), ',' ORDER BY a.attnum) FROM pg_attribute a \
+     WHERE a.attrelid = n.oid AND a.attnum > 0 AND NOT a.attisdropped), ' ', \
+     (SELECT string_agg(concat_ws(' ', i.indexrelid, i.indimmediate, i.indisvalid), ',' ORDER BY i.indexrelid) \
+     FROM pg_index i WHERE i.indrelid = n.oid AND i.indisunique)), 0) \
+     FROM (SELECT to_regclass(t.name)::oid AS oid, t.place \
+     FROM unnest($1::text[]) WITH ORDINALITY AS t(name, place) OFFSET 0) n \
+     ORDER BY n.place";
+
 const COLUMNS: &str = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, -1), \
-     a.attidentity::text, a.attgenerated::text \
+     a.attidentity::text, a.attgenerated::text, a.atttypmod, a.attnotnull AND NOT a.atthasdef, \
+     NOT EXISTS (SELECT FROM pg_collation c WHERE NOT c.collisdeterministic AND (c.oid = a.attcollation OR EXISTS \
+     (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND c.oid = ANY (i.indcollation)))) \
      FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped \
      ORDER BY a.attnum";
 
@@ -26,7 +49,7 @@ const TYPES: &str = "WITH RECURSIVE reached(oid) AS (\
      UNION \
      SELECT leads.oid FROM reached JOIN pg_type t ON t.oid = reached.oid, \
      unnest(ARRAY[t.typbasetype, t.typelem]) AS leads(oid) WHERE leads.oid <> 0) \
-     SELECT t.oid, t.typname::text, t.typtype::text, t.typcategory::text, t.typbasetype, t.typelem \
+     SELECT t.oid, t.typname::text, t.typtype::text, t.typcategory::text, t.typbasetype, t.typelem, t.typtypmod \
      FROM reached JOIN pg_type t ON t.oid = reached.oid";
 
 const UNIQUE: &str = "SELECT array_agg(a.attname::text ORDER BY a.attname::text COLLATE \"C\") \
@@ -44,6 +67,8 @@ const NAMES: &str = "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname:
 /// Looks a table up, in one round trip once the statements are prepared. `None` if there is no such table.
 pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<Layout>, Error> {
     let table = table.to_string();
+    // Before the rest: what changes in between makes the rest newer than it.
+    let version = client.query_one(VERSIONS, &[&[&table].as_slice()]).await?.try_get(0)?;
     let (columns, types, unique) =
         try_join3(client.query(COLUMNS, &[&table]), client.query(TYPES, &[&table]), client.query(UNIQUE, &[&table]))
             .await?;
@@ -60,6 +85,7 @@ pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<
                 category: row.try_get(3)?,
                 base: row.try_get(4)?,
                 element: row.try_get(5)?,
+                modifier: row.try_get(6)?,
             })
         })
         .collect::<Result<Vec<_>, Error>>()?;
@@ -72,12 +98,25 @@ pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<
                 ("a", _) => Filled::Identity,
                 _ => Filled::No,
             };
-            let kind = Kind::of(row.try_get(1)?, &types);
-            Ok(Column { name: row.try_get(0)?, sql_type: row.try_get(2)?, kind, filled })
+            let type_of @ (oid, modifier): (u32, i32) = (row.try_get(1)?, row.try_get(5)?);
+            let (without_default, deterministic): (bool, bool) = (row.try_get(6)?, row.try_get(7)?);
+            let equality = match deterministic {
+                true => Equality::of(oid, modifier, &types),
+                false => Equality::Server,
+            };
+            Ok(Column {
+                name: row.try_get(0)?,
+                sql_type: row.try_get(2)?,
+                kind: Kind::of(oid, &types),
+                filled,
+                equality,
+                required: without_default && identity.is_empty() && filled == Filled::No,
+                type_of,
+            })
         })
         .collect::<Result<Vec<_>, Error>>()?;
     let unique = unique.iter().map(|row| row.try_get(0)).collect::<Result<Vec<_>, Error>>()?;
-    Ok(Some(Layout { columns, unique }))
+    Ok(Some(Layout { columns, unique, version }))
 }
 
 /// Names of the tables that there are, with the schema where it is needed: for hints.

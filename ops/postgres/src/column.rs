@@ -1,7 +1,7 @@
 //! Columns, and how values get into them.
 
 /// A column of a table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     /// Its name.
     pub(crate) name: String,
@@ -11,6 +11,58 @@ pub(crate) struct Column {
     pub(crate) kind: Kind,
     /// What PostgreSQL fills in itself.
     pub(crate) filled: Filled,
+    /// What two equal values have in common.
+    pub(crate) equality: Equality,
+    /// Whether a row cannot be inserted without it.
+    pub(crate) required: bool,
+    /// `atttypid`, and `atttypmod` with its length or precision.
+    pub(crate) type_of: (u32, i32),
+}
+
+/// Which values PostgreSQL takes for one key, in the encoded form that they have before they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Equality {
+    /// Those of the same bytes.
+    Bytes,
+    /// Those of the same bytes, unless one ends with a space: those may be cut off.
+    Trimmed,
+    /// Numbers of the same bytes, unless there are digits after the point.
+    Whole,
+    /// Only PostgreSQL knows.
+    Server,
+}
+
+impl Equality {
+    /// For a column of a type with a modifier, whose text has a collation for which equal is the same.
+    pub(crate) fn of(oid: u32, modifier: i32, types: &[TypeRow]) -> Equality {
+        match oid {
+            // bool, bytea, int8, int2, int4, text, date, uuid.
+            16 | 17 | 20 | 21 | 23 | 25 | 1082 | 2950 => Equality::Bytes,
+            // varchar(n) and char(n) lose spaces at the end.
+            1043 if modifier < 0 => Equality::Bytes,
+            1042 | 1043 => Equality::Trimmed,
+            // Fewer digits than microseconds are rounded to.
+            1114 | 1184 if modifier < 0 || modifier == 6 => Equality::Bytes,
+            // The bit of a negative scale, which rounds whole numbers.
+            1700 if modifier < 0 || (modifier - 4) & 0x400 == 0 => Equality::Whole,
+            _ => match types.iter().find(|row| row.oid == oid) {
+                Some(row) if row.form == "d" => Equality::of(row.base, row.modifier, types),
+                Some(row) if row.form == "e" => Equality::Bytes,
+                _ => Equality::Server,
+            },
+        }
+    }
+
+    /// Whether an encoded value is equal to none of other bytes.
+    pub(crate) fn is_exact(self, value: &[u8]) -> bool {
+        match self {
+            Equality::Bytes => true,
+            Equality::Trimmed => value.last() != Some(&b' '),
+            // Digits, weight, sign, then the number of digits after the point.
+            Equality::Whole => value.get(6..8) == Some(&[0, 0]),
+            Equality::Server => false,
+        }
+    }
 }
 
 /// What PostgreSQL fills in itself.
@@ -64,6 +116,8 @@ pub(crate) struct TypeRow {
     pub(crate) category: String,
     pub(crate) base: u32,
     pub(crate) element: u32,
+    /// `typtypmod`: the length or precision that a domain adds.
+    pub(crate) modifier: i32,
 }
 
 impl Kind {

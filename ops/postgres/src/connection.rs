@@ -17,9 +17,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const UNCONFIRMED: Duration = Duration::from_secs(60);
 
 /// The server is to notice soon that this machine is gone: until then a transaction of ours would keep its locks, and
-/// the next run of the pipeline would wait for them.
+/// the next run of the pipeline would wait for them. A time without an offset is in UTC, whatever the server's zone.
 const SESSION: &str = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; \
-     SET idle_in_transaction_session_timeout = '60s'";
+     SET idle_in_transaction_session_timeout = '60s'; SET TimeZone = 'UTC'";
 
 impl Address {
     /// Host, port and database, for messages: no user, no password.

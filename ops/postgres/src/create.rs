@@ -38,6 +38,11 @@ impl Fields {
         }
     }
 
+    /// Whether each field of a record can be the name of a column.
+    pub(crate) fn check(key: &Object, payload: &Object, table: &TableName) -> Result<(), Fault> {
+        key.iter().chain(payload.iter()).try_for_each(|(field, _)| checked(field, table).map(drop))
+    }
+
     /// `CREATE TABLE` with the key's columns as primary key.
     pub(crate) fn create_table(&self, table: &TableName) -> Result<String, Fault> {
         let both = self.keys.iter().chain(self.rest.iter().filter(|(field, _)| !self.keys.contains_key(*field)));
@@ -60,11 +65,18 @@ impl Fields {
     }
 }
 
+/// Every table has columns of these names, which no one can set.
+const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"];
+
 fn checked(field: &str, table: &TableName) -> Result<String, Fault> {
-    check(field).map_err(|why| {
+    let refused = |why: &dyn std::fmt::Display| {
         Fault::record("column_name", format!("the field {field:?} cannot be a column of {table}: {why}"))
-    })?;
-    Ok(Quoted(field).to_string())
+    };
+    check(field).map_err(|why| refused(&why))?;
+    match SYSTEM_COLUMNS.contains(&field) {
+        true => Err(refused(&"PostgreSQL has a system column of this name")),
+        false => Ok(Quoted(field).to_string()),
+    }
 }
 
 impl Seen {

@@ -35,8 +35,15 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
              dead-letter queue with its message; the others are written. Of several records with one key in a batch \
              the last is written.\n\n\
              Types: text is read as the column's type (uuid, numbers, dates, intervals, enums …), lists become \
-             arrays, vectors or JSON, maps become JSON; a value that does not fit is an error of its record, never \
-             rounded or cut. A time without an offset is in UTC.",
+             arrays, vectors or JSON, maps become JSON. A time without an offset is in UTC. A value that does not fit \
+             is an error of its record: a number out of range, a fraction for an integer, an integer that double \
+             precision cannot hold exactly, text that is too long, a time of day for a date, text of a date BC or \
+             beyond the year 9999, and an array literal such as {1,2} for an array of numbers, text, booleans, times, \
+             bytes, UUIDs or JSON: write the JSON list [1,2].\n\n\
+             Rounded or cut, as PostgreSQL does it, is what exceeds the precision of a type: decimals beyond the \
+             scale of numeric(p,s) and money, numbers for real and vector to 24 bits, text of a number for double \
+             precision to 53 bits, times to microseconds or the column's precision, spaces at the end beyond char(n) \
+             and varchar(n), name after 63 bytes and \"char\" after the first.",
         )
         .with(
             Parameter::new(

@@ -37,7 +37,8 @@ impl From<Error> for Failure {
             return Failure::Lost(Fault::transient("connection_lost", text(&error)));
         };
         let (code, text) = (db.code(), describe(db));
-        match meaning(code) {
+        let meaning = if is_of_row(db) { Meaning::Row } else { meaning(code) };
+        match meaning {
             Meaning::Lost => Failure::Lost(Fault::transient("server_unavailable", text)),
             Meaning::Retry => Failure::Retry(Fault::transient("transaction_conflict", text)),
             Meaning::Stale => Failure::Stale(Fault::record(row_code(code), text)),
@@ -68,13 +69,21 @@ fn meaning(code: &SqlState) -> Meaning {
     }
 }
 
+/// Whether a right is denied for the values of a row, by a policy or by the code of a trigger: what denies one for a
+/// whole table says so in the routine that checks such rights.
+fn is_of_row(db: &DbError) -> bool {
+    let routine = db.routine().unwrap_or_default();
+    *db.code() == SqlState::INSUFFICIENT_PRIVILEGE
+        && (routine == "ExecWithCheckOptions" || (db.where_().is_some() && !routine.starts_with("aclcheck_error")))
+}
+
 fn row_code(code: &SqlState) -> &'static str {
     match code.code() {
         "23505" => "unique_violation",
         "23502" => "not_null_violation",
         "23503" => "foreign_key_violation",
         "23514" => "check_violation",
-        "42P01" => "table_missing",
+        "42P01" | "3F000" => "table_missing",
         "42703" => "column_missing",
         state if state.starts_with("22") => "value_rejected",
         _ => "row_rejected",

@@ -100,9 +100,24 @@ impl Fence {
         Ok(Fence { tables, pipeline, destination, epoch, pending: None, current: 0 })
     }
 
+    /// What fails in the tables of the marks is no fault of a record.
+    fn own(failure: Failure) -> Failure {
+        match failure {
+            Failure::Row(fault) | Failure::Stale(fault) => {
+                let text = format!("the tables of the marks cannot be used: {}", fault.message());
+                Failure::Fatal(Fault::fatal("marks_damaged", text))
+            }
+            other => other,
+        }
+    }
+
     /// The marks that earlier transactions stored. A transaction of a lost connection that may still be committed holds
     /// the row of the fence: it is waited for, and with the answer the doubt about it is over.
     pub(crate) async fn marks(&mut self, client: &Client) -> Result<Vec<(LaneId, Mark)>, Failure> {
+        self.read(client).await.map_err(Fence::own)
+    }
+
+    async fn read(&mut self, client: &Client) -> Result<Vec<(LaneId, Mark)>, Failure> {
         // Two statements under one lock: each sees what was committed before it began.
         client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         let sql = format!(
@@ -148,6 +163,10 @@ impl Fence {
         rows: &[Record],
         marks: &[(LaneId, Mark)],
     ) -> Result<Entered, Failure> {
+        self.pass(client, rows, marks).await.map_err(Fence::own)
+    }
+
+    async fn pass(&mut self, client: &Client, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Entered, Failure> {
         let sql = format!(
             "UPDATE {} SET writes = writes + 1 WHERE pipeline = $1 AND destination = $2 AND epoch = $3 \
              RETURNING writes",

@@ -6,14 +6,16 @@ use std::fmt;
 use std::ops::Range;
 use std::pin::pin;
 
+use anabranch_graph::fault::Fault;
 use bytes::{BufMut, Bytes, BytesMut};
 use deadpool_postgres::ClientWrapper;
-use futures::future::{join, try_join_all};
+use futures::future::{join, join3, try_join_all};
 use futures::sink::SinkExt;
 use tokio_postgres::types::{Format, IsNull, ToSql, Type};
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{Client, Row, Statement};
 
 use crate::batch::Step;
+use crate::catalog;
 use crate::fault::Failure;
 use crate::statement;
 use crate::table::{Action, Shape, Table};
@@ -30,12 +32,16 @@ const MOST_STAGES: usize = 64;
 /// Most prepared statements of a connection; beyond, all are prepared again as they are needed.
 const MOST_STATEMENTS: usize = 512;
 
+/// Each statement is to see what was committed before it: the rows of other writers, and changes of the tables.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
 /// A connection of one writer.
 pub(crate) struct Session {
     client: ClientWrapper,
     copy_from: usize,
     statements: HashMap<Prepared, Statement>,
     stages: HashSet<(u64, Action)>,
+    versions: Option<Statement>,
     /// Staging tables that this transaction filled.
     filled: HashSet<(u64, Action)>,
 }
@@ -57,7 +63,8 @@ enum SqlText {
 impl Session {
     /// `copy_from`: the number of rows from which a step is copied, [`COPY_FROM`].
     pub(crate) fn new(client: ClientWrapper, copy_from: usize) -> Self {
-        Session { client, copy_from, statements: HashMap::new(), stages: HashSet::new(), filled: HashSet::new() }
+        let (stages, filled) = (HashSet::new(), HashSet::new());
+        Session { client, copy_from, statements: HashMap::new(), stages, versions: None, filled }
     }
 
     /// Chooses another way of writing from here on.
@@ -78,22 +85,73 @@ impl Session {
     /// Begins a transaction.
     pub(crate) async fn begin(&mut self) -> Result<(), Failure> {
         self.filled.clear();
-        self.execute("BEGIN").await
+        self.execute(BEGIN).await
     }
 
-    /// Creates the staging tables that steps need. Outside of a transaction: they outlive one that is rolled back.
-    pub(crate) async fn stage(&mut self, steps: &[Step], tables: &[Table]) -> Result<(), Failure> {
+    /// What [`catalog::VERSIONS`] says of some tables now.
+    pub(crate) async fn versions(&mut self, tables: &[String]) -> Result<Vec<i64>, Failure> {
+        let statement = self.prepare_versions().await?;
+        versions_of(&self.client.query(&statement, &[&tables]).await?)
+    }
+
+    async fn prepare_versions(&mut self) -> Result<Statement, Failure> {
+        match &self.versions {
+            Some(statement) => Ok(statement.clone()),
+            None => Ok(self.versions.insert(self.client.prepare(catalog::VERSIONS).await?).clone()),
+        }
+    }
+
+    /// Begins a transaction, writes a step that [`Session::is_single`] and asks for the versions of tables, all in one
+    /// round trip. The transaction is open if and only if the step succeeded or failed as rows do.
+    pub(crate) async fn begin_single(
+        &mut self,
+        step: &Step,
+        tables: &[Table],
+        bytes: &[u8],
+        names: &[String],
+    ) -> Result<Result<Vec<i64>, Failure>, Failure> {
+        let table = &tables[step.table];
+        let shape = table.shape(step.shape);
+        let text = SqlText::Values(step.rows.len());
+        let sql = || statement::values(table, shape, step.action, step.rows.len());
+        let statement = self.prepare(shape, step.action, text, sql).await?;
+        let versions = self.prepare_versions().await?;
+        let parameters: Vec<Field<'_>> = step.rows.iter().flat_map(|row| Fields(&bytes[row.clone()])).collect();
+        // Each is sent when it is first polled, in this order: the write has its lock when the versions are read.
+        let (begun, wrote, versions) = join3(
+            self.client.batch_execute(BEGIN),
+            self.client.execute_raw(&statement, parameters),
+            self.client.query(&versions, &[&names]),
+        )
+        .await;
+        begun?;
+        Ok(match wrote {
+            Ok(_) => versions.map_err(Failure::from).and_then(|rows| versions_of(&rows)),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    /// Creates the staging tables that steps need. Outside of a transaction: they outlive one that is rolled back. What
+    /// is returned is why this session has none and writes by parameters from here on.
+    pub(crate) async fn stage(&mut self, steps: &[Step], tables: &[Table]) -> Result<Option<Fault>, Failure> {
         let copy_from = self.copy_from;
         for step in steps.iter().filter(|step| step.rows.len() >= copy_from) {
             let table = &tables[step.table];
             let shape = table.shape(step.shape);
             let stage = (shape.id, step.action);
             if self.stages.len() < MOST_STAGES && !self.stages.contains(&stage) {
-                self.execute(&statement::create_stage(table, shape, step.action)).await?;
-                self.stages.insert(stage);
+                match self.execute(&statement::create_stage(table, shape, step.action)).await {
+                    Ok(()) => self.stages.insert(stage),
+                    // Such as a user without the right TEMP.
+                    Err(Failure::Fatal(fault)) => {
+                        self.copy_from = usize::MAX;
+                        return Ok(Some(fault));
+                    }
+                    Err(other) => return Err(other),
+                };
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Whether a step is one statement.
@@ -172,6 +230,10 @@ impl Session {
     }
 }
 
+fn versions_of(rows: &[Row]) -> Result<Vec<i64>, Failure> {
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+}
+
 /// Number of columns that a step writes.
 fn width(shape: &Shape, action: Action) -> usize {
     if action == Action::Delete { shape.keys } else { shape.columns.len() }
@@ -207,7 +269,7 @@ fn copy_data(rows: &[Range<usize>], width: usize, bytes: &[u8]) -> Bytes {
 }
 
 /// The values of an encoded row.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
     type Item = Field<'a>;
@@ -229,7 +291,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// A value that is encoded already.
-struct Field<'a>(Option<&'a [u8]>);
+pub(crate) struct Field<'a>(pub(crate) Option<&'a [u8]>);
 
 impl fmt::Debug for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

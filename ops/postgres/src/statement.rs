@@ -63,6 +63,10 @@ pub(crate) fn merge(table: &Table, shape: &Shape, action: Action) -> String {
         );
     }
     let values: Vec<String> = columns.map(|column| format!("{}{}", Quoted(&column.name), cast(column))).collect();
+    if action == Action::Update {
+        let rows = format!("SELECT {} FROM {}", values.join(", "), stage(shape, action));
+        return update(table, shape, &rows);
+    }
     format!(
         "{} SELECT {} FROM {}{}",
         insert_into(table, shape),
@@ -97,7 +101,41 @@ pub(crate) fn values(table: &Table, shape: &Shape, action: Action, rows: usize) 
             matches.join(" AND ")
         );
     }
+    if action == Action::Update {
+        return update(table, shape, &format!("VALUES {tuples}"));
+    }
     format!("{} VALUES {tuples}{}", insert_into(table, shape), conflict(table, shape))
+}
+
+/// Updates the rows that are there, and leaves it to PostgreSQL to say what the others lack.
+fn update(table: &Table, shape: &Shape, rows: &str) -> String {
+    let columns = names(columns(table, shape, Action::Update));
+    let key = || shape.key_columns().iter().map(|i| Quoted(&table.column(*i).name));
+    let matches = |one: &str, other: &str| {
+        key().map(|name| format!("{one}.{name} = {other}.{name}")).collect::<Vec<_>>().join(" AND ")
+    };
+    let found = key().map(|name| format!("k.{name}")).collect::<Vec<_>>().join(", ");
+    let set: Vec<String> = shape.columns[shape.keys..]
+        .iter()
+        .map(|i| Quoted(&table.column(*i).name))
+        .map(|name| format!("{name} = k.{name}"))
+        .collect();
+    let update = match set.is_empty() {
+        true => format!("SELECT {found} FROM {} AS t JOIN k ON {}", table.name, matches("t", "k")),
+        false => format!(
+            "UPDATE {} AS t SET {} FROM k WHERE {} RETURNING {found}",
+            table.name,
+            set.join(", "),
+            matches("t", "k")
+        ),
+    };
+    format!(
+        "WITH k({columns}) AS MATERIALIZED ({rows}), u AS ({update}) {} SELECT * FROM k \
+         WHERE NOT EXISTS (SELECT FROM u WHERE {}){}",
+        insert_into(table, shape),
+        matches("u", "k"),
+        conflict(table, shape)
+    )
 }
 
 fn insert_into(table: &Table, shape: &Shape) -> String {
@@ -110,7 +148,7 @@ fn insert_into(table: &Table, shape: &Shape) -> String {
 }
 
 fn conflict(table: &Table, shape: &Shape) -> String {
-    if shape.action != Action::Upsert {
+    if !matches!(shape.action, Action::Upsert | Action::Update) {
         return String::new();
     }
     let key = names(shape.key_columns().iter().map(|i| table.column(*i)));

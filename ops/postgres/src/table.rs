@@ -11,6 +11,7 @@ use crate::catalog::Layout;
 use crate::column::{Column, Filled, Kind};
 use crate::encode::{self, Mismatch};
 use crate::name::{Quoted, TableName};
+use crate::session::Fields;
 
 /// Most shapes kept of one table; records with ever new sets of fields do not fill the memory.
 const MOST_SHAPES: usize = 256;
@@ -32,6 +33,8 @@ pub(crate) struct Shape {
     pub(crate) columns: Vec<usize>,
     /// How many of them are the key's.
     pub(crate) keys: usize,
+    /// Whether a row can be inserted with these columns.
+    complete: bool,
     key_fields: Vec<Str>,
     /// Fields of the payload; those that the key sets already are left out.
     payload_fields: Vec<(Str, bool)>,
@@ -42,6 +45,8 @@ pub(crate) struct Shape {
 pub(crate) enum Action {
     /// Insert, or update the row with the same key.
     Upsert,
+    /// Update the row with this key. There are too few columns to insert one, unless triggers add them.
+    Update,
     /// Delete the row with this key.
     Delete,
     /// Insert: there is no key.
@@ -142,11 +147,14 @@ impl Table {
         let kept = payload_fields.iter().filter(|(_, kept)| *kept).map(|(field, _)| field);
         let columns =
             key_fields.iter().chain(kept).map(|field| self.find(field)).collect::<Result<Vec<usize>, Misfit>>()?;
-        if action == Action::Upsert {
+        if action != Action::Insert {
             self.check_unique(&key_fields).map_err(Misfit::Final)?;
         }
+        let complete =
+            self.layout.columns.iter().enumerate().all(|(i, column)| !column.required || columns.contains(&i));
+        let action = if action == Action::Update && complete { Action::Upsert } else { action };
         let id = NEXT_SHAPE.fetch_add(1, Ordering::Relaxed);
-        Ok(Shape { id, action, columns, keys: key_fields.len(), key_fields, payload_fields })
+        Ok(Shape { id, action, columns, keys: key_fields.len(), complete, key_fields, payload_fields })
     }
 
     fn find(&self, field: &Str) -> Result<usize, Misfit> {
@@ -167,7 +175,7 @@ impl Table {
         Ok(found)
     }
 
-    /// `ON CONFLICT` needs an index over just the key's columns.
+    /// `ON CONFLICT` needs an index over just the key's columns, and a deletion is to find one row.
     fn check_unique(&self, key: &[Str]) -> Result<(), Fault> {
         let unique = &self.layout.unique;
         if unique.iter().any(|columns| columns.iter().map(String::as_str).eq(key.iter().map(Str::as_str))) {
@@ -197,12 +205,21 @@ impl Table {
 
 impl Shape {
     fn fits(&self, action: Action, key: &Object, payload: &Object) -> bool {
-        self.action == action
+        // An update of all that a row needs is written as a new row is.
+        (self.action == action || (action == Action::Update && self.action == Action::Upsert && self.complete))
             && self.key_fields.len() == key.len()
             && self.key_fields.iter().zip(key.iter()).all(|(a, (b, _))| a == b)
             && (action == Action::Delete
                 || (self.payload_fields.len() == payload.len()
                     && self.payload_fields.iter().zip(payload.iter()).all(|((a, _), (b, _))| a == b)))
+    }
+
+    /// Whether PostgreSQL finds an encoded key equal to none of other bytes.
+    pub(crate) fn is_exact(&self, columns: &[Column], key: &[u8]) -> bool {
+        self.key_columns()
+            .iter()
+            .zip(Fields(key))
+            .all(|(i, field)| field.0.is_some_and(|value| columns[*i].equality.is_exact(value)))
     }
 
     /// Columns of the key.

@@ -2,6 +2,7 @@
 
 mod encoded;
 mod known;
+mod make;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -16,14 +17,12 @@ use anabranch_graph::state::LaneId;
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
-use self::encoded::{Encoded, parts};
+use self::encoded::Encoded;
 use self::known::KnownTables;
 use crate::batch::plan;
-use crate::create::Fields;
 use crate::destination::{Settings, TableOf};
 use crate::fault::Failure;
 use crate::marks::{Entered, Fence};
-use crate::name::TableName;
 use crate::session::{COPY_FROM, Session};
 use crate::table::Misfit;
 
@@ -39,6 +38,8 @@ pub(crate) struct TableWriter {
     fence: Option<Fence>,
     known: KnownTables,
     batch: Encoded,
+    /// Tables that could not be made for all records of this call at once.
+    narrow: HashSet<Str>,
     /// From how many rows on steps are copied.
     copy_from: usize,
 }
@@ -54,6 +55,7 @@ impl TableWriter {
             fence: None,
             known: KnownTables::default(),
             batch: Encoded::default(),
+            narrow: HashSet::new(),
             copy_from: COPY_FROM,
         };
         if let TableOf::Fixed(text) = &settings.table
@@ -82,7 +84,10 @@ impl TableWriter {
     async fn connected(&mut self) -> Result<Session, Fault> {
         match self.session.take().filter(|session| !session.client().is_closed()) {
             Some(session) => Ok(session),
-            None => self.connect().await,
+            None => {
+                self.known = KnownTables::default();
+                self.connect().await
+            }
         }
     }
 
@@ -97,7 +102,12 @@ impl TableWriter {
         let Err(Failure::Stale(_)) = first else { return first };
         self.known = KnownTables::default();
         *session = self.connect().await.map_err(Failure::Lost)?;
-        self.deliver_once(session, records, marks, false).await
+        match self.deliver_once(session, records, marks, false).await {
+            Err(Failure::Stale(fault)) => {
+                Err(Failure::Retry(Fault::transient("transaction_conflict", fault.message())))
+            }
+            other => other,
+        }
     }
 
     async fn deliver_once(
@@ -108,10 +118,15 @@ impl TableWriter {
         fresh: bool,
     ) -> Result<Verdicts, Failure> {
         let refused = self.encode(session, records).await?;
+        // It may be a table of the past that they do not fit.
+        if fresh && !refused.is_empty() && !self.is_current(session).await? {
+            return Err(changed());
+        }
         if self.fence.is_none() || refused.is_empty() {
             match self.attempt(session, records, marks).await {
                 Ok(()) => return Ok(verdicts(records.len(), refused)),
                 Err(stale @ Failure::Stale(_)) if fresh => return Err(stale),
+                Err(Failure::Row(_)) if fresh && !self.is_current(session).await? => return Err(changed()),
                 Err(Failure::Row(_) | Failure::Stale(_)) => {}
                 Err(other) => return Err(other),
             }
@@ -122,8 +137,8 @@ impl TableWriter {
     /// Encodes the records of a call; what cannot be is refused.
     async fn encode(&mut self, session: &mut Session, records: &[Record]) -> Result<Refused, Failure> {
         self.known.tidy();
-        self.batch.rows.clear();
-        self.batch.bytes.clear();
+        self.batch.clear();
+        self.narrow.clear();
         let mut refused = Refused::new();
         let mut looked_up: HashSet<Str> = HashSet::new();
         let mut missing: HashMap<Str, Fault> = HashMap::new();
@@ -155,7 +170,10 @@ impl TableWriter {
                             }
                             Err(fault) => {
                                 refused.push((index, fault.clone()));
-                                missing.insert(name, fault);
+                                // Anything else is a matter of this record's fields.
+                                if matches!(fault.code(), "table_missing" | "table_name") {
+                                    missing.insert(name, fault);
+                                }
                                 continue;
                             }
                         },
@@ -176,9 +194,13 @@ impl TableWriter {
                     }
                     // It may have been added since, or is to be.
                     let again = match self.look_up_again(session, &name, &records[index..]).await? {
-                        Ok(table) => {
+                        Ok((table, why)) => {
                             last = Some((name, table));
-                            self.batch.push(index, record, &mut self.known.tables, table, &mut last_shape)
+                            let pushed = self.batch.push(index, record, &mut self.known.tables, table, &mut last_shape);
+                            match (pushed, why) {
+                                (Err(Misfit::Unknown(_)), Some(why)) => Err(Misfit::Final(why)),
+                                (pushed, _) => pushed,
+                            }
                         }
                         Err(fault) => Err(Misfit::Final(fault)),
                     };
@@ -191,66 +213,10 @@ impl TableWriter {
         Ok(refused)
     }
 
-    async fn find_or_create(
-        &mut self,
-        session: &mut Session,
-        name: &Str,
-        records: &[Record],
-    ) -> Result<Result<usize, Fault>, Failure> {
-        let found = self.known.look_up(session, name).await?;
-        let missing = matches!(&found, Err(fault) if fault.code() == "table_missing");
-        if !missing || !self.settings.create_tables {
-            return Ok(found);
-        }
-        let Ok(table) = TableName::parse(name) else { return Ok(found) };
-        match self.fields_of(name, records).create_table(&table) {
-            Ok(sql) => self.define(session, name, &sql).await?,
-            Err(fault) => return Ok(Err(fault)),
-        }
-        self.known.look_up(session, name).await
-    }
-
-    /// Looks a table up anew and adds the columns that it lacks, if that is wanted.
-    async fn look_up_again(
-        &mut self,
-        session: &mut Session,
-        name: &Str,
-        records: &[Record],
-    ) -> Result<Result<usize, Fault>, Failure> {
-        let found = self.known.look_up(session, name).await?;
-        let (Ok(index), true) = (&found, self.settings.add_columns) else { return Ok(found) };
-        let table = &self.known.tables[*index];
-        let there: Vec<&str> = table.layout.columns.iter().map(|column| column.name.as_str()).collect();
-        match self.fields_of(name, records).add_columns(&table.name, &there) {
-            Ok(None) => return Ok(found),
-            Ok(Some(sql)) => self.define(session, name, &sql).await?,
-            Err(fault) => return Ok(Err(fault)),
-        }
-        self.known.look_up(session, name).await
-    }
-
-    /// Creates or alters a table. Somebody else who does the same at the same time is no error.
-    async fn define(&self, session: &mut Session, name: &Str, sql: &str) -> Result<(), Failure> {
-        tracing::info!(pipeline = %self.host.pipeline, connector = %self.host.node, table = %name, "{sql}");
-        match session.execute(sql).await {
-            Err(Failure::Row(_)) => Ok(()),
-            Err(Failure::Stale(fault)) => Err(Failure::Fatal(Fault::fatal("create_failed", fault.message()))),
-            other => other,
-        }
-    }
-
-    /// The fields of the records that go to a table.
-    fn fields_of(&self, name: &Str, records: &[Record]) -> Fields {
-        let mut fields = Fields::default();
-        let mut rendered = String::new();
-        for record in records {
-            if self.settings.table.of(record, &mut rendered).is_ok_and(|of| of == name.as_str())
-                && let Ok((_, key, payload)) = parts(record)
-            {
-                fields.add(&key, payload);
-            }
-        }
-        fields
+    /// Whether the tables of this call are still as they were looked up.
+    async fn is_current(&self, session: &mut Session) -> Result<bool, Failure> {
+        let names = self.batch.names(&self.known.tables);
+        Ok(names.is_empty() || self.batch.holds(&self.known.tables, &session.versions(&names).await?))
     }
 
     /// Writes all rows in one transaction, or none.
@@ -260,17 +226,27 @@ impl TableWriter {
         records: &[Record],
         marks: &[(LaneId, Mark)],
     ) -> Result<(), Failure> {
-        let Encoded { rows, bytes } = &self.batch;
+        let (batch, bytes) = (&self.batch, &self.batch.bytes);
         let tables = &self.known.tables;
-        let steps = plan(rows, tables, bytes);
+        let steps = plan(&batch.rows, tables, bytes);
         if steps.is_empty() && self.fence.is_none() {
             return Ok(());
         }
-        session.stage(&steps, tables).await?;
+        if let Some(fault) = session.stage(&steps, tables).await? {
+            self.copy_from = usize::MAX;
+            let (pipeline, connector) = (&self.host.pipeline, &self.host.node);
+            tracing::warn!(%pipeline, %connector, "no temporary table, so large batches take longer: {fault}");
+        }
+        let names = batch.names(tables);
         if let ([step], None) = (steps.as_slice(), &self.fence)
             && session.is_single(step, tables)
         {
-            return session.run(step, tables, bytes).await;
+            let done = match session.begin_single(step, tables, bytes, &names).await? {
+                Ok(versions) if batch.holds(tables, &versions) => Ok(()),
+                Ok(_) => Err(changed()),
+                Err(failure) => Err(failure),
+            };
+            return self.end(session, records, done, true).await;
         }
         session.begin().await?;
         let mut entered = Entered::Write;
@@ -281,6 +257,10 @@ impl TableWriter {
             if entered == Entered::Write {
                 for step in &steps {
                     session.run(step, tables, bytes).await?;
+                }
+                // The statements hold locks that keep the tables as they are now until the end of the transaction.
+                if !steps.is_empty() && !batch.holds(tables, &session.versions(&names).await?) {
+                    return Err(changed());
                 }
             }
             Ok(())
@@ -336,6 +316,9 @@ impl TableWriter {
                 // What is checked at the end of the transaction could not be blamed on a row.
                 session.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
                 self.bisect(session, &mut refused).await?;
+                if !self.is_current(session).await? {
+                    return Err(changed());
+                }
             }
             Ok(())
         }
@@ -438,6 +421,11 @@ impl Writer for TableWriter {
         self.session = None;
         Ok(())
     }
+}
+
+/// A table is not what the rows were encoded for.
+fn changed() -> Failure {
+    Failure::Stale(Fault::record("row_rejected", "the table was changed while rows were written to it"))
 }
 
 fn verdicts(rows: usize, refused: Refused) -> Verdicts {

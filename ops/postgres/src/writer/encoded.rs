@@ -15,9 +15,28 @@ use crate::table::{Action, Misfit, Table};
 pub(super) struct Encoded {
     pub(super) rows: Vec<Row>,
     pub(super) bytes: Vec<u8>,
+    /// Tables by whose layout records were encoded or refused.
+    pub(super) tables: Vec<usize>,
 }
 
 impl Encoded {
+    /// Before the next call.
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.bytes.clear();
+        self.tables.clear();
+    }
+
+    /// Names of the tables in use, as SQL has them.
+    pub(super) fn names(&self, tables: &[Table]) -> Vec<String> {
+        self.tables.iter().map(|table| tables[*table].name.to_string()).collect()
+    }
+
+    /// Whether these are the versions of the tables in use.
+    pub(super) fn holds(&self, tables: &[Table], versions: &[i64]) -> bool {
+        self.tables.iter().map(|table| tables[*table].layout.version).eq(versions.iter().copied())
+    }
+
     /// Encodes a record for a table; `last_shape` is that of the row before, which is tried first.
     pub(super) fn push(
         &mut self,
@@ -27,6 +46,9 @@ impl Encoded {
         table: usize,
         last_shape: &mut usize,
     ) -> Result<(), Misfit> {
+        if !self.tables.contains(&table) {
+            self.tables.push(table);
+        }
         let (action, key, payload) = parts(record).map_err(Misfit::Final)?;
         let found = &mut tables[table];
         let shape = found.shape_of(*last_shape, action, &key, payload)?;
@@ -36,7 +58,8 @@ impl Encoded {
         let payload = if action == Action::Delete { &nothing } else { payload };
         match found.encode(shape, &key, payload, &mut self.bytes) {
             Ok(key_end) => {
-                self.rows.push(Row { record: index, table, shape, values: start..self.bytes.len(), key_end });
+                let exact = found.shape(shape).is_exact(&found.layout.columns, &self.bytes[start..key_end]);
+                self.rows.push(Row { record: index, table, shape, values: start..self.bytes.len(), key_end, exact });
                 Ok(())
             }
             Err(fault) => {
@@ -100,6 +123,7 @@ pub(super) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault
             return Err(Fault::record("nothing_to_write", "the record has no key and no fields"));
         }
         _ if key.is_empty() => Action::Insert,
+        Operation::Update => Action::Update,
         _ => Action::Upsert,
     };
     Ok((action, key, payload))

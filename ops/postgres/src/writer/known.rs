@@ -50,6 +50,12 @@ impl KnownTables {
             };
             return Ok(Err(Fault::record("table_missing", format!("there is no table {name}; {hint}"))));
         };
+        // Rows of this call may be encoded for an earlier layout that fits still, as before a column was added.
+        for earlier in self.tables.iter_mut().filter(|earlier| earlier.name == name) {
+            if earlier.layout.holds_in(&layout) {
+                earlier.layout.version = layout.version;
+            }
+        }
         self.tables.push(Table::new(name, layout));
         self.by_name.insert(text.clone(), self.tables.len() - 1);
         Ok(Ok(self.tables.len() - 1))

@@ -1,6 +1,9 @@
 mod exactly_once;
 mod faults;
+mod layout;
 mod oracle;
+mod order;
+mod rights;
 mod types;
 
 use std::sync::Arc;

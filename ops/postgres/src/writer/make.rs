@@ -1,0 +1,106 @@
+//! Makes the tables and columns that records lack.
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::record::Record;
+use anabranch_graph::text::Str;
+
+use super::TableWriter;
+use super::encoded::parts;
+use crate::create::Fields;
+use crate::fault::Failure;
+use crate::name::TableName;
+use crate::session::Session;
+use crate::table::Table;
+
+impl TableWriter {
+    /// The table of a record, made for it and those after it if that is wanted.
+    pub(super) async fn find_or_create(
+        &mut self,
+        session: &mut Session,
+        name: &Str,
+        records: &[Record],
+    ) -> Result<Result<usize, Fault>, Failure> {
+        let found = self.known.look_up(session, name).await?;
+        let missing = matches!(&found, Err(fault) if fault.code() == "table_missing");
+        if !missing || !self.settings.create_tables {
+            return Ok(found);
+        }
+        let Ok(table) = TableName::parse(name) else { return Ok(found) };
+        let made = self.make(session, name, &table, records, |fields| fields.create_table(&table).map(Some)).await?;
+        Ok(match (self.known.look_up(session, name).await?, made) {
+            (Err(_), Err(why)) => Err(why),
+            (found, _) => found,
+        })
+    }
+
+    /// Looks a table up anew and adds the columns that it lacks, if that is wanted; with why they could not be added.
+    pub(super) async fn look_up_again(
+        &mut self,
+        session: &mut Session,
+        name: &Str,
+        records: &[Record],
+    ) -> Result<Result<(usize, Option<Fault>), Fault>, Failure> {
+        let index = match self.known.look_up(session, name).await? {
+            Ok(index) if self.settings.add_columns => index,
+            found => return Ok(found.map(|index| (index, None))),
+        };
+        let Table { name: table, layout, .. } = &self.known.tables[index];
+        let (table, columns) = (table.clone(), layout.columns.clone());
+        let there: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let made = self.make(session, name, &table, records, |fields| fields.add_columns(&table, &there)).await?;
+        Ok(self.known.look_up(session, name).await?.map(|index| (index, made.err())))
+    }
+
+    /// Makes what the records of a table need, or as many of them as PostgreSQL can have together, but always the
+    /// first. The inner error is why it has not even what the first one needs: somebody else may have made it, though.
+    async fn make(
+        &mut self,
+        session: &mut Session,
+        name: &Str,
+        table: &TableName,
+        records: &[Record],
+        sql: impl Fn(&Fields) -> Result<Option<String>, Fault>,
+    ) -> Result<Result<(), Fault>, Failure> {
+        let mut most = if self.narrow.contains(name) { 1 } else { records.len() };
+        loop {
+            let fields = self.fields_of(name, table, &records[..most]);
+            let sql = match fields.and_then(|fields| sql(&fields)) {
+                Ok(Some(sql)) => sql,
+                Ok(None) => return Ok(Ok(())),
+                Err(fault) => return Ok(Err(fault)),
+            };
+            tracing::info!(pipeline = %self.host.pipeline, connector = %self.host.node, table = %name, "{sql}");
+            let fault = match session.execute(&sql).await {
+                Ok(()) => return Ok(Ok(())),
+                Err(Failure::Row(fault) | Failure::Stale(fault)) => fault,
+                Err(other) => return Err(other),
+            };
+            let code = if fault.code() == "table_missing" { "table_missing" } else { "create_failed" };
+            if most <= 1 || code == "table_missing" {
+                let text = format!("{table} cannot be made as the record needs it: {}", fault.message());
+                return Ok(Err(Fault::record(code, text)));
+            }
+            self.narrow.insert(name.clone());
+            most /= 2;
+        }
+    }
+
+    /// The fields of the records that go to a table. Those with a name that no column can have are left out; it is an
+    /// error of the first one.
+    fn fields_of(&self, name: &Str, table: &TableName, records: &[Record]) -> Result<Fields, Fault> {
+        let mut fields = Fields::default();
+        let mut rendered = String::new();
+        for (at, record) in records.iter().enumerate() {
+            if self.settings.table.of(record, &mut rendered).is_ok_and(|of| of == name.as_str())
+                && let Ok((_, key, payload)) = parts(record)
+            {
+                match Fields::check(&key, payload, table) {
+                    Ok(()) => fields.add(&key, payload),
+                    Err(fault) if at == 0 => return Err(fault),
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(fields)
+    }
+}

@@ -1,0 +1,61 @@
+use anabranch_graph::fault::FaultClass;
+
+use super::*;
+
+/// The server's roles outlive its databases, so each test has its own.
+fn role(db: &Database, name: &str) -> String {
+    let make = format!("DO $$BEGIN CREATE ROLE {name} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END$$");
+    db.query(&make);
+    db.url().replace("postgres@", &format!("{name}@"))
+}
+
+#[tokio::test]
+async fn rows_that_a_policy_or_a_trigger_forbids_are_letters() {
+    let Some(db) = Database::create() else { return };
+    let url = role(&db, "tenant_one");
+    db.query(
+        "CREATE TABLE t (id int PRIMARY KEY, tenant int); GRANT ALL ON t TO tenant_one;
+         ALTER TABLE t ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON t USING (tenant = 1);
+         CREATE FUNCTION deny() RETURNS trigger LANGUAGE plpgsql AS
+             $$BEGIN RAISE insufficient_privilege USING MESSAGE = 'not this one'; END$$;
+         CREATE TRIGGER deny BEFORE INSERT ON t FOR EACH ROW WHEN (NEW.id = 3) EXECUTE FUNCTION deny()",
+    );
+    let mut writer = open(&url, &[("table", "t")]).await.unwrap();
+    let row = |id: i32, tenant: i32| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"tenant":{tenant}}}"#));
+    let outcomes = write(&mut writer, &[row(1, 1), row(2, 2), row(3, 1), row(4, 1)]).await;
+    assert_eq!([&outcomes[0], &outcomes[3]], ["ok", "ok"], "{outcomes:#?}");
+    assert!(outcomes[1].contains("row-level security policy"), "{outcomes:#?}");
+    assert!(outcomes[2].contains("not this one"), "{outcomes:#?}");
+    assert_eq!(db.query("SELECT id FROM t ORDER BY id"), ["1", "4"]);
+    db.query("REVOKE INSERT ON t FROM tenant_one");
+    let fault = writer.write(&[row(5, 1)], &[]).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "postgres_refused"), "{fault}");
+}
+
+#[tokio::test]
+async fn temporary_tables_are_not_needed() {
+    let Some(db) = Database::create() else { return };
+    let url = role(&db, "without_temp");
+    db.query("DO $$BEGIN EXECUTE format('REVOKE TEMP ON DATABASE %I FROM PUBLIC', current_database()); END$$");
+    db.query("CREATE TABLE t (id int PRIMARY KEY, n int); GRANT ALL ON t TO without_temp");
+    let mut writer = open(&url, &[("table", "t")]).await.unwrap();
+    for n in 0..2 {
+        let rows: Vec<Record> =
+            (0..1000).map(|id| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#))).collect();
+        all_good(&write(&mut writer, &rows).await);
+        assert_eq!(db.query("SELECT count(*), min(n) FROM t"), [format!("1000|{n}")]);
+    }
+}
+
+#[tokio::test]
+async fn marks_that_are_gone_are_no_fault_of_the_records() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    let mut writer = open(&db.url(), &[("table", "t"), ("exactlyOnce", "true")]).await.unwrap();
+    let rows = [create(r#"{"id":1}"#, r#"{"n":1}"#)];
+    all_good(&write(&mut writer, &rows).await);
+    db.query("DROP TABLE anabranch_marks, anabranch_writers");
+    let fault = writer.write(&rows, &[]).await.unwrap_err();
+    assert_eq!(fault.class(), FaultClass::Fatal, "{fault}");
+    assert!(fault.message().contains("anabranch_writers"), "{fault}");
+}
