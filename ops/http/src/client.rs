@@ -128,7 +128,8 @@ impl Client {
     /// Sends a request until it has a good answer, as often as the policy allows. Dropping the future aborts the
     /// request.
     ///
-    /// An answer with `Retry-After` to one request (429 or 503) holds back all others of the client too.
+    /// An answer with `Retry-After` to one request (429 or 503) holds back all others of the client too, which is
+    /// logged; a request that is not repeated fails without waiting.
     ///
     /// # Errors
     /// What was wrong with the last attempt.
@@ -136,16 +137,18 @@ impl Client {
         *request.timeout_mut() = self.policy.timeout;
         let mut made = 0;
         let error = loop {
-            self.pace.keep().await;
-            self.pause.over().await;
+            self.clearance().await;
             let spare = if made < self.policy.retry.count { request.try_clone() } else { None };
             let error = match self.attempt(request).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             made += 1;
-            if let Some(wait) = error.throttled_for() {
-                self.pause.extend(wait);
+            if let Some((status, wait)) = error.throttled_for()
+                && self.pause.extend(wait)
+            {
+                let (request, seconds) = (error.request(), wait.as_secs_f64().ceil());
+                tracing::warn!("{request}: asks to wait {seconds} s ({}): requests wait", status.as_u16());
             }
             let Some(again) = spare.filter(|_| error.is_worth_another_attempt()) else { break error };
             tracing::debug!(%error, attempt = made, "request will be repeated");
@@ -154,6 +157,11 @@ impl Client {
         };
         drop(turn);
         Err(error.after(made))
+    }
+
+    /// Waits until an attempt may be made.
+    async fn clearance(&self) {
+        self.pace.keep(&self.pause).await;
     }
 
     async fn attempt(&self, request: Request) -> Result<Answer, HttpError> {

@@ -52,6 +52,9 @@ fn specification() -> Specification {
              A status outside 2xx is an error of the record, unless `response.accept` names it. 408, 429, 5xx and \
              broken or missing connections are tried again `backoffRetry.count` times, not before the time that \
              `Retry-After` names; a request may therefore reach the server more than once.\n\n\
+             A 429 or 503 whose `Retry-After` is at most 5 minutes holds back the later requests of the processor too, \
+             even where nothing is tried again; a warning in the log says so. Records that came together leave \
+             together, an error therefore no earlier than the last of them.\n\n\
              Redirects are not followed: a 3xx is an error of the record that says where it points, and is not tried \
              again. Services whose HTTP client is Go's do follow them: a pipeline that comes from there may need \
              another `request.url`.\n\n\

@@ -84,6 +84,11 @@ impl HttpError {
         &self.problem
     }
 
+    /// The request, without credentials and query.
+    pub(super) fn request(&self) -> &str {
+        &self.request
+    }
+
     /// Whether another attempt may go better.
     pub(super) fn is_worth_another_attempt(&self) -> bool {
         match &self.problem {
@@ -96,11 +101,11 @@ impl HttpError {
         }
     }
 
-    /// How long the server wants to be left alone.
-    pub(super) fn throttled_for(&self) -> Option<Duration> {
+    /// With which status the server wants to be left alone, and how long.
+    pub(super) fn throttled_for(&self) -> Option<(StatusCode, Duration)> {
         match &self.problem {
             Problem::Status { status, retry_after, .. } if matches!(status.as_u16(), 429 | 503) => {
-                retry_after.filter(|wait| *wait <= LONGEST_WAIT)
+                retry_after.filter(|wait| *wait <= LONGEST_WAIT).map(|wait| (*status, wait))
             }
             _ => None,
         }

@@ -1,13 +1,16 @@
 //! A bound on the attempts per minute.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Hands out moments, evenly spread.
+use super::pause::Pause;
+
+/// Hands out moments, evenly spread; first come, first served.
 pub(super) struct Pace {
     gap: Option<Duration>,
+    /// The next moment. Whoever is to have it holds the lock until it has come.
     next: Mutex<Option<Instant>>,
 }
 
@@ -18,18 +21,22 @@ impl Pace {
         Pace { gap, next: Mutex::new(None) }
     }
 
-    /// Waits for the next moment that nobody else has.
-    pub(super) async fn keep(&self) {
-        if let Some(gap) = self.gap {
-            tokio::time::sleep_until(self.take(gap)).await;
+    /// Waits for the next moment that nobody else has and that is in no pause.
+    pub(super) async fn keep(&self, pause: &Pause) {
+        let Some(gap) = self.gap else { return pause.over().await };
+        // Not the time at which the lock is had: what timers are late by would add up.
+        let mut earliest = Instant::now();
+        let mut next = self.next.lock().await;
+        loop {
+            let mine = next.map_or(earliest, |next| next.max(earliest));
+            tokio::time::sleep_until(mine).await;
+            if pause.until().is_none() {
+                // Only a moment that is used is taken: those in a pause, and of who gave up, are nobody's.
+                *next = mine.checked_add(gap);
+                return;
+            }
+            pause.over().await;
+            earliest = Instant::now();
         }
-    }
-
-    fn take(&self, gap: Duration) -> Instant {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let mine = next.map_or(now, |next| next.max(now));
-        *next = mine.checked_add(gap);
-        mine
     }
 }

@@ -1,4 +1,9 @@
+use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::*;
 use crate::testing::{Reply, Server};
@@ -97,6 +102,93 @@ async fn attempts_are_spread_over_the_minute() {
     }))
     .await;
     assert!(start.elapsed() >= Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_evenly_spread_after_a_pause_too() {
+    // One every 200 ms.
+    let policy = Policy { per_minute: Some(300.0), concurrency: 16, ..policy() };
+    let client = Client::new(&Tls::default(), Network::Open, policy).unwrap();
+    let start = tokio::time::Instant::now();
+    let attempts = futures::future::join_all((0..16).map(|_| async {
+        client.clearance().await;
+        start.elapsed()
+    }));
+    let answers = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let _ = client.pause.extend(Duration::from_secs(1));
+        // While those who waited for the first wait for their moment.
+        tokio::time::sleep(Duration::from_millis(1300)).await;
+        let _ = client.pause.extend(Duration::from_secs(3));
+    };
+    let (mut moments, ()) = futures::join!(attempts, answers);
+    moments.sort();
+    // 0, then 1.01 and 1.21, then from 4.31 on.
+    let expected = [0, 1010, 1210].into_iter().chain((0..13).map(|n| 4310 + 200 * n));
+    for (moment, expected) in moments.iter().zip(expected) {
+        assert!((expected..=expected + 3).contains(&moment.as_millis()), "{expected}: {moments:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_costs_the_others_no_moment() {
+    let policy = Policy { per_minute: Some(300.0), ..policy() };
+    let client = Client::new(&Tls::default(), Network::Open, policy).unwrap();
+    let start = tokio::time::Instant::now();
+    client.clearance().await;
+    assert!(tokio::time::timeout(Duration::from_millis(50), client.clearance()).await.is_err());
+    client.clearance().await;
+    assert!((200..=203).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+}
+
+/// Keeps what is said at level warn.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+struct Message<'a>(&'a Warnings);
+
+impl Visit for Message<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN && metadata.target().starts_with("anabranch")
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Message(self));
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn who_has_no_repetition_left_fails_at_once_and_the_wait_of_the_others_is_told_once() {
+    let warnings = Warnings::default();
+    let _heard = tracing::subscriber::set_default(warnings.clone());
+    let server = Server::start(|_| Reply::status(429, "").with("Retry-After", "60"));
+    let policy = Policy { retry: Retry::NEVER, ..policy() };
+    let client = Client::new(&Tls::default(), Network::Open, policy).unwrap();
+    let url = Url::parse(&format!("{}/a?token=secret", server.url().replace("//", "//user:secret@"))).unwrap();
+    let send = async || {
+        let request = client.request(Method::GET, url.clone()).unwrap();
+        shown(client.send(client.turn().await, request).await).unwrap_err().0
+    };
+    let start = Instant::now();
+    assert_eq!(futures::join!(send(), send()), ("http_status", "http_status"));
+    assert!(start.elapsed() < Duration::from_secs(30));
+    assert!(client.pause.until().is_some());
+    let expected = format!("GET {}/a: asks to wait 60 s (429): requests wait", server.url());
+    assert_eq!(*warnings.0.lock().unwrap(), [expected]);
 }
 
 #[tokio::test]
