@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anabranch_graph::diagnostic::Files;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -13,9 +14,11 @@ use utoipa_axum::routes;
 
 use super::View;
 use super::body::Body;
+use super::edit::invalid;
 use super::error::{ApiError, Error};
 use super::status::StatusNow;
 use crate::service::apply::{Difference, Planned};
+use crate::service::edit::EditError;
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(plan)).routes(routes!(apply))
@@ -215,10 +218,11 @@ impl Plan {
 /// Nothing is opened and nothing changes.
 #[utoipa::path(
     post, path = "/v1/pipelines/plan", tag = "pipelines", request_body = Asked,
-    responses((status = 200, description = "What would change", body = Plan)),
+    responses((status = 200, description = "What would change", body = Plan),
+              (status = 400, description = "It has errors; `line` and `column` say where in `yaml`", body = Error)),
 )]
 async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
-    let planned = view.control.plan(text(&asked)?).await?;
+    let planned = view.control.plan(text(&asked)?).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
 }
 
@@ -229,7 +233,8 @@ async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result
 #[utoipa::path(
     post, path = "/v1/pipelines/apply", tag = "pipelines", request_body = Asked,
     responses((status = 200, description = "It is applied", body = Plan),
-              (status = 400, description = "It has errors, or `pipelines.switch_failed`", body = Error),
+              (status = 400, description = "It has errors (`line` and `column` say where in `yaml`), or \
+                                            `pipelines.switch_failed`", body = Error),
               (status = 409, description = "`pipelines.plan_stale`: it is not what was looked at", body = Error)),
 )]
 async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
@@ -239,8 +244,20 @@ async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Resul
             ApiError::malformed("`hash` is missing: of the plan that was looked at").suggest("POST /v1/pipelines/plan")
         );
     };
-    let planned = view.control.apply(text, hash).await?;
+    let planned = view.control.apply(text, hash).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
+}
+
+/// Places are said in what the client wrote itself: that is the first and only file of what was read.
+fn refused(error: EditError, yaml: Option<String>) -> ApiError {
+    match (error, yaml) {
+        (EditError::Invalid(findings), Some(yaml)) => {
+            let mut files = Files::new();
+            files.add("the text", yaml);
+            invalid(findings, &files)
+        }
+        (error, _) => error.into(),
+    }
 }
 
 fn text(asked: &Asked) -> Result<String, ApiError> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_graph::condition::CompiledCondition;
 use anabranch_graph::record::Record;
+use anabranch_graph::secret::mask;
 use anabranch_graph::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -18,8 +18,9 @@ use super::View;
 use super::body::Body;
 use super::error::{ApiError, Error, Kind};
 use super::query::Query;
+use crate::dead_letters::filter::{ConditionError, Filter, condition};
 use crate::dead_letters::replay::{From, Outcome, ReplayError, Request};
-use crate::dead_letters::view::{self, Filter, LetterPage, LetterView};
+use crate::dead_letters::view::{self, LetterPage, LetterView};
 use crate::service::replay::NotReplayed;
 use crate::store::letters::{Which, nanos};
 
@@ -86,31 +87,49 @@ async fn known(view: &View, id: String) -> Result<Str, ApiError> {
 
 /// Dead letters of a pipeline
 ///
-/// The newest first. `count`, `bytes` and `oldest` are those of all its letters.
+/// The newest first. `count`, `bytes` and `oldest` are those of all its letters. Letters for which the condition fails are
+/// not among them, and counted as `unjudged`.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
-           ("limit" = Option<usize>, Query, description = "Most letters, 50 if not given, at most 1000"),
+           ("limit" = Option<usize>, Query, description = "Most letters, 50 if not given; 1000 where it is more"),
            ("before" = Option<u64>, Query, description = "Only those with a lower number: the next page"),
            ("node" = Option<String>, Query, description = "Only what failed at this processor or destination"),
            ("sinceNanos" = Option<u64>, Query, description = "Only what failed then or later: nanoseconds since 1970"),
            ("where" = Option<String>, Query, description = "Only records for which this condition holds")),
     responses((status = 200, description = "Letters", body = LetterPage),
-              (status = 400, description = "`api.malformed_request`: the condition does not compile", body = Error),
+              (status = 400, description = "`api.malformed_request`: a parameter is not what it must be, or the condition \
+                                            does not compile; `plan.condition_fails`: it fails for every record",
+               body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn list(State(view): Shared, Path(id): Path<String>, query: Query) -> Answer<LetterPage> {
-    let text = |name| Some(query.text(name)).filter(|text: &&str| !text.is_empty());
-    let condition = text("where").map(CompiledCondition::compile).transpose();
+    let text = |name| Some(query.text(name)).filter(|text| !text.trim().is_empty());
     let filter = Filter {
         node: text("node").map(str::to_owned),
-        since: text("sinceNanos").and_then(|text| text.parse().ok()),
-        condition: condition.map_err(|error| ApiError::malformed(format!("where: {error}")))?,
+        since: query.number("sinceNanos")?,
+        condition: text("where").map(condition).transpose().map_err(refused)?,
     };
-    let before = text("before").and_then(|text| text.parse().ok());
-    let limit = text("limit").and_then(|text| text.parse().ok()).unwrap_or(LIMIT).clamp(1, MOST);
+    let before = query.number("before")?;
+    let limit = query.number("limit")?.map_or(LIMIT, |limit| usize::try_from(limit).unwrap_or(MOST).min(MOST));
     let id = known(&view, id).await?;
-    Ok(Json(view::page(&view.store, &id, &filter, before, limit).await?))
+    let mut page = view::page(&view.store, &id, &filter, before, limit).await?;
+    if let (Some(unjudged), Some(pipeline)) = (&mut page.unjudged, view.control.compiled(&id)) {
+        unjudged.error.message = mask(&unjudged.error.message, &pipeline.compiled.secrets).into();
+    }
+    Ok(Json(page))
+}
+
+fn refused(error: ConditionError) -> ApiError {
+    let message = format!("where: {error}");
+    let answer = match &error {
+        ConditionError::Template(_) => ApiError::malformed(message),
+        ConditionError::Fails(_) => ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), error.code(), message),
+    };
+    match error.suggestion() {
+        Some(suggestion) => answer.suggest(suggestion.to_owned()),
+        None => answer,
+    }
 }
 
 /// A dead letter

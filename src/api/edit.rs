@@ -3,8 +3,10 @@
 mod connectors;
 mod processors;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use anabranch_graph::diagnostic::{Diagnostics, Files};
 use anabranch_graph::secret::without_passwords;
 use anabranch_graph::text::Str;
 use axum::Json;
@@ -149,12 +151,13 @@ struct Deleted {
            ("positions" = Option<bool>, Query, description = "Even if positions of its sources are stored"),
            ("parts" = Option<bool>, Query, description = "With its connectors and processors")),
     responses((status = 200, description = "It is gone", body = Deleted),
-              (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, `pipeline.has_parts`, \
+              (status = 400, description = "`api.malformed_request`: a parameter is neither true nor false; \
+                                            `pipeline.running`, `pipeline.declared_in_file`, `pipeline.has_parts`, \
                                             `pipeline.has_positions`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn delete_pipeline(State(view): Shared, Path(id): Path<String>, query: Query) -> Answer<Deleted> {
-    let warnings = view.control.delete(&id, query.is_set("parts"), query.is_set("positions")).await?;
+    let warnings = view.control.delete(&id, query.flag("parts")?, query.flag("positions")?).await?;
     Ok(Json(Deleted { warnings }))
 }
 
@@ -237,23 +240,26 @@ impl From<EditError> for ApiError {
                 answer(Kind::Aborted, "pipelines.plan_stale").suggest("make the plan again, and look at it")
             }
             EditError::SwitchFailed { .. } => answer(Kind::FailedPrecondition, "pipelines.switch_failed"),
-            EditError::Invalid(findings) => {
-                let mut wrong = findings.0.into_iter().map(|finding| {
-                    let error = ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), finding.code, finding.message);
-                    let error = match finding.hint {
-                        Some(hint) => error.suggest(hint),
-                        None => error,
-                    };
-                    match finding.path {
-                        Some(path) => error.at(path),
-                        None => error,
-                    }
-                });
-                let first = wrong.next().unwrap_or_else(|| ApiError::malformed(&text));
-                ApiError { further: wrong.collect(), ..first }
-            }
+            // What was given part by part has no lines.
+            EditError::Invalid(findings) => invalid(findings, &Files::new()),
         }
     }
+}
+
+/// What is wrong with a configuration, with the places in the text that a client gave.
+pub(super) fn invalid(findings: Diagnostics, text: &Files) -> ApiError {
+    let mut wrong = findings.0.into_iter().map(|finding| {
+        let place = finding.label.as_ref().and_then(|label| text.locate(label.span));
+        let error = ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), finding.code, finding.message);
+        ApiError {
+            suggestion: finding.hint.map(Cow::Owned),
+            config_path: finding.path,
+            place: place.map(|place| (place.line, place.column)),
+            ..error
+        }
+    });
+    let first = wrong.next().unwrap_or_else(|| ApiError::malformed("the configuration has errors"));
+    ApiError { further: wrong.collect(), ..first }
 }
 
 #[cfg(test)]

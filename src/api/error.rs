@@ -75,13 +75,16 @@ pub(super) struct ApiError {
     pub(super) suggestion: Option<Cow<'static, str>>,
     /// The part of a configuration that it is about, as a JSON pointer.
     pub(super) config_path: Option<String>,
+    /// Line and column of a text that the client gave, from 1.
+    pub(super) place: Option<(u32, u32)>,
     /// What else is wrong with the same configuration.
     pub(super) further: Vec<ApiError>,
 }
 
 impl ApiError {
     pub(super) fn new(kind: Kind, reason: &'static str, message: impl Into<String>) -> Self {
-        ApiError { kind, reason, message: message.into(), suggestion: None, config_path: None, further: Vec::new() }
+        let message = message.into();
+        ApiError { kind, reason, message, suggestion: None, config_path: None, place: None, further: Vec::new() }
     }
 
     /// The request is not what it must be.
@@ -146,6 +149,12 @@ struct ErrorMetadata {
     /// The part of a pipeline that it is about, as a JSON pointer: `/connectors/0/settings/path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     config_path: Option<String>,
+    /// Line of the text that was given, from 1. It is a text, as all values that gRPC has here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+    /// Column in that line, in characters from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<String>,
     /// What is wrong, where it is not what the message of the body says.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
@@ -163,8 +172,9 @@ pub(super) struct RegistryError {
 
 impl ErrorInfo {
     fn of(error: ApiError, message: Option<String>) -> Self {
-        let ApiError { reason, suggestion, config_path, .. } = error;
-        let metadata = ErrorMetadata { suggestion, config_path, message };
+        let ApiError { reason, suggestion, config_path, place, .. } = error;
+        let (line, column) = place.map(|(line, column)| (line.to_string(), column.to_string())).unzip();
+        let metadata = ErrorMetadata { suggestion, config_path, line, column, message };
         ErrorInfo { kind: "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "anabranch", metadata }
     }
 }

@@ -7,8 +7,22 @@ use regex::{Regex, RegexBuilder};
 
 use super::error::ApiError;
 
-/// Names and texts, in the order in which they are given. Clients write them in many ways (`True`, `-1` for no limit):
-/// what is not understood counts as not given.
+/// A parameter that is given and not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: {given:?} is not {allowed}")]
+pub(super) struct Misgiven {
+    name: &'static str,
+    given: String,
+    allowed: &'static str,
+}
+
+impl From<Misgiven> for ApiError {
+    fn from(misgiven: Misgiven) -> Self {
+        ApiError::malformed(misgiven.to_string())
+    }
+}
+
+/// Names and texts, in the order in which they are given. What is empty counts as not given.
 pub(super) struct Query(Vec<(String, String)>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Query {
@@ -30,24 +44,89 @@ impl Query {
         self.0.iter().filter(move |(given, _)| given == name).map(|(_, text)| text.as_str())
     }
 
-    /// Whether it is given as true.
+    /// What is understood of a parameter; `None` where it is not given.
+    fn read<T>(
+        &self,
+        name: &'static str,
+        allowed: &'static str,
+        understand: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Misgiven> {
+        match self.text(name) {
+            "" => Ok(None),
+            given => match understand(given) {
+                Some(understood) => Ok(Some(understood)),
+                None => Err(Misgiven { name, given: given.to_owned(), allowed }),
+            },
+        }
+    }
+
+    /// A number from 0; `None` where there is none.
+    pub(super) fn number(&self, name: &'static str) -> Result<Option<u64>, Misgiven> {
+        self.read(name, "a whole number from 0 to 18446744073709551615", |text| text.parse().ok())
+    }
+
+    /// Whether it is true, which it is not where it is not given.
+    pub(super) fn flag(&self, name: &'static str) -> Result<bool, Misgiven> {
+        let values = [("true", true), ("false", false)];
+        let value =
+            |text: &str| values.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)).map(|(_, value)| *value);
+        Ok(self.read(name, "true or false", value)?.unwrap_or(false))
+    }
+
+    /// Whether it is given as true. In the protocol of the registry anything else is false.
+    #[cfg(feature = "avro")]
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.text(name).eq_ignore_ascii_case("true")
     }
 
-    /// The part of a list between `offset` and `limit`.
-    pub(super) fn part<T>(&self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-        let number = |name| self.text(name).parse().ok();
-        all.skip(number("offset").unwrap_or(0)).take(number("limit").unwrap_or(usize::MAX))
+    /// The part of a list between `offset` and `limit`. Clients of the registry write `-1` for no limit.
+    #[cfg(feature = "avro")]
+    pub(super) fn part<T>(&self, all: impl Iterator<Item = T>) -> Result<impl Iterator<Item = T>, Misgiven> {
+        let most = self.read("limit", "a whole number; a negative one is no limit", |text| text.parse::<i64>().ok())?;
+        let most = most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        let left_out = self.number("offset")?.unwrap_or(0);
+        Ok(all.skip(usize::try_from(left_out).unwrap_or(usize::MAX)).take(most))
     }
 
     /// A regular expression that must match the whole of a text; `None` where there is none.
-    pub(super) fn pattern(&self, name: &str) -> Result<Option<Regex>, ApiError> {
-        let text = self.text(name);
-        if text.is_empty() {
-            return Ok(None);
+    pub(super) fn pattern(&self, name: &'static str) -> Result<Option<Regex>, Misgiven> {
+        self.read(name, "a regular expression", |text| {
+            RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 20).build().ok()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(name: &str, text: &str) -> Query {
+        Query(vec![(name.to_owned(), text.to_owned())])
+    }
+
+    #[test]
+    fn what_is_given_is_understood_or_refused() {
+        assert_eq!(query("n", "").number("n"), Ok(None));
+        assert_eq!(query("m", "1").number("n"), Ok(None));
+        assert_eq!(query("n", "18446744073709551615").number("n"), Ok(Some(u64::MAX)));
+        for bad in ["abc", "-1", "1.5", " 1", "18446744073709551616"] {
+            let refused = query("n", bad).number("n").unwrap_err().to_string();
+            assert_eq!(refused, format!("n: {bad:?} is not a whole number from 0 to 18446744073709551615"));
         }
-        let compiled = RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 20).build();
-        compiled.map(Some).map_err(|_| ApiError::malformed(format!("{name}: {text:?} is not a regular expression")))
+        for (text, expected) in [("", Some(false)), ("True", Some(true)), ("false", Some(false)), ("yes", None)] {
+            assert_eq!(query("f", text).flag("f").ok(), expected, "{text}");
+        }
+        assert!(query("p", "a.").pattern("p").is_ok_and(|pattern| pattern.is_some_and(|it| it.is_match("ab"))));
+        assert_eq!(query("p", "(").pattern("p").unwrap_err().to_string(), "p: \"(\" is not a regular expression");
+    }
+
+    #[test]
+    #[cfg(feature = "avro")]
+    fn a_part_is_between_offset_and_limit() {
+        let part = |name: &str, text: &str| query(name, text).part(0..5).map(|part| part.collect::<Vec<_>>()).ok();
+        assert_eq!(part("limit", "2"), Some(vec![0, 1]));
+        assert_eq!(part("limit", "-1"), Some(vec![0, 1, 2, 3, 4]));
+        assert_eq!(part("offset", "3"), Some(vec![3, 4]));
+        assert_eq!((part("limit", "x"), part("offset", "-1")), (None, None));
     }
 }

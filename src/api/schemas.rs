@@ -280,7 +280,8 @@ fn plain(text: &Str) -> Response {
     params(("subjectPrefix" = Option<String>, Query, description = "How they begin"),
            ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
            ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
-    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json")),
+    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 400, description = "`400`: `offset` or `limit` is no such number", body = RegistryError)),
 )]
 async fn subjects(State(registry): Shared, query: Query) -> Answer<Vec<Str>> {
     let all = registry.store.subjects().await?;
@@ -288,7 +289,7 @@ async fn subjects(State(registry): Shared, query: Query) -> Answer<Vec<Str>> {
     let prefix = query.text("subjectPrefix");
     let prefix = prefix.strip_prefix(":*:").unwrap_or(prefix);
     let found = all.into_iter().filter(|(subject, deleted)| subject.starts_with(prefix) && wanted(*deleted, &query));
-    Ok(Media(query.part(found).map(|(subject, _)| subject).collect()))
+    Ok(Media(query.part(found)?.map(|(subject, _)| subject).collect()))
 }
 
 /// The versions of a subject
@@ -298,11 +299,12 @@ async fn subjects(State(registry): Shared, query: Query) -> Answer<Vec<Str>> {
            ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
            ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
     responses((status = 200, description = "Their numbers", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 400, description = "`400`: `offset` or `limit` is no such number", body = RegistryError),
               (status = 404, description = "`40401`: no such subject", body = RegistryError)),
 )]
 async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Query) -> Answer<Vec<u32>> {
     let entries = registry.entries(&subject.into(), &query).await?;
-    Ok(Media(query.part(entries.into_iter()).map(|entry| entry.version.get()).collect()))
+    Ok(Media(query.part(entries.into_iter())?.map(|entry| entry.version.get()).collect()))
 }
 
 /// A version of a subject

@@ -240,7 +240,7 @@ type Group = (Entry, Str);
 async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Group, Vec<u64>)>, ReplayError> {
     let mut numbers = match &request.numbers {
         Some(numbers) => numbers.clone(),
-        None => view::numbers(&tools.store, id, &view::Filter::default()).await?,
+        None => view::numbers(&tools.store, id).await?,
     };
     numbers.sort_unstable();
     numbers.dedup();

@@ -1,6 +1,5 @@
 //! Letters as programs and people see them: the same over HTTP and on the command line.
 
-use anabranch_graph::condition::CompiledCondition;
 use anabranch_graph::json::write_record;
 use anabranch_graph::letter::Letter;
 use anabranch_graph::record::{Data, Record};
@@ -13,9 +12,10 @@ use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::filter::{Filter, Passed};
 use super::form;
 use crate::store::Store;
-use crate::store::letters::{LetterTotals, StoredLetter};
+use crate::store::letters::{LetterTotals, StoredLetter, nanos};
 
 /// Characters of a record that a list shows.
 const SHORT: usize = 160;
@@ -78,29 +78,22 @@ pub struct LetterPage {
     pub dropped: u64,
     /// When the record of the oldest letter failed first.
     pub oldest: Option<String>,
+    /// Letters that the condition gave no verdict on, of those that were looked at; left out where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unjudged: Option<Unjudged>,
+    /// Where letters failed; only where one node was asked for, on the first page, and none failed there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    pub nodes: Option<Vec<Str>>,
 }
 
-/// Which letters are wanted.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Those that failed there.
-    pub node: Option<String>,
-    /// Those that failed at that time or later, in nanoseconds since 1970.
-    pub since: Option<u64>,
-    /// Those for whose record this holds; it does not hold where it fails.
-    pub condition: Option<CompiledCondition>,
-}
-
-impl Filter {
-    fn takes(&self, letter: &Letter) -> bool {
-        self.node.as_ref().is_none_or(|node| *node == *letter.node)
-            && self.since.is_none_or(|since| crate::store::letters::nanos(letter.at) >= since)
-            && self.condition.as_ref().is_none_or(|condition| condition.evaluate(&letter.record).unwrap_or(false))
-    }
-
-    fn takes_all(&self) -> bool {
-        self.node.is_none() && self.since.is_none() && self.condition.is_none()
-    }
+/// Letters that a condition gave no verdict on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Unjudged {
+    /// How many.
+    pub count: u64,
+    /// What the condition failed of on the newest of them.
+    pub error: LetterError,
 }
 
 /// The newest letters below a number that the filter takes, at most `limit`. O(letters looked at).
@@ -115,24 +108,35 @@ pub async fn page(
     limit: usize,
 ) -> Result<LetterPage, StoreError> {
     let mut letters = Vec::new();
-    each(store, pipeline, filter, before, |number, stored, letter| {
-        if letters.len() < limit {
-            letters.push(LetterView::short(number, stored, letter));
-        }
-        letters.len() < limit
-    })
-    .await?;
+    let mut passed = Passed::default();
+    if limit > 0 {
+        each(store, pipeline, before, |number, stored, letter| {
+            if filter.takes(letter, &mut passed) {
+                letters.push(LetterView::short(number, stored, letter));
+            }
+            letters.len() < limit
+        })
+        .await?;
+    }
+    let Passed { nodes, is_of_node, unjudged, fault } = passed;
+    let unjudged = fault.map(|fault| Unjudged {
+        count: unjudged,
+        error: LetterError { code: fault.code().into(), message: fault.message().into() },
+    });
+    // Otherwise letters of the node may be where nobody looked.
+    let is_whole = before.is_none() && limit > 0;
+    let nodes = (filter.node.is_some() && is_whole && !is_of_node).then(|| nodes.into_iter().collect());
     let LetterTotals { count, bytes, dropped, oldest } = store.letter_totals(pipeline).await?;
-    Ok(LetterPage { letters, count, bytes, dropped, oldest: oldest.map(shown_nanos) })
+    Ok(LetterPage { letters, count, bytes, dropped, oldest: oldest.map(shown_nanos), unjudged, nodes })
 }
 
-/// The numbers of all letters that the filter takes, newest first. O(letters).
+/// The numbers of all letters, newest first. O(letters).
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn numbers(store: &Store, pipeline: &Str, filter: &Filter) -> Result<Vec<u64>, StoreError> {
+pub async fn numbers(store: &Store, pipeline: &Str) -> Result<Vec<u64>, StoreError> {
     let mut numbers = Vec::new();
-    each(store, pipeline, filter, None, |number, _, _| {
+    each(store, pipeline, None, |number, _, _| {
         numbers.push(number);
         true
     })
@@ -144,7 +148,6 @@ pub async fn numbers(store: &Store, pipeline: &Str, filter: &Filter) -> Result<V
 async fn each(
     store: &Store,
     pipeline: &Str,
-    filter: &Filter,
     before: Option<u64>,
     mut visit: impl FnMut(u64, &StoredLetter, &Letter) -> bool,
 ) -> Result<(), StoreError> {
@@ -155,7 +158,7 @@ async fn each(
         below = *last;
         for (number, stored) in &found {
             let letter = form::decode(&stored.content)?;
-            if (filter.takes_all() || filter.takes(&letter)) && !visit(*number, stored, &letter) {
+            if !visit(*number, stored, &letter) {
                 return Ok(());
             }
         }
@@ -178,7 +181,7 @@ impl LetterView {
     fn short(number: u64, stored: &StoredLetter, letter: &Letter) -> LetterView {
         LetterView {
             number,
-            at: shown_nanos(crate::store::letters::nanos(letter.at)),
+            at: shown_nanos(nanos(letter.at)),
             first_at: shown_nanos(stored.first),
             node: letter.node.clone(),
             connector: letter.lane.connector.clone(),

@@ -79,6 +79,35 @@ fn only_what_was_looked_at_is_applied() {
     assert_eq!(workspace.lines("out.ndjson").len() + workspace.lines("a.ndjson").len(), 3, "each line once");
 }
 
+/// As `pipelines test` says it of the same text: in the fields of the same names.
+#[test]
+fn what_is_wrong_with_a_text_is_said_with_its_place() {
+    let workspace = Workspace::new();
+    let service = Service::start(&workspace);
+    let places = |path: &str, body: Value| -> Vec<(Value, Value)> {
+        let answer = service.send("POST", path, &body);
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        let details = answer.json()["details"].as_array().unwrap().clone();
+        details.iter().map(|it| (it["metadata"]["line"].clone(), it["metadata"]["column"].clone())).collect()
+    };
+    let wrong = file_to_file("p", "").replace("plugin: file", "plugin: fiel");
+    for yaml in ["a: [", "pipelines:\n  - {id: ü, nme: [}\n", wrong.as_str()] {
+        let test = "tests:\n  - name: x\n    input: []\n    expect: {}\n";
+        let tested = service.done("POST", "/v1/pipelines/test", &json!({ "pipeline": yaml, "test": test }));
+        let findings = tested["result"]["tests"][0]["findings"].as_array().unwrap_or_else(|| panic!("{tested}"));
+        let text = |number: &Value| Value::from(number.to_string());
+        let wrong = findings.iter().filter(|it| it["severity"] == "error");
+        let expected: Vec<_> = wrong.map(|it| (text(&it["line"]), text(&it["column"]))).collect();
+        assert!(!expected.is_empty(), "{tested}");
+        assert_eq!(places("/v1/pipelines/plan", json!({ "yaml": yaml })), expected, "{yaml}");
+        assert_eq!(places("/v1/pipelines/apply", json!({ "yaml": yaml, "hash": "x" })), expected, "{yaml}");
+    }
+    // A configuration has no lines.
+    let config = json!({ "config": { "id": "p", "connectors": [{ "id": "in", "type": "source", "plugin": "fiel" }] } });
+    assert!(places("/v1/pipelines/plan", config).iter().all(|(line, column)| line.is_null() && column.is_null()));
+    service.end();
+}
+
 #[test]
 fn a_switch_that_fails_goes_back() {
     let workspace = Workspace::new();

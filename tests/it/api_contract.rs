@@ -166,7 +166,7 @@ fn every_answer_is_as_described() {
     let mut command = Command::new(program);
     command.args(["run", &format!("http://{address}/openapi.json"), "--no-color", "--warnings=off"]);
     command.args(["--phases=examples,coverage,fuzzing", "--continue-on-failure", "--request-timeout=40"]);
-    // What is valid in form may be refused for what it means, and what is odd in a query counts as not given.
+    // What is valid in form may be refused for what it means, and what is empty in a query counts as not given.
     command.arg("--exclude-checks=positive_data_acceptance,negative_data_rejection");
     // These never end.
     command.arg("--exclude-path-regex=inspect");

@@ -141,6 +141,9 @@ fn positions_are_not_deleted_by_accident() {
     service.done("POST", "/v1/pipelines/p/stop", &json!({}));
     service.wait_for("p", "stopped");
     service.refused("DELETE", "/v1/pipelines/p?parts=true", &json!({}), "pipeline.has_positions");
+    let odd = "/v1/pipelines/p?parts=true&positions=yes";
+    let odd = service.refused("DELETE", odd, &json!({}), "api.malformed_request");
+    assert_eq!(odd["message"], "positions: \"yes\" is not true or false");
     service.done("DELETE", "/v1/pipelines/p?parts=true&positions=true", &json!({}));
     // Made anew it begins anew.
     make(&service);

@@ -66,6 +66,11 @@ fn schemas_are_registered_and_found() {
     assert_eq!(found(address, "/subjects"), json!(["s", "x/y z"]));
     assert_eq!(found(address, "/subjects?subjectPrefix=x"), json!(["x/y z"]));
     assert_eq!(found(address, "/subjects?offset=1&limit=1&deleted=False"), json!(["x/y z"]));
+    assert_eq!(found(address, "/subjects?offset=&limit=-1"), json!(["s", "x/y z"]));
+    for query in ["limit=abc", "offset=-1", "offset=x", "limit=1.5"] {
+        assert_eq!(refused(address, &format!("/subjects?{query}")), (400, 400), "{query}");
+        assert_eq!(refused(address, &format!("/subjects/s/versions?{query}")), (400, 400), "{query}");
+    }
     assert_eq!(found(address, "/subjects/s/versions"), json!([1, 2]));
     let second = json!({"subject": "s", "version": 2, "id": 2, "schema": ab.to_string()});
     for version in ["2", "latest", "-1"] {

@@ -1,5 +1,7 @@
 //! Dead letters in the state store: kept, shown, edited, replayed and purged.
 
+mod asked;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -376,8 +378,8 @@ fn letters_are_kept_in_postgresql_too() {
 fn the_guide_is_right() {
     let workspace = after_run(30, "");
     let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/dead-letters.md")).unwrap();
-    let record = dlq(&workspace, &["show", "orders", "2"], 0)["record"].to_string();
-    workspace.write("record.json", record);
+    let shown = workspace.run(&["dlq", "show", "orders", "2", "--json"]).expect_code(0).stdout;
+    workspace.write("record.json", shown);
     mend(&workspace);
     let mut commands = 0;
     for line in guide.lines().filter_map(|line| line.strip_prefix("$ anabranch ")) {

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use crate::api::error::RegistryError;
+use crate::api::query::Misgiven;
 use crate::settings::Compatibility;
 
 /// An error.
@@ -100,6 +101,12 @@ impl From<SchemaError> for Refusal {
             SchemaError::Incompatible { .. } => Refusal::new(StatusCode::CONFLICT, 409, error.to_string()),
             SchemaError::Denied(_) | SchemaError::Unavailable(_) => Refusal::failed(error.to_string()),
         }
+    }
+}
+
+impl From<Misgiven> for Refusal {
+    fn from(misgiven: Misgiven) -> Self {
+        Refusal::new(StatusCode::BAD_REQUEST, 400, misgiven.to_string())
     }
 }
 

@@ -4,9 +4,10 @@ use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 
-use anabranch_graph::json::JsonError;
 use anabranch_graph::record::Record;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::cli::{Exit, Report};
 use crate::files::system;
@@ -69,19 +70,44 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
     }
 }
 
+/// What `dlq show --json` prints, as far as it matters here.
+#[derive(Deserialize)]
+struct Shown<'a> {
+    #[serde(borrow)]
+    result: ShownLetter<'a>,
+}
+
+#[derive(Deserialize)]
+struct ShownLetter<'a> {
+    #[serde(borrow)]
+    record: &'a RawValue,
+}
+
+/// The record of a text, which is that alone or all that `dlq show --json` prints, and where in the text it begins.
+fn record_of(text: &[u8]) -> (&[u8], usize) {
+    match serde_json::from_slice::<Shown<'_>>(text) {
+        Ok(shown) => {
+            let record = shown.result.record.get().as_bytes();
+            (record, record.as_ptr().addr().saturating_sub(text.as_ptr().addr()))
+        }
+        Err(_) => (text, 0),
+    }
+}
+
 fn understood(command: &'static str, shown: &str, text: &[u8]) -> Result<Edited, Box<Report>> {
-    let record = Record::from_json(text).map_err(|error| {
-        let (line, column) = place(text, &error);
+    let (written, begin) = record_of(text);
+    let record = Record::from_json(written).map_err(|error| {
+        let (line, column) = place(text, begin + error.offset);
         let message = format!("{shown}:{line}:{column}: this is not a record in JSON: {}", error.message);
         let report = Report::new(command).fail(Exit::Invalid, "dlq.invalid_record", message);
         Box::new(report.suggest("`anabranch dlq show` shows the form"))
     })?;
-    Ok(Edited { json: serde_json::from_slice(text).unwrap_or_default(), record })
+    Ok(Edited { json: serde_json::from_slice(written).unwrap_or_default(), record })
 }
 
 /// Line and column, from 1.
-fn place(text: &[u8], error: &JsonError) -> (usize, usize) {
-    let before = &text[..error.offset.min(text.len())];
+fn place(text: &[u8], offset: usize) -> (usize, usize) {
+    let before = &text[..offset.min(text.len())];
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     (line, String::from_utf8_lossy(&before[line_start..]).chars().count() + 1)
@@ -95,7 +121,18 @@ mod tests {
     fn a_mistake_is_shown_with_its_place() {
         let text = b"{\n  \"operation\": \"creat\"\n}";
         let error = Record::from_json(text).unwrap_err();
-        assert_eq!(place(text, &error).0, 2);
-        assert_eq!(place(b"x", &JsonError { offset: 0, message: String::new() }), (1, 1));
+        assert_eq!(place(text, error.offset).0, 2);
+        assert_eq!(place(b"x", 0), (1, 1));
+    }
+
+    #[test]
+    fn the_record_is_found_in_what_show_prints() {
+        let bare = br#"{"operation":"create"}"#;
+        assert_eq!(record_of(bare), (&bare[..], 0));
+        let whole = br#"{"ok":true,"result":{"number":1,"record": {"n":1e400} },"summary":{}}"#;
+        assert_eq!(record_of(whole), (&br#"{"n":1e400}"#[..], 42));
+        for other in [&b"{"[..], br#"{"result":null}"#, br#"{"result":{}}"#, b"[]", b"\xff"] {
+            assert_eq!(record_of(other), (other, 0));
+        }
     }
 }

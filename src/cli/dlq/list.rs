@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use anabranch_graph::arguments::parse_duration;
-use anabranch_graph::condition::CompiledCondition;
 use anabranch_graph::text::Str;
 use chrono::DateTime;
 use comfy_table::{Table, presets};
@@ -12,7 +11,8 @@ use serde_json::json;
 use super::{Shelf, letters};
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::dead_letters::view::{Filter, LetterPage, page};
+use crate::dead_letters::filter::{Filter, condition};
+use crate::dead_letters::view::{LetterPage, page};
 use crate::settings::ServiceFlags;
 use crate::store::letters::nanos;
 
@@ -52,9 +52,12 @@ pub(super) fn since(text: &str) -> Result<u64, String> {
 
 pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     const COMMAND: &str = "dlq.list";
-    let condition = arguments.condition.as_deref().map(CompiledCondition::compile).transpose().map_err(|error| {
-        let report = Report::new(COMMAND).fail(Exit::Invalid, "dlq.invalid_condition", format!("--where: {error}"));
-        Box::new(report)
+    let condition = arguments.condition.as_deref().map(condition).transpose().map_err(|error| {
+        let report = Report::new(COMMAND).fail(Exit::Invalid, error.code(), format!("--where: {error}"));
+        Box::new(match error.suggestion() {
+            Some(suggestion) => report.suggest(suggestion),
+            None => report,
+        })
     })?;
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
     let id = Str::from(arguments.pipeline.as_str());
@@ -76,6 +79,14 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
             opened.ask(page(&opened.store, &id, &filter, None, arguments.limit.into()))?
         }
     };
+    let summary = json!({
+        "letters": found.letters.len(), "count": found.count, "bytes": found.bytes, "dropped": found.dropped,
+        "unjudged": found.unjudged.as_ref().map_or(0, |unjudged| unjudged.count),
+    });
+    Ok(Report::new(COMMAND).text(text(arguments, &found)).summary(summary).result(json!(found)))
+}
+
+fn text(arguments: &Arguments, found: &LetterPage) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["NUMBER", "FAILED", "AT", "TIMES", "ERROR", "RECORD"]);
     for letter in &found.letters {
@@ -94,15 +105,25 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
     };
     let shown = found.letters.len() as u64;
     if found.count == 0 {
-        text.push_str(&format!("Pipeline {id} has no dead letters.\n"));
+        text.push_str(&format!("Pipeline {} has no dead letters.\n", arguments.pipeline));
     } else if shown < found.count {
         text.push_str(&format!("{shown} of {}.\n", letters(found.count)));
+    }
+    if let (Some(node), Some(others)) = (&arguments.node, found.nodes.as_ref().filter(|_| found.count > 0)) {
+        let others = match &others[..] {
+            [] => String::new(),
+            others => format!("; letters failed at {}", others.join(", ")),
+        };
+        text.push_str(&format!("No letter failed at {node}{others}.\n"));
+    }
+    if let Some(unjudged) = &found.unjudged {
+        let (count, cause) = (letters(unjudged.count), one_line(&unjudged.error.message, 200));
+        text.push_str(&format!("{count} could not be judged: {cause}\n"));
     }
     if found.dropped > 0 {
         text.push_str(&format!("{} more went because of the bounds of the queue.\n", found.dropped));
     }
-    let summary = json!({ "letters": shown, "count": found.count, "bytes": found.bytes, "dropped": found.dropped });
-    Ok(Report::new(COMMAND).text(text).summary(summary).result(json!(found)))
+    text
 }
 
 /// The beginning of a text, on one line.

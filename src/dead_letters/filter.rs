@@ -1,0 +1,118 @@
+//! Which letters are wanted, and what is to be said where none is.
+
+use std::collections::BTreeSet;
+
+use anabranch_graph::condition::CompiledCondition;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::letter::Letter;
+use anabranch_graph::template::TemplateError;
+use anabranch_graph::text::Str;
+
+use crate::store::letters::nanos;
+
+/// Why a condition can choose no letters.
+#[derive(Debug, thiserror::Error)]
+pub enum ConditionError {
+    /// It is no template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// It reads nothing of a record, and gives no verdict.
+    #[error("the condition fails for every record: {}", .0.message())]
+    Fails(Fault),
+}
+
+impl ConditionError {
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ConditionError::Template(_) => "dlq.invalid_condition",
+            ConditionError::Fails(_) => "plan.condition_fails",
+        }
+    }
+
+    /// What to do about it.
+    pub fn suggestion(&self) -> Option<&str> {
+        match self {
+            ConditionError::Template(error) => error.hint.as_deref(),
+            ConditionError::Fails(_) => {
+                Some("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}")
+            }
+        }
+    }
+}
+
+/// The condition of a text.
+///
+/// # Errors
+/// It can hold for no record, whatever the record is, because it fails.
+pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
+    let condition = CompiledCondition::compile(text)?;
+    match condition.failure() {
+        Some(fault) => Err(ConditionError::Fails(fault.clone())),
+        None => Ok(condition),
+    }
+}
+
+/// Which letters are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Those that failed there.
+    pub node: Option<String>,
+    /// Those that failed at that time or later, in nanoseconds since 1970.
+    pub since: Option<u64>,
+    /// Those for whose record this holds; it does not hold where it fails.
+    pub condition: Option<CompiledCondition>,
+}
+
+/// What was seen of letters that a filter did not take.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// Where letters failed that are of another node than the wanted one.
+    pub(super) nodes: BTreeSet<Str>,
+    /// Whether one was of the wanted node.
+    pub(super) is_of_node: bool,
+    /// Letters that the condition gave no verdict on.
+    pub(super) unjudged: u64,
+    /// What it failed of on the first of them.
+    pub(super) fault: Option<Fault>,
+}
+
+impl Filter {
+    /// Whether a letter is wanted. The condition judges only what all else holds for.
+    pub(super) fn takes(&self, letter: &Letter, passed: &mut Passed) -> bool {
+        if self.node.as_ref().is_some_and(|node| *node != *letter.node) {
+            // Where a letter failed is not always known.
+            if !letter.node.is_empty() && !passed.nodes.contains(&letter.node) {
+                passed.nodes.insert(letter.node.clone());
+            }
+            return false;
+        }
+        passed.is_of_node = true;
+        if self.since.is_some_and(|since| nanos(letter.at) < since) {
+            return false;
+        }
+        let Some(condition) = &self.condition else { return true };
+        condition.evaluate(&letter.record).unwrap_or_else(|fault| {
+            passed.unjudged += 1;
+            passed.fault.get_or_insert(fault);
+            false
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_on_every_record_is_no_condition() {
+        let code = |text| condition(text).map_or_else(|error| error.code(), |_| "");
+        assert_eq!(code("{{ eq"), "dlq.invalid_condition");
+        for never in ["hello", "", "{{ 2 }}", "{{ index (list 1) 5 }}"] {
+            assert_eq!(code(never), "plan.condition_fails", "{never}");
+        }
+        for good in ["true", "{{ false }}", "{{ .Key }}", r#"{{ eq .Metadata.a "b" }}"#] {
+            assert_eq!(code(good), "", "{good}");
+        }
+    }
+}
