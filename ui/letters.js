@@ -71,7 +71,7 @@ export class Letters {
     if (this.#loading) return;
     this.#loading = true;
     try {
-      const { letters, count: whole, bytes: size, oldest, dropped } = await get(of(this.pipeline, "/dead-letters", { limit: this.#limit, where: this.#where }));
+      const { letters, count: whole, bytes: size, oldest, dropped, unjudged } = await get(of(this.pipeline, "/dead-letters", { limit: this.#limit, where: this.#where }));
       this.#letters = letters;
       this.#whole = whole;
       const here = new Set(this.#letters.map(({ number }) => number));
@@ -79,7 +79,7 @@ export class Letters {
       this.counted(whole);
       say(this.info, whole ? `${plural(whole, "dead letter")}, ${bytes(size)}${oldest ? `, the oldest of ${moment(oldest)}` : ""}${dropped ? `; ${count(dropped)} older ones had to go` : ""}` : "");
       this.empty.replaceChildren(...(this.#where
-        ? [h("h2", {}, "No letter is like that"), h("p", {}, "The condition holds for none of them.")]
+        ? [h("h2", {}, "No letter is like that"), h("p", {}, unjudged ? `The condition fails on ${plural(unjudged.count, "letter")}: ${unjudged.error.message}` : "The condition holds for none of them.")]
         : [h("h2", {}, "No dead letters"), h("p", {}, "Records that fail are kept here, with the reason, when the dead-letter queue of the pipeline is "), h("pre", {}, "dead-letter-queue:\n  plugin: store\n  window-size: 0")]));
     } catch (error) {
       this.#letters = [];
