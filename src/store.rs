@@ -7,6 +7,7 @@
 mod compare;
 mod embedded;
 mod entity;
+mod failure;
 pub mod letters;
 mod open;
 #[cfg(feature = "postgres")]
@@ -34,6 +35,7 @@ pub use schemas::{Deletion, Document, Entry, Reference};
 
 use crate::dead_letters::form;
 use embedded::Embedded;
+use failure::{Known, LastWrite};
 
 /// What the files say, to be compared with what is stored.
 #[derive(Clone, Debug)]
@@ -53,6 +55,7 @@ pub struct Provision {
 #[derive(Clone)]
 pub struct Store {
     place: Place,
+    last_write: LastWrite,
 }
 
 /// Where it is.
@@ -63,7 +66,7 @@ enum Place {
     Postgres(postgres::Postgres),
 }
 
-/// What is written, all or nothing.
+/// What is written, all or nothing. A trial changes nothing, and is written like everything that must be durable.
 #[derive(Debug)]
 enum Write {
     Claim(Str),
@@ -79,6 +82,7 @@ enum Write {
     DeleteSchemas { subject: Str, versions: Vec<SchemaVersion>, how: Deletion },
     Level { subject: Option<Str>, level: Option<Str> },
     Letters { pipeline: Str, change: letters::Change },
+    Trial,
 }
 
 #[derive(Debug)]
@@ -195,6 +199,19 @@ impl Store {
         }
     }
 
+    /// Whether it does its work: it is read, and where the last write failed, it is tried whether one succeeds.
+    ///
+    /// # Errors
+    /// It cannot be read, or could not be written when that was last tried.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        match self.last_write.known() {
+            Known::Works => {}
+            Known::Fails(failure) => return Err(failure.error()),
+            Known::Unknown => drop(self.write(Write::Trial).await?),
+        }
+        self.pipelines().await.map(drop)
+    }
+
     /// How far the lanes of a pipeline are, for people to see: nothing is claimed, so a run of the pipeline may move
     /// them at any time.
     ///
@@ -228,11 +245,19 @@ impl Store {
     }
 
     async fn write(&self, write: Write) -> Result<Written, StoreError> {
-        match &self.place {
+        // What need not be durable may succeed where nothing else does.
+        let tells = !matches!(write, Write::Keep { .. });
+        let written = match &self.place {
             Place::Embedded(embedded) => embedded.write(write).await,
             #[cfg(feature = "postgres")]
             Place::Postgres(postgres) => postgres.write(write).await,
+        };
+        match &written {
+            Ok(_) if tells => self.last_write.succeeded(),
+            Ok(_) => {}
+            Err(error) => self.last_write.failed(error),
         }
+        written
     }
 }
 

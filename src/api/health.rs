@@ -100,7 +100,7 @@ async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses((status = 200, description = "Pipelines run", body = Readiness),
-              (status = 503, description = "It starts, stops, or its state store does not answer", body = Readiness)),
+              (status = 503, description = "It starts, stops, or its state store does not answer or cannot be written", body = Readiness)),
 )]
 async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Response {
     let told = |status, reason, pipelines| Json(Readiness { status, reason, pipelines });
@@ -111,8 +111,8 @@ async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Res
     if !view.control.is_ready() {
         return unready("starting", None);
     }
-    let reason = match timeout(STORE, view.store.pipelines()).await {
-        Ok(Ok(_)) => None,
+    let reason = match timeout(STORE, view.store.check()).await {
+        Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some("the state store does not answer".to_owned()),
     };

@@ -7,10 +7,14 @@ use anabranch_graph::state::{Epoch, StoreError};
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
 use tokio::sync::oneshot;
 
+use super::failure::Failure;
 use super::letters::{Change, Which};
+use super::open::Site;
 use super::{Found, Read, Write, Written, compare, fence, tables, unavailable};
 use crate::panics::caught;
+use held::{Held, Open};
 
+mod held;
 mod letters;
 mod memo;
 mod schemas;
@@ -22,7 +26,7 @@ pub(super) struct Embedded {
 }
 
 struct Shared {
-    database: Database,
+    held: Held,
     queue: Mutex<Queue>,
 }
 
@@ -39,14 +43,15 @@ struct Pending {
 }
 
 impl Embedded {
-    pub(super) fn new(database: Database) -> Self {
-        Embedded { shared: Arc::new(Shared { database, queue: Mutex::default() }) }
+    /// `site`: where it can be opened again after an error; none where it is in memory.
+    pub(super) fn new(database: Database, site: Option<Site>) -> Self {
+        Embedded { shared: Arc::new(Shared { held: Held::new(database, site), queue: Mutex::default() }) }
     }
 
     pub(super) async fn read(&self, read: Read) -> Result<Found, StoreError> {
         let shared = self.shared.clone();
         let damaged = || StoreError::Damaged("its pages contradict each other".to_owned());
-        tokio::task::spawn_blocking(move || caught(|| shared.read(read)).unwrap_or_else(|| Err(damaged())))
+        tokio::task::spawn_blocking(move || caught(|| shared.read(&read)).unwrap_or_else(|| Err(damaged())))
             .await
             .map_err(unavailable)?
     }
@@ -67,27 +72,21 @@ impl Embedded {
 }
 
 impl Shared {
-    fn read(&self, read: Read) -> Result<Found, StoreError> {
-        let transaction = self.database.begin_read().map_err(unavailable)?;
-        match read {
-            Read::Pipelines => tables::pipelines(&transaction).map(Found::Pipelines),
-            Read::Marks(epoch) => {
-                fence(&epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
-                tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(Found::Marks)
+    fn read(&self, read: &Read) -> Result<Found, StoreError> {
+        for _ in 0..READS {
+            let (found, repeat) = self
+                .held
+                .with(|open| {
+                    let found = find(open, read);
+                    let repeat = found.as_ref().is_err_and(|error| open.failed_read(error));
+                    (found, repeat)
+                })
+                .map_err(|failure| failure.error())?;
+            if !repeat {
+                return found;
             }
-            Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, &pipeline).map(Found::Marks),
-            Read::DetachedMarks(pipeline) => {
-                tables::marks(&transaction, tables::DETACHED_MARKS, &pipeline).map(Found::Marks)
-            }
-            Read::Recall { space, keys } => memo::recall(&transaction, &space, &keys).map(Found::Recalled),
-            Read::Active { pipeline, connector } => {
-                tables::active(&transaction, &pipeline, &connector).map(|found| Found::Recalled(vec![found]))
-            }
-            Read::Letters { pipeline, question } => {
-                letters::answer(&transaction, &pipeline, &question).map(Found::Letters)
-            }
-            Read::Schemas(question) => schemas::answer(&transaction, &question).map(Found::Schemas),
         }
+        Err(held::earlier())
     }
 
     fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
@@ -100,18 +99,10 @@ impl Shared {
         let mut round = std::mem::take(&mut self.queue().waiting);
         loop {
             let (writes, done): (Vec<_>, Vec<_>) = round.into_iter().map(|p| (p.write, p.done)).unzip();
-            // A panic here is a damaged page; it must not leave others waiting for ever.
-            let outcomes = match caught(|| self.commit(writes)) {
-                Some(Ok(outcomes)) => Ok(outcomes),
-                Some(Err(error)) => Err(error.to_string()),
-                None => Err("its pages contradict each other".to_owned()),
-            };
+            let outcomes = self.commit(writes);
             let answer = || match outcomes {
                 Ok(outcomes) => done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome))),
-                Err(text) => {
-                    let error = || StoreError::Unavailable(text.clone().into());
-                    done.into_iter().for_each(|done| drop(done.send(Err(error()))));
-                }
+                Err(failure) => done.into_iter().for_each(|done| drop(done.send(Err(failure.error())))),
             };
             round = {
                 let mut queue = self.queue();
@@ -128,27 +119,62 @@ impl Shared {
         }
     }
 
-    /// One transaction for several writes. A fenced write changes nothing and does not disturb the others.
-    fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, redb::Error> {
-        let mut transaction = self.database.begin_write()?;
-        // What is remembered may be lost: it need not wait for the disk.
-        if writes.iter().all(|write| matches!(write, Write::Keep { .. })) {
-            transaction.set_durability(Durability::None)?;
+    fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, Failure> {
+        self.held.with(|open| {
+            // A panic here is a damaged page; it must not leave others waiting for ever.
+            match caught(|| commit(&open.database, writes)) {
+                Some(outcomes) => outcomes.map_err(|error| open.failed_write(&error)),
+                None => Err(Failure::Unavailable(open.fail("its pages contradict each other").to_owned())),
+            }
+        })?
+    }
+}
+
+/// Attempts of a read whose database fails for another operation meanwhile.
+const READS: u32 = 3;
+
+fn find(open: &Open, read: &Read) -> Result<Found, StoreError> {
+    let transaction = open.database.begin_read().map_err(unavailable)?;
+    match read {
+        Read::Pipelines => tables::pipelines(&transaction).map(Found::Pipelines),
+        Read::Marks(epoch) => {
+            fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
+            tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(Found::Marks)
         }
-        let mut outcomes = Vec::with_capacity(writes.len());
-        for write in writes {
-            match apply(&transaction, write) {
-                Ok(written) => outcomes.push(Ok(written)),
-                Err(Failed::Alone(error)) => outcomes.push(Err(error)),
-                Err(Failed::Storage(error)) => {
-                    transaction.abort()?;
-                    return Err(error);
-                }
+        Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, pipeline).map(Found::Marks),
+        Read::DetachedMarks(pipeline) => {
+            tables::marks(&transaction, tables::DETACHED_MARKS, pipeline).map(Found::Marks)
+        }
+        Read::Recall { space, keys } => memo::recall(&transaction, space, keys).map(Found::Recalled),
+        Read::Active { pipeline, connector } => {
+            tables::active(&transaction, pipeline, connector).map(|found| Found::Recalled(vec![found]))
+        }
+        Read::Letters { pipeline, question } => letters::answer(&transaction, pipeline, question).map(Found::Letters),
+        Read::Schemas(question) => schemas::answer(&transaction, question).map(Found::Schemas),
+    }
+}
+
+/// One transaction for several writes. A fenced write changes nothing and does not disturb the others.
+fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, redb::Error> {
+    let mut transaction = database.begin_write()?;
+    // What is remembered may be lost: it need not wait for the disk.
+    if writes.iter().all(|write| matches!(write, Write::Keep { .. })) {
+        transaction.set_durability(Durability::None)?;
+    }
+    let mut outcomes = Vec::with_capacity(writes.len());
+    for write in writes {
+        match apply(&transaction, write) {
+            Ok(written) => outcomes.push(Ok(written)),
+            Err(Failed::Alone(error)) => outcomes.push(Err(error)),
+            Err(Failed::Storage(error)) => {
+                // It may fail for the same reason, and then knows less about it.
+                let _ = transaction.abort();
+                return Err(error);
             }
         }
-        transaction.commit()?;
-        Ok(outcomes)
     }
+    transaction.commit()?;
+    Ok(outcomes)
 }
 
 /// Why a write failed: it alone and before it changed anything, or the store as a whole.
@@ -223,6 +249,10 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
         }
         Write::Level { subject, level } => {
             schemas::set_level(transaction, subject.as_ref(), level.as_ref())?;
+            Ok(Written::Nothing)
+        }
+        Write::Trial => {
+            transaction.open_table(tables::META)?.insert("schema", tables::SCHEMA)?;
             Ok(Written::Nothing)
         }
     }

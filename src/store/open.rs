@@ -3,13 +3,14 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, StorageBackend as _, StorageError, TableError};
 
 use super::embedded::Embedded;
+use super::failure::LastWrite;
 use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
 use super::{Place, Store};
 use crate::files::system;
@@ -95,12 +96,13 @@ impl Store {
                 let path = PathBuf::from("(in memory)");
                 let database =
                     builder().create_with_backend(InMemoryBackend::new()).map_err(|error| refused(&path, error))?;
-                Ok(embedded(initialized(database, &path)?))
+                Ok(embedded(initialized(database, &path)?, None))
             }
             settings::Database::Embedded(path) => open_file(path),
             #[cfg(feature = "postgres")]
             settings::Database::Postgres(address) => {
-                Ok(Store { place: Place::Postgres(super::postgres::Postgres::open(address)?) })
+                let place = Place::Postgres(super::postgres::Postgres::open(address)?);
+                Ok(Store { place, last_write: LastWrite::default() })
             }
             #[cfg(not(feature = "postgres"))]
             settings::Database::Postgres(_) => Err(OpenError::LeftOut),
@@ -119,8 +121,8 @@ impl Store {
     }
 }
 
-fn embedded(database: Database) -> Store {
-    Store { place: Place::Embedded(Embedded::new(database)) }
+fn embedded(database: Database, site: Option<Site>) -> Store {
+    Store { place: Place::Embedded(Embedded::new(database, site)), last_write: LastWrite::default() }
 }
 
 fn builder() -> Builder {
@@ -130,28 +132,72 @@ fn builder() -> Builder {
 }
 
 fn open_file(path: &Path) -> Result<Store, OpenError> {
-    match head(path) {
-        Ok(Some(head)) if head.is_empty() => {
-            return Err(OpenError::Damaged { path: path.into(), what: "the file is empty".into() });
-        }
-        Ok(Some(head)) if head != MAGIC => return Err(OpenError::Foreign { path: path.into() }),
-        Ok(Some(_)) => verify(path)?,
+    let database = match head(path) {
+        Ok(Some(head)) => open_existing(path, &head)?,
         Ok(None) => match create(path)? {
-            Some(database) => return Ok(embedded(database)),
+            Some(database) => database,
             None => return open_file(path),
         },
         Err(error) => return Err(io(path, &error)),
+    };
+    Ok(embedded(database, Some(Site::of(path)?)))
+}
+
+/// Opens a file that begins so.
+fn open_existing(path: &Path, head: &[u8]) -> Result<Database, OpenError> {
+    if head.is_empty() {
+        return Err(OpenError::Damaged { path: path.into(), what: "the file is empty".into() });
     }
+    if head != MAGIC {
+        return Err(OpenError::Foreign { path: path.into() });
+    }
+    verify(path)?;
     // The library trusts its pages; what is wrong with those that were not verified shows as a panic.
     let opened = caught(|| {
         let database = builder().open(path).map_err(|error| refused(path, error))?;
         check(&database, path)?;
         Ok(database)
     });
-    match opened {
-        Some(database) => database.map(embedded),
-        None => Err(OpenError::Damaged { path: path.into(), what: "its pages contradict each other".into() }),
+    opened.unwrap_or_else(|| {
+        Err(OpenError::Damaged { path: path.into(), what: "its pages contradict each other".into() })
+    })
+}
+
+/// The file of an open store, to be opened again after an error.
+pub(super) struct Site {
+    path: PathBuf,
+    /// Device and number: another file of this name holds other positions.
+    identity: (u64, u64),
+}
+
+impl Site {
+    pub(super) fn of(path: &Path) -> Result<Site, OpenError> {
+        let identity = identity(path).map_err(|error| io(path, &error))?;
+        Ok(Site { path: path.into(), identity })
     }
+
+    /// Opens the file as at the start, but makes none. Nobody else has it open in this process.
+    pub(super) fn open(&self) -> Result<Database, OpenError> {
+        let path = &self.path;
+        let gone = || OpenError::System {
+            path: path.clone(),
+            what: "the file is gone, or another one is in its place: put it back, or start the service again"
+                .to_owned(),
+        };
+        match identity(path) {
+            Ok(found) if found == self.identity => {}
+            Ok(_) => return Err(gone()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(gone()),
+            Err(error) => return Err(io(path, &error)),
+        }
+        let head = head(path).map_err(|error| io(path, &error))?.ok_or_else(gone)?;
+        open_existing(path, &head)
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// Largest store whose every page is verified when it is opened.

@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anabranch::settings::Database;
 use anabranch::store::Store;
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::StateStore as _;
 
+use crate::api::{ask, get};
 use crate::process::{Process, Workspace, file_to_file, raw_after, skip};
 
 fn workspace(lines: usize) -> Workspace {
@@ -224,30 +226,127 @@ fn all_delivered(workspace: &Workspace) {
     assert_eq!(records.len(), expected.len(), "lines came again");
 }
 
-#[test]
-fn a_destination_on_a_full_disk_is_tried_again_and_goes_on_when_there_is_room() {
-    if Command::new("prlimit").arg("--version").output().is_err() {
-        return skip("prlimit is not there to lift a limit");
-    }
-    let workspace = workspace(20_000);
-    // Two megabytes, of eight that are needed. Only the soft limit: it can be lifted again.
+/// A service that outlives a write beyond its limit of the size of files, and is run by `script`.
+fn service(workspace: &Workspace, script: &str) -> Process {
     let mut shell = Command::new("sh");
     let program = workspace.command(["run"]);
-    shell.args(["-c", "trap '' XFSZ; ulimit -S -f 4096 && exec \"$0\" run >log.txt 2>&1"]);
+    shell.args(["-c", &format!("trap '' XFSZ; {script}")]);
     shell.arg(program.get_program()).current_dir(workspace.root()).env_clear().stdin(Stdio::null());
     shell.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut process = Process::spawn(&mut shell);
+    Process::spawn(&mut shell)
+}
+
+fn has_prlimit() -> bool {
+    let there = Command::new("prlimit").arg("--version").output().is_ok();
+    if !there {
+        skip("prlimit is not there to change a limit");
+    }
+    there
+}
+
+/// How large a file may be that the process writes to. Only the soft limit: it can be lifted again.
+fn allow(process: &Process, bytes: &str) {
+    let change = [format!("--fsize={bytes}:"), "--pid".to_owned(), process.id().to_string()];
+    let changed = Command::new("prlimit").args(change).output().unwrap();
+    assert!(changed.status.success(), "{changed:?}");
+}
+
+#[test]
+fn a_destination_on_a_full_disk_is_tried_again_and_goes_on_when_there_is_room() {
+    if !has_prlimit() {
+        return;
+    }
+    let workspace = workspace(20_000);
+    // Two megabytes, of eight that are needed.
+    let mut process = service(&workspace, "ulimit -S -f 4096 && exec \"$0\" run >log.txt 2>&1");
     wait_for(&mut process, &workspace, "log.txt", "still trying");
     let said = workspace.read("log.txt");
     assert!(said.to_lowercase().contains("file too large") && said.contains("out.ndjson"), "{said}");
     assert!(workspace.lines("out.ndjson").len() < 20_000, "it was full");
-    let lift = ["--fsize=unlimited:", "--pid", &process.id().to_string()].map(String::from);
-    let lifted = Command::new("prlimit").args(lift).output().unwrap();
-    assert!(lifted.status.success(), "{lifted:?}");
+    allow(&process, "unlimited");
     process.wait_until("the last line", || workspace.read("out.ndjson").lines().count() == 20_000);
     process.signal("INT");
     let output = process.finish().expect_code(0);
     assert!(!output.both().contains("panicked"));
+    all_delivered(&workspace);
+}
+
+/// A service whose recovery does not wait long, and what it prints.
+const SOON: &str =
+    "exec \"$0\" run --pipelines.error-recovery.min-delay=20ms --pipelines.error-recovery.max-delay=100ms";
+
+/// Less than the store has, and more than the lines need.
+const ROOM: &str = "16384";
+
+#[test]
+fn the_same_process_goes_on_when_the_disk_of_its_store_was_full() {
+    if !has_prlimit() {
+        return;
+    }
+    let workspace = workspace(5);
+    let mut process = service(&workspace, SOON);
+    let (address, printed) = (process.address(), process.printed());
+    process.wait_until("the first lines", || workspace.lines("out.ndjson").len() == 5);
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    allow(&process, ROOM);
+    workspace.append("in.txt", &wide_lines(5..8));
+    process.wait_until("the error", || {
+        let said = printed().to_lowercase();
+        said.contains("state store") && said.contains("file too large")
+    });
+    process.wait_until("it to be unready", || get(address, "/readyz").status == 503);
+    allow(&process, "unlimited");
+    workspace.append("in.txt", &wide_lines(8..20));
+    let expected: BTreeSet<String> = workspace.lines("in.txt").into_iter().collect();
+    process.wait_until("the last line", || {
+        workspace.read("out.ndjson").ends_with('\n') && delivered(&workspace) == expected
+    });
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    process.signal("INT");
+    let text = process.finish().expect_code(0).both();
+    assert!(!text.contains("panicked") && !text.contains("internal error"), "{text}");
+    assert!(text.contains("the state store can be written again"), "{text}");
+    assert!(!text.contains("re-open"), "advice for programmers, in the place of the cause: {text}");
+    let lines = workspace.lines("out.ndjson").len();
+    workspace.once();
+    assert_eq!(workspace.lines("out.ndjson").len(), lines, "the position was not stored");
+}
+
+#[test]
+fn a_service_that_cannot_write_its_store_is_not_ready_until_it_can() {
+    if !has_prlimit() {
+        return;
+    }
+    let workspace = workspace(5);
+    let mut process = service(&workspace, SOON);
+    let address = process.address();
+    process.wait_until("the first lines", || workspace.lines("out.ndjson").len() == 5);
+    let change = |verb: &str| ask(address, "POST", &format!("/v1/pipelines/stored/{verb}"), "", "");
+    assert_eq!(change("stop").status, 200);
+    process.wait_until("the end", || get(address, "/v1/pipelines/stored").body.contains("STATUS_STOPPED"));
+    assert_eq!(get(address, "/readyz").status, 200);
+    allow(&process, ROOM);
+    let make = || ask(address, "POST", "/v1/pipelines", "", r#"{"id": "other", "config": {"name": "other"}}"#);
+    for _ in 0..3 {
+        let refused = make();
+        assert_eq!((refused.status, refused.reason().as_str()), (503, "store.unavailable"), "{}", refused.body);
+        assert!(refused.body.to_lowercase().contains("file too large"), "{}", refused.body);
+    }
+    // Longer than a failure is told before it is tried whether it is over.
+    let asked = Instant::now();
+    while asked.elapsed() < Duration::from_millis(1500) {
+        let ready = get(address, "/readyz");
+        assert!(ready.status == 503 && ready.body.to_lowercase().contains("file too large"), "{}", ready.body);
+    }
+    assert_eq!(get(address, "/v1/pipelines/stored").status, 200, "it can be read");
+    // Nothing writes by itself now: asking is what finds out that there is room.
+    allow(&process, "unlimited");
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    assert_eq!((make().status, change("start").status), (200, 200));
+    workspace.append("in.txt", &wide_lines(5..10));
+    process.wait_until("the last line", || workspace.lines("out.ndjson").len() == 10);
+    process.signal("INT");
+    process.finish().expect_code(0);
     all_delivered(&workspace);
 }
 

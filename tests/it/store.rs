@@ -1,5 +1,8 @@
 //! The state store: one process at a time, and never restarted from nothing.
 
+#[cfg(feature = "postgres")]
+mod silent;
+
 use crate::process::{Workspace, file_to_file, numbered_lines};
 
 fn workspace() -> Workspace {

@@ -1,0 +1,282 @@
+//! The open database. After the first error of the disk the library refuses everything until the file is closed and
+//! opened again; that is done before the next operation.
+
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use anabranch_graph::state::StoreError;
+use redb::{Database, StorageError, TableError, TransactionError};
+
+use crate::panics::caught;
+use crate::store::failure::Failure;
+use crate::store::open::Site;
+
+/// What is said where the library knows only that something failed before.
+const EARLIER: &str = "an earlier error of its file";
+
+/// The database, and where it can be opened again.
+pub(super) struct Held {
+    /// `None`: in memory, where nothing is left to be opened.
+    site: Option<Site>,
+    /// `None`: it was closed after an error, and could not be opened since.
+    open: RwLock<Option<Open>>,
+}
+
+/// An open database, and why it must be closed.
+pub(super) struct Open {
+    pub(super) database: Database,
+    broken: OnceLock<String>,
+}
+
+impl Held {
+    pub(super) fn new(database: Database, site: Option<Site>) -> Self {
+        Held { site, open: RwLock::new(Some(Open::new(database))) }
+    }
+
+    /// Works with a database that has not failed, opened again where it has. Blocks; transactions end with `work`, so that
+    /// nobody's is cut off when it is closed.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Open) -> T) -> Result<T, Failure> {
+        loop {
+            // A panic while it is replaced leaves it closed, or opened: both are sound.
+            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(open) = open.as_ref().filter(|open| self.site.is_none() || open.broken.get().is_none()) {
+                return Ok(work(open));
+            }
+            drop(open);
+            self.open_again()?;
+        }
+    }
+
+    fn open_again(&self) -> Result<(), Failure> {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if open.as_ref().is_some_and(|open| open.broken.get().is_none()) {
+            return Ok(());
+        }
+        let Some(site) = &self.site else { return Err(Failure::Unavailable(EARLIER.to_owned())) };
+        // Closed first: it holds the lock of the file.
+        let cause = open.take().and_then(|Open { database, broken }| {
+            caught(|| drop(database));
+            broken.into_inner()
+        });
+        // What was reported as failed may have been written after all. Whoever repeats it does no harm: marks are of what
+        // is delivered, claims only rise, and letters and schemas are found by their names.
+        *open = Some(Open::new(site.open()?));
+        tracing::debug!(cause, "the state store was closed and opened again after an error");
+        Ok(())
+    }
+}
+
+impl Open {
+    fn new(database: Database) -> Self {
+        Open { database, broken: OnceLock::new() }
+    }
+
+    /// It is to be closed; gives the first cause.
+    pub(super) fn fail(&self, cause: &str) -> &str {
+        self.broken.get_or_init(|| cause.to_owned())
+    }
+
+    /// What to say of a write that failed. What the library knows after that is no longer what the file holds.
+    pub(super) fn failed_write(&self, error: &redb::Error) -> Failure {
+        let cause = match error {
+            redb::Error::PreviousIo => self.fail(EARLIER).to_owned(),
+            error => {
+                let cause = error.to_string();
+                self.fail(&cause);
+                cause
+            }
+        };
+        Failure::Unavailable(cause)
+    }
+
+    /// Looks at why a read failed; says whether it is for the error of another operation.
+    pub(super) fn failed_read(&self, error: &StoreError) -> bool {
+        let StoreError::Unavailable(cause) = error else { return false };
+        match storage(&**cause) {
+            Some(StorageError::PreviousIo) => {
+                self.fail(EARLIER);
+                true
+            }
+            Some(error @ (StorageError::Io(_) | StorageError::LockPoisoned(_) | StorageError::DatabaseClosed)) => {
+                self.fail(&error.to_string());
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The error of a file in the library's errors of reading.
+fn storage<'e>(error: &'e (dyn std::error::Error + Send + Sync + 'static)) -> Option<&'e StorageError> {
+    if let Some(TransactionError::Storage(error)) = error.downcast_ref() {
+        return Some(error);
+    }
+    if let Some(TableError::Storage(error)) = error.downcast_ref() {
+        return Some(error);
+    }
+    error.downcast_ref()
+}
+
+/// The error of a read that failed again and again for errors of others.
+pub(super) fn earlier() -> StoreError {
+    StoreError::Unavailable(EARLIER.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use redb::{ReadableDatabase as _, TableDefinition};
+
+    use super::*;
+    use crate::store::Store;
+
+    const KEPT: TableDefinition<'_, u64, u64> = TableDefinition::new("kept");
+
+    struct Kept {
+        directory: tempfile::TempDir,
+        path: PathBuf,
+        held: Held,
+    }
+
+    /// A store with the number one in it.
+    fn kept() -> Kept {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.db");
+        drop(Store::open(&crate::settings::Database::Embedded(path.clone())).unwrap());
+        let site = Site::of(&path).unwrap();
+        let held = Held::new(site.open().unwrap(), Some(site));
+        held.with(|open| put(&open.database, 1)).unwrap();
+        Kept { directory, path, held }
+    }
+
+    fn put(database: &Database, number: u64) {
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(KEPT).unwrap().insert(number, number).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    fn holds(database: &Database, number: u64) -> bool {
+        let transaction = database.begin_read().unwrap();
+        transaction.open_table(KEPT).unwrap().get(number).unwrap().is_some()
+    }
+
+    impl Kept {
+        fn fail(&self) {
+            assert_eq!(self.held.with(|open| open.fail("full").to_owned()).unwrap(), "full");
+        }
+
+        fn refused(&self) -> Failure {
+            self.held.with(|_| panic!("it was opened")).unwrap_err()
+        }
+    }
+
+    #[test]
+    fn what_failed_is_opened_again_and_holds_what_it_held() {
+        let kept = kept();
+        kept.fail();
+        assert!(kept.held.with(|open| holds(&open.database, 1)).unwrap());
+        kept.held.with(|open| put(&open.database, 2)).unwrap();
+        kept.fail();
+        assert!(kept.held.with(|open| holds(&open.database, 1) && holds(&open.database, 2)).unwrap());
+    }
+
+    #[test]
+    fn it_is_closed_when_nobody_reads_any_more() {
+        let kept = kept();
+        let (begun, read) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let found = kept.held.with(|open| {
+                    let transaction = open.database.begin_read().unwrap();
+                    open.fail("full");
+                    begun.wait();
+                    read.wait();
+                    transaction.open_table(KEPT).unwrap().get(1).unwrap().is_some()
+                });
+                assert_eq!(found, Ok(true));
+            });
+            begun.wait();
+            let other = scope.spawn(|| kept.held.with(|open| open.broken.get().is_none()));
+            assert!(!other.is_finished());
+            read.wait();
+            assert_eq!(other.join().unwrap(), Ok(true));
+        });
+    }
+
+    #[test]
+    fn only_the_file_that_it_was_is_opened_again_and_none_is_made() {
+        let kept = kept();
+        let aside = kept.directory.path().join("aside.db");
+        let is_gone = |failure: Failure| matches!(&failure, Failure::Unavailable(text) if text.contains("a.db") && text.contains("gone"));
+        kept.fail();
+        std::fs::rename(&kept.path, &aside).unwrap();
+        for _ in 0..2 {
+            assert!(is_gone(kept.refused()));
+            assert!(!kept.path.exists());
+        }
+        std::fs::copy(&aside, &kept.path).unwrap();
+        assert!(is_gone(kept.refused()));
+        std::fs::rename(&aside, &kept.path).unwrap();
+        assert!(kept.held.with(|open| holds(&open.database, 1)).unwrap());
+    }
+
+    #[test]
+    fn a_file_that_was_damaged_meanwhile_is_refused_and_left() {
+        let kept = kept();
+        kept.fail();
+        let aside = kept.directory.path().join("aside.db");
+        std::fs::rename(&kept.path, &aside).unwrap();
+        kept.refused();
+        std::fs::rename(&aside, &kept.path).unwrap();
+        std::fs::OpenOptions::new().write(true).open(&kept.path).unwrap().set_len(5000).unwrap();
+        let before = std::fs::read(&kept.path).unwrap();
+        assert!(matches!(kept.refused(), Failure::Damaged(text) if text.contains("a.db")));
+        assert!(matches!(kept.refused().error(), StoreError::Damaged(_)));
+        assert!(std::fs::read(&kept.path).unwrap() == before);
+    }
+
+    #[test]
+    fn a_file_that_another_process_took_is_tried_again() {
+        let kept = kept();
+        let other = Site::of(&kept.path).unwrap();
+        kept.fail();
+        let cause = kept.held.open.write().unwrap().take().and_then(|open| open.broken.into_inner());
+        assert_eq!(cause.as_deref(), Some("full"));
+        let theirs = other.open().unwrap();
+        assert!(matches!(kept.refused(), Failure::Unavailable(text) if text.contains("in use")));
+        drop(theirs);
+        assert!(kept.held.with(|open| holds(&open.database, 1)).unwrap());
+    }
+
+    #[test]
+    fn the_first_cause_is_told_and_not_what_the_library_advises() {
+        let kept = kept();
+        let full = || std::io::Error::other("No space left on device");
+        let told = |error: redb::Error| kept.held.with(|open| open.failed_write(&error)).unwrap().error().to_string();
+        assert!(told(redb::Error::Io(full())).contains("No space left on device"));
+        let told = kept.held.with(|open| {
+            let _ = open.failed_write(&redb::Error::Io(full()));
+            open.failed_write(&redb::Error::PreviousIo).error().to_string()
+        });
+        assert!(told.unwrap().contains("No space left on device"));
+    }
+
+    #[test]
+    fn a_read_is_repeated_for_the_error_of_another_and_not_for_its_own() {
+        let kept = kept();
+        let seen = |error: StorageError, wrapped: fn(StorageError) -> StoreError| {
+            let error = wrapped(error);
+            kept.held.with(|open| (open.failed_read(&error), open.broken.get().is_some())).unwrap()
+        };
+        let plain: fn(StorageError) -> StoreError = |error| StoreError::Unavailable(Box::new(error));
+        let begun: fn(StorageError) -> StoreError =
+            |error| StoreError::Unavailable(Box::new(TransactionError::Storage(error)));
+        let opened: fn(StorageError) -> StoreError =
+            |error| StoreError::Unavailable(Box::new(TableError::Storage(error)));
+        for wrapped in [plain, begun, opened] {
+            assert_eq!(seen(StorageError::PreviousIo, wrapped), (true, true));
+            assert_eq!(seen(StorageError::Io(std::io::Error::other("bad sector")), wrapped), (false, true));
+            assert_eq!(seen(StorageError::ValueTooLarge(1), wrapped), (false, false));
+        }
+    }
+}
