@@ -108,7 +108,7 @@ async fn list(State(view): Shared, Path(id): Path<String>, query: Query) -> Answ
     let filter = Filter {
         node: text("node").map(str::to_owned),
         since: query.number("sinceNanos")?,
-        condition: text("where").map(condition).transpose().map_err(refused)?,
+        condition: text("where").map(condition).transpose().map_err(|error| refused(&error))?,
     };
     let before = query.number("before")?;
     let limit = query.number("limit")?.map_or(LIMIT, |limit| usize::try_from(limit).unwrap_or(MOST).min(MOST));
@@ -120,9 +120,9 @@ async fn list(State(view): Shared, Path(id): Path<String>, query: Query) -> Answ
     Ok(Json(page))
 }
 
-fn refused(error: ConditionError) -> ApiError {
+fn refused(error: &ConditionError) -> ApiError {
     let message = format!("where: {error}");
-    let answer = match &error {
+    let answer = match error {
         ConditionError::Template(_) => ApiError::malformed(message),
         ConditionError::Fails(_) => ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), error.code(), message),
     };

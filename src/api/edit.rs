@@ -254,7 +254,7 @@ pub(super) fn invalid(findings: Diagnostics, text: &Files) -> ApiError {
         ApiError {
             suggestion: finding.hint.map(Cow::Owned),
             config_path: finding.path,
-            place: place.map(|place| (place.line, place.column)),
+            place: place.map(|place| Box::new((place.line, place.column))),
             ..error
         }
     });

@@ -76,15 +76,15 @@ pub(super) struct ApiError {
     /// The part of a configuration that it is about, as a JSON pointer.
     pub(super) config_path: Option<String>,
     /// Line and column of a text that the client gave, from 1.
-    pub(super) place: Option<(u32, u32)>,
+    pub(super) place: Option<Box<(u32, u32)>>,
     /// What else is wrong with the same configuration.
-    pub(super) further: Vec<ApiError>,
+    pub(super) further: Box<[ApiError]>,
 }
 
 impl ApiError {
     pub(super) fn new(kind: Kind, reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        ApiError { kind, reason, message, suggestion: None, config_path: None, place: None, further: Vec::new() }
+        ApiError { kind, reason, message, suggestion: None, config_path: None, place: None, further: Box::default() }
     }
 
     /// The request is not what it must be.
@@ -173,7 +173,7 @@ pub(super) struct RegistryError {
 impl ErrorInfo {
     fn of(error: ApiError, message: Option<String>) -> Self {
         let ApiError { reason, suggestion, config_path, place, .. } = error;
-        let (line, column) = place.map(|(line, column)| (line.to_string(), column.to_string())).unzip();
+        let (line, column) = place.map(|place| (place.0.to_string(), place.1.to_string())).unzip();
         let metadata = ErrorMetadata { suggestion, config_path, line, column, message };
         ErrorInfo { kind: "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "anabranch", metadata }
     }

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     #[cfg(feature = "avro")]
     fn a_part_is_between_offset_and_limit() {
-        let part = |name: &str, text: &str| query(name, text).part(0..5).map(|part| part.collect::<Vec<_>>()).ok();
+        let part = |name: &str, text: &str| query(name, text).part(0..5).map(Iterator::collect::<Vec<_>>).ok();
         assert_eq!(part("limit", "2"), Some(vec![0, 1]));
         assert_eq!(part("limit", "-1"), Some(vec![0, 1, 2, 3, 4]));
         assert_eq!(part("offset", "3"), Some(vec![3, 4]));

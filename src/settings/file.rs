@@ -102,7 +102,7 @@ impl Reading<'_> {
             }
             (Node::Null, _) => {}
             (Node::Map(_) | Node::List(_), Some(_)) | (Node::Scalar(_) | Node::Float(_) | Node::List(_), None) => {
-                self.wrong_shape(prefix, span)
+                self.wrong_shape(prefix, span);
             }
         }
     }

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use crate::process::{Workspace, base64_decode};
 
+mod raw;
+
 /// Lines of JSON from `in.txt`, as Avro with an inferred schema of the subject `orders`.
 const ENCODE: &str = r#"
 version: "2.2"

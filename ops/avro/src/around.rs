@@ -2,8 +2,9 @@
 //!
 //! Raw data whose schema the metadata name are decoded before the processor sees them, and stay decoded: nothing is
 //! encoded between processors, so that conditions see fields too. What a processor makes of structured data keeps a
-//! version that fits it: where it changed their shape, the new one is registered under the same subject. Bytes are made
-//! where records leave, see [`crate::record::encode`].
+//! version that fits it: where it changed their shape, the new one is registered under the same subject; where it made raw
+//! data of them, which the next step would decode, they have none any more. Bytes are made where records leave, see
+//! [`crate::record::encode`].
 //!
 //! WebAssembly processors do the same on their side, see [`crate::guest`].
 
@@ -11,15 +12,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::flow::Flow;
+use anabranch_graph::flow::{Flow, RecordShape};
 use anabranch_graph::operator::{
     Access, AsyncOperator, BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Rows, Signature, Verdict,
 };
 use anabranch_graph::record::Record;
+use anabranch_graph::reference::Side;
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
 use crate::desk::Desk;
+use crate::given::Given;
 use crate::record::{Part, decode, has_schema, is_encoded, refresh};
 use crate::strip::Prepared;
 use crate::wrapped::wrapped;
@@ -59,22 +62,25 @@ struct Configured {
 impl ConfiguredOperator for Configured {
     fn signature(&self) -> Signature {
         let mut signature = self.inner.signature();
-        let versions = parts(self.switches.encode).map(|part| vec![Str::from_static("Metadata"), part.names().1]);
         match &mut signature.writes {
             // What changes no data has no new shape.
-            Access::These(writes) if !writes.is_empty() => writes.extend(versions),
+            Access::These(writes) if !writes.is_empty() => {
+                writes.extend(parts(self.switches.encode).flat_map(names));
+            }
             Access::These(_) | Access::Everything => {}
         }
         signature
     }
 
     fn flow(&self, flow: &mut Flow) {
+        let before = flow.record.clone();
         self.inner.flow(flow);
         for part in parts(self.switches.encode) {
             let (subject, version) = part.names();
             if flow.record.metadata.may_have(&subject) {
                 flow.record.metadata.allow(version);
             }
+            self.unname(part, &before, &mut flow.record);
         }
     }
 
@@ -85,18 +91,71 @@ impl ConfiguredOperator for Configured {
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
         let desk = Desk::new(host.schemas.clone());
         let switches = self.switches;
+        let given = || Given::new(self.renames());
         Ok(match self.inner.build(worker, host)? {
-            BuiltOperator::Inline(inner) => {
-                BuiltOperator::Inline(Box::new(Around { inner, desk, switches, strip: Prepared::new() }))
-            }
-            BuiltOperator::Isolate(inner) => {
-                BuiltOperator::Isolate(Box::new(Around { inner, desk, switches, strip: Prepared::new() }))
-            }
+            BuiltOperator::Inline(inner) => BuiltOperator::Inline(Box::new(Around {
+                inner,
+                desk,
+                switches,
+                strip: Prepared::new(),
+                given: given(),
+            })),
+            BuiltOperator::Isolate(inner) => BuiltOperator::Isolate(Box::new(Around {
+                inner,
+                desk,
+                switches,
+                strip: Prepared::new(),
+                given: given(),
+            })),
             BuiltOperator::Async(inner) => {
-                BuiltOperator::Async(Arc::new(AroundAsync { inner, desk: Mutex::new(desk), switches }))
+                let renames = self.renames();
+                BuiltOperator::Async(Arc::new(AroundAsync { inner, desk: Mutex::new(desk), switches, renames }))
             }
         })
     }
+}
+
+impl Configured {
+    fn may_write(&self, places: impl IntoIterator<Item = Vec<Str>>) -> bool {
+        self.inner.signature().writes.overlaps(&Access::These(places.into_iter().collect()))
+    }
+
+    /// Whether the processor may name schemas itself.
+    fn renames(&self) -> bool {
+        self.may_write(parts(self.switches.encode).flat_map(names))
+    }
+
+    /// What is known of metadata after data of a part may have become raw, or what no schema holds.
+    fn unname(&self, part: Part, before: &RecordShape, after: &mut RecordShape) {
+        let place = match part {
+            Part::Key => Str::from_static("Key"),
+            Part::Payload => Str::from_static("Payload"),
+        };
+        if !self.may_write([vec![place]]) {
+            return;
+        }
+        let had_fields = |side: &Side| {
+            let shape = before.side(*side);
+            !shape.absent && !shape.raw
+        };
+        let surely = part.sides().iter().any(|side| had_fields(side) && after.side(*side).is_raw()) && !self.renames();
+        let (subject, version) = part.names();
+        for key in [subject, version] {
+            let had = after.metadata.has(&key);
+            if surely || had {
+                after.metadata.remove(&key);
+            }
+            if had && !surely {
+                after.metadata.allow(key);
+            }
+        }
+    }
+}
+
+/// The places in the metadata that name the schema of a part.
+fn names(part: Part) -> [Vec<Str>; 2] {
+    let (subject, version) = part.names();
+    [subject, version].map(|key| vec![Str::from_static("Metadata"), key])
 }
 
 /// Decodes what the switches say. An error leaves the record half decoded.
@@ -104,16 +163,26 @@ fn decode_all(desk: &mut Desk, switches: Switches, record: &mut Record) -> Resul
     parts(switches.decode).try_fold(false, |any, part| Ok(any | decode(desk, part, record)?))
 }
 
-/// A registry that is away fails the record for now; data without a schema lose the one they do not have any more.
-fn refresh_all(desk: &mut Desk, switches: Switches, record: &mut Record) -> Result<(), Fault> {
+/// A registry that is away fails the record for now; data without a schema lose the one they do not have any more. The
+/// record was made of this row.
+fn refresh_all(
+    desk: &mut Desk,
+    switches: Switches,
+    given: &Given,
+    row: usize,
+    record: &mut Record,
+) -> Result<(), Fault> {
+    let differs = given.differs(row, record);
     for part in parts(switches.encode) {
+        if differs && given.is_outdated(row, part, record) {
+            desk.unname(part, &mut record.metadata);
+            continue;
+        }
         match refresh(desk, part, record) {
             Ok(_) => {}
             Err(fault) if fault.class() == FaultClass::Record => {
-                let (subject, version) = part.names();
                 tracing::debug!(error = %fault, "the schema of a record does not fit it any more");
-                record.metadata.remove(&subject);
-                record.metadata.remove(&version);
+                desk.unname(part, &mut record.metadata);
             }
             Err(fault) => return Err(fault),
         }
@@ -126,15 +195,20 @@ struct Around<O: ?Sized> {
     desk: Desk,
     switches: Switches,
     strip: Prepared,
+    given: Given,
 }
 
 impl<O: Operator + ?Sized> Operator for Around<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        let Around { inner, desk, switches, strip } = self;
+        let Around { inner, desk, switches, strip, given } = self;
         let concerns = |record: &Record| parts(switches.decode).any(|part| is_encoded(part, record));
-        strip.process(&mut **inner, rows, concerns, |record| decode_all(desk, *switches, record));
+        let decode = |record: &mut Record| decode_all(desk, *switches, record);
+        // What a processor that panicked was given is there still.
+        given.clear();
+        strip.process(&mut **inner, rows, concerns, decode, |row, record| given.note(row, record));
         // A registry that is away ends the run, so nobody sees a row that fails here.
-        strip.finish(rows, |_, record| refresh_all(desk, *switches, record));
+        strip.finish(rows, |row, _, record| refresh_all(desk, *switches, given, row, record));
+        given.clear();
     }
 
     fn close(&mut self) -> Result<(), Fault> {
@@ -146,6 +220,7 @@ struct AroundAsync {
     inner: Arc<dyn AsyncOperator>,
     desk: Mutex<Desk>,
     switches: Switches,
+    renames: bool,
 }
 
 impl AroundAsync {
@@ -163,16 +238,20 @@ impl AsyncOperator for AroundAsync {
         let outcomes: Vec<Result<bool, Fault>> =
             self.with(|desk| rows.iter_mut().map(|record| decode_all(desk, self.switches, record)).collect());
         let good = rows.into_iter().zip(&outcomes).filter_map(|(record, outcome)| outcome.is_ok().then_some(record));
-        let mut verdicts = self.inner.call(good.collect()).await.into_iter();
+        let good: Vec<Record> = good.collect();
+        let mut given = Given::new(self.renames);
+        good.iter().enumerate().for_each(|(row, record)| given.note(row, record));
+        let mut verdicts = self.inner.call(good).await.into_iter().enumerate();
         let mut all = Vec::with_capacity(outcomes.len());
         for outcome in outcomes {
-            let verdict = match outcome {
-                Err(fault) => Some(Verdict::Fail(fault)),
-                Ok(_) => verdicts.next(),
-            };
-            // The rest is given again.
-            let Some(verdict) = verdict else { break };
-            all.push(self.with(|desk| self.refreshed(desk, verdict)));
+            all.push(match outcome {
+                Err(fault) => Verdict::Fail(fault),
+                Ok(_) => match verdicts.next() {
+                    Some((row, verdict)) => self.with(|desk| self.refreshed(desk, &given, row, verdict)),
+                    // The rest is given again.
+                    None => break,
+                },
+            });
         }
         all
     }
@@ -183,8 +262,8 @@ impl AsyncOperator for AroundAsync {
 }
 
 impl AroundAsync {
-    fn refreshed(&self, desk: &mut Desk, verdict: Verdict) -> Verdict {
-        let mut refresh = |record: &mut Record| refresh_all(desk, self.switches, record);
+    fn refreshed(&self, desk: &mut Desk, given: &Given, row: usize, verdict: Verdict) -> Verdict {
+        let mut refresh = |record: &mut Record| refresh_all(desk, self.switches, given, row, record);
         match verdict {
             Verdict::Keep(mut record) => match refresh(&mut record) {
                 Ok(()) => Verdict::Keep(record),

@@ -60,6 +60,8 @@ pub struct Desk {
     shapes: Vec<Settled>,
     /// Of the key and of the payload.
     repeats: [Option<Repeat>; 2],
+    /// The last shared metadata out of which the schema of the key and of the payload was taken, and what they became.
+    unnamed: [Option<(Metadata, Metadata)>; 2],
 }
 
 /// What became of the last data of a part whose metadata were shared with other records, as those of one read are.
@@ -74,7 +76,8 @@ impl Desk {
     /// One that knows nothing.
     pub fn new(registry: Arc<dyn SchemaRegistry>) -> Desk {
         let (versions, texts, codecs) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Desk { registry, versions, texts, codecs, shapes: Vec::new(), repeats: [None, None] }
+        let (repeats, unnamed) = ([None, None], [None, None]);
+        Desk { registry, versions, texts, codecs, shapes: Vec::new(), repeats, unnamed }
     }
 
     /// A version of a subject.
@@ -151,6 +154,26 @@ impl Desk {
             self.repeats[part as usize] = Some(Repeat { metadata: before, shape, after: metadata.clone() });
         }
         true
+    }
+
+    /// Takes the schema of a part out of metadata. Metadata that records share stay shared.
+    pub(crate) fn unname(&mut self, part: Part, metadata: &mut Metadata) {
+        if let Some((before, after)) = &self.unnamed[part as usize]
+            && before.shares(metadata)
+        {
+            metadata.clone_from(after);
+            return;
+        }
+        let (subject, version) = part.names();
+        if metadata.get(&subject).is_none() && metadata.get(&version).is_none() {
+            return;
+        }
+        let before = metadata.is_shared().then(|| metadata.clone());
+        metadata.remove(&subject);
+        metadata.remove(&version);
+        if let Some(before) = before {
+            self.unnamed[part as usize] = Some((before, metadata.clone()));
+        }
     }
 
     /// The version known to be the schema that is inferred of these fields.

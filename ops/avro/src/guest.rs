@@ -1,6 +1,7 @@
 //! Encoded data for standalone processors, which decode by themselves and encode what they make of it: what they are
 //! given as fields has lost the types that their protocol has no room for, and they would register a schema of what is
-//! left. What they give back is decoded again, so that conditions see fields.
+//! left. What they give back is decoded again, so that conditions see fields. Bytes that the schema did not write, which
+//! they were given and left named, are raw data that they made, and have none any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Host, Operato
 use anabranch_graph::record::Record;
 
 use crate::desk::Desk;
-use crate::record::{Part, decode, encode, has_schema};
+use crate::given::Given;
+use crate::record::{Part, decode, decode_what_fits, encode, has_schema};
 use crate::strip::Prepared;
 use crate::wrapped::wrapped;
 
@@ -54,6 +56,7 @@ impl ConfiguredOperator for Configured {
                     desk,
                     parts: self.parts.clone(),
                     strip: Prepared::new(),
+                    given: Given::new(true),
                 }))
             }
             other => other,
@@ -66,6 +69,7 @@ struct Around {
     desk: Desk,
     parts: Vec<Part>,
     strip: Prepared,
+    given: Given,
 }
 
 /// Encodes what has a schema; says whether there was any. What has one that cannot hold it stays as it is.
@@ -85,17 +89,23 @@ fn encode_all(desk: &mut Desk, parts: &[Part], record: &mut Record) -> Result<bo
 
 impl Operator for Around {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        let Around { inner, desk, parts, strip } = self;
+        let Around { inner, desk, parts, strip, given } = self;
         let concerns = |record: &Record| parts.iter().any(|part| has_schema(*part, record));
-        strip.process(&mut **inner, rows, concerns, |record| encode_all(desk, parts, record));
-        strip.finish(rows, |changed, record| {
+        let encode = |record: &mut Record| encode_all(desk, parts, record);
+        given.clear();
+        strip.process(&mut **inner, rows, concerns, encode, |row, record| given.note(row, record));
+        strip.finish(rows, |row, changed, record| {
             for part in parts.iter().filter(|_| changed) {
-                if let Err(fault) = decode(desk, *part, record) {
-                    tracing::debug!(error = %fault, "left as the processor gave it");
+                let Err(fault) = decode(desk, *part, record) else { continue };
+                tracing::debug!(error = %fault, "left as the processor gave it");
+                if fault.class() == FaultClass::Record && given.names_the_same(row, *part, record) {
+                    decode_what_fits(desk, *part, record)?;
+                    desk.unname(*part, &mut record.metadata);
                 }
             }
             Ok(())
         });
+        given.clear();
     }
 
     fn close(&mut self) -> Result<(), Fault> {
@@ -120,7 +130,7 @@ mod tests {
     use super::*;
     use crate::testing::{after, block_on, fields, host};
 
-    /// Notes what it is given. Fails the number 3, makes 2 of what it gets of 4, and two records of 5.
+    /// Notes what it is given. Fails the number 3, makes 2 of what it gets of 4, two records of 5, and text of 6.
     #[derive(Clone)]
     struct Noting(Specification, Arc<Mutex<Vec<Data>>>);
 
@@ -154,6 +164,10 @@ mod tests {
                         Ok(Decision::Keep)
                     }
                     Data::Raw(bytes) if bytes[..] == *b"\x0a" => Ok(Decision::Split(vec![record.clone(); 2])),
+                    Data::Raw(bytes) if bytes[..] == *b"\x0c" => {
+                        record.payload.after = Data::text("text");
+                        Ok(Decision::Keep)
+                    }
                     _ => Ok(Decision::Keep),
                 }
             });
@@ -207,6 +221,16 @@ mod tests {
         let (_, _, mut decisions) = processed(&[], std::slice::from_ref(&row));
         let Some((0, Decision::Split(copies))) = decisions.pop() else { panic!("{decisions:?}") };
         assert_eq!(copies, [row.clone(), row]);
+    }
+
+    #[test]
+    fn what_the_schema_did_not_write_has_none_any_more() {
+        let mut row = named(r#"{"a":6}"#);
+        row.payload.before = fields(r#"{"a":1}"#);
+        let (_, after, decisions) = processed(&[], std::slice::from_ref(&row));
+        assert!(decisions.is_empty(), "{decisions:?}");
+        assert_eq!((&after[0].payload.before, &after[0].payload.after), (&row.payload.before, &Data::text("text")));
+        assert!(after[0].metadata.is_empty(), "{:?}", after[0].metadata);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod desk;
 pub mod destination;
 pub mod encode;
 mod field;
+mod given;
 pub mod guest;
 pub mod infer;
 pub mod inline;

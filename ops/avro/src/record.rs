@@ -107,6 +107,23 @@ pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
     Ok(true)
 }
 
+/// Decodes those of the raw data that the schema named by the metadata wrote, as far as that can be told.
+///
+/// # Errors
+/// The schema is not to be had.
+pub(crate) fn decode_what_fits(desk: &mut Desk, part: Part, record: &mut Record) -> Result<(), Fault> {
+    let Some((subject, version)) = named(part, record)? else { return Ok(()) };
+    let known = desk.version(&subject, version)?;
+    for side in part.sides() {
+        if let Data::Raw(bytes) = side.of(record)
+            && let Ok(fields) = known.codec.decode_fields(bytes)
+        {
+            *side.of_mut(record) = Data::from(fields);
+        }
+    }
+    Ok(())
+}
+
 /// Encodes structured data whose schema the metadata name, for those who want bytes. Data that the named version does
 /// not fit are registered as a new version of the subject. On an error the record is as it was.
 ///
@@ -136,7 +153,8 @@ pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
 }
 
 /// Makes the metadata of structured data name a version that fits them: where the one they name does not, a schema is
-/// inferred and registered under the same subject. Says whether there are structured data with a schema.
+/// inferred and registered under the same subject. Beside raw data, whose version it is, fields change nothing. Says
+/// whether there are structured data with a schema.
 ///
 /// # Errors
 /// The named schema is not to be had, or there is none for the data.
@@ -149,6 +167,10 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
     record.metadata = metadata;
     if known {
         return Ok(true);
+    }
+    // The schema is that of raw data beside the fields.
+    if part.any(record, |data| matches!(data, Data::Raw(_))) {
+        return Ok(has_schema(part, record));
     }
     let (subject_key, version_key) = part.names();
     let (Some(subject), Some(text)) = (record.metadata.get(&subject_key), record.metadata.get(&version_key)) else {
@@ -189,8 +211,8 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
     Ok(true)
 }
 
-/// The fields of a part where one of its sides has some, and the other has none.
+/// The fields of a part where one of its sides has some, and the other is absent.
 fn only_fields(part: Part, record: &Record) -> Option<&Object> {
-    let mut sides = part.sides().iter().filter_map(|side| side.of(record).fields());
-    sides.next().filter(|_| sides.next().is_none())
+    let mut sides = part.sides().iter().map(|side| side.of(record)).filter(|data| !matches!(data, Data::Absent));
+    sides.next().filter(|_| sides.next().is_none()).and_then(Data::fields)
 }

@@ -247,12 +247,12 @@ impl Extractor {
                 return Err(Fault::fatal("schema_metadata_incomplete", what));
             }
         }
-        let Some(fields) = self.part.sides().iter().find_map(|side| side.of(record).fields()) else {
-            if self.part.any(record, |data| matches!(data, Data::Raw(_))) {
-                self.warn(&"it is raw data");
-            }
+        // Both sides have one schema: raw data beside fields would be read by it.
+        if self.part.any(record, |data| matches!(data, Data::Raw(_))) {
+            self.warn(&"it is raw data");
             return Ok(None);
-        };
+        }
+        let Some(fields) = self.part.sides().iter().find_map(|side| side.of(record).fields()) else { return Ok(None) };
         let collection = record.metadata.get(&key::COLLECTION);
         let known = |(of, shape, _): &(Option<Str>, Shape, Stamp)| of.as_ref() == collection && shape.is_of(fields);
         if let Some(found) = self.lately.iter().position(known) {

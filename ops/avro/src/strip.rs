@@ -20,26 +20,31 @@ impl Prepared {
 
     /// Changes the rows that `concerns` picks, and lets the processor see all but those of which the change failed.
     /// `change` says whether it changed anything. What it did is undone where it fails, and on rows that the processor
-    /// fails.
+    /// fails. `note` is told of the rows that the processor sees, as it sees them.
     pub(crate) fn process<O: Operator + ?Sized>(
         &mut self,
         inner: &mut O,
         rows: &mut Rows<'_>,
         concerns: impl Fn(&Record) -> bool,
         mut change: impl FnMut(&mut Record) -> Result<bool, Fault>,
+        mut note: impl FnMut(usize, &Record),
     ) {
         self.before.clear();
         let mut unprepared = Vec::new();
-        for (row, record) in rows.iter_mut().filter(|(_, record)| concerns(record)) {
-            let before = record.clone();
-            match change(record) {
-                Ok(true) => self.before.push((row, before)),
-                Ok(false) => {}
-                Err(fault) => {
-                    *record = before;
-                    unprepared.push((row, fault));
+        for (row, record) in rows.iter_mut() {
+            if concerns(record) {
+                let before = record.clone();
+                match change(record) {
+                    Ok(true) => self.before.push((row, before)),
+                    Ok(false) => {}
+                    Err(fault) => {
+                        *record = before;
+                        unprepared.push((row, fault));
+                        continue;
+                    }
                 }
             }
+            note(row, record);
         }
         if unprepared.is_empty() {
             inner.process(rows);
@@ -67,12 +72,13 @@ impl Prepared {
         }
     }
 
-    /// Visits the records that leave the processor: rows that stay, and what it made of others. They come with whether
-    /// their row was changed for the processor. An error fails the row, which is not given back. Once for each strip.
+    /// Visits the records that leave the processor: rows that stay, and what it made of others. They come with their
+    /// row, and whether it was changed for the processor. An error fails the row, which is not given back. Once for each
+    /// strip.
     pub(crate) fn finish(
         &mut self,
         rows: &mut Rows<'_>,
-        mut visit: impl FnMut(bool, &mut Record) -> Result<(), Fault>,
+        mut visit: impl FnMut(usize, bool, &mut Record) -> Result<(), Fault>,
     ) {
         self.gone.reset(rows.width());
         let changed = |row| self.before.binary_search_by_key(&row, |(at, _)| *at).is_ok();
@@ -81,14 +87,14 @@ impl Prepared {
                 self.gone.set(row);
             }
             if let Decision::Split(records) = decision
-                && let Err(fault) = records.iter_mut().try_for_each(|record| visit(changed(row), record))
+                && let Err(fault) = records.iter_mut().try_for_each(|record| visit(row, changed(row), record))
             {
                 *decision = Decision::Fail(fault);
             }
         }
         let mut failed = Vec::new();
         for (row, record) in rows.iter_mut().filter(|(row, _)| !self.gone.get(*row)) {
-            if let Err(fault) = visit(changed(row), record) {
+            if let Err(fault) = visit(row, changed(row), record) {
                 failed.push((row, fault));
             }
         }

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use super::*;
 use crate::testing::{after, configured, fields, host};
 
+mod raw;
+
 /// Adds a field where it sees fields, fails a record that says so, and makes two of one that asks for it.
 struct Adding(Specification, Class);
 

@@ -158,8 +158,10 @@ fn what_a_source_names_itself_stays() {
 
 #[test]
 fn what_has_no_schema_goes_on_without() {
-    let read = extracted(&[], vec![after(fields(r#"{"a-b":1}"#)), after(fields(r#"{"a":1}"#))]);
-    assert_eq!(payload(&read[0]), None);
+    let mut half_raw = after(fields(r#"{"a":1}"#));
+    half_raw.payload.before = Data::Raw(bytes::Bytes::from_static(b"\x02"));
+    let read = extracted(&[], vec![after(fields(r#"{"a-b":1}"#)), after(fields(r#"{"a":1}"#)), half_raw]);
+    assert_eq!((payload(&read[0]), payload(&read[2])), (None, None));
     assert_eq!(payload(&read[1]).unwrap(), "p:p:n:payload v1");
 }
 

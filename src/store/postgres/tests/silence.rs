@@ -101,6 +101,7 @@ async fn a_server_that_went_silent_is_asked_again() {
         let before = proxy.accepted.load(SeqCst);
         proxy.set(FROZEN);
         let (asking, at) = (store.clone(), epoch.clone());
+        #[expect(clippy::disallowed_methods, reason = "the test joins it")]
         let asked = tokio::spawn(async move { asking.commit(&at, &[(lane(), mark(3 * round + 2))]).await });
         let start = Instant::now();
         while proxy.accepted.load(SeqCst) == before {
