@@ -59,7 +59,7 @@ impl AsyncOperator for Making {
 const AB: &str = r#"{"name":"record","type":"record","fields":[{"name":"a","type":"long"}]}"#;
 
 /// What becomes of records in a strip, by a processor that computes and by one that waits.
-fn made_as(writes: Access, settings: &[(&str, &str)], change: Change, rows: &[Record]) -> Vec<Record> {
+fn made_as(writes: &Access, settings: &[(&str, &str)], change: Change, rows: &[Record]) -> Vec<Record> {
     let built = |class| {
         let registry = Arc::new(MemoryRegistry::new());
         crate::testing::block_on(registry.create(&"s".into(), SchemaKind::Avro, &AB.into())).unwrap();
@@ -92,11 +92,11 @@ fn made_as(writes: Access, settings: &[(&str, &str)], change: Change, rows: &[Re
 }
 
 fn made(change: Change, record: &Record) -> Record {
-    let mut made = made_as(Access::Everything, &[], change, std::slice::from_ref(record));
+    let mut made = made_as(&Access::Everything, &[], change, std::slice::from_ref(record));
     // What is said to leave the metadata alone is not looked at as closely.
     let data = Access::These(vec![vec!["Key".into()], vec!["Payload".into()]]);
     if made[0].metadata.get("own").is_none() {
-        assert_eq!(made_as(data, &[], change, std::slice::from_ref(record)), made);
+        assert_eq!(made_as(&data, &[], change, std::slice::from_ref(record)), made);
     }
     made.remove(0)
 }
@@ -211,14 +211,14 @@ fn raw_data_that_the_processor_was_given_keep_their_schema() {
     let avro = |bytes| Data::Raw(Bytes::from_static(bytes));
     let untouched: Change = |record| vec![record];
     let came = record(avro(b"\x02"), avro(b"\x04"), avro(b"\x06"));
-    assert_eq!(made_as(Access::Everything, &off, untouched, std::slice::from_ref(&came)), [came]);
+    assert_eq!(made_as(&Access::Everything, &off, untouched, std::slice::from_ref(&came)), [came]);
     // One side given to the other.
     let moved: Change = |mut record| {
         record.payload.after = std::mem::take(&mut record.payload.before);
         vec![record]
     };
     let came = record(a(1), avro(b"\x04"), Data::Absent);
-    assert_eq!(versions(&made_as(Access::Everything, &off, moved, &[came])[0]), [Some("1"); 2]);
+    assert_eq!(versions(&made_as(&Access::Everything, &off, moved, &[came])[0]), [Some("1"); 2]);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn metadata_are_left_alone_where_that_is_asked() {
     let came = [record(a(1), Data::Absent, a(1))];
     for (part, left) in [("key", [Some("1"), None]), ("payload", [None, Some("1")])] {
         let setting = format!("sdk.schema.encode.{part}.enabled");
-        assert_eq!(versions(&made_as(Access::Everything, &[(&setting, "false")], change, &came)[0]), left);
+        assert_eq!(versions(&made_as(&Access::Everything, &[(&setting, "false")], change, &came)[0]), left);
     }
 }
 
@@ -253,10 +253,10 @@ fn each_record_made_of_one_is_looked_at() {
     };
     let none: Change = |_| Vec::new();
     let rows = [record(a(1), Data::Absent, a(1)), record(a(1), Data::Absent, a(2))];
-    let made = made_as(Access::Everything, &[], split, &rows);
+    let made = made_as(&Access::Everything, &[], split, &rows);
     let expected = [Some("1"), None, Some("1"), Some("1"), None, Some("1")].map(|payload| [Some("1"), payload]);
     assert_eq!(made.iter().map(versions).collect::<Vec<_>>(), expected);
-    assert_eq!(made_as(Access::Everything, &[], none, &rows), []);
+    assert_eq!(made_as(&Access::Everything, &[], none, &rows), []);
 }
 
 /// Only what changed is looked at, and what a strip shares stays shared.
@@ -278,7 +278,7 @@ fn rows_of_a_strip_are_told_apart_and_share_what_is_left() {
     rows[3].metadata.insert("other", "x");
     let data = Access::These(vec![vec!["Payload".into()]]);
     for writes in [Access::Everything, data] {
-        let made = made_as(writes, &[], change, &rows);
+        let made = made_as(&writes, &[], change, &rows);
         let gone = [Some("1"), None];
         assert_eq!(made.iter().map(versions).collect::<Vec<_>>(), [gone, gone, [Some("1"); 2], [None; 2], gone]);
         assert!(made[0].metadata.shares(&made[1].metadata) && made[1].metadata.shares(&made[4].metadata));
