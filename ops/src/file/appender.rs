@@ -18,6 +18,9 @@ pub(super) struct Frame {
     many_lines: bool,
 }
 
+/// From here on a record is large.
+const LARGE: usize = 256 << 10;
+
 /// Memory that a frame may keep from one batch to the next.
 const KEPT: usize = 4 << 20;
 
@@ -35,6 +38,14 @@ impl Frame {
         self.bytes.resize(RESERVED, 0);
         self.bytes[HEADER] = b'\n';
         self.many_lines = false;
+    }
+
+    /// Makes room for a record that takes so much memory, where that is much: a frame that grows is there twice.
+    pub(super) fn reserve(&mut self, weight: usize) {
+        if weight > LARGE {
+            // Bytes are written as base64.
+            self.bytes.reserve_exact(weight / 3 * 4 + LARGE);
+        }
     }
 
     /// Adds a line: what `encode` appends, and a line feed. On an error nothing is added.

@@ -22,6 +22,7 @@ use anabranch_graph::state::LaneId;
 use anabranch_graph::text::Str;
 
 use super::appender::{Appender, Frame};
+use super::follower::misled;
 use crate::offload::Offload;
 
 /// The kind, for the registry.
@@ -115,6 +116,9 @@ impl Writer for Lines {
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };
         output.frame.clear();
+        if let [alone] = rows {
+            output.frame.reserve(alone.weight());
+        }
         let (mut failures, mut encoder) = (Vec::new(), self.format.encoder());
         for (row, record) in rows.iter().enumerate() {
             if let Err(fault) = output.frame.line(|bytes| encoder.encode(record, bytes)) {
@@ -124,6 +128,9 @@ impl Writer for Lines {
         if !output.frame.is_empty() {
             let written = self.output.run(|output| output.appender.append(&mut output.frame)).await;
             self.warn();
+            if let Some(output) = self.output.here() {
+                output.frame.clear();
+            }
             written.map_err(|_| broken())?.map_err(|e| unwritable(&self.path, &e))?;
         }
         let delivered = if self.sync { Delivered::Accepted } else { Delivered::Durable };
@@ -161,10 +168,13 @@ fn broken() -> Fault {
 
 fn unwritable(path: &Path, error: &io::Error) -> Fault {
     use io::ErrorKind::{
-        BrokenPipe, FileTooLarge, InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied,
-        QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        BrokenPipe, FileTooLarge, IsADirectory, NotADirectory, NotFound, PermissionDenied, QuotaExceeded,
+        ReadOnlyFilesystem, StorageFull,
     };
     let shown = path.display();
+    if let Some(why) = misled(error) {
+        return Fault::fatal("file_unwritable", format!("cannot write {shown}: {why}"));
+    }
     let text = format!("cannot write {shown}: {error}");
     match error.kind() {
         StorageFull | QuotaExceeded | FileTooLarge => Fault::transient("disk_full", text),
@@ -176,9 +186,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Fault {
                 format!("cannot create {shown}: the directory {} does not exist; create it first", directory.display()),
             )
         }
-        PermissionDenied | IsADirectory | NotADirectory | ReadOnlyFilesystem | InvalidFilename => {
-            Fault::fatal("file_unwritable", text)
-        }
+        PermissionDenied | IsADirectory | NotADirectory | ReadOnlyFilesystem => Fault::fatal("file_unwritable", text),
         _ => Fault::transient("file_unwritable", text),
     }
 }

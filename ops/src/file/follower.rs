@@ -1,20 +1,23 @@
 //! The file behind a path over its life: waited for, grown, rotated, truncated. Everything here blocks.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use super::position::{HEAD, Resume, identity};
+use super::position::{Ends, Place, Resume, identity};
 use super::rotation::{siblings, successor};
 
 /// Bytes of one read, unless a line is longer.
-pub(super) const CHUNK: usize = 256 << 10;
+const CHUNK: usize = 256 << 10;
 
 /// A file that was renamed is left only when nothing was added to it for so long: its writer may go on with it
 /// until it is told.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Changes that are less apart may have the same time: some file systems keep no more than even seconds.
+const TICK: Duration = Duration::from_secs(2);
 
 /// What a look at the file brought.
 #[derive(Debug)]
@@ -38,13 +41,7 @@ pub(super) enum Step {
 /// Where reading starts in a file.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) offset: u64,
-    pub(super) line: u64,
-    /// Bytes after the offset that were delivered already, as an unterminated line.
-    pub(super) tail: u64,
-    pub(super) identity: u32,
-    /// The first bytes of the file, as far as the offset and [`HEAD`].
-    pub(super) head: Vec<u8>,
+    pub(super) place: Place,
     /// Something the user should know.
     pub(super) warning: Option<String>,
 }
@@ -57,25 +54,40 @@ pub(super) struct Follower {
     current: Option<Current>,
     /// The file that was rotated away after the one that was left.
     next: Option<File>,
+    left: Left,
+}
+
+/// The file that was left last, and those left before it that were last written to at the same time.
+#[derive(Debug, Default)]
+struct Left {
+    identities: Vec<u32>,
+    written: Option<SystemTime>,
 }
 
 #[derive(Debug)]
 struct Current {
     file: File,
     identity: u32,
-    /// Next byte to read.
-    offset: u64,
-    /// First bytes that were read.
-    head: Vec<u8>,
-    /// Whether the head must be compared before more is read: the file was left alone for a while.
-    suspect: bool,
+    /// What was read.
+    ends: Ends,
+    compared: Option<Compared>,
     /// Since when the path is another file's and nothing was added to this one.
     replaced: Option<Instant>,
 }
 
+/// The file's last change as it was when its content was compared with what was read.
+#[derive(Debug)]
+struct Compared {
+    changed: (i64, i64),
+    /// When this change was found.
+    found: Instant,
+    /// A later change has another time for sure.
+    settled: bool,
+}
+
 impl Follower {
     pub(super) fn new(path: PathBuf, resume: Option<Resume>) -> Self {
-        Follower { path, resume, current: None, next: None }
+        Follower { path, resume, current: None, next: None, left: Left::default() }
     }
 
     /// The path that is followed.
@@ -83,28 +95,22 @@ impl Follower {
         &self.path
     }
 
-    /// Looks at the file: appends at most `most` bytes to `buffer`.
+    /// Looks at the file: appends what is next to `buffer`, of a line that is longer than [`CHUNK`] at most `most` bytes.
     pub(super) fn step(&mut self, buffer: &mut Vec<u8>, most: usize) -> io::Result<Step> {
         let Some(current) = &mut self.current else { return self.open() };
-        let size = current.file.metadata()?.len();
-        if size < current.offset || (size > current.offset && current.suspect && current.is_rewritten()?) {
-            // Kept open, so that the same file is read again even if it is being replaced.
-            (current.offset, current.suspect) = (0, false);
-            current.head.clear();
-            return Ok(Step::Truncated);
-        }
-        if size > current.offset {
-            current.suspect = false;
+        let metadata = current.file.metadata()?;
+        if metadata.len() > current.ends.len {
             current.replaced = None;
-            let want = usize::try_from(size - current.offset).unwrap_or(most).min(most);
-            return Ok(if current.fill(buffer, want)? == 0 { Step::AtEnd } else { Step::Grown });
+            return current.grow(buffer, metadata.len(), most);
         }
-        current.suspect = true;
+        if metadata.len() < current.ends.len || current.is_changed(&metadata) && current.is_rewritten()? {
+            return Ok(current.restart());
+        }
         let (replaced, next) = match fs::metadata(&self.path) {
             Ok(metadata) => (identity(&metadata) != current.identity, None),
             // Its successor was moved away too, and the next one is not there yet.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let next = successor(&self.path, &current.file)?;
+                let next = successor(&self.path, &current.file, &self.left.identities)?;
                 (next.is_some(), next)
             }
             Err(e) => return Err(e),
@@ -115,34 +121,39 @@ impl Follower {
         if current.replaced.get_or_insert_with(Instant::now).elapsed() < GRACE {
             return Ok(Step::Leaving);
         }
-        self.next = if next.is_some() { next } else { successor(&self.path, &current.file)? };
+        self.next = if next.is_some() { next } else { successor(&self.path, &current.file, &self.left.identities)? };
+        let written = metadata.modified().ok();
+        if self.left.written != written {
+            self.left = Left { identities: Vec::new(), written };
+        }
+        self.left.identities.push(current.identity);
         self.current = None;
         Ok(Step::Replaced)
     }
 
     fn open(&mut self) -> io::Result<Step> {
         if let Some(file) = self.next.take() {
-            return Ok(Step::Opened(self.start(file, Vec::new(), None)?));
+            return Ok(Step::Opened(self.start(file, None, None)?));
         }
         let file = match open_regular(&self.path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.path.parent().is_some_and(Path::exists) => {
                 match self.rotated_away()? {
-                    Some((file, start)) => return Ok(Step::Opened(self.start(file, start, None)?)),
+                    Some((file, place)) => return Ok(Step::Opened(self.start(file, Some(place), None)?)),
                     None => return Ok(Step::Missing),
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Step::Missing),
             Err(e) => return Err(e),
         };
-        let Some(resume) = self.resume else { return Ok(Step::Opened(self.start(file, Vec::new(), None)?)) };
+        let Some(resume) = self.resume else { return Ok(Step::Opened(self.start(file, None, None)?)) };
         let same = identity(&file.metadata()?) == resume.identity;
-        if !same && let Some((old, start)) = self.rotated_away()? {
+        if !same && let Some((old, place)) = self.rotated_away()? {
             let warning = format!("{} was replaced; its old content is read to the end first", self.path.display());
-            return Ok(Step::Opened(self.start(old, start, Some(warning))?));
+            return Ok(Step::Opened(self.start(old, Some(place), Some(warning))?));
         }
-        if let Some(start) = resume.matches(&file)? {
-            return Ok(Step::Opened(self.start(file, start, None)?));
+        if let Some(place) = resume.matches(&file)? {
+            return Ok(Step::Opened(self.start(file, Some(place), None)?));
         }
         self.resume = None;
         let what = if same { "was truncated or rewritten" } else { "was replaced" };
@@ -151,67 +162,135 @@ impl Follower {
             self.path.display(),
             resume.offset
         );
-        Ok(Step::Opened(self.start(file, Vec::new(), Some(warning))?))
+        Ok(Step::Opened(self.start(file, None, Some(warning))?))
     }
 
-    /// The file that was read last under another name in the same directory, and its start. The name must hold the
+    /// The file that was read last under another name in the same directory, and the place in it. The name must hold the
     /// stem of ours (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to that of another file is no
     /// rotation.
-    fn rotated_away(&self) -> io::Result<Option<(File, Vec<u8>)>> {
+    fn rotated_away(&self) -> io::Result<Option<(File, Place)>> {
         let Some(resume) = self.resume else { return Ok(None) };
         for sibling in siblings(&self.path)?.into_iter().filter(|sibling| sibling.identity == resume.identity) {
             let Ok(file) = File::open(&sibling.path) else { continue };
-            if let Some(start) = resume.matches(&file)? {
-                return Ok(Some((file, start)));
+            if let Some(place) = resume.matches(&file)? {
+                return Ok(Some((file, place)));
             }
         }
         Ok(None)
     }
 
-    /// Reads from where `resume` says, or from the start; `head` is what is known of the file.
-    fn start(&mut self, file: File, head: Vec<u8>, warning: Option<String>) -> io::Result<Opened> {
+    /// Reads on where a position says, or from the start.
+    fn start(&mut self, file: File, place: Option<Place>, warning: Option<String>) -> io::Result<Opened> {
+        self.resume = None;
         let identity = identity(&file.metadata()?);
-        let (offset, line, tail) = self.resume.take().map_or((0, 0, 0), |r| (r.offset, r.line, r.tail));
-        self.current = Some(Current { file, identity, offset, head: head.clone(), suspect: false, replaced: None });
-        Ok(Opened { offset, line, tail, identity, head, warning })
+        let place = place.unwrap_or_else(|| Place::start(identity));
+        let ends = Ends::read(&file, place.offset)?;
+        self.current = Some(Current { file, identity, ends, compared: None, replaced: None });
+        Ok(Opened { place, warning })
     }
 }
 
 impl Current {
-    /// Appends up to `want` bytes to the buffer.
-    fn fill(&mut self, buffer: &mut Vec<u8>, want: usize) -> io::Result<usize> {
+    /// Appends what comes next in a file of so many bytes.
+    fn grow(&mut self, buffer: &mut Vec<u8>, size: u64, most: usize) -> io::Result<Step> {
         let before = buffer.len();
-        buffer.reserve_exact(want);
+        let left = usize::try_from(size - self.ends.len).unwrap_or(usize::MAX);
+        let line = if before < CHUNK { Some(left.min(CHUNK)) } else { self.to_line_end(left.min(most))? };
+        match line {
+            Some(want) => buffer.reserve_exact(want),
+            // It may go on growing, a little each time.
+            None => buffer.reserve(left.min(most)),
+        }
+        self.read(buffer, line.unwrap_or(left.min(most)))?;
+        // After the read, so that nothing is read of a file that was rewritten just before.
+        match self.is_rewritten() {
+            Ok(false) => {}
+            other => {
+                buffer.truncate(before);
+                return other.map(|_| self.restart());
+            }
+        }
+        self.ends.feed(&buffer[before..]);
+        Ok(if buffer.len() == before { Step::AtEnd } else { Step::Grown })
+    }
+
+    /// How far it is to the end of the line, if it ends within `most` bytes: a long line is read into memory of its own
+    /// size, at the cost of reading it twice.
+    fn to_line_end(&self, most: usize) -> io::Result<Option<usize>> {
+        let mut piece = vec![0; CHUNK];
+        let mut passed = 0;
+        while passed < most {
+            let want = (most - passed).min(CHUNK);
+            let got = self.read_at(&mut piece[..want], passed as u64)?;
+            if let Some(end) = memchr::memchr(b'\n', &piece[..got]) {
+                return Ok(Some(passed + end + 1));
+            }
+            if got < want {
+                break;
+            }
+            passed += got;
+        }
+        Ok(None)
+    }
+
+    /// Appends up to `want` bytes to the buffer.
+    fn read(&self, buffer: &mut Vec<u8>, want: usize) -> io::Result<()> {
+        let before = buffer.len();
         buffer.resize(before + want, 0);
+        let got = self.read_at(&mut buffer[before..], 0);
+        buffer.truncate(before + *got.as_ref().unwrap_or(&0));
+        got.map(drop)
+    }
+
+    /// As many bytes as there are, from so far after what was read.
+    fn read_at(&self, bytes: &mut [u8], after: u64) -> io::Result<usize> {
         let mut got = 0;
-        while got < want {
-            match self.file.read_at(&mut buffer[before + got..], self.offset + got as u64) {
+        while got < bytes.len() {
+            match self.file.read_at(&mut bytes[got..], self.ends.len + after + got as u64) {
                 Ok(0) => break,
                 Ok(n) => got += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    buffer.truncate(before);
-                    return Err(e);
-                }
+                Err(e) => return Err(e),
             }
         }
-        buffer.truncate(before + got);
-        if self.head.len() < HEAD {
-            let missing = HEAD - self.head.len();
-            self.head.extend_from_slice(&buffer[before..][..got.min(missing)]);
-        }
-        self.offset += got as u64;
         Ok(got)
     }
 
-    fn is_rewritten(&self) -> io::Result<bool> {
-        let mut head = vec![0; self.head.len()];
-        match self.file.read_exact_at(&mut head, 0) {
-            Ok(()) => Ok(head != self.head),
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
-            Err(e) => Err(e),
+    /// Whether it was changed since its content was last compared, or may have been; it is to be compared then.
+    fn is_changed(&mut self, metadata: &Metadata) -> bool {
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        match &mut self.compared {
+            Some(compared) if compared.changed == changed => {
+                let was_settled = compared.settled;
+                compared.settled |= compared.found.elapsed() > TICK;
+                !was_settled
+            }
+            compared => {
+                *compared = Some(Compared { changed, found: Instant::now(), settled: false });
+                true
+            }
         }
     }
+
+    fn is_rewritten(&self) -> io::Result<bool> {
+        Ok(!self.ends.are_in(&self.file)?)
+    }
+
+    /// From the start of the same file, even if it is being replaced: it is kept open.
+    fn restart(&mut self) -> Step {
+        self.ends = Ends::default();
+        Step::Truncated
+    }
+}
+
+/// Why a path leads to no file, where only another path helps.
+pub(super) fn misled(error: &io::Error) -> Option<&'static str> {
+    if error.kind() == io::ErrorKind::InvalidFilename {
+        return Some("it, or a name in it, is too long for the file system");
+    }
+    // `ErrorKind::FilesystemLoop` is unstable.
+    let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    is_loop.then_some("it is, or goes through, symbolic links that lead in a circle")
 }
 
 /// Opens a file that can be read again from any place. Never blocks on a pipe without a writer.
@@ -224,4 +303,30 @@ fn open_regular(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file: it cannot be read twice"));
     }
     File::open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_read_into_memory_of_its_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lines");
+        let line = [vec![b'x'; 5_000_000], b"\nmore\n".to_vec()].concat();
+        fs::write(&path, &line).unwrap();
+        let (mut follower, mut buffer) = (Follower::new(path, None), Vec::new());
+        while memchr::memchr(b'\n', &buffer).is_none() {
+            let step = follower.step(&mut buffer, usize::MAX).unwrap();
+            assert!(matches!(step, Step::Opened(_) | Step::Grown), "{step:?}");
+        }
+        assert_eq!((buffer.len(), buffer.capacity()), (5_000_001, 5_000_001));
+        // Not further than the limit, whatever comes then.
+        let mut follower = Follower::new(directory.path().join("lines"), None);
+        buffer.clear();
+        for _ in 0..3 {
+            follower.step(&mut buffer, 1000).unwrap();
+        }
+        assert_eq!(buffer.len(), CHUNK + 1000);
+    }
 }

@@ -1,16 +1,17 @@
 //! Positions in a file, and how a file is recognised again.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Position;
 
 /// How much of a file's start tells it from another.
-pub(super) const HEAD: usize = 1024;
+const HEAD: usize = 1024;
 
-/// What the reader of a file has delivered. As a position it takes 25 bytes, 33 with a delivered tail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// What the reader of a file has delivered.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
     /// Start of the first line that was not delivered as a whole line.
     pub(super) offset: u64,
@@ -21,26 +22,67 @@ pub(super) struct Place {
     /// Number of the file in its file system, shortened.
     pub(super) identity: u32,
     /// Of the first [`HEAD`] bytes of what was delivered.
-    pub(super) head: Head,
+    head: Head,
+    /// Of its last line.
+    trail: Trail,
 }
 
-const VERSION: u8 = 1;
+/// Positions of the first version had no checksum of the last line.
+const FIRST_VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// Bytes of a position with a delivered tail.
+pub(super) const LONGEST: usize = 35;
+/// And of one without.
+const USUAL: usize = 27;
 
 impl Place {
-    /// As bytes.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
-        out.extend_from_slice(&self.offset.to_le_bytes());
-        out.extend_from_slice(&self.line.to_le_bytes());
-        out.extend_from_slice(&self.identity.to_le_bytes());
-        out.extend_from_slice(&self.head.short().to_le_bytes());
-        if self.tail > 0 {
-            out.extend_from_slice(&self.tail.to_le_bytes());
+    /// The start of a file.
+    pub(super) fn start(identity: u32) -> Self {
+        Place { identity, ..Place::default() }
+    }
+
+    /// Writes it to the start of `room`; how many bytes these are. The same place in the same file always has the same
+    /// ones: destinations name by them what they write.
+    pub(super) fn encode(&self, room: &mut [u8]) -> usize {
+        // 56 bits of the offset and of the number of the line: 64 PiB.
+        room[..8].copy_from_slice(&(self.offset << 8 | u64::from(VERSION)).to_le_bytes());
+        room[8..16].copy_from_slice(&self.line.to_le_bytes());
+        room[15..19].copy_from_slice(&self.identity.to_le_bytes());
+        room[19..23].copy_from_slice(&self.head.short().to_le_bytes());
+        room[23..USUAL].copy_from_slice(&self.trail.short().to_le_bytes());
+        if self.tail == 0 {
+            return USUAL;
         }
+        room[USUAL..LONGEST].copy_from_slice(&self.tail.to_le_bytes());
+        LONGEST
+    }
+
+    /// Past a line: the last so many bytes of `seen`, its line feed included. What is before them came before.
+    #[inline]
+    pub(super) fn advance(&mut self, seen: &[u8], len: usize) {
+        self.offset += len as u64;
+        self.line += 1;
+        self.tail = 0;
+        self.head.feed(&seen[seen.len() - len..]);
+        self.trail.feed(seen, len);
+    }
+
+    /// All that was seen was passed, and something else will be.
+    pub(super) fn turn(&mut self, seen: &[u8]) {
+        self.trail.turn(seen);
+    }
+
+    /// With an unterminated line that is delivered.
+    pub(super) fn with_tail(mut self, tail: &[u8]) -> Self {
+        self.tail = tail.len() as u64;
+        self.head.feed(tail);
+        self.trail.feed(tail, tail.len());
+        self
     }
 }
 
-/// A place read back from a position: of the head only the short form is left.
+/// A place read back from a position: of the content only the short checksums are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resume {
     pub(super) offset: u64,
@@ -48,6 +90,7 @@ pub(super) struct Resume {
     pub(super) tail: u64,
     pub(super) identity: u32,
     head: u32,
+    trail: Option<u32>,
 }
 
 impl Resume {
@@ -56,23 +99,7 @@ impl Resume {
     /// # Errors
     /// Fatal: it is not one.
     pub(super) fn decode(position: &Position) -> Result<Self, Fault> {
-        fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-            let (taken, rest) = bytes.split_first_chunk::<N>()?;
-            *bytes = rest;
-            Some(*taken)
-        }
-        let read = |bytes: &mut &[u8]| {
-            let [VERSION] = take(bytes)? else { return None };
-            let resume = Resume {
-                offset: u64::from_le_bytes(take(bytes)?),
-                line: u64::from_le_bytes(take(bytes)?),
-                identity: u32::from_le_bytes(take(bytes)?),
-                head: u32::from_le_bytes(take(bytes)?),
-                tail: if bytes.is_empty() { 0 } else { u64::from_le_bytes(take(bytes)?) },
-            };
-            bytes.is_empty().then_some(resume)
-        };
-        read(&mut &position.0[..]).ok_or_else(|| {
+        Resume::read(&position.0).ok_or_else(|| {
             Fault::fatal(
                 "position_unknown",
                 "the stored position is not one of a file source; give the connector another id to start anew",
@@ -80,10 +107,40 @@ impl Resume {
         })
     }
 
-    /// If `file` holds what was delivered up to here: its first bytes, as far as [`HEAD`].
-    pub(super) fn matches(&self, file: &File) -> std::io::Result<Option<Vec<u8>>> {
+    fn read(mut bytes: &[u8]) -> Option<Self> {
+        fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+            let (taken, rest) = bytes.split_first_chunk::<N>()?;
+            *bytes = rest;
+            Some(*taken)
+        }
+        fn number<const N: usize>(bytes: &mut &[u8]) -> Option<u64> {
+            let mut number = [0; 8];
+            number[..N].copy_from_slice(&take::<N>(bytes)?);
+            Some(u64::from_le_bytes(number))
+        }
+        let bytes = &mut bytes;
+        let [version] = take(bytes)?;
+        let (offset, line) = match version {
+            FIRST_VERSION => (number::<8>(bytes)?, number::<8>(bytes)?),
+            VERSION => (number::<7>(bytes)?, number::<7>(bytes)?),
+            _ => return None,
+        };
+        let resume = Resume {
+            offset,
+            line,
+            identity: u32::from_le_bytes(take(bytes)?),
+            head: u32::from_le_bytes(take(bytes)?),
+            trail: if version == FIRST_VERSION { None } else { Some(u32::from_le_bytes(take(bytes)?)) },
+            tail: if bytes.is_empty() { 0 } else { number::<8>(bytes)? },
+        };
+        bytes.is_empty().then_some(resume)
+    }
+
+    /// If `file` holds what was delivered, as far as the checksums tell: the place in it.
+    pub(super) fn matches(&self, file: &File) -> io::Result<Option<Place>> {
         let delivered = self.offset.saturating_add(self.tail);
-        if file.metadata()?.len() < delivered {
+        let metadata = file.metadata()?;
+        if metadata.len() < delivered {
             return Ok(None);
         }
         let mut start = vec![0; delivered.min(HEAD as u64) as usize];
@@ -91,18 +148,28 @@ impl Resume {
         if Head::of(&start).short() != self.head {
             return Ok(None);
         }
+        if let Some(trail) = self.trail
+            && Trail::read(file, delivered, self.tail)?.short() != trail
+        {
+            return Ok(None);
+        }
         let mut before = [b'\n'];
         if self.offset > 0 {
             file.read_exact_at(&mut before, self.offset - 1)?;
         }
+        if before != [b'\n'] {
+            return Ok(None);
+        }
         start.truncate(self.offset.min(HEAD as u64) as usize);
-        Ok((before == [b'\n']).then_some(start))
+        let (head, trail) = (Head::of(&start), Trail::read(file, self.offset, 0)?);
+        let Resume { offset, line, tail, .. } = *self;
+        Ok(Some(Place { offset, line, tail, identity: identity(&metadata), head, trail }))
     }
 }
 
 /// Checksum of the start of a file (FNV-1a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+struct Head {
     hash: u64,
     len: usize,
 }
@@ -115,7 +182,7 @@ impl Default for Head {
 
 impl Head {
     /// Of these bytes.
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    fn of(bytes: &[u8]) -> Self {
         let mut head = Head::default();
         head.feed(bytes);
         head
@@ -123,7 +190,7 @@ impl Head {
 
     /// The next bytes of the file; those after [`HEAD`] change nothing.
     #[inline]
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    fn feed(&mut self, bytes: &[u8]) {
         if self.len < HEAD {
             let bytes = &bytes[..bytes.len().min(HEAD - self.len)];
             self.len += bytes.len();
@@ -136,6 +203,129 @@ impl Head {
     }
 }
 
+/// Checksum of the last line before a place: of a longer one its last [`Trail::MOST`] bytes, of a shorter one the last
+/// [`Trail::LEAST`] of the file. It is made for every record, so it is a matter of nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Trail {
+    sum: u64,
+    /// What is before the bytes that are being seen; zeros before the start of the file.
+    before: [u8; Trail::LEAST],
+}
+
+impl Default for Trail {
+    fn default() -> Self {
+        Trail { sum: Trail::sum(&[0; Trail::LEAST]), before: [0; Trail::LEAST] }
+    }
+}
+
+impl Trail {
+    const LEAST: usize = 64;
+    const MOST: usize = 256;
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    /// The next line, or what there is of it: the last so many bytes of `seen`.
+    #[inline]
+    fn feed(&mut self, seen: &[u8], len: usize) {
+        let len = len.clamp(Trail::LEAST, Trail::MOST);
+        self.sum = match seen.len().checked_sub(len) {
+            Some(start) => Trail::sum(&seen[start..]),
+            None => Trail::sum(&self.last(seen)),
+        };
+    }
+
+    fn turn(&mut self, seen: &[u8]) {
+        self.before = self.last(seen);
+    }
+
+    fn last(&self, seen: &[u8]) -> [u8; Trail::LEAST] {
+        let mut last = self.before;
+        match seen.last_chunk() {
+            Some(all) => last = *all,
+            None => {
+                last.copy_within(seen.len().., 0);
+                last[Trail::LEAST - seen.len()..].copy_from_slice(seen);
+            }
+        }
+        last
+    }
+
+    /// Of a file up to a place, whose last line is the last `tail` bytes or, where that is nothing, ends in a line feed.
+    fn read(file: &File, place: u64, tail: u64) -> io::Result<Self> {
+        let mut bytes = [0; Trail::MOST];
+        let seen = &mut bytes[Trail::MOST - place.min(Trail::MOST as u64) as usize..];
+        file.read_exact_at(seen, place - seen.len() as u64)?;
+        let len = match (tail, seen.split_last()) {
+            (0, Some((_, line))) => line.len() - memchr::memrchr(b'\n', line).map_or(0, |end| end + 1) + 1,
+            _ => tail.min(Trail::MOST as u64) as usize,
+        };
+        let mut trail = Trail::default();
+        trail.feed(&bytes, len);
+        trail.turn(&bytes);
+        Ok(trail)
+    }
+
+    /// Products of sixteen bytes each, which do not wait for each other.
+    #[inline]
+    fn sum(bytes: &[u8]) -> u64 {
+        let step = |sum: u64, word: &[u8; 16]| {
+            let word = u128::from_le_bytes(*word);
+            let product = u128::from(word as u64 ^ Trail::ODD) * u128::from((word >> 64) as u64 ^ !Trail::ODD);
+            sum.rotate_left(23).wrapping_add(product as u64 ^ (product >> 64) as u64)
+        };
+        let (words, _) = bytes.as_chunks();
+        let sum = words.iter().fold(bytes.len() as u64, step);
+        bytes.last_chunk().map_or(sum, |last| step(sum, last)).wrapping_mul(Trail::ODD)
+    }
+
+    fn short(self) -> u32 {
+        (self.sum >> 32) as u32
+    }
+}
+
+/// The first and the last bytes of what was read of a file, to be compared with those that it has later.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// Bytes that were read.
+    pub(super) len: u64,
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Ends {
+    /// Of the first so many bytes.
+    pub(super) fn read(file: &File, len: u64) -> io::Result<Self> {
+        let size = len.min(HEAD as u64) as usize;
+        let (mut first, mut last) = (vec![0; size], vec![0; size]);
+        file.read_exact_at(&mut first, 0)?;
+        file.read_exact_at(&mut last, len - size as u64)?;
+        Ok(Ends { len, first, last })
+    }
+
+    /// The next bytes.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        self.first.extend_from_slice(&bytes[..bytes.len().min(HEAD - self.first.len())]);
+        let new = &bytes[bytes.len().saturating_sub(HEAD)..];
+        self.last.drain(..(self.last.len() + new.len()).saturating_sub(HEAD));
+        self.last.extend_from_slice(new);
+    }
+
+    /// Whether the file still has them.
+    pub(super) fn are_in(&self, file: &File) -> io::Result<bool> {
+        let mut room = [0; HEAD];
+        for (bytes, at) in [(&self.first, 0), (&self.last, self.len - self.last.len() as u64)] {
+            let found = &mut room[..bytes.len()];
+            match file.read_exact_at(found, at) {
+                Ok(()) if found == bytes.as_slice() => {}
+                Ok(()) => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// What tells files of one moment apart: device and number.
 pub(super) fn identity(metadata: &std::fs::Metadata) -> u32 {
     Head::of(&[metadata.dev().to_le_bytes(), metadata.ino().to_le_bytes()].concat()).short()
@@ -143,26 +333,81 @@ pub(super) fn identity(metadata: &std::fs::Metadata) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn resume(place: &Place) -> Resume {
+        let mut room = [0xff; LONGEST];
+        let len = place.encode(&mut room);
+        assert_eq!(len, if place.tail == 0 { 27 } else { 35 });
+        for cut in 0..len {
+            assert!(Resume::decode(&Position::copy_from(&room[..cut])).is_err() || cut == 27);
+        }
+        Resume::decode(&Position::copy_from(&room[..len])).unwrap()
+    }
 
     #[test]
     fn positions_come_back() {
-        let mut head = Head::of(b"ab");
-        head.feed(b"c\n");
-        assert_eq!(head, Head::of(b"abc\n"));
-        for tail in [0, 3] {
-            let place = Place { offset: 1 << 40, line: 77, tail, identity: 5, head };
-            let mut bytes = Vec::new();
-            place.encode(&mut bytes);
-            assert_eq!(bytes.len(), if tail == 0 { 25 } else { 33 });
-            let resume = Resume::decode(&Position::copy_from(&bytes)).unwrap();
-            assert_eq!((resume.offset, resume.line, resume.tail, resume.identity), (1 << 40, 77, tail, 5));
-            assert_eq!(resume.head, head.short());
-            for cut in 0..bytes.len() {
-                let short = Resume::decode(&Position::copy_from(&bytes[..cut]));
-                assert!(short.is_err() || cut == 25);
+        let mut place = Place::start(5);
+        place.advance(b"before\nabc\n", 4);
+        (place.offset, place.line) = (1 << 55, 1 << 54);
+        let (head, trail) = (Head::of(b"abc\n").short(), Some(place.trail.short()));
+        let expected = Resume { offset: 1 << 55, line: 1 << 54, tail: 0, identity: 5, head, trail };
+        assert_eq!(resume(&place), expected);
+        let place = place.with_tail(b"def");
+        let (head, trail) = (Head::of(b"abc\ndef").short(), Some(place.trail.short()));
+        assert_eq!(resume(&place), Resume { tail: 3, head, trail, ..expected });
+        assert!(Resume::decode(&Position::copy_from(b"12")).is_err());
+    }
+
+    proptest! {
+        /// However a file is cut into reads, a position in it is the same, and is found again until its last line changes.
+        #[test]
+        fn a_place_is_found_again(
+            lines in proptest::collection::vec(prop_oneof![6 => 0usize..30, 3 => 0usize..200, 1 => 0usize..2000], 1..30),
+            cuts in proptest::collection::vec(1usize..9, 1..9),
+            tail in 0usize..700,
+            changed in any::<proptest::sample::Index>(),
+        ) {
+            let letters = (0u64..).map(|n| b'a' + (n.wrapping_mul(Trail::ODD) >> 60) as u8);
+            let mut bytes: Vec<u8> = letters.take(lines.iter().map(|line| line + 1).sum::<usize>() + tail).collect();
+            let file = tempfile::tempfile().unwrap();
+            let identity = identity(&file.metadata().unwrap());
+            let mut end = 0;
+            for line in &lines {
+                end += line + 1;
+                bytes[end - 1] = b'\n';
+            }
+            file.write_all_at(&bytes, 0).unwrap();
+            let (mut place, mut seen, mut at) = (Place::start(identity), 0, 0);
+            let (mut cuts, mut left) = (cuts.iter().cycle(), 1);
+            let is_found = |place: &Place, at: usize| match resume(place).matches(&file).unwrap() {
+                Some(found) if place.tail > 0 => resume(&found.with_tail(&bytes[at..])) == resume(place),
+                Some(found) => resume(&found) == resume(place),
+                None => false,
+            };
+            for line in &lines {
+                left -= 1;
+                if left == 0 {
+                    place.turn(&bytes[seen..at]);
+                    (seen, left) = (at, *cuts.next().unwrap());
+                }
+                at += line + 1;
+                place.advance(&bytes[seen..at], line + 1);
+                prop_assert!(is_found(&place, at), "{at}");
+            }
+            place.turn(&bytes[seen..at]);
+            let with_tail = place.with_tail(&bytes[at..]);
+            prop_assert!(tail == 0 || is_found(&with_tail, at));
+            let ends = [(place, lines[lines.len() - 1] + 1), (with_tail, tail)];
+            for (place, last) in ends.into_iter().filter(|(_, last)| *last > 0) {
+                let end = (place.offset + place.tail) as usize;
+                let changed = end - 1 - changed.index(last.clamp(Trail::LEAST, Trail::MOST).min(end));
+                file.write_all_at(&[bytes[changed] ^ 1], changed as u64).unwrap();
+                prop_assert!(resume(&place).matches(&file).unwrap().is_none(), "{changed} of {end}");
+                file.write_all_at(&bytes[changed..=changed], changed as u64).unwrap();
             }
         }
-        assert!(Resume::decode(&Position::copy_from(b"12")).is_err());
     }
 }

@@ -23,8 +23,8 @@ use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
-use super::follower::{CHUNK, Follower, Step};
-use super::position::{Head, Place, Resume};
+use super::follower::{Follower, Step, misled};
+use super::position::{LONGEST, Place, Resume};
 use super::watch::Watch;
 use crate::arena::Arena;
 use crate::offload::Offload;
@@ -55,7 +55,15 @@ pub fn kind() -> Arc<dyn SourceKind> {
              is read to its end before the new one, also when that happened between two runs and the old file is \
              still in the same directory. So are, in the order in which they were written, files that took its place \
              and were renamed too, to the same name but for its numbers: `app.log.2`, then `app.log.1`. Compressed \
-             ones are not read. A truncated or rewritten file is read again from its start.\n\n\
+             ones are not read.\n\n\
+             A truncated or rewritten file is read again from its start. What was read is recognised by its length, \
+             its first 1,024 bytes and its last 1,024; after a restart, instead of these, by the last line that was \
+             delivered (its last 256 bytes, and at least 64). A rewrite that leaves them where they were, and is \
+             different only in between, is not noticed.\n\n\
+             Rotated files that were written at the same time, as far as the file system keeps it, are read in the \
+             order of their numbers. Where neither the other files nor the name tell whether the larger number is the \
+             newer file, as in `app-1.log` and `app-2.log`, all of them are read: a file that was read by an earlier \
+             run may come again, and none is left out.\n\n\
              A last line without line feed is delivered when the end of the file is reached for the first time \
              and when the file is replaced; if it grows later, the whole line is delivered again under the same \
              number. While the file is followed, an unterminated line waits for its line feed.\n\n\
@@ -120,7 +128,6 @@ impl Source for ConfiguredFile {
             idle: Idle::default(),
             changes_untold: false,
             arena: Arena::default(),
-            scratch: Vec::new(),
         };
         // What cannot be read is said here and now; a file that is missing may come.
         let step = reader.look(0).await?;
@@ -158,7 +165,6 @@ struct Lines {
     /// The file changed while it was watched, and the system did not tell: it is looked at all the time from then on.
     changes_untold: bool,
     arena: Arena,
-    scratch: Vec<u8>,
 }
 
 /// What is known while the file does not grow.
@@ -187,26 +193,22 @@ impl Reader for Lines {
             // Between here and the next loop, whatever a look brings is noted before anything else is waited for.
             if self.found.is_none() {
                 let rest = self.input.here().map_or(0, |input| input.rest.len());
-                // A long line is read in pieces that double; only the last may pass the limit.
-                let most = rest.min(self.limit.saturating_sub(rest)).max(CHUNK);
+                // A line as long as the limit, and its line feed.
+                let most = self.limit.saturating_sub(rest).saturating_add(1);
                 let step = self.look(most).await?;
                 self.note(step);
             }
             match self.found.take() {
                 Some(Step::Replaced) => {
-                    let last = self.unterminated();
-                    self.warn("the file was replaced: going on with the new one");
-                    self.forget();
+                    let last = self.leave("the file was replaced: going on with the new one");
                     if let Some(record) = last {
                         return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
                     }
                 }
                 Some(Step::Truncated) => {
-                    let last = self.unterminated();
-                    self.warn("the file was truncated or rewritten: reading it from its start");
-                    let identity = self.place.identity;
-                    self.forget();
-                    self.place.identity = identity;
+                    let start = Place::start(self.place.identity);
+                    let last = self.leave("the file was truncated or rewritten: reading it from its start");
+                    self.place = start;
                     if let Some(record) = last {
                         return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
                     }
@@ -243,6 +245,9 @@ impl Lines {
 
     fn unreadable(&self, error: &io::Error) -> Fault {
         use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
+        if let Some(why) = misled(error) {
+            return Fault::fatal("file_unreadable", format!("cannot read {}: {why}", self.path));
+        }
         let text = format!("cannot read {}: {error}", self.path);
         match error.kind() {
             PermissionDenied | IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
@@ -263,13 +268,7 @@ impl Lines {
                 if let Some(warning) = &opened.warning {
                     self.warn(warning);
                 }
-                self.place = Place {
-                    offset: opened.offset,
-                    line: opened.line,
-                    tail: opened.tail,
-                    identity: opened.identity,
-                    head: Head::of(&opened.head),
-                };
+                self.place = opened.place;
             }
             Step::Grown => self.take_whole_lines(),
             Step::Missing if !self.idle.ever => self.warn("there is no such file: waiting for it"),
@@ -278,7 +277,8 @@ impl Lines {
         self.found = Some(step);
     }
 
-    /// Moves whole lines out of the rest. The bytes after them are copied; they are few.
+    /// Moves whole lines out of the rest. The bytes after them are copied: there are none after a long line, and else no
+    /// more than were read at once.
     fn take_whole_lines(&mut self) {
         let Some(input) = self.input.here() else { return };
         let Some(last) = memchr::memrchr(b'\n', &input.rest[self.scanned..]) else {
@@ -307,7 +307,7 @@ impl Lines {
             }
             if line.len() as u64 == self.place.tail && self.place.tail > 0 {
                 // Delivered before its line feed came.
-                self.place.advance(&whole[start..=end]);
+                self.place.advance(&whole[..=end], end + 1 - start);
                 start = end + 1;
                 continue;
             }
@@ -319,10 +319,11 @@ impl Lines {
                 records.reserve_exact(most.min(whole.len() - start));
             }
             bytes += weight;
-            self.place.advance(&whole[start..=end]);
-            records.push(self.record(self.place, self.place.line, whole.slice(line)));
+            self.place.advance(&whole[..=end], end + 1 - start);
+            records.push(record(&self.place, self.place.line, whole.slice(line), &self.metadata, &mut self.arena));
             start = end + 1;
         }
+        self.place.turn(&whole[..start]);
         self.whole = self.whole.split_off(start);
         if self.whole.is_empty() {
             // The records alone keep the buffer from here on.
@@ -347,37 +348,30 @@ impl Lines {
         )
     }
 
-    fn record(&mut self, place: Place, line: u64, payload: Bytes) -> Record {
-        self.scratch.clear();
-        place.encode(&mut self.scratch);
-        let position = Position(self.arena.copy(&self.scratch));
-        let key = self.arena.copy(itoa::Buffer::new().format(line).as_bytes());
-        let mut record = Record::create(position, Data::Raw(key), Data::Raw(payload));
-        record.metadata = self.metadata.clone();
-        record
-    }
-
     /// The unterminated line at the end, unless there is none or it was delivered.
-    fn unterminated(&mut self) -> Option<Record> {
-        let rest = match self.input.here() {
-            Some(input) if !input.rest.is_empty() && input.rest.len() as u64 != self.place.tail => {
-                Bytes::copy_from_slice(&input.rest)
-            }
-            _ => return None,
-        };
-        self.place.tail = rest.len() as u64;
-        let mut place = self.place;
-        place.head.feed(&rest);
-        Some(self.record(place, place.line + 1, rest))
+    fn rest(&mut self) -> Option<&mut Vec<u8>> {
+        let tail = self.place.tail;
+        self.input.here().map(|input| &mut input.rest).filter(|rest| !rest.is_empty() && rest.len() as u64 != tail)
     }
 
-    /// Forgets the file that was read: the next one starts anew.
-    fn forget(&mut self) {
+    /// The record of the unterminated line.
+    fn unterminated(&mut self, rest: Bytes) -> Record {
+        let place = self.place.with_tail(&rest);
+        self.place.tail = place.tail;
+        record(&place, place.line + 1, rest, &self.metadata, &mut self.arena)
+    }
+
+    /// Forgets the file that was read, with a warning: the next one starts anew. Its last line, if it was not delivered.
+    fn leave(&mut self, what: &str) -> Option<Record> {
+        let rest = self.rest().map(std::mem::take);
+        let last = rest.map(|rest| self.unterminated(Bytes::from(rest)));
+        self.warn(what);
         self.place = Place::default();
         self.scanned = 0;
         if let Some(input) = self.input.here() {
             input.rest = Vec::new();
         }
+        last
     }
 
     /// At the end of the file. If nothing is returned, it is time to look again.
@@ -388,7 +382,8 @@ impl Lines {
             match self.idle.tail {
                 Some((len, stable)) if len == rest => {
                     if now >= stable {
-                        let record = self.unterminated()?;
+                        let rest = Bytes::copy_from_slice(self.rest()?);
+                        let record = self.unterminated(rest);
                         self.idle.tail = None;
                         return Some(Read::Rows { partition: Partition::ONLY, records: vec![record] });
                     }
@@ -426,15 +421,19 @@ impl Lines {
     }
 }
 
-impl Place {
-    /// Past a line, its line feed included.
-    #[inline]
-    fn advance(&mut self, line: &[u8]) {
-        self.offset += line.len() as u64;
-        self.line += 1;
-        self.tail = 0;
-        self.head.feed(line);
-    }
+/// A line of this number, after which is `place`.
+fn record(place: &Place, line: u64, payload: Bytes, metadata: &Metadata, arena: &mut Arena) -> Record {
+    // Position and key are copied as one.
+    let mut room = [0; LONGEST + 20];
+    let end = place.encode(&mut room);
+    let mut number = itoa::Buffer::new();
+    let number = number.format(line).as_bytes();
+    room[end..end + number.len()].copy_from_slice(number);
+    let mut position = arena.copy(&room[..end + number.len()]);
+    let key = position.split_off(end);
+    let mut record = Record::create(Position(position), Data::Raw(key), Data::Raw(payload));
+    record.metadata = metadata.clone();
+    record
 }
 
 /// There is nothing to forget: the lines stay in the file.

@@ -62,6 +62,22 @@ fn lines_are_appended_and_nothing_is_left_behind() {
 }
 
 #[test]
+fn a_large_line_does_not_grow_the_frame() {
+    let mut frame = frame(&[]);
+    frame.reserve(3_000_000);
+    let room = frame.bytes.capacity();
+    frame
+        .line(|bytes| {
+            bytes.resize(bytes.len() + 4_000_000, b'x');
+            bytes.push(b'"');
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+    assert_eq!(frame.bytes.capacity(), room);
+    assert!(room < 4_500_000, "{room}");
+}
+
+#[test]
 fn a_torn_line_of_ours_is_cut() {
     let (_directory, path) = directory();
     for torn in 1..12 {

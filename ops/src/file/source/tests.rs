@@ -10,6 +10,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::host;
 
+mod rewritten;
+mod rotated;
+
 const ROOM: Room = Room { rows: 100, bytes: 1 << 20 };
 
 /// A reader, and what it delivered so far.
@@ -92,7 +95,7 @@ async fn each_line_is_a_record() {
         assert_eq!(record.operation, anabranch_graph::record::Operation::Create);
         assert_eq!(record.payload.before, Data::Absent);
         assert_eq!(record.metadata.get("file.path").unwrap(), path.to_str().unwrap());
-        assert_eq!(record.position().0.len(), 25);
+        assert_eq!(record.position().0.len(), 27);
     }
     assert!(reading.some(ROOM).await.is_empty());
 }
@@ -350,6 +353,13 @@ async fn what_is_not_a_file_is_refused() {
         let fault = try_open(path, None, &[]).await.err().unwrap();
         assert_eq!((fault.code(), fault.class()), ("file_unreadable", anabranch_graph::fault::FaultClass::Fatal));
         assert!(fault.message().contains(path.to_str().unwrap()), "{fault}");
+    }
+    let (circle, long) = (directory.path().join("circle"), directory.path().join("n".repeat(300)));
+    std::os::unix::fs::symlink("circle", &circle).unwrap();
+    for (path, what) in [(&circle, "links that lead in a circle"), (&long, "too long")] {
+        let fault = try_open(path, None, &[]).await.err().unwrap();
+        assert_eq!((fault.code(), fault.class()), ("file_unreadable", anabranch_graph::fault::FaultClass::Fatal));
+        assert!(fault.message().contains(path.to_str().unwrap()) && fault.message().contains(what), "{fault}");
     }
     let resume = Some(Position::copy_from(b"17"));
     assert_eq!(try_open(&path, resume, &[]).await.err().unwrap().code(), "position_unknown");

@@ -1,0 +1,94 @@
+//! Files that were rotated at the same time, as far as the file system tells.
+
+use super::*;
+
+/// Writes a file and sets when it was written.
+fn written(path: &Path, text: &str, at: SystemTime) {
+    append(path, text);
+    File::options().append(true).open(path).unwrap().set_modified(at).unwrap();
+}
+
+/// Reads `a` of two lines, then renames it to the first of `names` with all others, oldest first, written at `at`:
+/// what a restart and what the reader that ran all the time deliver.
+async fn rotated_at_once(before: &[&str], names: &[&str]) -> [Vec<String>; 2] {
+    let at = SystemTime::now() - Duration::from_secs(60);
+    let (directory, path) = directory();
+    append(&path, "a\nb\n");
+    let mut reading = open(&path, None).await;
+    reading.some(Room { rows: 1, ..ROOM }).await;
+    let after_a = reading.last.clone();
+    assert_eq!(reading.lines().await, ["2:b"]);
+    // Read to the end by an earlier run.
+    before.iter().for_each(|name| written(&directory.path().join(name), "old\n", at));
+    fs::rename(&path, directory.path().join(names[0])).unwrap();
+    for (n, name) in names.iter().enumerate() {
+        let text = if n == 0 { String::new() } else { format!("{n}\n") };
+        written(&directory.path().join(name), &text, at);
+    }
+    written(&path, "new\n", at);
+    let restarted = open(&path, after_a).await.lines().await;
+    [restarted, reading.lines().await]
+}
+
+#[tokio::test]
+async fn files_of_one_moment_are_all_read_in_the_order_of_their_names() {
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["in.log.12", "in.log.11"], &["in.log.10", "in.log.9", "in.log.1"]),
+        (&["in.log-20261118"], &["in.log-20261119", "in.log-20261120", "in.log-20270101"]),
+        (&["in-2026-11-19.log"], &["in-2026-11-20.log", "in-2026-12-01.log", "in-2027-01-01.log"]),
+        (&["in.log.1700000009"], &["in.log.1700000010", "in.log.1700000011", "in.log.1700000020"]),
+        (&["in.log.20261119-2"], &["in.log.20261119-9", "in.log.20261119-10", "in.log.20261120-1"]),
+        (&[], &["8-in.log", "9-in.log", "10-in.log"]),
+    ];
+    join_all(cases.map(|(before, names)| async move {
+        let [restarted, live] = rotated_at_once(before, names).await;
+        assert_eq!(restarted, ["2:b", "1:1", "1:2", "1:new"], "{names:?}");
+        assert_eq!(live, ["1:1", "1:2", "1:new"], "{names:?}");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_is_read_once_too_often_rather_than_never() {
+    // Whether 3 or 1 is the oldest, nothing says.
+    for names in [["3-in.log", "2-in.log", "1-in.log"], ["1-in.log", "2-in.log", "3-in.log"]] {
+        let [mut restarted, mut live] = rotated_at_once(&[], &names).await;
+        assert_eq!((restarted.remove(0).as_str(), restarted.pop().as_deref()), ("2:b", Some("1:new")));
+        assert_eq!(live.pop().as_deref(), Some("1:new"));
+        restarted.sort();
+        live.sort();
+        assert_eq!(
+            (restarted, live),
+            (vec!["1:1".into(), "1:2".into()], vec!["1:1".into(), "1:2".into()]),
+            "{names:?}"
+        );
+    }
+    let [restarted, live] = rotated_at_once(&["1-in.log"], &["2-in.log", "3-in.log"]).await;
+    assert_eq!(restarted, ["2:b", "1:old", "1:1", "1:new"]);
+    assert_eq!(live, ["1:old", "1:1", "1:new"]);
+}
+
+#[tokio::test]
+async fn files_of_other_times_tell_which_name_is_newer() {
+    for (oldest, names, expected) in [
+        ("3-in.log", ["2-in.log", "1-in.log"], ["1:1", "1:new"].as_slice()),
+        ("1-in.log", ["2-in.log", "3-in.log"], ["1:1", "1:new"].as_slice()),
+        // One that was read before has the same time, and the other says that it is the older one.
+        ("9-in.log", ["3-in.log", "2-in.log"], ["1:1", "1:new"].as_slice()),
+    ] {
+        let at = SystemTime::now() - Duration::from_secs(60);
+        let (directory, path) = directory();
+        append(&path, "a\n");
+        let mut reading = open(&path, None).await;
+        assert_eq!(reading.lines().await, ["1:a"]);
+        written(&directory.path().join(oldest), "older\n", at - Duration::from_secs(60));
+        if oldest == "9-in.log" {
+            written(&directory.path().join("8-in.log"), "read before\n", at);
+        }
+        fs::rename(&path, directory.path().join(names[0])).unwrap();
+        written(&directory.path().join(names[0]), "", at);
+        written(&directory.path().join(names[1]), "1\n", at);
+        written(&path, "new\n", at);
+        assert_eq!(reading.lines().await, expected, "{names:?}");
+    }
+}
