@@ -17,7 +17,7 @@ mod tables;
 
 use std::collections::BTreeMap;
 
-use anabranch_graph::letter::{Letter, LetterBounds};
+use anabranch_graph::letter::{KeptLetters, Letter, LetterBounds};
 use anabranch_graph::schema::{Schema, SchemaVersion};
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, StateStore, StoreError};
@@ -36,6 +36,7 @@ pub use schemas::{Deletion, Document, Entry, Reference};
 use crate::dead_letters::form;
 use embedded::Embedded;
 use failure::{Known, LastWrite};
+use letters::Evictions;
 
 /// What the files say, to be compared with what is stored.
 #[derive(Clone, Debug)]
@@ -56,6 +57,7 @@ pub struct Provision {
 pub struct Store {
     place: Place,
     last_write: LastWrite,
+    evictions: Evictions,
 }
 
 /// Where it is.
@@ -91,8 +93,7 @@ enum Written {
     Epoch(Epoch),
     Changes(Vec<Change>),
     Schema(Schema),
-    /// So many letters were dropped or removed.
-    Letters(u64),
+    Letters(letters::Changed),
 }
 
 /// What is read.
@@ -296,7 +297,7 @@ impl StateStore for Store {
         pipeline: &Str,
         letters: Vec<Letter>,
         bounds: &LetterBounds,
-    ) -> Result<(), StoreError> {
+    ) -> Result<KeptLetters, StoreError> {
         let letters = letters.iter().map(form::stored).collect::<Result<_, _>>()?;
         self.put_letters(pipeline, letters, bounds).await
     }

@@ -41,6 +41,7 @@ export class Letters {
     this.purge = h("button", { type: "button", click: () => this.#purge() }, "Delete …");
     this.more = h("button", { type: "button", click: () => { this.#limit += PAGE; this.load(); } }, "Show more");
     this.info = h("p", { class: "hint", role: "status" });
+    this.lost = h("p", { class: "trouble", role: "status", hidden: true });
     this.all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", change: () => {
       this.#chosen = new Set(this.all.checked ? this.#letters.map(({ number }) => number) : []);
       this.#draw();
@@ -57,7 +58,7 @@ export class Letters {
     this.element = h("section", { class: "page letters-page", "aria-label": "Dead letters" },
       h("form", { class: "bar", submit: (event) => { event.preventDefault(); this.#where = this.where.value.trim(); this.#limit = PAGE; this.load(); } },
         this.where, h("button", { type: "submit" }, "Filter"), h("span", { class: "gap" }), this.replay, this.purge),
-      this.info, h("div", { class: "split" }, h("div", {}, this.table, this.empty, this.more), this.detail));
+      this.info, this.lost, h("div", { class: "split" }, h("div", {}, this.table, this.empty, this.more), this.detail));
     this.load();
   }
 
@@ -71,13 +72,15 @@ export class Letters {
     if (this.#loading) return;
     this.#loading = true;
     try {
-      const { letters, count: whole, bytes: size, oldest, dropped, unjudged } = await get(of(this.pipeline, "/dead-letters", { limit: this.#limit, where: this.#where }));
+      const { letters, count: whole, bytes: size, oldest, evicted, unjudged } = await get(of(this.pipeline, "/dead-letters", { limit: this.#limit, where: this.#where }));
       this.#letters = letters;
       this.#whole = whole;
       const here = new Set(this.#letters.map(({ number }) => number));
       for (const number of this.#chosen) if (!here.has(number)) this.#chosen.delete(number);
       this.counted(whole);
-      say(this.info, whole ? `${plural(whole, "dead letter")}, ${bytes(size)}${oldest ? `, the oldest of ${moment(oldest)}` : ""}${dropped ? `; ${count(dropped)} older ones had to go` : ""}` : "");
+      say(this.info, whole ? `${plural(whole, "dead letter")}, ${bytes(size)}${oldest ? `, the oldest of ${moment(oldest)}` : ""}` : "");
+      this.lost.hidden = !evicted;
+      say(this.lost, evicted ? `The bounds of the queue removed ${plural(evicted, "dead letter")}: their records are lost.` : "");
       this.empty.replaceChildren(...(this.#where
         ? [h("h2", {}, "No letter is like that"), h("p", {}, unjudged ? `The condition fails on ${plural(unjudged.count, "letter")}: ${unjudged.error.message}` : "The condition holds for none of them.")]
         : [h("h2", {}, "No dead letters"), h("p", {}, "Records that fail are kept here, with the reason, when the dead-letter queue of the pipeline is "), h("pre", {}, "dead-letter-queue:\n  plugin: store\n  window-size: 0")]));

@@ -1,5 +1,6 @@
 //! Dead letters: records that failed, as they were when they failed, and why.
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::metadata::{Metadata, key};
@@ -74,18 +75,97 @@ fn content(record: &Record) -> Object {
     fields.into_iter().collect()
 }
 
-/// How many letters of a pipeline are kept. Beyond a bound the oldest go; the newest always stays.
+/// How many dead letters of a pipeline the store keeps, and what happens at a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterBounds {
     /// Most letters.
     pub count: u64,
-    /// Most bytes of all letters.
+    /// Most bytes of all letters. A queue without letters takes one of any size.
     pub bytes: u64,
-    /// How old they may become; `None` = any age.
+    /// How old letters may become; `None` = any age. Older letters are removed, the newest included.
     pub age: Option<Duration>,
+    /// What happens when `count` or `bytes` is reached.
+    pub full: WhenFull,
+}
+
+/// What happens when a dead-letter queue is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// No further letter is kept, so the pipeline stops.
+    #[default]
+    Stop,
+    /// The oldest letters are removed. The newest letter stays, whatever its size.
+    DropOldest,
 }
 
 impl LetterBounds {
     /// Every letter is kept.
-    pub const NONE: LetterBounds = LetterBounds { count: u64::MAX, bytes: u64::MAX, age: None };
+    pub const NONE: LetterBounds = LetterBounds { count: u64::MAX, bytes: u64::MAX, age: None, full: WhenFull::Stop };
+
+    /// The bound that a queue with so many letters and bytes exceeds. One letter is never too much.
+    pub fn exceeded(&self, count: u64, bytes: u64) -> Option<LetterBound> {
+        if count <= 1 {
+            None
+        } else if count > self.count {
+            Some(LetterBound::Count(self.count))
+        } else if bytes > self.bytes {
+            Some(LetterBound::Bytes(self.bytes))
+        } else {
+            None
+        }
+    }
+}
+
+/// A bound of a dead-letter queue, with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LetterBound {
+    /// `max-count`: letters.
+    Count(u64),
+    /// `max-bytes`: bytes of all letters.
+    Bytes(u64),
+}
+
+impl fmt::Display for LetterBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LetterBound::Count(most) => write!(f, "`max-count` is {most}"),
+            LetterBound::Bytes(most) => write!(f, "`max-bytes` is {most} bytes"),
+        }
+    }
+}
+
+/// A dead-letter queue that takes no further letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullQueue {
+    /// The bound that the next letter would exceed.
+    pub bound: LetterBound,
+    /// Letters in the queue.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The outcome of keeping letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptLetters {
+    /// The first so many letters are durable.
+    pub kept: usize,
+    /// Letters that were removed from the queue because of its bounds.
+    pub evicted: u64,
+    /// Why the letters after those are not kept; `None` if all are.
+    pub full: Option<FullQueue>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_exceeded_by_more_letters_or_bytes_but_never_by_one_letter() {
+        let bounds = LetterBounds { count: 2, bytes: 100, ..LetterBounds::NONE };
+        assert_eq!(bounds.exceeded(2, 100), None);
+        assert_eq!(bounds.exceeded(3, 10), Some(LetterBound::Count(2)));
+        assert_eq!(bounds.exceeded(2, 101), Some(LetterBound::Bytes(100)));
+        assert_eq!(LetterBounds { count: 0, ..bounds }.exceeded(1, 5000), None);
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::letter::{Letter, LetterBounds};
+use crate::letter::{KeptLetters, Letter, LetterBounds};
 use crate::source::{Mark, Partition};
 use crate::text::Str;
 
@@ -60,9 +60,13 @@ pub trait StateStore: Send + Sync {
     /// Stores marks, all or none; durable when it returns.
     async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError>;
 
-    /// Keeps the letters of a pipeline whose dead-letter queue says so ([`Destination::keeps_letters`]); durable when it
-    /// returns. A letter replaces the one that has its name. Bounds never make it fail: the oldest letters go.
+    /// Keeps the letters of a pipeline whose dead-letter queue says so ([`Destination::keeps_letters`]), durably, and says
+    /// how many. A letter replaces the one that has its name, which no bound prevents. When a bound is reached, the rest
+    /// of the letters is not kept ([`WhenFull::Stop`]) or the oldest letters are removed ([`WhenFull::DropOldest`]).
+    /// Letters older than the bound of age are removed first.
     ///
+    /// [`WhenFull::Stop`]: crate::letter::WhenFull::Stop
+    /// [`WhenFull::DropOldest`]: crate::letter::WhenFull::DropOldest
     /// [`Destination::keeps_letters`]: crate::destination::Destination::keeps_letters
     ///
     /// # Errors
@@ -72,7 +76,7 @@ pub trait StateStore: Send + Sync {
         pipeline: &Str,
         letters: Vec<Letter>,
         bounds: &LetterBounds,
-    ) -> Result<(), StoreError> {
+    ) -> Result<KeptLetters, StoreError> {
         let _ = (pipeline, letters, bounds);
         Err(StoreError::Unavailable("this store keeps no dead letters".into()))
     }

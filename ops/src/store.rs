@@ -11,9 +11,10 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::letter::LetterBounds;
+use anabranch_graph::letter::{LetterBounds, WhenFull};
 use anabranch_graph::operator::Host;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_graph::text::Str;
 
 const COUNT: u64 = 10_000;
 const BYTES: u64 = 64 << 20;
@@ -23,9 +24,10 @@ pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("store", "Keeps dead letters in the state store.")
         .describe(
             "A dead-letter queue that keeps failed records in the state store of the service, as they were when they \
-             failed. `anabranch dlq` and the API list them, and replay them from the step where they failed. Beyond a \
-             bound the oldest letters go, which is counted and logged; the newest always stays. Use it with \
-             `window-size: 0`: otherwise the first failure stops the pipeline.",
+             failed. `anabranch dlq` and the API list them, and replay them from the step where they failed. When a \
+             bound is reached the pipeline stops, so that no letter is lost; `when-full: drop-oldest` removes the \
+             oldest letters instead, which is counted and logged. Use it with `window-size: 0`: otherwise the first \
+             failure stops the pipeline.",
         )
         .with(
             Parameter::new("max-count", ParameterKind::Int, "Most letters of the pipeline.")
@@ -37,9 +39,20 @@ pub fn kind() -> Arc<dyn DestinationKind> {
         )
         .with(
             Parameter::new(
+                "when-full",
+                ParameterKind::Text,
+                "What happens when `max-count` or `max-bytes` is reached: `stop` stops the pipeline and loses nothing; \
+                 `drop-oldest` removes the oldest letters.",
+            )
+            .default_value("stop")
+            .one_of(&["stop", "drop-oldest"]),
+        )
+        .with(
+            Parameter::new(
                 "max-age",
                 ParameterKind::Duration,
-                "How old a letter may become; 0 = any age. Looked at when a letter comes and when the pipeline starts.",
+                "How old a letter may become; 0 = any age. Older letters are removed, the newest included, when a \
+                 letter is kept and when the pipeline starts.",
             )
             .default_value("0s"),
         );
@@ -61,6 +74,10 @@ impl DestinationKind for Kind {
             count: count.unwrap_or(COUNT).max(1),
             bytes: arguments.bytes("max-bytes").unwrap_or(BYTES),
             age: arguments.duration("max-age").filter(|age| !age.is_zero()),
+            full: match arguments.text("when-full").map(Str::as_str) {
+                Some("drop-oldest") => WhenFull::DropOldest,
+                _ => WhenFull::Stop,
+            },
         })))
     }
 

@@ -98,6 +98,8 @@ pub(super) struct TotalNumbers {
     filtered: u64,
     failed: u64,
     dead_lettered: u64,
+    /// Dead letters that the bounds of the queue removed in this run.
+    letters_evicted: u64,
     in_flight: u64,
 }
 
@@ -268,8 +270,9 @@ impl Counted {
 
 impl TotalNumbers {
     fn of(totals: Totals) -> Self {
-        let Totals { read, settled, born, delivered, filtered, failed, dead_lettered, in_flight } = totals;
-        TotalNumbers { read, settled, born, delivered, filtered, failed, dead_lettered, in_flight }
+        let Totals { read, settled, born, delivered, filtered, failed, dead_lettered, letters_evicted, in_flight } =
+            totals;
+        TotalNumbers { read, settled, born, delivered, filtered, failed, dead_lettered, letters_evicted, in_flight }
     }
 }
 

@@ -46,6 +46,10 @@ const FAILED: Metric = counter("anabranch_records_failed_total", "Copies that fa
 const DEAD_LETTERED: Metric = counter("anabranch_records_dead_lettered_total", "Copies whose dead letter is durable.");
 const LETTERS: Metric = sum("anabranch_dead_letters", "Dead letters that the state store keeps.");
 const LETTER_BYTES: Metric = sum("anabranch_dead_letter_bytes", "Their size.");
+const LETTERS_EVICTED: Metric = counter(
+    "anabranch_dead_letters_evicted_total",
+    "Dead letters that the bounds of the queue removed, since the pipeline was created.",
+);
 const IN_FLIGHT: Metric = sum("anabranch_records_in_flight", "Copies on their way.");
 const PARTITIONS: Metric = sum("anabranch_source_partitions", "Partitions that a source has read in this run.");
 const LAG_RECORDS: Metric =
@@ -99,6 +103,7 @@ const ALL: &[&Metric] = &[
     &DEAD_LETTERED,
     &LETTERS,
     &LETTER_BYTES,
+    &LETTERS_EVICTED,
     &IN_FLIGHT,
     &PARTITIONS,
     &LAG_RECORDS,
@@ -141,6 +146,7 @@ async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
         let Ok(letters) = view.store.letter_totals(id).await else { break };
         samples.add(&LETTERS, Labels::pipeline(id), letters.count as f64);
         samples.add(&LETTER_BYTES, Labels::pipeline(id), letters.bytes as f64);
+        samples.add(&LETTERS_EVICTED, Labels::pipeline(id), letters.evicted as f64);
     }
     let spans = view.control.spans();
     samples.add(&SPANS_SENT, Labels::default(), spans.sent as f64);

@@ -1,5 +1,6 @@
 //! `anabranch doctor`.
 
+mod letters;
 mod machine;
 mod parts;
 
@@ -117,6 +118,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("config.validate", parts::pipelines),
     ("service.reachable", parts::service),
     ("store.reachable", parts::store),
+    ("dead_letters.evicted", letters::evicted),
     ("network.http", parts::listener),
     ("plugins.builtin", parts::builtin),
     ("plugins.connectors_dir", parts::connectors),

@@ -21,6 +21,7 @@ use super::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::positions::shown;
 use crate::settings::Database;
+use crate::store::letters::LetterTotals;
 use crate::store::{Store, StoredPipeline};
 
 #[derive(Debug, Subcommand)]
@@ -124,6 +125,10 @@ impl Opened {
 
     pub(super) fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
         self.runtime.block_on(self.store.pipelines())
+    }
+
+    pub(super) fn letter_totals(&self, pipeline: &Str) -> Result<LetterTotals, StoreError> {
+        self.runtime.block_on(self.store.letter_totals(pipeline))
     }
 
     pub(super) fn positions(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anabranch_graph::exec::{self, Ending, RunOptions, Services};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::letter::{Letter, LetterBounds};
+use anabranch_graph::letter::{KeptLetters, Letter, LetterBounds};
 use anabranch_graph::operator::{Host, LogSink};
 use anabranch_graph::plan::replay::{Entry, NoEntry, replay as plan};
 use anabranch_graph::record::{Position, Record};
@@ -407,12 +407,13 @@ impl StateStore for Queue {
     }
 
     /// Until the row is settled, the letter that was tried is what keeps its copies.
-    async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<(), StoreError> {
+    async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<KeptLetters, StoreError> {
+        let kept = letters.len();
         let mut state = self.state();
         for letter in letters {
             state.failed.entry(letter.seq).or_default().push(letter);
         }
-        Ok(())
+        Ok(KeptLetters { kept, ..KeptLetters::default() })
     }
 }
 

@@ -74,8 +74,8 @@ pub struct LetterPage {
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Letters that went because of the bounds of the queue.
-    pub dropped: u64,
+    /// Letters that the bounds of the queue removed, since the pipeline was created.
+    pub evicted: u64,
     /// When the record of the oldest letter failed first.
     pub oldest: Option<String>,
     /// Letters that the condition gave no verdict on, of those that were looked at; left out where there is none.
@@ -126,8 +126,8 @@ pub async fn page(
     // Otherwise letters of the node may be where nobody looked.
     let is_whole = before.is_none() && limit > 0;
     let nodes = (filter.node.is_some() && is_whole && !is_of_node).then(|| nodes.into_iter().collect());
-    let LetterTotals { count, bytes, dropped, oldest } = store.letter_totals(pipeline).await?;
-    Ok(LetterPage { letters, count, bytes, dropped, oldest: oldest.map(shown_nanos), unjudged, nodes })
+    let LetterTotals { count, bytes, evicted, oldest } = store.letter_totals(pipeline).await?;
+    Ok(LetterPage { letters, count, bytes, evicted, oldest: oldest.map(shown_nanos), unjudged, nodes })
 }
 
 /// The numbers of all letters, newest first. O(letters).
@@ -229,7 +229,7 @@ fn short(record: &Record) -> String {
 }
 
 /// RFC 3339 with milliseconds.
-fn shown_nanos(nanos: u64) -> String {
+pub fn shown_nanos(nanos: u64) -> String {
     let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
     let time = Timestamp::from_timestamp(seconds, (nanos % 1_000_000_000) as u32).unwrap_or_default();
     time.to_rfc3339_opts(SecondsFormat::Millis, true)

@@ -3,9 +3,11 @@
 //! What is stored of a letter is bytes to the store: it knows the number, the name, when the record failed first and how
 //! often. So bounds are kept, and letters replaced, without looking into records.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::letter::LetterBounds;
+use anabranch_graph::letter::{FullQueue, KeptLetters, LetterBounds, WhenFull};
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use bytes::Bytes;
@@ -35,11 +37,17 @@ pub struct StoredLetter {
 }
 
 impl StoredLetter {
-    const HEAD: usize = 8 + 4 + 32;
+    /// Bytes before the content.
+    pub(super) const HEAD: usize = 8 + 4 + 32;
+
+    /// Bytes of its stored form.
+    pub(super) fn encoded_len(&self) -> usize {
+        Self::HEAD + self.content.len()
+    }
 
     /// Numbers with the most significant byte first, the key, then the content.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(Self::HEAD + self.content.len());
+        let mut bytes = Vec::with_capacity(self.encoded_len());
         bytes.extend_from_slice(&self.first.to_be_bytes());
         bytes.extend_from_slice(&self.attempts.to_be_bytes());
         bytes.extend_from_slice(&self.key);
@@ -61,9 +69,9 @@ impl StoredLetter {
     }
 
     /// What stays of the letter that this one replaces because it has its name: the row was read again.
-    pub(super) fn succeed(&mut self, before: &StoredLetter) {
-        self.first = before.first;
-        self.attempts = self.attempts.max(before.attempts);
+    pub(super) fn succeed(&mut self, first: u64, attempts: u32) {
+        self.first = first;
+        self.attempts = self.attempts.max(attempts);
     }
 }
 
@@ -100,12 +108,32 @@ pub enum Which {
 /// What is written about the letters of a pipeline.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Keeps letters, and lets go what is beyond the bounds or older than `oldest`.
+    /// Removes letters older than `oldest`, then keeps letters as far as the bounds allow.
     Keep { letters: Vec<StoredLetter>, bounds: LetterBounds, oldest: u64 },
     /// After a replay.
     Settle(Vec<Settled>),
     /// Removes letters.
     Remove(Which),
+}
+
+/// The outcome of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changed {
+    /// So many of the given letters are kept.
+    pub(super) kept: usize,
+    /// Why the others are not.
+    pub(super) full: Option<FullQueue>,
+    /// Letters that were removed.
+    pub(super) removed: u64,
+}
+
+/// Why a queue with so many letters and bytes takes no further letter of this weight; `None` if it takes it.
+pub(super) fn refused(bounds: &LetterBounds, count: u64, bytes: u64, weight: u64) -> Option<FullQueue> {
+    if bounds.full == WhenFull::DropOldest {
+        return None;
+    }
+    let bound = bounds.exceeded(count + 1, bytes.saturating_add(weight))?;
+    Some(FullQueue { bound, count, bytes })
 }
 
 /// What is asked about the letters of a pipeline.
@@ -135,14 +163,15 @@ pub struct LetterTotals {
     pub count: u64,
     /// Their bytes, as they count for the bound.
     pub bytes: u64,
-    /// Letters that went because there were too many, or they were too old.
-    pub dropped: u64,
+    /// Letters that were removed because there were too many, or they were too old, since the pipeline was created.
+    pub evicted: u64,
     /// When the record of the oldest failed first, in nanoseconds since 1970.
     pub oldest: Option<u64>,
 }
 
 impl Store {
-    /// Keeps letters; those with a name that is there replace that letter. Logs what goes because of the bounds.
+    /// Keeps letters; those with a name that is there replace that letter. Logs evictions, at most once a minute for each
+    /// pipeline.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -151,17 +180,19 @@ impl Store {
         pipeline: &Str,
         letters: Vec<StoredLetter>,
         bounds: &LetterBounds,
-    ) -> Result<(), StoreError> {
+    ) -> Result<KeptLetters, StoreError> {
         let oldest = bounds.age.map_or(0, |age| nanos(SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)));
-        let dropped = self.change_letters(pipeline, Change::Keep { letters, bounds: *bounds, oldest }).await?;
-        if dropped > 0 {
-            let LetterBounds { count, bytes, age } = *bounds;
+        let changed = self.change_letters(pipeline, Change::Keep { letters, bounds: *bounds, oldest }).await?;
+        let Changed { kept, full, removed: evicted } = changed;
+        if let Some(evicted) = self.evictions.to_log(pipeline, evicted, Instant::now()) {
+            let LetterBounds { count, bytes, age, full: _ } = *bounds;
             tracing::warn!(
-                pipeline = %pipeline, dropped, max_count = count, max_bytes = bytes,
-                max_age = ?age.unwrap_or(Duration::ZERO), "the oldest dead letters were dropped, as the bounds say"
+                pipeline = %pipeline, evicted, max_count = count, max_bytes = bytes,
+                max_age = ?age.unwrap_or(Duration::ZERO),
+                "dead letters were removed because of the bounds of the queue; they are lost"
             );
         }
-        Ok(())
+        Ok(KeptLetters { kept, evicted, full })
     }
 
     /// Takes replayed letters away, or puts what failed again in their place; all or nothing.
@@ -177,7 +208,7 @@ impl Store {
     /// # Errors
     /// The store cannot be written.
     pub async fn remove_letters(&self, pipeline: &Str, which: Which) -> Result<u64, StoreError> {
-        self.change_letters(pipeline, Change::Remove(which)).await
+        Ok(self.change_letters(pipeline, Change::Remove(which)).await?.removed)
     }
 
     /// The newest letters below a number, newest first: `most` of them, or fewer where they are large.
@@ -230,10 +261,44 @@ impl Store {
         }
     }
 
-    async fn change_letters(&self, pipeline: &Str, change: Change) -> Result<u64, StoreError> {
+    async fn change_letters(&self, pipeline: &Str, change: Change) -> Result<Changed, StoreError> {
         match self.write(Write::Letters { pipeline: pipeline.clone(), change }).await? {
-            Written::Letters(gone) => Ok(gone),
-            _ => Ok(0),
+            Written::Letters(changed) => Ok(changed),
+            _ => Err(StoreError::Damaged("it answered something else than it was asked".to_owned())),
+        }
+    }
+}
+
+/// Shortest time between two lines of the log about evicted letters of a pipeline.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+
+/// Letters that were evicted since the log last said so, by pipeline; clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Evictions {
+    pipelines: Arc<Mutex<BTreeMap<Str, (Instant, u64)>>>,
+}
+
+impl Evictions {
+    /// Counts evicted letters; gives the number to log, where a line is due.
+    fn to_log(&self, pipeline: &Str, evicted: u64, now: Instant) -> Option<u64> {
+        if evicted == 0 {
+            return None;
+        }
+        // A number and a time: a panic elsewhere leaves them usable.
+        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        match pipelines.get_mut(pipeline) {
+            Some((logged, waiting)) if now.saturating_duration_since(*logged) < LINE_EVERY => {
+                *waiting += evicted;
+                None
+            }
+            Some((logged, waiting)) => {
+                *logged = now;
+                Some(std::mem::take(waiting) + evicted)
+            }
+            None => {
+                pipelines.insert(pipeline.clone(), (now, 0));
+                Some(evicted)
+            }
         }
     }
 }
@@ -241,6 +306,21 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn evictions_are_logged_once_a_minute_for_each_pipeline() {
+        let evictions = Evictions::default();
+        let start = Instant::now();
+        let at = |pipeline: &'static str, evicted, seconds| {
+            evictions.clone().to_log(&pipeline.into(), evicted, start + Duration::from_secs(seconds))
+        };
+        assert_eq!(at("a", 0, 0), None);
+        assert_eq!(at("a", 3, 0), Some(3));
+        assert_eq!((at("a", 5, 1), at("a", 6, 59)), (None, None));
+        assert_eq!(at("b", 1, 59), Some(1));
+        assert_eq!(at("a", 7, 60), Some(18), "with those that were not logged");
+        assert_eq!(at("a", 0, 200), None);
+    }
 
     #[test]
     fn letters_keep_their_bytes_and_short_ones_are_refused() {

@@ -11,6 +11,7 @@ use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, StorageBacke
 
 use super::embedded::Embedded;
 use super::failure::LastWrite;
+use super::letters::Evictions;
 use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
 use super::{Place, Store};
 use crate::files::system;
@@ -86,6 +87,10 @@ const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
 const CACHE_BYTES: usize = 4 << 20;
 
 impl Store {
+    pub(super) fn at(place: Place) -> Store {
+        Store { place, last_write: LastWrite::default(), evictions: Evictions::default() }
+    }
+
     /// Opens the store that the settings name, and makes it if there is none.
     ///
     /// # Errors
@@ -102,7 +107,7 @@ impl Store {
             #[cfg(feature = "postgres")]
             settings::Database::Postgres(address) => {
                 let place = Place::Postgres(super::postgres::Postgres::open(address)?);
-                Ok(Store { place, last_write: LastWrite::default() })
+                Ok(Store::at(place))
             }
             #[cfg(not(feature = "postgres"))]
             settings::Database::Postgres(_) => Err(OpenError::LeftOut),
@@ -122,7 +127,7 @@ impl Store {
 }
 
 fn embedded(database: Database, site: Option<Site>) -> Store {
-    Store { place: Place::Embedded(Embedded::new(database, site)), last_write: LastWrite::default() }
+    Store::at(Place::Embedded(Embedded::new(database, site)))
 }
 
 fn builder() -> Builder {

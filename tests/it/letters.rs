@@ -183,23 +183,60 @@ fn from_the_start_means_through_all_steps_and_a_step_that_is_gone_says_so() {
 }
 
 #[test]
-fn beyond_a_bound_the_oldest_letters_go() {
-    let workspace = after_run(200, ", settings: { max-count: 5 }");
+fn a_full_queue_stops_the_pipeline_and_loses_no_letter() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(200));
+    workspace.write("pipelines/p.yaml", pipeline("7", ", settings: { max-count: 5 }"));
+    let log = workspace.run(&["run", "--once"]).expect_code(1).both();
+    for word in [
+        "dead-letter queue of pipeline orders is full",
+        "`max-count` is 5",
+        "5 letters",
+        "bad line 57",
+        "dlq list orders",
+    ] {
+        assert!(log.contains(word), "{word}: {log}");
+    }
+    let page = dlq(&workspace, &["list", "orders"], 0);
+    assert_eq!((numbers(&page), &page["evicted"]), (vec![5, 4, 3, 2, 1], &0.into()));
+    let described = workspace.run(&["pipelines", "describe", "orders"]).expect_code(0).stdout;
+    assert!(described.contains("degraded") && described.contains("when the queue is full"), "{described}");
+    assert!(described.lines().any(|line| line.split_whitespace().take(2).eq(["kept", "5,"])), "{described}");
+
+    // It stays so, and loses nothing, until there is room.
+    workspace.run(&["run", "--once"]).expect_code(1);
+    assert_eq!(numbers(&dlq(&workspace, &["list", "orders"], 0)), [5, 4, 3, 2, 1]);
+    dlq(&workspace, &["purge", "orders", "--all", "--yes"], 0);
+    workspace.write("pipelines/p.yaml", pipeline("7", ""));
+    workspace.once();
+    let page = dlq(&workspace, &["list", "orders", "--limit", "100"], 0);
+    assert_eq!((&page["count"], &page["evicted"]), (&15.into(), &0.into()));
+    let lines = arrived(&workspace);
+    assert_eq!(lines.len(), 180);
+}
+
+#[test]
+fn beyond_an_evicting_bound_the_oldest_letters_go() {
+    let workspace = after_run(200, ", settings: { max-count: 5, when-full: drop-oldest }");
     let page = dlq(&workspace, &["list", "orders"], 0);
     assert_eq!(numbers(&page), [20, 19, 18, 17, 16]);
-    assert_eq!((&page["count"], &page["dropped"]), (&5.into(), &15.into()));
+    assert_eq!((&page["count"], &page["evicted"]), (&5.into(), &15.into()));
+    let described = workspace.run(&["pipelines", "describe", "orders"]).expect_code(0).stdout;
+    assert!(described.contains("15 removed by the bounds of the queue"), "{described}");
+    let doctor = workspace.run(&["doctor", "--check", "dead_letters"]).expect_code(0).stdout;
+    assert!(doctor.contains("orders: 15") && doctor.contains("lost"), "{doctor}");
 
     // A bound that a single letter exceeds keeps the newest.
-    let workspace = after_run(50, ", settings: { max-bytes: 1 }");
+    let workspace = after_run(50, ", settings: { max-bytes: 1, when-full: drop-oldest }");
     assert_eq!(numbers(&dlq(&workspace, &["list", "orders"], 0)), [5]);
 
     // What is too old goes when the pipeline starts.
     let workspace = after_run(50, "");
     workspace.write("pipelines/p.yaml", pipeline("7", ", settings: { max-age: 1ns }"));
     let log = workspace.once().both();
-    assert!(log.contains("dropped, as the bounds say"), "{log}");
+    assert!(log.contains("removed because of the bounds") && log.contains("evicted=5"), "{log}");
     let page = dlq(&workspace, &["list", "orders"], 0);
-    assert_eq!((&page["count"], &page["dropped"]), (&0.into(), &5.into()));
+    assert_eq!((&page["count"], &page["evicted"]), (&0.into(), &5.into()));
 }
 
 #[test]
@@ -358,13 +395,13 @@ fn letters_are_kept_in_postgresql_too() {
     let Some(database) = crate::servers::postgres::Database::create() else { return };
     let workspace = Workspace::new();
     workspace.write("in.txt", numbered_lines(30));
-    workspace.write("pipelines/p.yaml", pipeline("7", ", settings: { max-count: 2 }"));
+    workspace.write("pipelines/p.yaml", pipeline("7", ", settings: { max-count: 2, when-full: drop-oldest }"));
     let url = format!("--db.postgres.connection-string={}", database.url());
     let there = ["--db.type=postgres", url.as_str()];
     let with = |arguments: &[&'static str]| -> Vec<&str> { arguments.iter().copied().chain(there).collect() };
     workspace.run(&with(&["run", "--once"])).expect_code(0);
     let page = dlq(&workspace, &with(&["list", "orders"]), 0);
-    assert_eq!((numbers(&page), &page["dropped"]), (vec![3, 2], &1.into()));
+    assert_eq!((numbers(&page), &page["evicted"]), (vec![3, 2], &1.into()));
     dlq(&workspace, &with(&["replay", "orders", "2"]), 1);
     assert_eq!(dlq(&workspace, &with(&["show", "orders", "2"]), 0)["attempts"], 2);
     mend(&workspace);
@@ -397,7 +434,7 @@ fn the_guide_is_right() {
     }
     assert_eq!(commands, 10);
     assert_eq!(arrived(&workspace).len(), 30);
-    for (name, default) in [("max-count", "10000"), ("max-bytes", "64MiB"), ("max-age", "0s")] {
+    for (name, default) in [("max-count", "10000"), ("max-bytes", "64MiB"), ("when-full", "stop"), ("max-age", "0s")] {
         assert!(guide.contains(&format!("| `{name}` | {default} |")), "{name}");
     }
     let shown = workspace.run(&["connectors", "describe", "store"]).both();

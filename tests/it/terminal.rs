@@ -75,6 +75,13 @@ fn letters_are_removed_when_the_answer_is_yes() {
     const QUESTION: &str = "It cannot be undone. [y/N]";
     let none = workspace.run(&purge).expect_code(0).both();
     assert!(none.contains("2 letters") && none.contains("--yes") && !none.contains("[y/N]"), "{none}");
+    let numbered = ["dlq", "purge", "orders", "1", "7"];
+    let Some(no) =
+        on_terminal(&workspace, "", ["Remove 2 letters of pipeline orders? It cannot be undone. [y/N]", ""], &numbered)
+    else {
+        return;
+    };
+    assert!(no.expect_code(0).stdout.contains("Nothing was removed"));
     let Some(no) = on_terminal(&workspace, "", [QUESTION, ""], &purge) else { return };
     assert!(no.expect_code(0).stdout.contains("Nothing was removed"));
     let yes = on_terminal(&workspace, "", [QUESTION, "y"], &purge).unwrap().expect_code(0).stdout;

@@ -15,48 +15,76 @@ use super::queue::Idle;
 use super::tap::{Side, Station, Tap};
 use super::trace::{Interval, NodeTracer};
 use crate::ack::LaneIndex;
-use crate::batch::Failed;
+use crate::batch::{Batch, Failed};
 use crate::clock;
 use crate::destination::Delivered;
 use crate::fault::Fault;
-use crate::letter::{Letter, LetterBounds};
+use crate::letter::{FullQueue, KeptLetters, Letter, LetterBounds};
 use crate::metadata::key;
 use crate::plan::stage::DeadLetterSpec;
 use crate::record::Record;
 use crate::text::Str;
-use crate::trace::SpanKind;
+use crate::trace::{SpanContext, SpanKind};
 
 /// The latest failures of a lane. Which rows are the latest goes by their number in the lane, not by when they
 /// failed or were delivered: the same rows fail the same way in every run. O(threshold) memory, nothing per success.
 #[derive(Default)]
 struct Window {
     latest: u64,
-    failures: Vec<u64>,
+    /// Failed copies by row, and their sum.
+    failures: BTreeMap<u64, u64>,
+    failed: u64,
     /// How often a row failed under the same name: tells apart pieces that nothing else tells apart.
     ordinals: HashMap<Str, (u64, u32)>,
+    /// Number of names at which those of old rows are forgotten.
+    most_names: usize,
+    /// Names looked at to forget old ones, over all failures.
+    #[cfg(test)]
+    visited: usize,
 }
 
 impl Window {
     /// Notes that a copy of a row failed; says whether there are too many among the latest `size` rows now.
+    /// O(log threshold), amortized.
     fn exceeded(&mut self, row: u64, size: u64, threshold: u64) -> bool {
         if size == 0 {
             return false;
         }
         self.latest = self.latest.max(row);
-        self.failures.push(row);
-        self.failures.retain(|row| row.saturating_add(size) > self.latest);
-        self.failures.len() as u64 > threshold + u64::from(mutant!(ThresholdOffByOne))
+        *self.failures.entry(row).or_default() += 1;
+        self.failed += 1;
+        while let Some(oldest) = self.failures.first_entry()
+            && oldest.key().saturating_add(size) <= self.latest
+        {
+            self.failed -= oldest.remove();
+        }
+        self.failed > threshold + u64::from(mutant!(ThresholdOffByOne))
     }
 
-    /// How often this name was asked for before. Names of rows that left the replay window are forgotten.
+    /// How often this name was asked for before. Names of rows that left the replay window are forgotten, when there are
+    /// twice as many as were left the last time: O(1) amortized, however many copies of one row fail.
     fn ordinal(&mut self, name: &Str, seq: u64, replay_rows: usize) -> u32 {
-        if self.ordinals.len() > 2 * replay_rows.max(1024) {
+        if self.ordinals.len() >= self.most_names.max(2 * replay_rows.max(1024)) {
+            #[cfg(test)]
+            {
+                self.visited += self.ordinals.len();
+            }
             self.ordinals.retain(|_, (row, _)| *row + replay_rows as u64 >= seq);
+            self.most_names = 2 * self.ordinals.len();
         }
         let (_, count) = self.ordinals.entry(name.clone()).or_insert((seq, 0));
         *count += u32::from(!mutant!(LettersShareNames));
         count.saturating_sub(1)
     }
+}
+
+/// Rows that failed together.
+struct Part {
+    batch: Batch,
+    /// Spans of traced rows by index, and when writing began.
+    spans: Option<(Vec<(usize, SpanContext)>, Instant)>,
+    /// Index of the letter of the first row.
+    first: usize,
 }
 
 /// Where letters go.
@@ -108,9 +136,17 @@ impl DeadLetters {
         &self.context
     }
 
-    /// Writes letters until the last stage has ended.
+    /// Writes letters until the last stage has ended. Letters that wait are written together.
     pub(super) async fn run(mut self, mut failures: mpsc::Receiver<Failed>, idle: Idle) -> Result<(), Interrupt> {
-        while let Some(failed) = idle.wait(failures.recv()).await {
+        while let Some(first) = idle.wait(failures.recv()).await {
+            let mut rows = first.batch.rows();
+            let mut failed = vec![first];
+            while rows < self.most_rows
+                && let Ok(next) = failures.try_recv()
+            {
+                rows += next.batch.rows();
+                failed.push(next);
+            }
             self.write(failed).await?;
         }
         if let Outlet::Destination(delivery) = &mut self.outlet {
@@ -120,13 +156,64 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Writes the letters of rows that failed, and settles the rows. Where one is one too many, those before it are
-    /// written and settled all the same.
-    async fn write(&mut self, failed: Failed) -> Result<(), Interrupt> {
+    /// Writes the letters of rows that failed, and settles the rows. Where one is one too many, or does not fit into the
+    /// queue, those before it are written and settled all the same.
+    async fn write(&mut self, failed: Vec<Failed>) -> Result<(), Interrupt> {
+        let mut letters = Vec::new();
+        let mut parts = Vec::with_capacity(failed.len());
+        let mut too_many = None;
+        for failed in failed {
+            let (part, stop) = self.letters(failed, &mut letters);
+            parts.push(part);
+            too_many = stop;
+            if too_many.is_some() {
+                break;
+            }
+        }
+        if let Some(watchers) = self.tap.watchers() {
+            let pipeline = &self.context.pipeline;
+            let records: Vec<Record> = letters.iter().map(|letter| letter.to_record(pipeline)).collect();
+            watchers.show(Side::Before, &records);
+        }
+        let mut durable = 0;
+        let mut full = None;
+        for chunk in letters.chunks(self.most_rows) {
+            let kept = match self.make_durable(chunk).await {
+                Err(_) if mutant!(LetterFailureIgnored) => KeptLetters { kept: chunk.len(), ..KeptLetters::default() },
+                kept => kept?,
+            };
+            self.context.progress.add_letters_evicted(kept.evicted);
+            durable += kept.kept;
+            full = kept.full;
+            if full.is_some() {
+                break;
+            }
+        }
+        let refused = letters.get(durable).map(|letter| letter.message.clone());
+        letters.truncate(durable);
+        for Part { batch, spans, first } in parts {
+            let letters = letters.get(first..).unwrap_or_default();
+            if let (Some(tracer), Some((spans, since))) = (&self.tracer, &spans) {
+                let name = |row: usize| letters.get(row).map(|letter| letter.name.clone());
+                tracer.kept(spans, batch.lineage(), batch.records(), Interval::since(*since), name);
+            }
+            let rows = letters.len().min(batch.rows());
+            let (written, _rest) = batch.into_parts().1.cut(rows);
+            self.context().progress.add_dead_lettered(written.rows());
+            self.context().lanes.settle(written)?;
+        }
+        match full.map(|full| self.full(full, refused.as_deref())).or(too_many) {
+            None => Ok(()),
+            Some(stop) => Err(Interrupt::Fault(stop)),
+        }
+    }
+
+    /// Adds the letters of rows that failed to `letters`, up to the one that is one too many.
+    fn letters(&mut self, failed: Failed, letters: &mut Vec<Letter>) -> (Part, Option<Fault>) {
         let Failed { batch, faults } = failed;
         let origins = self.context().lanes.origins(batch.lineage());
         let spans = self.tracer.as_ref().map(|tracer| (tracer.announce(batch.lineage()), Instant::now()));
-        let mut letters = Vec::with_capacity(batch.rows());
+        let first = letters.len();
         let mut too_many = None;
         for ((record, origin), fault) in batch.records().iter().zip(origins).zip(&faults) {
             if let Err(stop) = self.check(&origin, fault) {
@@ -136,35 +223,32 @@ impl DeadLetters {
             letters.push(self.letter(record, &origin, fault));
         }
         for (row, context) in spans.iter().flat_map(|(spans, _)| spans) {
-            if let Some(letter) = letters.get_mut(*row) {
+            if let Some(letter) = letters.get_mut(first + *row) {
                 letter.trace = Some(*context);
             }
         }
-        if let Some(watchers) = self.tap.watchers() {
-            let pipeline = &self.context.pipeline;
-            let records: Vec<Record> = letters.iter().map(|letter| letter.to_record(pipeline)).collect();
-            watchers.show(Side::Before, &records);
-        }
-        for letters in letters.chunks(self.most_rows) {
-            let written = self.make_durable(letters).await;
-            if !mutant!(LetterFailureIgnored) {
-                written?;
-            }
-        }
-        if let (Some(tracer), Some((spans, since))) = (&self.tracer, &spans) {
-            let name = |row: usize| letters.get(row).map(|letter| letter.name.clone());
-            tracer.kept(spans, batch.lineage(), batch.records(), Interval::since(*since), name);
-        }
-        let (written, _rest) = batch.into_parts().1.cut(letters.len());
-        self.context().progress.add_dead_lettered(written.rows());
-        self.context().lanes.settle(written)?;
-        match too_many {
-            None => Ok(()),
-            Some(stop) => Err(Interrupt::Fault(stop)),
-        }
+        (Part { batch, spans, first }, too_many)
     }
 
-    async fn make_durable(&mut self, letters: &[Letter]) -> Result<(), Interrupt> {
+    /// The queue takes no further letter: the rows stay unsettled, so that they are read again when there is room.
+    fn full(&self, FullQueue { bound, count, bytes }: FullQueue, failure: Option<&str>) -> Fault {
+        let pipeline = &self.context.pipeline;
+        let letters = if count == 1 { "1 letter".to_owned() } else { format!("{count} letters") };
+        let cause = failure.map(|failure| format!("; the record that found no room failed with: {failure}"));
+        Fault::fatal(
+            "dead_letters_full",
+            format!(
+                "the dead-letter queue of pipeline {pipeline} is full: {bound}, and it holds {letters} ({bytes} bytes). \
+                 No letter is lost: the pipeline stops, and reads the record again when it is started. Replay or remove \
+                 letters (`anabranch dlq list {pipeline}`), raise the bound, or set `when-full: drop-oldest` to remove \
+                 the oldest letters{}",
+                cause.unwrap_or_default()
+            ),
+        )
+        .at(&self.node)
+    }
+
+    async fn make_durable(&mut self, letters: &[Letter]) -> Result<KeptLetters, Interrupt> {
         let pipeline = &self.context.pipeline;
         let delivery = match &mut self.outlet {
             Outlet::Store(bounds) => {
@@ -193,7 +277,7 @@ impl DeadLetters {
         if !durable && !mutant!(LetterNotFlushed) {
             delivery.writer.flush().await.map_err(|fault| failed(node, &fault))?;
         }
-        Ok(())
+        Ok(KeptLetters { kept: letters.len(), ..KeptLetters::default() })
     }
 
     /// Counts a failure in the window of its lane.
@@ -261,5 +345,31 @@ mod tests {
         // The two copies of row 1 have left the window when row 12 fails; row 5 is late, and counts.
         let exceeded: Vec<bool> = [1, 1, 12, 13, 2, 5].map(|row| window.exceeded(row, 10, 2)).into();
         assert_eq!(exceeded, [false, false, false, false, false, true]);
+    }
+
+    /// A record that is split into many pieces, all of which fail: each failure costs the same.
+    #[test]
+    fn the_cost_of_a_failure_does_not_grow_with_their_number() {
+        const FAILURES: usize = 100_000;
+        let mut window = Window::default();
+        for piece in 0..FAILURES {
+            let name = Str::from(format!("p:in/0/1/1/{piece}"));
+            assert_eq!(window.ordinal(&name, 1, 1024), 0);
+        }
+        assert!(window.visited <= 2 * FAILURES, "{} names were visited", window.visited);
+        // Names of rows that left the replay window go all the same.
+        for row in 5_000..10_000u64 {
+            window.ordinal(&Str::from(format!("p:in/0/1/{row}")), row, 1024);
+        }
+        for row in 10_000..400_000u64 {
+            window.ordinal(&Str::from(format!("p:in/0/1/{row}")), row, 1024);
+        }
+        assert!(window.ordinals.len() <= 8 * 1024, "{} names are kept", window.ordinals.len());
+
+        let mut window = Window::default();
+        assert!((0..100_000).all(|row| !window.exceeded(row, 1 << 20, 1 << 20)));
+        assert_eq!((window.failures.len(), window.failed), (100_000, 100_000));
+        assert!(!window.exceeded(1 << 22, 1 << 20, 1 << 20));
+        assert_eq!((window.failures.len(), window.failed), (1, 1), "all others left the window");
     }
 }

@@ -187,7 +187,9 @@ async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str)
     if let Some(bounds) = destination.keeps_letters() {
         // What is too old goes, and a store that keeps no letters is found out before a record needs one.
         let kept = context.services.store.keep_letters(&plan.pipeline, Vec::new(), &bounds).await;
-        return kept.map(|()| Outlet::Store(bounds)).map_err(|error| store_fault(error).at(node));
+        let kept = kept.map_err(|error| store_fault(error).at(node))?;
+        context.progress.add_letters_evicted(kept.evicted);
+        return Ok(Outlet::Store(bounds));
     }
     let writer = destination.open(&context.host(node)).await.map_err(|fault| fault.at(node))?;
     let retry = destination.policy().retry;

@@ -29,6 +29,7 @@ pub struct Progress {
     pub(super) letters: Meter,
     born: AtomicU64,
     filtered: AtomicU64,
+    letters_evicted: AtomicU64,
     /// Since when positions are being stored; 0 = they are not.
     pub(super) storing: AtomicU64,
     mask: Arc<[Str]>,
@@ -177,6 +178,8 @@ pub struct Totals {
     pub failed: u64,
     /// Copies whose dead letter is durable.
     pub dead_lettered: u64,
+    /// Dead letters, of this run or earlier ones, that the bounds of the queue removed in this run.
+    pub letters_evicted: u64,
     /// Copies still on their way: read + born − delivered − filtered − dead-lettered.
     pub in_flight: u64,
 }
@@ -223,6 +226,7 @@ impl Progress {
             letters: Meter::new(Str::from_static(DeadLetterSpec::NODE), PATIENCE),
             born: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
+            letters_evicted: AtomicU64::new(0),
             storing: AtomicU64::new(0),
             mask,
         }
@@ -292,6 +296,11 @@ impl Progress {
 
     pub(super) fn add_dead_lettered(&self, copies: usize) {
         self.letters.leave(Passed { out: copies, ..Passed::default() }, self.clock.now());
+    }
+
+    /// Letters were removed from the dead-letter queue because of its bounds.
+    pub(super) fn add_letters_evicted(&self, letters: u64) {
+        self.letters_evicted.fetch_add(letters, Ordering::Relaxed);
     }
 
     /// Whether sources, operators, destinations and the dead-letter queue are open.
@@ -376,6 +385,7 @@ impl Progress {
             filtered: self.filtered.load(Ordering::Relaxed),
             failed: letters.rows_in,
             dead_lettered: letters.rows_out,
+            letters_evicted: self.letters_evicted.load(Ordering::Relaxed),
             in_flight: 0,
         };
         let ended = totals.delivered + totals.filtered + totals.dead_lettered;

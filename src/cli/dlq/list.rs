@@ -80,7 +80,7 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
         }
     };
     let summary = json!({
-        "letters": found.letters.len(), "count": found.count, "bytes": found.bytes, "dropped": found.dropped,
+        "letters": found.letters.len(), "count": found.count, "bytes": found.bytes, "evicted": found.evicted,
         "unjudged": found.unjudged.as_ref().map_or(0, |unjudged| unjudged.count),
     });
     Ok(Report::new(COMMAND).text(text(arguments, &found)).summary(summary).result(json!(found)))
@@ -120,8 +120,12 @@ fn text(arguments: &Arguments, found: &LetterPage) -> String {
         let (count, cause) = (letters(unjudged.count), one_line(&unjudged.error.message, 200));
         text.push_str(&format!("{count} could not be judged: {cause}\n"));
     }
-    if found.dropped > 0 {
-        text.push_str(&format!("{} more went because of the bounds of the queue.\n", found.dropped));
+    if found.evicted > 0 {
+        text.push_str(&format!(
+            "The bounds of the queue removed {} that {} lost.\n",
+            letters(found.evicted),
+            if found.evicted == 1 { "is" } else { "are" }
+        ));
     }
     text
 }

@@ -14,7 +14,8 @@ use crate::store::letters::{Which, nanos};
 
 /// Remove dead letters: their records are gone for good.
 ///
-/// `--all` and `--older-than` only say how many letters there are, unless `--yes` is given.
+/// On a terminal the command asks before it removes letters, unless `--yes` is given. Without a terminal, `--all` and
+/// `--older-than` need `--yes`; otherwise the command says how many letters there are and removes none.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
@@ -45,7 +46,14 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
     let shelf = Shelf::find(COMMAND, &settings)?;
     let id = Str::from(arguments.pipeline.as_str());
     let by_number = !arguments.numbers.is_empty();
-    if !by_number && !arguments.yes {
+    if by_number && !arguments.yes {
+        let question =
+            format!("Remove {} of pipeline {id}? It cannot be undone.", letters(arguments.numbers.len() as u64));
+        if context.confirm(&question) == Some(false) {
+            let summary = json!({ "purged": 0, "done": false });
+            return Ok(Report::new(COMMAND).notes("Nothing was removed.\n").summary(summary));
+        }
+    } else if !arguments.yes {
         let count = match &shelf {
             Shelf::Service(remote) => {
                 let page = format!("/v1/pipelines/{}/dead-letters?limit=1", escaped(&id));

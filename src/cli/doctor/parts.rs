@@ -61,7 +61,7 @@ pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
 
 impl Patient<'_> {
     /// Whether a service answers at the address of the settings.
-    fn answers(&mut self) -> bool {
+    pub(super) fn answers(&mut self) -> bool {
         *self.answers.get_or_insert_with(|| health(self.settings).is_ok())
     }
 }

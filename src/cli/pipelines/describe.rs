@@ -12,6 +12,7 @@ use crate::cli::positions::Lane;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, positions};
 use crate::client::escaped;
+use crate::dead_letters::view::shown_nanos;
 use crate::settings::{ServiceFlags, Settings};
 use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
 
@@ -61,6 +62,8 @@ struct DeadLetter {
     window_nack_threshold: u64,
     /// Letters that are kept, where they can be counted, and when the oldest was written.
     kept: Option<(u64, Option<String>)>,
+    /// Letters that the bounds of the queue removed.
+    evicted: u64,
 }
 
 pub(super) fn describe(arguments: &Arguments, context: &Context) -> Report {
@@ -95,6 +98,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
     let plugin = queue["plugin"].as_str().unwrap_or_default();
     let number = |name: &str| queue[name].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
     let letters = remote.get_if_known::<Value>(&format!("{path}/dead-letters?limit=1"))?;
+    let evicted = letters.as_ref().and_then(|letters| letters["evicted"].as_u64()).unwrap_or_default();
     let kept =
         letters.and_then(|letters| Some((letters["count"].as_u64()?, letters["oldest"].as_str().map(str::to_owned))));
     // Another queue keeps none, but there may be some of an earlier one.
@@ -117,6 +121,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
             window_size: number("windowSize"),
             window_nack_threshold: number("windowNackThreshold"),
             kept,
+            evicted,
         },
         positions: positions::of_service(remote, Some(id)).ok(),
         counters,
@@ -159,6 +164,7 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
     };
     let positions = opened.positions(&pipeline.id).map_err(failed)?;
     let positions = positions.iter().map(|(lane, mark)| Lane::new(&pipeline.id, lane, mark)).collect();
+    let totals = opened.letter_totals(&pipeline.id).map_err(failed)?;
     Ok(Description {
         pipeline: PipelineAnswer {
             id: pipeline.id.to_string(),
@@ -175,7 +181,9 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
             plugin: pipeline.dead_letter.plugin.to_string(),
             window_size: pipeline.dead_letter.window_size,
             window_nack_threshold: pipeline.dead_letter.window_nack_threshold,
-            kept: None,
+            kept: (totals.count > 0 || bare_name(&pipeline.dead_letter.plugin) == "store")
+                .then(|| (totals.count, totals.oldest.map(shown_nanos))),
+            evicted: totals.evicted,
         },
         positions: Some(positions),
         counters: None,
@@ -266,6 +274,7 @@ fn shown(description: &Description, next: &str) -> Value {
             "windowNackThreshold": dead_letter.window_nack_threshold,
             "letters": dead_letter.kept.as_ref().map(|(count, _)| count),
             "oldest": dead_letter.kept.as_ref().and_then(|(_, oldest)| oldest.as_ref()),
+            "evicted": dead_letter.evicted,
         },
         "positions": positions.as_ref().map(|lanes| lanes.iter().map(Lane::shown).collect::<Vec<_>>()),
         "counters": counters.as_ref().map(|counters| json!({

@@ -68,6 +68,11 @@ pub(super) const CODES: &[Entry] = &[
         "More records failed than the dead-letter queue allows.",
         "See the letters; raise window-nack-threshold if so many are expected.",
     ),
+    entry(
+        "dead_letters_full",
+        "The dead-letter queue holds as many letters as its bounds allow, so the pipeline stops before one is lost.",
+        "Replay or remove letters, raise `max-count` or `max-bytes`, or set `when-full: drop-oldest`; then start it.",
+    ),
     entry("directory_missing", "The directory is not there.", "Make it."),
     entry("disk_full", "The disk is full; it is tried again.", "Make room."),
     entry("downstream_gone", "A later stage ended first.", "The message of that stage says why."),

@@ -1,33 +1,54 @@
 //! Dead letters in the file: by pipeline and number, with an index by name.
 
-use anabranch_graph::letter::LetterBounds;
+use std::ops::RangeInclusive;
+
+use anabranch_graph::letter::WhenFull;
 use anabranch_graph::state::StoreError;
 use redb::{
     ReadOnlyTable, ReadTransaction, ReadableTable as _, Table, TableDefinition, TableError, Value, WriteTransaction,
 };
 
 use super::Failed;
-use crate::store::letters::{ANSWER_BYTES, Answer, Change, LetterTotals, Question, StoredLetter, Which, weight};
+use crate::store::letters::{
+    ANSWER_BYTES, Answer, Change, Changed, LetterTotals, Question, StoredLetter, Which, refused, weight,
+};
 use crate::store::unavailable;
 
 /// (Pipeline, number) -> letter.
 const LETTERS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("letters");
 /// (Pipeline, key of the name) -> number.
 const NAMES: TableDefinition<'_, (&str, &[u8]), u64> = TableDefinition::new("letter_names");
-/// Pipeline -> next number, letters, their bytes, letters that were dropped.
+/// (Pipeline, when the record failed first, number): letters by age.
+const AGES: TableDefinition<'_, (&str, u64, u64), ()> = TableDefinition::new("letter_ages");
+/// Pipeline -> next number, letters, their bytes, letters that were evicted.
 const TOTALS: TableDefinition<'_, &str, (u64, u64, u64, u64)> = TableDefinition::new("letter_totals");
 
-/// Changes the letters of a pipeline; says how many were dropped or removed. O(letters concerned × log all).
-pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Change) -> Result<u64, Failed> {
+/// Changes the letters of a pipeline. O(letters concerned × log all).
+pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Change) -> Result<Changed, Failed> {
     let mut shelf = Shelf::open(transaction, pipeline)?;
-    let gone = match change {
+    let mut changed = Changed::default();
+    match change {
         Change::Keep { letters, bounds, oldest } => {
+            changed.removed = shelf.remove_before(oldest)?;
             for letter in letters {
+                if shelf.names.get((pipeline, &letter.key[..]))?.is_none() {
+                    changed.full = refused(&bounds, shelf.count, shelf.bytes, weight(letter.encoded_len()));
+                }
+                if changed.full.is_some() {
+                    break;
+                }
                 shelf.put(None, letter)?;
+                changed.kept += 1;
             }
-            let dropped = shelf.bound(&bounds, oldest)?;
-            shelf.dropped += dropped;
-            dropped
+            if bounds.full == WhenFull::DropOldest {
+                while bounds.exceeded(shelf.count, shelf.bytes).is_some()
+                    && let Some(oldest) = shelf.oldest()?
+                {
+                    shelf.remove(oldest)?;
+                    changed.removed += 1;
+                }
+            }
+            shelf.evicted += changed.removed;
         }
         Change::Settle(settled) => {
             for one in settled {
@@ -40,23 +61,22 @@ pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Cha
                     shelf.put(None, copy)?;
                 }
             }
-            0
         }
-        Change::Remove(which) => {
-            let numbers = match which {
-                Which::Numbers(numbers) => numbers,
-                Which::All => shelf.numbers(|_| true)?,
-                Which::Before(first) => shelf.numbers(|letter| letter.first < first)?,
-            };
-            let mut removed = 0;
+        Change::Remove(Which::Numbers(numbers)) => {
             for number in numbers {
-                removed += u64::from(shelf.remove(number)?.is_some());
+                changed.removed += u64::from(shelf.remove(number)?);
             }
-            removed
         }
-    };
+        Change::Remove(Which::All) => {
+            while let Some(oldest) = shelf.oldest()? {
+                shelf.remove(oldest)?;
+                changed.removed += 1;
+            }
+        }
+        Change::Remove(Which::Before(first)) => changed.removed = shelf.remove_before(first)?,
+    }
     shelf.close()?;
-    Ok(gone)
+    Ok(changed)
 }
 
 /// The letters of one pipeline, while they are changed.
@@ -64,24 +84,41 @@ struct Shelf<'t> {
     pipeline: &'t str,
     letters: Table<'t, (&'static str, u64), &'static [u8]>,
     names: Table<'t, (&'static str, &'static [u8]), u64>,
+    ages: Table<'t, (&'static str, u64, u64), ()>,
     totals: Table<'t, &'static str, (u64, u64, u64, u64)>,
     next: u64,
     count: u64,
     bytes: u64,
-    dropped: u64,
+    evicted: u64,
 }
 
 impl<'t> Shelf<'t> {
     fn open(transaction: &'t WriteTransaction, pipeline: &'t str) -> Result<Self, Failed> {
         let totals = transaction.open_table(TOTALS)?;
-        let (next, count, bytes, dropped) = totals.get(pipeline)?.map_or((1, 0, 0, 0), |totals| totals.value());
+        let (next, count, bytes, evicted) = totals.get(pipeline)?.map_or((1, 0, 0, 0), |totals| totals.value());
         let letters = transaction.open_table(LETTERS)?;
         let names = transaction.open_table(NAMES)?;
-        Ok(Shelf { pipeline, letters, names, totals, next, count, bytes, dropped })
+        let ages = transaction.open_table(AGES)?;
+        let mut shelf = Shelf { pipeline, letters, names, ages, totals, next, count, bytes, evicted };
+        shelf.index_ages()?;
+        Ok(shelf)
+    }
+
+    /// Indexes letters that a version without this index kept. O(letters), once.
+    fn index_ages(&mut self) -> Result<(), Failed> {
+        if self.count == 0 || self.ages.range(of(self.pipeline))?.next().is_some() {
+            return Ok(());
+        }
+        for entry in self.letters.range((self.pipeline, 0)..=(self.pipeline, u64::MAX))? {
+            let (key, value) = entry?;
+            let letter = StoredLetter::decode(value.value()).map_err(Failed::Alone)?;
+            self.ages.insert((self.pipeline, letter.first, key.value().1), ())?;
+        }
+        Ok(())
     }
 
     fn close(mut self) -> Result<(), Failed> {
-        self.totals.insert(self.pipeline, (self.next, self.count, self.bytes, self.dropped))?;
+        self.totals.insert(self.pipeline, (self.next, self.count, self.bytes, self.evicted))?;
         Ok(())
     }
 
@@ -93,7 +130,7 @@ impl<'t> Shelf<'t> {
                 if at != Some(named)
                     && let Some(before) = self.letter(named)?
                 {
-                    letter.succeed(&before);
+                    letter.succeed(before.first, before.attempts);
                 }
                 named
             }
@@ -105,6 +142,7 @@ impl<'t> Shelf<'t> {
         let encoded = letter.encode();
         self.letters.insert((self.pipeline, number), &encoded[..])?;
         self.names.insert((self.pipeline, &letter.key[..]), number)?;
+        self.ages.insert((self.pipeline, letter.first, number), ())?;
         self.count += 1;
         self.bytes += weight(encoded.len());
         Ok(())
@@ -115,50 +153,42 @@ impl<'t> Shelf<'t> {
         found.map(|found| StoredLetter::decode(found.value()).map_err(Failed::Alone)).transpose()
     }
 
-    /// Removes a letter; gives its bytes.
-    fn remove(&mut self, number: u64) -> Result<Option<usize>, Failed> {
+    /// Removes a letter; says whether there was one.
+    fn remove(&mut self, number: u64) -> Result<bool, Failed> {
         let Some(removed) = self.letters.remove((self.pipeline, number))?.map(|found| found.value().to_vec()) else {
-            return Ok(None);
+            return Ok(false);
         };
         let letter = StoredLetter::decode(&removed).map_err(Failed::Alone)?;
         self.names.remove((self.pipeline, &letter.key[..]))?;
+        self.ages.remove((self.pipeline, letter.first, number))?;
         self.count = self.count.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(weight(removed.len()));
-        Ok(Some(removed.len()))
+        Ok(true)
     }
 
-    fn oldest(&self) -> Result<Option<(u64, u64)>, Failed> {
+    /// The lowest number.
+    fn oldest(&self) -> Result<Option<u64>, Failed> {
         let mut all = self.letters.range((self.pipeline, 0)..=(self.pipeline, u64::MAX))?;
-        let Some(entry) = all.next() else { return Ok(None) };
-        let (key, value) = entry?;
-        let letter = StoredLetter::decode(value.value()).map_err(Failed::Alone)?;
-        Ok(Some((key.value().1, letter.first)))
+        Ok(all.next().transpose()?.map(|(key, _)| key.value().1))
     }
 
-    /// Lets the oldest go; the newest stays whatever its size.
-    fn bound(&mut self, bounds: &LetterBounds, oldest: u64) -> Result<u64, Failed> {
-        let mut dropped = 0;
-        while let Some((number, first)) = self.oldest()? {
-            let too_many = self.count > 1 && (self.count > bounds.count || self.bytes > bounds.bytes);
-            if !too_many && first >= oldest {
-                break;
-            }
-            self.remove(number)?;
-            dropped += 1;
-        }
-        Ok(dropped)
-    }
-
-    fn numbers(&self, wanted: impl Fn(&StoredLetter) -> bool) -> Result<Vec<u64>, Failed> {
+    /// Removes letters whose record failed first before this; says how many.
+    fn remove_before(&mut self, first: u64) -> Result<u64, Failed> {
         let mut numbers = Vec::new();
-        for entry in self.letters.range((self.pipeline, 0)..=(self.pipeline, u64::MAX))? {
-            let (key, value) = entry?;
-            if wanted(&StoredLetter::decode(value.value()).map_err(Failed::Alone)?) {
-                numbers.push(key.value().1);
-            }
+        for entry in self.ages.range((self.pipeline, 0, 0)..(self.pipeline, first, 0))? {
+            numbers.push(entry?.0.value().2);
         }
-        Ok(numbers)
+        let mut removed = 0;
+        for number in numbers {
+            removed += u64::from(self.remove(number)?);
+        }
+        Ok(removed)
     }
+}
+
+/// All ages of the letters of a pipeline.
+fn of(pipeline: &str) -> RangeInclusive<(&str, u64, u64)> {
+    (pipeline, 0, 0)..=(pipeline, u64::MAX, u64::MAX)
 }
 
 pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Question) -> Result<Answer, StoreError> {
@@ -200,12 +230,19 @@ pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Q
             if let Some(all) = self::table(transaction, TOTALS)?
                 && let Some(known) = all.get(pipeline).map_err(unavailable)?
             {
-                (_, totals.count, totals.bytes, totals.dropped) = known.value();
+                (_, totals.count, totals.bytes, totals.evicted) = known.value();
             }
-            let mut all = table.range((pipeline, 0)..=(pipeline, u64::MAX)).map_err(unavailable)?;
-            if let Some(entry) = all.next() {
-                let (_, value) = entry.map_err(unavailable)?;
-                totals.oldest = Some(StoredLetter::decode(value.value())?.first);
+            if let Some(ages) = self::table(transaction, AGES)? {
+                let oldest = ages.range(of(pipeline)).map_err(unavailable)?.next();
+                totals.oldest = oldest.transpose().map_err(unavailable)?.map(|(key, _)| key.value().1);
+            }
+            // A version without the index of ages kept them.
+            if totals.oldest.is_none() && totals.count > 0 {
+                for entry in table.range((pipeline, 0)..=(pipeline, u64::MAX)).map_err(unavailable)? {
+                    let (_, value) = entry.map_err(unavailable)?;
+                    let first = StoredLetter::decode(value.value())?.first;
+                    totals.oldest = Some(totals.oldest.map_or(first, |oldest| oldest.min(first)));
+                }
             }
             return Ok(Answer::Totals(totals));
         }

@@ -1,16 +1,19 @@
 //! Dead letters in a table of their own, which is made when the first is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use anabranch_graph::letter::LetterBounds;
+use anabranch_graph::letter::{LetterBounds, WhenFull};
 use anabranch_graph::state::StoreError;
+use tokio_postgres::types::ToSql;
 
 use super::session::{Client, Failure as Error, Transaction};
 use super::table::Table;
-use crate::store::letters::{ANSWER_BYTES, Answer, Change, LetterTotals, Question, StoredLetter, Which, weight};
+use crate::store::letters::{
+    ANSWER_BYTES, Answer, Change, Changed, LetterKey, LetterTotals, Question, StoredLetter, Which, refused, weight,
+};
 use crate::store::{Found, Written};
 
-/// Kind of the rows that hold the next number of a pipeline's letters, and how many were dropped.
+/// Kind of the rows that hold the next number of a pipeline's letters, how many were evicted, and how many there are.
 const COUNTER: &str = "letters";
 
 type Outcome<T> = Result<Result<T, StoreError>, Error>;
@@ -26,7 +29,7 @@ macro_rules! understood {
 }
 
 impl Table {
-    /// Changes the letters of a pipeline; says how many were dropped or removed.
+    /// Changes the letters of a pipeline. A few statements, however many letters are concerned.
     pub(super) async fn change_letters(
         &self,
         transaction: &Transaction<'_>,
@@ -34,58 +37,58 @@ impl Table {
         change: &Change,
     ) -> Outcome<Written> {
         self.make_letters(transaction).await?;
-        let letters = &self.letters;
-        let (mut next, dropped) = self.lock_letters(transaction, pipeline).await?;
-        let mut lost = 0;
-        let gone = match change {
+        let mut shelf = Shelf::lock(self, transaction, pipeline).await?;
+        let mut changed = Changed::default();
+        match change {
             Change::Keep { letters, bounds, oldest } => {
-                for letter in letters {
-                    next = understood!(self.put_letter(transaction, pipeline, next, None, letter).await?);
+                if *oldest > 0 {
+                    changed.removed = shelf.remove_where(transaction, "first < $2", &signed(*oldest)).await?;
                 }
-                lost = self.bound_letters(transaction, pipeline, bounds, *oldest).await?;
-                lost
+                understood!(shelf.look_up(transaction, letters, &[]).await?);
+                for letter in letters {
+                    if !shelf.names.contains_key(&letter.key) {
+                        changed.full = refused(bounds, shelf.count, shelf.bytes, weight(letter.encoded_len()));
+                    }
+                    if changed.full.is_some() {
+                        break;
+                    }
+                    shelf.put(None, letter);
+                    changed.kept += 1;
+                }
+                shelf.flush(transaction).await?;
+                if bounds.full == WhenFull::DropOldest {
+                    changed.removed += shelf.drop_oldest(transaction, bounds).await?;
+                }
+                shelf.evicted += changed.removed;
             }
             Change::Settle(settled) => {
+                let copies: Vec<StoredLetter> = settled.iter().flat_map(|one| one.copies.iter().cloned()).collect();
+                let numbers: Vec<u64> = settled.iter().map(|one| one.number).collect();
+                understood!(shelf.look_up(transaction, &copies, &numbers).await?);
                 for one in settled {
-                    let (first, others) = match one.copies.split_first() {
-                        Some((first, others)) => (Some(first), others),
-                        None => (None, &[][..]),
-                    };
-                    match first {
-                        None => {
-                            let sql = format!("DELETE FROM {letters} WHERE pipeline = $1 AND number = $2");
-                            transaction.execute(&sql, &[&pipeline, &signed(one.number)]).await?;
+                    match one.copies.split_first() {
+                        None => shelf.remove(one.number),
+                        Some((first, others)) => {
+                            shelf.put(Some(one.number), first);
+                            others.iter().for_each(|copy| shelf.put(None, copy));
                         }
-                        Some(first) => {
-                            let at = Some(one.number);
-                            next = understood!(self.put_letter(transaction, pipeline, next, at, first).await?);
-                        }
-                    }
-                    for copy in others {
-                        next = understood!(self.put_letter(transaction, pipeline, next, None, copy).await?);
                     }
                 }
-                0
+                shelf.flush(transaction).await?;
             }
             Change::Remove(Which::All) => {
-                let sql = format!("DELETE FROM {letters} WHERE pipeline = $1");
-                transaction.execute(&sql, &[&pipeline]).await?
+                changed.removed = shelf.remove_where(transaction, "number >= $2", &0i64).await?;
             }
             Change::Remove(Which::Numbers(numbers)) => {
-                let sql = format!("DELETE FROM {letters} WHERE pipeline = $1 AND number = ANY($2)");
                 let numbers: Vec<i64> = numbers.iter().map(|number| signed(*number)).collect();
-                transaction.execute(&sql, &[&pipeline, &numbers]).await?
+                changed.removed = shelf.remove_where(transaction, "number = ANY($2)", &numbers).await?;
             }
             Change::Remove(Which::Before(first)) => {
-                let sql = format!("DELETE FROM {letters} WHERE pipeline = $1 AND first < $2");
-                transaction.execute(&sql, &[&pipeline, &signed(*first)]).await?
+                changed.removed = shelf.remove_where(transaction, "first < $2", &signed(*first)).await?;
             }
-        };
-        let sql =
-            format!("UPDATE {} SET number = $2, value = $3 WHERE kind = '{COUNTER}' AND pipeline = $1", self.state);
-        let dropped = (dropped + lost).to_be_bytes();
-        transaction.execute(&sql, &[&pipeline, &signed(next), &&dropped[..]]).await?;
-        Ok(Ok(Written::Letters(gone)))
+        }
+        shelf.close(transaction).await?;
+        Ok(Ok(Written::Letters(changed)))
     }
 
     /// Answers; where there is no table yet, there is no letter.
@@ -95,8 +98,8 @@ impl Table {
         if let Question::Totals = question {
             let sql = format!("SELECT value FROM {} WHERE kind = '{COUNTER}' AND pipeline = $1", self.state);
             let counter = client.query_opt(&sql, &[&pipeline]).await?;
-            let dropped = counter.map_or(0, |row| number(row.get(0)));
-            let mut totals = LetterTotals { dropped, ..LetterTotals::default() };
+            let counter = counter.map(|row| Counter::decode(row.get(0))).unwrap_or_default();
+            let mut totals = LetterTotals { evicted: counter.evicted, ..LetterTotals::default() };
             if there {
                 let sql = format!(
                     "SELECT count(*), coalesce(sum(octet_length(value) + 64), 0)::bigint, min(first) FROM {letters} \
@@ -159,81 +162,250 @@ impl Table {
         }
         // Of two processes that come at the same time, one makes it.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&self.letters]).await?;
+        if transaction.query_one(there, &[&self.letters]).await?.get::<_, bool>(0) {
+            return Ok(());
+        }
         let make = format!(
-            "CREATE TABLE IF NOT EXISTS {} (pipeline text NOT NULL, number bigint NOT NULL, name bytea NOT NULL, \
-             first bigint NOT NULL, value bytea NOT NULL, PRIMARY KEY (pipeline, number), UNIQUE (pipeline, name))",
+            "CREATE TABLE {0} (pipeline text NOT NULL, number bigint NOT NULL, name bytea NOT NULL, \
+             first bigint NOT NULL, value bytea NOT NULL, PRIMARY KEY (pipeline, number), UNIQUE (pipeline, name));\
+             CREATE INDEX ON {0} (pipeline, first)",
             self.letters
         );
         transaction.batch_execute(&make).await
     }
+}
 
-    /// The next number and how many were dropped; nobody else changes letters of the pipeline until the transaction ends.
-    async fn lock_letters(&self, transaction: &Transaction<'_>, pipeline: &str) -> Result<(u64, u64), Error> {
+/// What the row of the counter holds beside the next number.
+#[derive(Clone, Copy, Default)]
+struct Counter {
+    evicted: u64,
+    /// Letters and their bytes; `None` where an earlier version wrote the row, which did not count them.
+    held: Option<(u64, u64)>,
+}
+
+impl Counter {
+    /// Eight bytes for each number, the most significant first: evicted, letters, bytes.
+    fn decode(bytes: &[u8]) -> Counter {
+        let mut numbers = bytes.chunks_exact(8).filter_map(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+        let evicted = numbers.next().unwrap_or(0);
+        Counter { evicted, held: numbers.next().zip(numbers.next()) }
+    }
+
+    fn encode(evicted: u64, count: u64, bytes: u64) -> Vec<u8> {
+        [evicted, count, bytes].iter().flat_map(|number| number.to_be_bytes()).collect()
+    }
+}
+
+/// What is known of a stored letter without reading its content.
+struct Head {
+    key: LetterKey,
+    first: u64,
+    attempts: u32,
+    weight: u64,
+}
+
+/// The letters of one pipeline, while they are changed: those concerned are looked up at once, changed in memory and
+/// written at once.
+struct Shelf<'t> {
+    table: &'t Table,
+    pipeline: &'t str,
+    next: u64,
+    count: u64,
+    bytes: u64,
+    evicted: u64,
+    /// Letters that were looked up or are to be written, by number and by name.
+    known: BTreeMap<u64, Head>,
+    names: HashMap<LetterKey, u64>,
+    puts: BTreeMap<u64, StoredLetter>,
+    /// Numbers of rows that go, or that are written again.
+    gone: BTreeSet<u64>,
+}
+
+/// Rows that are looked at together to find the oldest that must go.
+const OLDEST: i64 = 1000;
+/// Bytes of letters that one statement writes, beyond which no further one is added.
+const STATEMENT_BYTES: usize = 8 << 20;
+
+impl<'t> Shelf<'t> {
+    /// Nobody else changes letters of the pipeline until the transaction ends.
+    async fn lock(table: &'t Table, transaction: &Transaction<'_>, pipeline: &'t str) -> Result<Shelf<'t>, Error> {
         let sql = format!(
             "INSERT INTO {0} AS t VALUES ('{COUNTER}', $1, '', '', 1, '') \
              ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET number = t.number RETURNING number, value",
-            self.state
+            table.state
         );
         let row = transaction.query_one(&sql, &[&pipeline]).await?;
-        Ok((unsigned(row.get(0)), number(row.get(1))))
-    }
-
-    /// Puts a letter where the one with its name is, else at the number if there is a letter, else behind all. Gives the
-    /// next number.
-    async fn put_letter(
-        &self,
-        transaction: &Transaction<'_>,
-        pipeline: &str,
-        next: u64,
-        at: Option<u64>,
-        letter: &StoredLetter,
-    ) -> Outcome<u64> {
-        let letters = &self.letters;
-        let sql = format!(
-            "SELECT number, value, name = $2 FROM {letters} WHERE pipeline = $1 AND (name = $2 OR number = $3) \
-             ORDER BY name = $2 DESC LIMIT 1"
-        );
-        let before = transaction.query_opt(&sql, &[&pipeline, &&letter.key[..], &at.map(signed)]).await?;
-        let mut letter = letter.clone();
-        let place = match &before {
-            Some(row) => {
-                let place = unsigned(row.get(0));
-                if row.get::<_, bool>(2) && at != Some(place) {
-                    letter.succeed(&understood!(StoredLetter::decode(row.get(1))));
-                }
-                place
+        let (next, counter) = (unsigned(row.get(0)), Counter::decode(row.get(1)));
+        let (count, bytes) = match counter.held {
+            Some(held) => held,
+            None => {
+                let head = signed(weight(0));
+                let sql = format!(
+                    "SELECT count(*), coalesce(sum(octet_length(value) + {head}), 0)::bigint FROM {} \
+                     WHERE pipeline = $1",
+                    table.letters
+                );
+                let row = transaction.query_one(&sql, &[&pipeline]).await?;
+                (unsigned(row.get(0)), unsigned(row.get(1)))
             }
-            None => next,
         };
-        let sql = format!(
-            "INSERT INTO {letters} VALUES ($1, $2, $3, $4, $5) ON CONFLICT (pipeline, number) DO UPDATE SET \
-             name = EXCLUDED.name, first = EXCLUDED.first, value = EXCLUDED.value"
-        );
-        let value = letter.encode();
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&pipeline, &signed(place), &&letter.key[..], &signed(letter.first), &value];
-        transaction.execute(&sql, &parameters).await?;
-        Ok(Ok(next.max(place + 1)))
+        Ok(Shelf {
+            table,
+            pipeline,
+            next,
+            count,
+            bytes,
+            evicted: counter.evicted,
+            known: BTreeMap::new(),
+            names: HashMap::new(),
+            puts: BTreeMap::new(),
+            gone: BTreeSet::new(),
+        })
     }
 
-    /// Lets the oldest go; the newest stays whatever its size. O(letters of the pipeline), none of which is read.
-    async fn bound_letters(
-        &self,
-        transaction: &Transaction<'_>,
-        pipeline: &str,
-        bounds: &LetterBounds,
-        oldest: u64,
-    ) -> Result<u64, Error> {
-        let letters = &self.letters;
-        let head = weight(0);
+    /// Looks up letters with the names of these, and with these numbers.
+    async fn look_up(&mut self, transaction: &Transaction<'_>, named: &[StoredLetter], numbers: &[u64]) -> Outcome<()> {
+        if named.is_empty() && numbers.is_empty() {
+            return Ok(Ok(()));
+        }
         let sql = format!(
-            "DELETE FROM {letters} l USING (SELECT number, first, row_number() OVER newest AS nth, \
-             sum(octet_length(value) + {head}) OVER newest AS bytes FROM {letters} WHERE pipeline = $1 \
-             WINDOW newest AS (ORDER BY number DESC)) AS aged \
-             WHERE l.pipeline = $1 AND l.number = aged.number \
-             AND (aged.first < $4 OR (aged.nth > 1 AND (aged.nth > $2 OR aged.bytes > $3)))"
+            "SELECT number, substring(value FROM 1 FOR {}), octet_length(value) FROM {} \
+             WHERE pipeline = $1 AND (name = ANY($2) OR number = ANY($3))",
+            StoredLetter::HEAD,
+            self.table.letters
         );
-        transaction.execute(&sql, &[&pipeline, &signed(bounds.count), &signed(bounds.bytes), &signed(oldest)]).await
+        let names: Vec<&[u8]> = named.iter().map(|letter| &letter.key[..]).collect();
+        let numbers: Vec<i64> = numbers.iter().map(|number| signed(*number)).collect();
+        for row in transaction.query(&sql, &[&self.pipeline, &names, &numbers]).await? {
+            let number = unsigned(row.get(0));
+            let StoredLetter { first, attempts, key, .. } = understood!(StoredLetter::decode(row.get(1)));
+            let weight = weight(usize::try_from(row.get::<_, i32>(2)).unwrap_or(0));
+            self.names.insert(key, number);
+            self.known.insert(number, Head { key, first, attempts, weight });
+        }
+        Ok(Ok(()))
+    }
+
+    /// Puts a letter where the one with its name is, else at the number if there is a letter, else behind all.
+    fn put(&mut self, at: Option<u64>, letter: &StoredLetter) {
+        let mut letter = letter.clone();
+        let number = match (self.names.get(&letter.key).copied(), at) {
+            (Some(named), _) => {
+                if let Some(before) = self.known.get(&named).filter(|_| at != Some(named)) {
+                    letter.succeed(before.first, before.attempts);
+                }
+                named
+            }
+            (None, Some(at)) if self.known.contains_key(&at) => at,
+            (None, _) => self.next,
+        };
+        self.next = self.next.max(number + 1);
+        self.remove(number);
+        let StoredLetter { first, attempts, key, .. } = letter;
+        let weight = weight(letter.encoded_len());
+        self.names.insert(key, number);
+        self.known.insert(number, Head { key, first, attempts, weight });
+        self.count += 1;
+        self.bytes += weight;
+        self.puts.insert(number, letter);
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(head) = self.known.remove(&number) else { return };
+        self.names.remove(&head.key);
+        self.count = self.count.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(head.weight);
+        if self.puts.remove(&number).is_none() {
+            self.gone.insert(number);
+        }
+    }
+
+    /// Writes what was put and removed.
+    async fn flush(&mut self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        let letters = &self.table.letters;
+        if !self.gone.is_empty() {
+            let gone: Vec<i64> = std::mem::take(&mut self.gone).into_iter().map(signed).collect();
+            let sql = format!("DELETE FROM {letters} WHERE pipeline = $1 AND number = ANY($2)");
+            transaction.execute(&sql, &[&self.pipeline, &gone]).await?;
+        }
+        let sql = format!(
+            "INSERT INTO {letters} SELECT $1, number, name, first, value \
+             FROM unnest($2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[]) AS put (number, name, first, value)"
+        );
+        let mut puts = std::mem::take(&mut self.puts).into_iter().peekable();
+        while puts.peek().is_some() {
+            let (mut numbers, mut names, mut firsts, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            let mut bytes = 0;
+            while bytes < STATEMENT_BYTES
+                && let Some((number, letter)) = puts.next()
+            {
+                let value = letter.encode();
+                bytes += value.len();
+                numbers.push(signed(number));
+                names.push(letter.key.to_vec());
+                firsts.push(signed(letter.first));
+                values.push(value);
+            }
+            transaction.execute(&sql, &[&self.pipeline, &numbers, &names, &firsts, &values]).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest letters beyond the bounds; says how many.
+    async fn drop_oldest(&mut self, transaction: &Transaction<'_>, bounds: &LetterBounds) -> Result<u64, Error> {
+        let letters = &self.table.letters;
+        let mut dropped = 0;
+        while bounds.exceeded(self.count, self.bytes).is_some() {
+            let sql = format!(
+                "SELECT number, octet_length(value) FROM {letters} WHERE pipeline = $1 ORDER BY number LIMIT {OLDEST}"
+            );
+            let rows = transaction.query(&sql, &[&self.pipeline]).await?;
+            let (mut count, mut bytes, mut numbers) = (self.count, self.bytes, Vec::new());
+            for row in &rows {
+                if bounds.exceeded(count, bytes).is_none() {
+                    break;
+                }
+                numbers.push(row.get::<_, i64>(0));
+                count = count.saturating_sub(1);
+                bytes = bytes.saturating_sub(weight(usize::try_from(row.get::<_, i32>(1)).unwrap_or(0)));
+            }
+            let removed = self.remove_where(transaction, "number = ANY($2)", &numbers).await?;
+            if removed == 0 {
+                break;
+            }
+            dropped += removed;
+        }
+        Ok(dropped)
+    }
+
+    /// Removes the letters for which a condition on `$2` holds; says how many.
+    async fn remove_where(
+        &mut self,
+        transaction: &Transaction<'_>,
+        condition: &str,
+        value: &(dyn ToSql + Sync),
+    ) -> Result<u64, Error> {
+        let sql = format!(
+            "WITH gone AS (DELETE FROM {} WHERE pipeline = $1 AND {condition} RETURNING octet_length(value) AS size) \
+             SELECT count(*), coalesce(sum(size + {}), 0)::bigint FROM gone",
+            self.table.letters,
+            weight(0)
+        );
+        let row = transaction.query_one(&sql, &[&self.pipeline, value]).await?;
+        let removed = unsigned(row.get(0));
+        self.count = self.count.saturating_sub(removed);
+        self.bytes = self.bytes.saturating_sub(unsigned(row.get(1)));
+        Ok(removed)
+    }
+
+    async fn close(self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        let sql = format!(
+            "UPDATE {} SET number = $2, value = $3 WHERE kind = '{COUNTER}' AND pipeline = $1",
+            self.table.state
+        );
+        let counter = Counter::encode(self.evicted, self.count, self.bytes);
+        transaction.execute(&sql, &[&self.pipeline, &signed(self.next), &counter]).await?;
+        Ok(())
     }
 }
 
@@ -243,9 +415,4 @@ fn signed(number: u64) -> i64 {
 
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-/// Eight bytes, the most significant first; none are 0.
-fn number(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(0, u64::from_be_bytes)
 }

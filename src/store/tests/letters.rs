@@ -1,6 +1,6 @@
 //! Dead letters: numbers, names, bounds, and what a replay leaves.
 
-use anabranch_graph::letter::LetterBounds;
+use anabranch_graph::letter::{FullQueue, LetterBound, LetterBounds, WhenFull};
 use bytes::Bytes;
 
 use super::*;
@@ -11,8 +11,10 @@ fn letter(name: &str, first: u64, content: &'static [u8]) -> StoredLetter {
 }
 
 fn at_most(count: u64) -> LetterBounds {
-    LetterBounds { count, ..LetterBounds::NONE }
+    LetterBounds { count, ..EVICTING }
 }
+
+const EVICTING: LetterBounds = LetterBounds { full: WhenFull::DropOldest, ..LetterBounds::NONE };
 
 /// Number, attempts and content of all letters, newest first.
 async fn all(store: &Store) -> Vec<(u64, u32, String)> {
@@ -54,24 +56,86 @@ async fn letters_have_rising_numbers_and_one_of_each_name() {
 }
 
 #[tokio::test]
-async fn bounds_take_the_oldest_and_leave_the_newest() {
+async fn a_full_queue_takes_no_further_letter_and_loses_none() {
     for store in Places::new().stores() {
         let pipeline = Str::from("p");
         let named = |n: u64| letter(&n.to_string(), n, b"0123456789");
-        store.put_letters(&pipeline, (1..=5).map(named).collect(), &at_most(3)).await.unwrap();
+        let three = LetterBounds { count: 3, ..LetterBounds::NONE };
+        let kept = store.put_letters(&pipeline, (1..=5).map(named).collect(), &three).await.unwrap();
+        let LetterTotals { count, bytes, evicted, .. } = store.letter_totals(&pipeline).await.unwrap();
+        assert_eq!((count, evicted, kept.kept, kept.evicted), (3, 0, 3, 0));
+        assert_eq!(kept.full, Some(FullQueue { bound: LetterBound::Count(3), count, bytes }));
+        assert_eq!(all(&store).await.iter().map(|(number, ..)| *number).collect::<Vec<_>>(), [3, 2, 1]);
+        // Letters that are there already are kept, those behind one that finds no room are not.
+        let again = vec![named(3), named(1), named(4), named(2)];
+        let kept = store.put_letters(&pipeline, again, &three).await.unwrap();
+        assert_eq!((kept.kept, kept.full.map(|full| full.count)), (2, Some(3)));
+        assert_eq!(store.letter_totals(&pipeline).await.unwrap().count, 3);
+        // The bound of bytes is exact, too.
+        let exact = LetterBounds { bytes: bytes + bytes / 3, ..LetterBounds::NONE };
+        let kept = store.put_letters(&pipeline, vec![named(4), named(5)], &exact).await.unwrap();
+        assert_eq!((kept.kept, kept.full.map(|full| full.bound)), (1, Some(LetterBound::Bytes(exact.bytes))));
+        // Room is made by removing letters. A queue without letters takes one of any size.
+        assert_eq!(store.remove_letters(&pipeline, Which::All).await.unwrap(), 4);
+        assert_eq!(store.letter_totals(&pipeline).await.unwrap(), LetterTotals::default());
+        let tiny = LetterBounds { bytes: 1, ..LetterBounds::NONE };
+        let kept = store.put_letters(&pipeline, vec![named(6), named(7)], &tiny).await.unwrap();
+        assert_eq!((kept.kept, kept.full.is_some()), (1, true));
+        assert_eq!(all(&store).await, shown(&[(5, 1, "0123456789")]));
+    }
+}
+
+#[tokio::test]
+async fn evicting_bounds_take_the_oldest_and_leave_the_newest() {
+    for store in Places::new().stores() {
+        let pipeline = Str::from("p");
+        let named = |n: u64| letter(&n.to_string(), n, b"0123456789");
+        let kept = store.put_letters(&pipeline, (1..=5).map(named).collect(), &at_most(3)).await.unwrap();
+        assert_eq!((kept.kept, kept.evicted, kept.full), (5, 2, None));
         let totals = store.letter_totals(&pipeline).await.unwrap();
-        assert_eq!((totals.count, totals.dropped, totals.oldest), (3, 2, Some(3)));
+        assert_eq!((totals.count, totals.evicted, totals.oldest), (3, 2, Some(3)));
         let each = totals.bytes / 3;
-        let two = LetterBounds { bytes: 2 * each, ..LetterBounds::NONE };
+        let two = LetterBounds { bytes: 2 * each, ..EVICTING };
         store.put_letters(&pipeline, vec![named(6)], &two).await.unwrap();
         assert_eq!(all(&store).await.len(), 2);
-        store.put_letters(&pipeline, vec![named(7)], &LetterBounds { bytes: 0, ..LetterBounds::NONE }).await.unwrap();
+        store.put_letters(&pipeline, vec![named(7)], &LetterBounds { bytes: 0, ..EVICTING }).await.unwrap();
         assert_eq!(all(&store).await, shown(&[(7, 1, "0123456789")]));
-        // All of them are older than an hour: since 1970.
-        let hour = LetterBounds { age: Some(std::time::Duration::from_secs(3600)), ..LetterBounds::NONE };
-        store.put_letters(&pipeline, Vec::new(), &hour).await.unwrap();
         let totals = store.letter_totals(&pipeline).await.unwrap();
-        assert_eq!((totals.count, totals.bytes, totals.dropped), (0, 0, 7));
+        assert_eq!((totals.count, totals.bytes, totals.evicted), (1, each, 6));
+        // More than one look at the oldest finds.
+        let many = (10..3_010).map(named).collect();
+        let kept = store.put_letters(&pipeline, many, &at_most(2)).await.unwrap();
+        assert_eq!((kept.kept, kept.evicted), (3_000, 2_999));
+        let totals = store.letter_totals(&pipeline).await.unwrap();
+        assert_eq!((totals.count, totals.bytes), (2, 2 * each));
+    }
+}
+
+/// One rule of both stores: age is that of the record's first failure, whatever the number of the letter, and nothing
+/// older than the bound stays.
+#[tokio::test]
+async fn letters_that_are_too_old_go_whatever_their_number() {
+    for store in Places::new().stores() {
+        let pipeline = Str::from("p");
+        let hour = std::time::Duration::from_secs(3600);
+        let now = crate::store::letters::nanos(std::time::SystemTime::now());
+        let old = now - 2 * hour.as_nanos() as u64;
+        // A copy of an old letter that failed again in a replay has a new number.
+        let letters = vec![letter("a", old, b"a"), letter("b", now, b"b"), letter("c", old + 1, b"c")];
+        store.put_letters(&pipeline, letters, &LetterBounds::NONE).await.unwrap();
+        assert_eq!(store.letter_totals(&pipeline).await.unwrap().oldest, Some(old));
+        let aged = LetterBounds { age: Some(hour), count: 1, ..LetterBounds::NONE };
+        let kept = store.put_letters(&pipeline, Vec::new(), &aged).await.unwrap();
+        assert_eq!((kept.evicted, kept.full), (2, None));
+        assert_eq!(all(&store).await, shown(&[(2, 1, "b")]));
+        let totals = store.letter_totals(&pipeline).await.unwrap();
+        assert_eq!((totals.evicted, totals.oldest), (2, Some(now)));
+        // The newest goes as well.
+        store.remove_letters(&pipeline, Which::All).await.unwrap();
+        store.put_letters(&pipeline, vec![letter("d", old, b"d")], &LetterBounds::NONE).await.unwrap();
+        store.put_letters(&pipeline, Vec::new(), &aged).await.unwrap();
+        let totals = store.letter_totals(&pipeline).await.unwrap();
+        assert_eq!((totals.count, totals.bytes, totals.evicted, totals.oldest), (0, 0, 3, None));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use anabranch_graph::config::bare_name;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
@@ -128,6 +129,9 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
     page.field(
         "stops",
         &match (dead_letter.window_size, dead_letter.window_nack_threshold) {
+            (0, _) if bare_name(&dead_letter.plugin) == "store" => {
+                "when the queue is full, unless `when-full` is `drop-oldest`".to_owned()
+            }
             (0, _) => "never, however many records fail".to_owned(),
             (_, 0) => "when a record fails".to_owned(),
             (size, most) => format!("when more than {most} of the latest {size} records fail"),
@@ -136,6 +140,10 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
     if let Some((count, oldest)) = &dead_letter.kept {
         let oldest = oldest.as_ref().filter(|_| *count > 0).map(|oldest| format!(", the oldest of {oldest}"));
         page.field("kept", &format!("{count}{}", oldest.unwrap_or_default()));
+    }
+    if dead_letter.evicted > 0 {
+        let evicted = format!("{} removed by the bounds of the queue", dead_letter.evicted);
+        page.field("lost", &page.styled(RED, &evicted));
     }
 
     page.heading("Positions");

@@ -67,7 +67,7 @@ impl Proxy {
         let (Ok(mut address), Ok(table)) = (Address::parse(&url), Table::parse("kv")) else { panic!("{url}") };
         address.limits = Limits { opening: Duration::from_secs(1), statement: Duration::from_secs(1) };
         let Ok(postgres) = Postgres::start(address, table) else { panic!("it is not opened") };
-        Store { place: Place::Postgres(postgres), last_write: Default::default() }
+        Store::at(Place::Postgres(postgres))
     }
 }
 

@@ -1,0 +1,90 @@
+//! Dead letters that the bounds of their queues removed.
+
+use std::time::Duration;
+
+use anabranch_graph::text::Str;
+use serde::Deserialize;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+
+use super::{Found, Patient};
+use crate::cli::report::counted;
+use crate::client::{Client, ClientError, escaped};
+use crate::runtime;
+use crate::settings::{Database, Settings};
+use crate::store::Store;
+
+/// How long all answers may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Letters that were removed, by pipeline.
+type Evicted = Vec<(String, u64)>;
+
+pub(super) fn evicted(patient: &mut Patient<'_>) -> Found {
+    let answers = patient.answers();
+    let unknown = |why: String| Found::well(format!("not known: {why}"));
+    let runtime = match runtime::start(&mut Builder::new_current_thread()) {
+        Ok(runtime) => runtime,
+        Err(error) => return unknown(error.to_string()),
+    };
+    let settings = patient.settings;
+    let asked = runtime.block_on(async {
+        let asking = async {
+            if answers {
+                of_service(settings).await.map_err(|error| error.to_string())
+            } else {
+                of_store(&settings.database).await
+            }
+        };
+        timeout(PATIENCE, asking).await.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
+    });
+    let mut evicted = match asked {
+        Ok(evicted) => evicted,
+        // The check of the store says what is wrong with it.
+        Err(why) => return unknown(why),
+    };
+    evicted.retain(|(_, letters)| *letters > 0);
+    let Some((worst, _)) = evicted.iter().max_by_key(|(_, letters)| *letters) else {
+        return Found::well("no dead letter was removed by the bounds of its queue");
+    };
+    let of = |(pipeline, letters): &(String, u64)| format!("{pipeline}: {letters}");
+    let shown: Vec<String> = evicted.iter().take(5).map(of).collect();
+    let more = evicted.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(", and {}", counted(more, "more pipeline")) } else { String::new() };
+    Found::warning(format!("the bounds of queues removed dead letters, which are lost ({}{more})", shown.join(", ")))
+        .advise(format!(
+            "`anabranch dlq list {worst}` shows those that are left; `when-full: stop` and no `max-age` keep all of them"
+        ))
+}
+
+async fn of_service(settings: &Settings) -> Result<Evicted, ClientError> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: String,
+    }
+    #[derive(Deserialize)]
+    struct Letters {
+        evicted: u64,
+    }
+    let client = Client::of(settings.api.as_ref())?;
+    let mut evicted = Vec::new();
+    for Named { id } in client.get::<Vec<Named>>("/v1/pipelines").await? {
+        let letters: Letters = client.get(&format!("/v1/pipelines/{}/dead-letters?limit=0", escaped(&id))).await?;
+        evicted.push((id, letters.evicted));
+    }
+    Ok(evicted)
+}
+
+async fn of_store(database: &Database) -> Result<Evicted, String> {
+    if matches!(database, Database::InMemory) {
+        return Ok(Vec::new());
+    }
+    let Some(store) = Store::open_existing(database).map_err(|error| error.to_string())? else { return Ok(Vec::new()) };
+    let mut evicted = Vec::new();
+    for pipeline in store.pipelines().await.map_err(|error| error.to_string())? {
+        let id: Str = pipeline.id;
+        let totals = store.letter_totals(&id).await.map_err(|error| error.to_string())?;
+        evicted.push((id.to_string(), totals.evicted));
+    }
+    Ok(evicted)
+}
