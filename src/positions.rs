@@ -13,14 +13,18 @@ use utoipa::ToSchema;
 
 use crate::store::Store;
 
-/// Bytes that are no text are written so, and read so.
+/// Bytes that are not text are written with this prefix, and read by it.
 const BASE64: &str = "base64:";
+/// The empty position, as people see it.
+const BEGINNING: &str = "(the beginning)";
 
 /// A position as people see it: its text, or its bytes in base64.
 pub fn shown(position: &Position) -> String {
     match std::str::from_utf8(&position.0) {
-        Ok("") => "(the beginning)".to_owned(),
-        Ok(text) if !text.starts_with(BASE64) && !text.chars().any(char::is_control) => text.to_owned(),
+        Ok("") => BEGINNING.to_owned(),
+        Ok(text) if !text.starts_with(BASE64) && text != BEGINNING && !text.chars().any(char::is_control) => {
+            text.to_owned()
+        }
         _ => format!("{BASE64}{}", STANDARD.encode(&position.0)),
     }
 }
@@ -39,6 +43,14 @@ pub fn parse(text: &str) -> Result<Position, String> {
     } else {
         Ok(Position::copy_from(&bytes))
     }
+}
+
+/// A position as [`shown`] writes it, the beginning included.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_shown(text: &str) -> Result<Position, String> {
+    if text == BEGINNING { Ok(Position::copy_from(b"")) } else { parse(text) }
 }
 
 /// Which sources are meant.
@@ -64,9 +76,60 @@ pub enum MoveError {
     /// A position belongs to one source and partition.
     #[error("a position belongs to one source and partition, here are {}", .0.join(", "))]
     Ambiguous(Vec<String>),
+    /// The pipeline has no source of this id.
+    #[error("pipeline {pipeline} has no source {connector:?}")]
+    NoSource {
+        /// The pipeline.
+        pipeline: Str,
+        /// The id that was given.
+        connector: String,
+        /// Its sources.
+        known: Vec<String>,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Sets the positions from which sources of a pipeline resume, each in a new generation; with `really` unset it only
+/// returns what would change. The caller makes sure that the pipeline does not run.
+///
+/// `sources`: the sources of the pipeline; `None` where it may be given others before it has them.
+/// `given`: the lane, its position, and the generation from which the position was exported (0: unknown). The new
+/// generation is above it, so that a destination that stored marks for the same ids takes none of them for newer.
+///
+/// # Errors
+/// A lane is not of one of the sources, or the store failed. Nothing was changed.
+pub async fn resume_from(
+    store: &Store,
+    pipeline: &Str,
+    sources: Option<&[Str]>,
+    given: &[(LaneId, Position, u64)],
+    really: bool,
+) -> Result<Vec<Moved>, MoveError> {
+    if let Some(sources) = sources
+        && let Some((lane, ..)) = given.iter().find(|(lane, ..)| !sources.contains(&lane.connector))
+    {
+        let known = sources.iter().map(Str::to_string).collect();
+        return Err(MoveError::NoSource { pipeline: pipeline.clone(), connector: lane.connector.to_string(), known });
+    }
+    let stored = if really {
+        let epoch = store.claim(pipeline).await?;
+        let stored = store.load(&epoch).await?;
+        let mark = |(lane, position, exported): &(LaneId, Position, u64)| {
+            let before = stored.get(lane).map_or(0, |mark| mark.generation);
+            (lane.clone(), Mark { generation: before.max(*exported) + 1, seq: 0, position: position.clone() })
+        };
+        store.commit(&epoch, &given.iter().map(mark).collect::<Vec<_>>()).await?;
+        stored
+    } else {
+        store.positions(pipeline).await?
+    };
+    let moved = |(lane, position, _): &(LaneId, Position, u64)| {
+        let nothing = Mark { generation: 0, seq: 0, position: Position::copy_from(b"") };
+        Moved::one(lane, stored.get(lane).unwrap_or(&nothing), position)
+    };
+    Ok(given.iter().map(moved).collect())
 }
 
 /// Lets sources go on after another position, the beginning if it is empty; with `really` unset it only says which, and
@@ -129,15 +192,18 @@ pub struct Moved {
 impl Moved {
     /// Lanes with the marks that they had, and where all of them go on.
     pub fn all(moves: &BTreeMap<LaneId, Mark>, to: &Position) -> Vec<Moved> {
-        let moved = |(lane, mark): (&LaneId, &Mark)| Moved {
+        moves.iter().map(|(lane, mark)| Moved::one(lane, mark, to)).collect()
+    }
+
+    fn one(lane: &LaneId, mark: &Mark, to: &Position) -> Moved {
+        Moved {
             connector: lane.connector.to_string(),
             partition: lane.partition.0.to_string(),
             generation: mark.generation,
             records: mark.seq,
             from: shown(&mark.position),
             to: shown(to),
-        };
-        moves.iter().map(moved).collect()
+        }
     }
 }
 
@@ -162,5 +228,9 @@ mod tests {
         // What could be taken for the other form is in it.
         assert_eq!(text(b"base64:x"), "base64:YmFzZTY0Ong=");
         assert_eq!(text(b"a\nb"), "base64:YQpi");
+        assert_eq!(text(b"(the beginning)"), "base64:KHRoZSBiZWdpbm5pbmcp");
+        for bytes in [&b""[..], b"plain", b"\xff\x00", b"base64:x", b"(the beginning)", b"a\nb"] {
+            assert_eq!(parse_shown(&text(bytes)).unwrap().0, bytes, "what is exported is imported as it was");
+        }
     }
 }

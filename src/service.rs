@@ -10,6 +10,7 @@ pub mod edit;
 mod farewell;
 pub mod lifecycle;
 pub mod recovery;
+pub mod renames;
 pub mod replay;
 mod roster;
 pub mod schemas;
@@ -382,7 +383,19 @@ impl Service {
             complete: pipelines.is_complete(),
             at: Moment::now(),
         };
-        for change in control.shared().store.provision(provision).await? {
+        let store = &control.shared().store;
+        let stored = store.pipelines().await?;
+        let declared = |id: &Str| provision.invalid.contains(id) || provision.good.iter().any(|good| good.id == *id);
+        let (here, gone): (Vec<_>, Vec<_>) =
+            stored.into_iter().partition(|pipeline| pipeline.origin == Origin::Api || declared(&pipeline.id));
+        for new in &provision.good {
+            let old = here.iter().find(|old| old.id == new.id);
+            let gone = if provision.complete { &gone[..] } else { &[] };
+            for reread in renames::rereads(store, old, new, gone).await? {
+                tracing::warn!(pipeline = %new.id, "{reread}");
+            }
+        }
+        for change in store.provision(provision).await? {
             tracing::info!(pipeline = %change.pipeline, "{change}");
         }
         Ok(())

@@ -147,6 +147,8 @@ pub enum LogFormat {
 pub struct PipelineSettings {
     /// A file or a directory.
     pub path: PathBuf,
+    /// Whether saved pipeline files are applied.
+    pub watch: bool,
     /// Whether a degraded pipeline ends the service.
     pub exit_on_degraded: bool,
     /// When a failed pipeline is started again.

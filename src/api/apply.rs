@@ -19,6 +19,7 @@ use super::error::{ApiError, Error};
 use super::status::StatusNow;
 use crate::service::apply::{Difference, Planned};
 use crate::service::edit::EditError;
+use crate::service::renames::Reread;
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(plan)).routes(routes!(apply))
@@ -30,9 +31,12 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 struct Asked {
     #[serde(default)]
     config: Option<PipelineDocument>,
-    /// The text of a pipeline file with one pipeline.
+    /// The text of a pipeline file.
     #[serde(default)]
     yaml: Option<String>,
+    /// Which pipeline of the text, if it has several.
+    #[serde(default)]
+    pipeline: Option<String>,
     /// To apply it: of the plan that was looked at.
     #[serde(default)]
     hash: Option<String>,
@@ -167,6 +171,10 @@ struct Plan {
     changes: Vec<Change>,
     /// Whether the pipeline runs, and is drained and started again.
     restart: bool,
+    /// Sources that read from their beginning although they seem to replace others, as after a renaming: records are
+    /// delivered again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rereads: Vec<Repeat>,
     /// Stands for the changes and the whole text.
     hash: String,
     /// What else is to be known.
@@ -178,6 +186,19 @@ struct Plan {
     /// How the pipeline is; left out where there is none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<StatusNow>,
+}
+
+/// A source that reads from its beginning.
+#[derive(Serialize, ToSchema)]
+struct Repeat {
+    /// The source, as `pipeline:connector`.
+    source: String,
+    /// The source with a position that it seems to replace, as `pipeline:connector`.
+    replaces: String,
+    /// Records that are delivered again.
+    records: u64,
+    /// All of that in words, with what to do.
+    message: String,
 }
 
 /// One difference; values are not told.
@@ -195,14 +216,20 @@ struct Change {
 
 impl Plan {
     fn of(view: &View, planned: Planned) -> Self {
-        let Planned { id, changes, restart, hash, from_file, warnings } = planned;
+        let Planned { id, changes, restart, rereads, hash, from_file, warnings } = planned;
         let seen = view.control.seen(&id);
+        let repeat = |reread: Reread| {
+            let message = reread.to_string();
+            let Reread { source, replaces, records } = reread;
+            Repeat { source, replaces, records, message }
+        };
         let change = |Difference { resource, id, action, config_paths }| Change { resource, id, action, config_paths };
         Plan {
             status: seen.map(|seen| StatusNow::of(&seen, view.control.invalid(&id))),
             pipeline_id: id.to_string(),
             changes: changes.into_iter().map(change).collect(),
             restart,
+            rereads: rereads.into_iter().map(repeat).collect(),
             hash,
             warnings,
             note: from_file.then_some(
@@ -222,7 +249,7 @@ impl Plan {
               (status = 400, description = "It has errors; `line` and `column` say where in `yaml`", body = Error)),
 )]
 async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
-    let planned = view.control.plan(text(&asked)?).await.map_err(|error| refused(error, asked.yaml))?;
+    let planned = view.control.plan(text(&asked)?, asked.pipeline).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
 }
 
@@ -244,7 +271,7 @@ async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Resul
             ApiError::malformed("`hash` is missing: of the plan that was looked at").suggest("POST /v1/pipelines/plan")
         );
     };
-    let planned = view.control.apply(text, hash).await.map_err(|error| refused(error, asked.yaml))?;
+    let planned = view.control.apply(text, asked.pipeline, hash).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
 }
 

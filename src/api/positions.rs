@@ -1,8 +1,11 @@
 //! Where the sources of a pipeline go on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_graph::record::Position;
+use anabranch_graph::source::{Mark, Partition};
+use anabranch_graph::state::LaneId;
 use anabranch_graph::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -15,16 +18,23 @@ use super::View;
 use super::body::Body;
 use super::error::{ApiError, Error, Kind};
 use super::pipelines::one;
-use crate::positions::{Chosen, MoveError, Moved, go_on_after, parse, shown};
+use crate::positions::{Chosen, MoveError, Moved, go_on_after, parse, parse_shown, resume_from, shown};
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
-    OpenApiRouter::new().routes(routes!(positions)).routes(routes!(reset)).routes(routes!(rewind))
+    OpenApiRouter::new()
+        .routes(routes!(positions))
+        .routes(routes!(reset))
+        .routes(routes!(rewind))
+        .routes(routes!(import))
 }
 
 /// Where the sources of a pipeline go on.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 struct Positions {
     positions: Vec<Lane>,
+    /// Positions of sources that the pipeline no longer has. They are used again when a source of this id returns.
+    set_aside: Vec<Lane>,
 }
 
 /// Where a source, or a partition of it, goes on.
@@ -75,15 +85,18 @@ struct Moves {
 )]
 async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Result<Json<Positions>, ApiError> {
     let id = one(&view, &id).await?.id;
-    let lanes = view.store.positions(&id).await?;
-    let lane = |(lane, mark): (&anabranch_graph::state::LaneId, &anabranch_graph::source::Mark)| Lane {
+    let lane = |(lane, mark): (&LaneId, &Mark)| Lane {
         connector: lane.connector.to_string(),
         partition: lane.partition.0.to_string(),
         generation: mark.generation,
         records: mark.seq,
         position: shown(&mark.position),
     };
-    Ok(Json(Positions { positions: lanes.iter().map(lane).collect() }))
+    let lanes = |marks: BTreeMap<LaneId, Mark>| marks.iter().map(lane).collect();
+    Ok(Json(Positions {
+        positions: lanes(view.store.positions(&id).await?),
+        set_aside: lanes(view.store.detached_marks(&id).await?),
+    }))
 }
 
 /// Lets the sources of a pipeline start at their beginning
@@ -128,6 +141,75 @@ async fn rewind(
     moved(&view, &id, asked, to).await
 }
 
+/// Positions from which sources are to resume.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Import {
+    positions: Vec<Imported>,
+    /// Also for a pipeline or source that does not exist yet, as before a renaming.
+    #[serde(default)]
+    new: bool,
+    /// Without it, the answer says what would be done.
+    #[serde(default)]
+    yes: bool,
+}
+
+/// The position of a source, or of a partition of it.
+#[derive(Deserialize, ToSchema)]
+struct Imported {
+    connector: String,
+    #[serde(default)]
+    partition: String,
+    /// Its text, or `base64:` and its bytes; `(the beginning)` for none.
+    position: String,
+    /// The generation that it was exported from.
+    #[serde(default)]
+    generation: u64,
+}
+
+/// Sets the positions from which sources of a pipeline resume
+///
+/// Takes what `GET …/positions` returns, of this pipeline or of another one. The sources check the positions when they
+/// are opened. A pipeline that runs is drained before and resumes after.
+#[utoipa::path(
+    post, path = "/v1/pipelines/{id}/positions/import", tag = "pipelines",
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    request_body = Import,
+    responses((status = 200, description = "What was set, or would be", body = Moves),
+              (status = 400, description = "`positions.no_source`", body = Error),
+              (status = 404, description = "`pipeline.not_found`", body = Error)),
+)]
+async fn import(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    Body(asked): Body<Import>,
+) -> Result<Json<Moves>, ApiError> {
+    let pipeline = match one(&view, &id).await {
+        Ok(pipeline) => Some(pipeline),
+        Err(_) if asked.new => None,
+        Err(error) => return Err(error),
+    };
+    let mut given = Vec::with_capacity(asked.positions.len());
+    for Imported { connector, partition, position, generation } in asked.positions {
+        let position =
+            parse_shown(&position).map_err(|error| ApiError::malformed(format!("position of {connector}: {error}")))?;
+        let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+        given.push((lane, position, generation));
+    }
+    let id = &Str::from(id);
+    let sources = if asked.new { None } else { pipeline.map(|pipeline| pipeline.sources()) };
+    // What cannot be done is found out before anything is drained.
+    let mut moves = resume_from(&view.store, id, sources.as_deref(), &given, false).await?;
+    if asked.yes {
+        let importing = resume_from(&view.store, id, sources.as_deref(), &given, true);
+        moves = match view.control.seen(id) {
+            Some(_) => view.control.held(id, importing).await??,
+            None => importing.await?,
+        };
+    }
+    Ok(Json(Moves { positions: moves, done: asked.yes }))
+}
+
 async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json<Moves>, ApiError> {
     let Asked { connector, partition, yes, .. } = asked;
     let chosen = Chosen { connector, partition };
@@ -159,6 +241,8 @@ impl From<MoveError> for ApiError {
                 let answer = ApiError::new(Kind::FailedPrecondition, "positions.ambiguous", text);
                 answer.suggest("choose one by `connector` and `partition`")
             }
+            MoveError::NoSource { known, .. } => ApiError::new(Kind::FailedPrecondition, "positions.no_source", text)
+                .suggest(format!("its sources are {}", known.join(", "))),
             MoveError::Store(error) => error.into(),
         }
     }

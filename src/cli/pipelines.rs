@@ -6,6 +6,7 @@ mod chosen;
 mod describe;
 mod dev;
 mod dry_run;
+mod findings;
 mod gallery;
 mod init;
 mod inspect;

@@ -4,6 +4,7 @@
 
 mod moving;
 mod show;
+mod transfer;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,9 @@ pub(super) enum Command {
     Show(show::Arguments),
     Reset(moving::Reset),
     Rewind(moving::Rewind),
+    Copy(transfer::Copy),
+    Export(transfer::Export),
+    Import(transfer::Import),
 }
 
 pub(super) fn dispatch(command: Command, context: &Context) -> Report {
@@ -36,11 +40,14 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::Show(arguments) => show::show(&arguments, context),
         Command::Reset(arguments) => moving::reset(&arguments, context),
         Command::Rewind(arguments) => moving::rewind(&arguments, context),
+        Command::Copy(arguments) => transfer::copy(&arguments, context),
+        Command::Export(arguments) => transfer::export(&arguments, context),
+        Command::Import(arguments) => transfer::import(&arguments, context),
     }
 }
 
 /// Where a source, or a partition of it, goes on.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct Lane {
     #[serde(default)]
     pub(super) pipeline: String,

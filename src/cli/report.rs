@@ -20,6 +20,8 @@ pub enum Exit {
     Invalid = 2,
     /// The environment refuses: in use, out of reach, not allowed, not drained in time.
     Environment = 3,
+    /// The running service differs from the files, and nothing was changed.
+    Drift = 4,
 }
 
 /// What a command has to say.

@@ -22,8 +22,8 @@ use crate::store::{OpenError, Origin, Store, StoredPipeline};
 ///
 /// Starts all pipelines whose file does not say `status: stopped`. Ctrl+C stops it: sources
 /// are read no further, what was read is delivered, and the next start goes on from there. A second Ctrl+C
-/// ends it at once; what was not delivered is then read again. With --dev.enabled it also takes up what is saved in
-/// pipeline files, as `anabranch pipelines dev` does.
+/// ends it at once; what was not delivered is then read again. With --pipelines.watch or --dev.enabled it also applies
+/// pipeline files that are saved, as `anabranch pipelines dev` does.
 ///
 /// A pipeline file with errors is told, and its pipelines are `invalid`; the others run, and the API can make more.
 ///
@@ -43,7 +43,11 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     match context.settings("run", &arguments.settings) {
         Ok(settings) => {
-            let manner = Manner { once: arguments.once, watches: settings.dev, ..Manner::default() };
+            let manner = Manner {
+                once: arguments.once,
+                watches: (settings.dev || settings.pipelines.watch) && !arguments.once,
+                ..Manner::default()
+            };
             serve("run", settings, manner, context)
         }
         Err(report) => *report,

@@ -10,6 +10,7 @@ use super::control::{Control, ControlError, Hold};
 use super::document::Read;
 use super::edit::{EditError, dropped, errors};
 use super::lifecycle::Order;
+use super::renames::{Reread, rereads};
 use super::roster::{Entry, Plan};
 use crate::pipelines::Pipeline;
 use crate::store::{
@@ -44,6 +45,8 @@ pub struct Planned {
     pub changes: Vec<Difference>,
     /// Whether the pipeline runs and has to be drained and started again.
     pub restart: bool,
+    /// Sources that read from their beginning although they seem to replace others.
+    pub rereads: Vec<Reread>,
     /// Stands for all of this and the whole text.
     pub hash: String,
     /// Whether a file declares the pipeline, which decides again when the service is started anew.
@@ -60,12 +63,12 @@ struct Proposal {
 }
 
 impl Control {
-    /// What applying a text would do. Nothing is opened.
+    /// What applying a text would do. Nothing is opened. `which`: the pipeline of the text, if it has several.
     ///
     /// # Errors
     /// The text has errors, or the store cannot be read.
-    pub async fn plan(&self, text: String) -> Result<Planned, EditError> {
-        let pipeline = self.understood(text).await?;
+    pub async fn plan(&self, text: String, which: Option<String>) -> Result<Planned, EditError> {
+        let pipeline = self.understood(text, which).await?;
         Ok(self.propose(&pipeline, false).await?.planned)
     }
 
@@ -75,10 +78,10 @@ impl Control {
     /// # Errors
     /// As for the plan; the hash is not the one of the plan that would be made now; or the new one cannot be opened, or
     /// is not open after 10 s.
-    pub async fn apply(&self, text: String, hash: String) -> Result<Planned, EditError> {
+    pub async fn apply(&self, text: String, which: Option<String>, hash: String) -> Result<Planned, EditError> {
         let control = self.clone();
         self.to_the_end(async move {
-            let pipeline = control.understood(text).await?;
+            let pipeline = control.understood(text, which).await?;
             control.put_in_place(pipeline, Some(&hash), false).await
         })
         .await
@@ -140,8 +143,13 @@ impl Control {
         Ok(proposal.planned)
     }
 
-    async fn understood(&self, text: String) -> Result<Pipeline, EditError> {
-        let read = Read::text(self.shared(), "the text", text).await?;
+    async fn understood(&self, text: String, which: Option<String>) -> Result<Pipeline, EditError> {
+        let mut read = Read::text(self.shared(), "the text", text).await?;
+        if let Some(which) = which
+            && let Some(at) = read.pipelines.good.iter().position(|good| *good.config.id.value == *which)
+        {
+            return Ok(read.pipelines.good.swap_remove(at));
+        }
         let pipelines = &read.pipelines;
         let wrong = errors(&pipelines.findings);
         if !wrong.is_empty() {
@@ -163,10 +171,13 @@ impl Control {
         desired.origin = if from_file { Origin::File } else { Origin::Api };
         let changes = differences(old.as_ref(), &desired);
         let live = self.seen(&id).is_some_and(|seen| seen.status.is_live());
+        let gone: Vec<_> = self.shared().store.pipelines().await?.into_iter().filter(|other| other.detached).collect();
+        let rereads = rereads(&self.shared().store, old.as_ref(), &desired, &gone).await?;
         let planned = Planned {
-            hash: hash(&changes, &desired),
+            hash: hash(&changes, &rereads, &desired),
             restart: live && !changes.is_empty(),
             changes,
+            rereads,
             from_file,
             id,
             warnings: Vec::new(),
@@ -265,9 +276,15 @@ async fn opened(entry: &Entry) -> Result<(), String> {
 }
 
 /// Stands for what would be done; names no value, but changes with each.
-fn hash(changes: &[Difference], desired: &StoredPipeline) -> String {
+fn hash(changes: &[Difference], rereads: &[Reread], desired: &StoredPipeline) -> String {
     let mut hash = Sha256::new();
-    let texts = [serde_json::to_vec(&desired.id), serde_json::to_vec(changes), serde_json::to_vec(desired)];
+    let replaced: Vec<_> = rereads.iter().map(|reread| (&reread.source, &reread.replaces)).collect();
+    let texts = [
+        serde_json::to_vec(&desired.id),
+        serde_json::to_vec(changes),
+        serde_json::to_vec(&replaced),
+        serde_json::to_vec(desired),
+    ];
     for text in texts.into_iter().flatten() {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);

@@ -215,6 +215,13 @@ pub const KEYS: &[Key] = &[
     Key::new("pipelines.path", Kind::Path, Some("./pipelines"), "A pipeline file, or a directory of them.")
         .alias("pipelines"),
     Key::new(
+        "pipelines.watch",
+        Kind::Bool,
+        Some("false"),
+        "Apply pipeline files when they are saved. A pipeline that cannot be opened is replaced by its earlier version; a \
+         deleted file leaves its pipelines running.",
+    ),
+    Key::new(
         "pipelines.exit-on-degraded",
         Kind::Bool,
         Some("false"),

@@ -372,6 +372,7 @@ impl<'a> Checking<'a> {
             },
             pipelines: PipelineSettings {
                 path: self.path("pipelines.path"),
+                watch: self.bool("pipelines.watch"),
                 exit_on_degraded: self.bool("pipelines.exit-on-degraded"),
                 recovery: RecoveryPolicy {
                     min_delay: self.duration("pipelines.error-recovery.min-delay"),

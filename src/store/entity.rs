@@ -172,6 +172,13 @@ pub struct StoredConnector {
     pub processors: Vec<StoredProcessor>,
 }
 
+impl StoredConnector {
+    /// Whether records come from it.
+    pub fn is_source(&self) -> bool {
+        &*self.role == "source"
+    }
+}
+
 /// A processor as written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredProcessor {
@@ -197,6 +204,11 @@ pub struct StoredSetting {
 }
 
 impl StoredPipeline {
+    /// Ids of its sources, in order.
+    pub fn sources(&self) -> Vec<Str> {
+        self.connectors.iter().filter(|connector| connector.is_source()).map(|source| source.id.clone()).collect()
+    }
+
     /// A pipeline without connectors, made through the API. Its dead-letter queue is what a file has that says nothing
     /// about it.
     pub fn new(id: Str, name: Str, description: Str) -> Self {

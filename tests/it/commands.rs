@@ -10,10 +10,10 @@ use regex::Regex;
 
 use crate::api::get;
 use crate::docs::below;
-use crate::process::{Process, Workspace, skip};
+use crate::process::{Process, Workspace, file_to_file, numbered_lines, skip};
 
 /// Pages whose commands are run by a test.
-const RUN: [(&str, &str); 9] = [
+const RUN: [(&str, &str); 10] = [
     ("README.md", "here"),
     ("docs/tutorial.md", "here"),
     ("docs/connectors.md", "here"),
@@ -21,6 +21,7 @@ const RUN: [(&str, &str); 9] = [
     ("docs/inspect.md", "here"),
     ("docs/mcp.md", "here"),
     ("docs/operations.md", "here"),
+    ("docs/runbooks.md", "here"),
     ("docs/dead-letters.md", "letters.rs"),
     ("docs/testing-pipelines.md", "pipeline_tests.rs"),
 ];
@@ -397,4 +398,38 @@ fn a_service_is_looked_after() {
     assert!(workspace.lines("token")[0].len() >= 32, "a token that nobody guesses");
     let mode = fs::metadata(workspace.path("token")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");
+}
+
+#[test]
+fn the_runbooks_do_what_they_say() {
+    if timeout_is_missing() {
+        return;
+    }
+    let [copy, export, import, check] = &blocks("docs/runbooks.md")[..] else { panic!("four commands") };
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/orders.yaml", file_to_file("orders", ""));
+    workspace.once();
+    workspace.write("pipelines/orders.yaml", file_to_file("orders", "").replace("- id: in\n", "- id: lines\n"));
+    run(std::slice::from_ref(copy), &workspace, "127.0.0.1:0");
+    workspace.once();
+    assert_eq!(workspace.lines("out.ndjson").len(), 3, "each line once under the new id");
+
+    run(std::slice::from_ref(export), &workspace, "127.0.0.1:0");
+    let there = Workspace::new();
+    for name in ["in.txt", "pipelines/orders.yaml", "positions.json"] {
+        there.write(name, workspace.read(name));
+    }
+    let stopped = there.read("pipelines/orders.yaml").replace("status: running", "status: stopped");
+    there.write("pipelines/orders.yaml", stopped);
+    let mut service = there.start(&["run"]);
+    let address = service.address();
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    run(std::slice::from_ref(import), &there, &address.to_string());
+    let positions = get(address, "/v1/pipelines/orders/positions").json();
+    assert_eq!(positions["positions"][0]["connector"], "lines", "{positions}");
+    there.write("desired/orders.yaml", there.read("pipelines/orders.yaml"));
+    run(std::slice::from_ref(check), &there, &address.to_string());
+    service.signal("TERM");
+    service.finish().expect_code(0);
 }

@@ -25,6 +25,27 @@ fn said(service: &mut Process, words: &str) {
     service.wait_until(words, || printed().contains(words));
 }
 
+/// A service whose files are managed by other programs: `pipelines.watch` applies them and puts back what fails.
+#[test]
+fn a_watched_directory_is_applied_and_rolled_back() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", pipeline("first.ndjson"));
+    let mut service = workspace.start(&["run", "--pipelines.watch"]);
+    delivered(&mut service, &workspace, "first.ndjson", &["one"]);
+    said(&mut service, "watching 1 file");
+    save(&workspace, "pipelines/p.yaml", &pipeline("missing/second.ndjson"));
+    said(&mut service, "the old one is put back");
+    workspace.append("in.txt", "two\n");
+    delivered(&mut service, &workspace, "first.ndjson", &["one", "two"]);
+    save(&workspace, "pipelines/p.yaml", &pipeline("third.ndjson"));
+    said(&mut service, "restarted in");
+    workspace.append("in.txt", "three\n");
+    delivered(&mut service, &workspace, "third.ndjson", &["three"]);
+    service.signal("INT");
+    service.finish().expect_code(0);
+}
+
 #[test]
 fn a_saved_file_is_taken_up_and_goes_on_where_it_was() {
     let workspace = Workspace::new();

@@ -13,6 +13,7 @@ mod api_edit;
 mod api_lifecycle;
 #[cfg(feature = "avro")]
 mod api_schemas;
+mod apply;
 mod bad_input;
 mod branching;
 mod commands;

@@ -53,6 +53,85 @@ fn a_source_goes_on_after_the_position_of_a_record() {
 }
 
 #[test]
+fn a_renamed_source_resumes_from_a_copied_position() {
+    let workspace = workspace();
+    let renamed = file_to_file("moved", "").replace("- id: in\n", "- id: lines\n");
+    workspace.write("pipelines/p.yaml", &renamed);
+    let shown = workspace.run(&["positions", "copy", "moved:in", "moved:lines"]).expect_code(0).both();
+    assert!(shown.contains("moved:lines would resume after") && shown.contains("Nothing was changed"), "{shown}");
+    workspace.run(&["positions", "copy", "moved:in", "moved:lines", "--yes"]).expect_code(0);
+    workspace.append("in.txt", "line 10\n");
+    workspace.once();
+    let expected: Vec<String> = (0..11).map(|i| format!("line {i}")).collect();
+    assert_eq!(delivered(&workspace), expected, "each line once");
+}
+
+#[test]
+fn a_renamed_pipeline_resumes_from_copied_positions() {
+    let workspace = workspace();
+    workspace.write("pipelines/p.yaml", file_to_file("renamed", ""));
+    workspace.run(&["positions", "copy", "moved", "renamed", "--yes"]).expect_code(0);
+    workspace.once();
+    assert_eq!(delivered(&workspace).len(), 10, "each line once");
+}
+
+/// Without the copy everything is delivered again: the log says so, with the remedy.
+#[test]
+fn a_renaming_is_reported_as_the_repetition_that_it_is() {
+    let workspace = workspace();
+    workspace.write("pipelines/p.yaml", file_to_file("renamed", ""));
+    let log = workspace.once().both();
+    let warning = log.lines().find(|line| line.contains("delivered again")).unwrap_or_else(|| panic!("{log}"));
+    for part in ["renamed:in", "moved:in", "10 records", "anabranch positions copy moved:in renamed:in --new --yes"] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+    assert_eq!(delivered(&workspace).len(), 20);
+    assert!(!workspace.once().both().contains("delivered again"), "it has a position now");
+
+    let workspace = self::workspace();
+    workspace.write("pipelines/p.yaml", file_to_file("moved", "").replace("- id: in\n", "- id: lines\n"));
+    let log = workspace.once().both();
+    assert!(log.contains("positions copy moved:in moved:lines"), "{log}");
+}
+
+#[test]
+fn positions_move_to_another_host() {
+    let here = workspace();
+    here.run(&["positions", "export", "--to", "positions.json"]).expect_code(0);
+    let there = Workspace::new();
+    there.write("in.txt", numbered_lines(12));
+    there.write("pipelines/p.yaml", file_to_file("moved", ""));
+    there.write("positions.json", here.read("positions.json"));
+    // The store is made by the first start; nothing is read before the import.
+    there.write("pipelines/p.yaml", file_to_file("moved", "").replace("status: running", "status: stopped"));
+    there.once();
+    there.write("pipelines/p.yaml", file_to_file("moved", ""));
+    let shown = there.run(&["positions", "import", "positions.json"]).expect_code(0).both();
+    assert!(shown.contains("moved:in would resume after"), "{shown}");
+    there.run(&["positions", "import", "positions.json", "--yes"]).expect_code(0);
+    there.once();
+    // A file source notices that this is another file than the one it has a position of, and what it does then is its
+    // own matter; the position itself has arrived as it was.
+    let exported: Value = serde_json::from_str(&here.read("positions.json")).unwrap();
+    assert_eq!(exported["version"], 1);
+    let lane = &exported["positions"][0];
+    assert_eq!((&lane["pipeline"], &lane["connector"], &lane["records"]), (&"moved".into(), &"in".into(), &10.into()));
+
+    let refused = |text: &str, arguments: &[&str], expected: &str| {
+        there.write("other.json", text);
+        let said =
+            there.run(&[&["positions", "import", "other.json", "--yes"], arguments].concat()).expect_code(2).both();
+        assert!(said.contains(expected), "{text}: {said}");
+    };
+    refused("{}", &[], "does not hold exported positions");
+    refused("nonsense", &[], "does not hold exported positions");
+    refused(r#"{"version":2,"positions":[]}"#, &[], "version 2");
+    refused(&exported.to_string(), &["--pipeline", "other"], "no such position");
+    refused(&exported.to_string().replace("\"in\"", "\"out\""), &[], "has no source \"out\"");
+    refused(&exported.to_string().replace("moved", "move"), &[], "did you mean moved?");
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused() {
     let workspace = workspace();
     let refused = |arguments: &[&str], code: i32, expected: &str| {
@@ -63,6 +142,10 @@ fn what_cannot_be_meant_is_refused() {
     refused(&["positions", "reset", "moved", "--connector", "out", "--yes"], 2, "there are in");
     refused(&["positions", "rewind", "moved", "--to", "", "--yes"], 2, "positions reset");
     refused(&["positions", "rewind", "moved", "--to", "base64:?", "--yes"], 2, "not base64");
+    refused(&["positions", "copy", "moved", "moved", "--yes"], 2, "cannot be copied");
+    refused(&["positions", "copy", "moved:in", "moved", "--yes"], 2, "name two pipelines");
+    refused(&["positions", "copy", "moved:in", "moved:out", "--yes"], 2, "its sources are in");
+    refused(&["positions", "copy", "moved:out", "moved:in", "--yes"], 2, "no position is stored");
     workspace.once();
     assert_eq!(delivered(&workspace).len(), 10, "nothing was changed");
     let elsewhere = Workspace::new();

@@ -136,7 +136,7 @@ fn a_file_is_applied_as_it_was_shown() {
     let (workspace, mut service, flag) = service();
     let changed = workspace.read("pipelines/p.yaml").replace("out.ndjson", "other.ndjson");
     workspace.write("p.yaml", &changed);
-    let shown = workspace.run(&["pipelines", "apply", "p.yaml", &flag]).expect_code(0);
+    let shown = workspace.run(&["pipelines", "apply", "p.yaml", &flag]).expect_code(4);
     assert!(shown.stdout.contains("~ connector p:out: /connectors/1/settings/path"), "{}", shown.both());
     assert!(shown.stderr.contains("Nothing was changed") && !shown.stdout.contains("other.ndjson"), "{}", shown.both());
     let hash = shown.stdout.lines().find_map(|line| line.strip_prefix("Hash: ")).unwrap().to_owned();

@@ -98,7 +98,7 @@ fn a_pipeline_is_changed_and_deleted_when_the_answer_is_yes() {
     workspace.write("new.yaml", file_to_file("p", ""));
     let apply = ["pipelines", "apply", "new.yaml"];
     let is_there = || get(service.address, "/v1/pipelines/p").status == 200;
-    let none = workspace.run(&apply).expect_code(0).both();
+    let none = workspace.run(&apply).expect_code(4).both();
     assert!(none.contains("--plan-hash") && !none.contains("[y/N]"), "{none}");
     let Some(no) = on_terminal(&workspace, "", ["[y/N]", "n"], &apply) else { return };
     assert!(no.stdout.contains("p:out"), "what changes is shown: {}", no.stdout);

@@ -301,3 +301,37 @@ fn processors_that_fail_on_every_record() {
         &["raw data since here"],
     );
 }
+
+#[test]
+fn findings_are_printed_for_code_hosts() {
+    let workspace = Workspace::new();
+    let wrong = file_to_file("p", "").replace(
+        "plugin: file\n        settings:\n          path: out",
+        "plugin: fiel\n        settings:\n          path: out",
+    );
+    workspace.write("pipelines/p 1.yaml", &wrong);
+    let line = wrong.lines().position(|line| line.contains("fiel")).unwrap() + 1;
+    let column = wrong.lines().nth(line - 1).unwrap().find("fiel").unwrap() + 1;
+    let github = workspace.run(&["pipelines", "validate", "--format", "github"]).expect_code(2);
+    assert_eq!(github.stderr, "");
+    let command = github.stdout.lines().find(|line| line.contains("plan.unknown_plugin")).unwrap().to_owned();
+    let place = format!("::error file=pipelines/p 1.yaml,line={line},col={column},title=plan.unknown_plugin::");
+    assert!(command.starts_with(&place) && command.contains("did you mean"), "{command}");
+
+    let sarif = workspace.run(&["pipelines", "validate", "--format", "sarif"]).expect_code(2);
+    let log: serde_json::Value = serde_json::from_str(&sarif.stdout).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let results = run["results"].as_array().unwrap();
+    let result = results.iter().find(|result| result["ruleId"] == "plan.unknown_plugin").unwrap();
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "pipelines/p%201.yaml");
+    assert_eq!((&place["region"]["startLine"], &place["region"]["startColumn"]), (&line.into(), &column.into()));
+    assert_eq!(result["level"], "error");
+    assert!(run["tool"]["driver"]["rules"].as_array().unwrap().iter().any(|rule| rule["id"] == "plan.unknown_plugin"));
+    // Without findings there is a log too, for a scan that closes earlier alerts.
+    workspace.write("pipelines/p 1.yaml", file_to_file("p", ""));
+    let sarif = workspace.run(&["pipelines", "lint", "--format", "sarif"]).expect_code(0).stdout;
+    let log: serde_json::Value = serde_json::from_str(&sarif).unwrap();
+    assert_eq!(log["runs"][0]["results"], serde_json::json!([]));
+}

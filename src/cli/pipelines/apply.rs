@@ -1,34 +1,52 @@
 //! `anabranch pipelines apply`.
 
-use std::fmt::Write as _;
+mod diff;
+mod prune;
+mod targets;
+
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
+use self::diff::Diff;
+use self::prune::Surplus;
+use self::targets::{Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
-use crate::files::{MAX_PIPELINE_FILE, read_text};
 use crate::pipelines::Pipelines;
 use crate::settings::{ServiceFlags, Settings};
 
-/// Bring a running service in line with a pipeline file.
+/// Bring a running service in line with pipeline files.
 ///
-/// Shows what would change and the hash of it, and asks. A pipeline that runs is drained, changed, and goes on where it
-/// was; one that cannot be started goes back to what it was. With --plan-hash only that is applied which was shown
-/// before: if the file, or the pipeline, has changed since, nothing is done.
+/// Shows what would change and a hash of it, and asks. The service drains a running pipeline, changes it and resumes
+/// it; if the new one cannot be opened, the service puts the old one back. With --plan-hash it applies only the shown
+/// plan: if a file or a pipeline has changed since, nothing is done.
+///
+/// Exit code 0: the service is in line with the files; 2: a file is not valid; 4: there are differences and nothing was
+/// changed, because of --check or because there is no terminal to ask on.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// The pipeline file. Its `${NAME}` are read by the service, from its own environment.
-    #[arg(value_hint = clap::ValueHint::FilePath)]
-    file: PathBuf,
+    /// Pipeline files and directories of them. The service reads their `${NAME}` from its own environment.
+    #[arg(required = true, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
+    paths: Vec<PathBuf>,
     /// Do it without asking.
     #[arg(short, long)]
     yes: bool,
     /// Do it if this is still the hash of what would change.
     #[arg(long, value_name = "HASH", conflicts_with = "yes")]
     plan_hash: Option<String>,
+    /// Only compare: exit with 4 if something would change.
+    #[arg(long, conflicts_with_all = ["yes", "plan_hash"])]
+    check: bool,
+    /// Also stop and delete pipelines that none of the files declares, with their positions.
+    #[arg(long)]
+    prune: bool,
+    /// With --yes: also where a source under a new id delivers everything again.
+    #[arg(long, requires = "yes")]
+    accept_rereads: bool,
     #[command(flatten)]
     settings: ServiceFlags,
 }
@@ -39,30 +57,24 @@ const COMMAND: &str = "pipelines.apply";
 struct Asked<'a> {
     yaml: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pipeline: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<&'a str>,
 }
 
-/// What would change, or did.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Diff {
-    pipeline_id: String,
-    #[serde(default)]
-    changes: Vec<DiffChange>,
-    /// Whether it has to be drained for it.
-    #[serde(default)]
-    restart: bool,
-    hash: String,
+/// A pipeline of a file beside the one of the service.
+struct Compared {
+    target: Target,
+    plan: Value,
+    diff: Diff,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DiffChange {
-    resource: String,
-    id: String,
-    action: String,
-    #[serde(default)]
-    config_paths: Vec<String>,
+/// All that would be done.
+struct Work {
+    pipelines: Vec<Compared>,
+    surplus: Vec<Surplus>,
+    /// Whether the arguments are one file with one pipeline: the result is then that pipeline's plan.
+    single: bool,
 }
 
 pub(super) fn apply(arguments: &Arguments, context: &Context) -> Report {
@@ -71,118 +83,212 @@ pub(super) fn apply(arguments: &Arguments, context: &Context) -> Report {
 
 fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
-    let yaml = read_text(&arguments.file, MAX_PIPELINE_FILE).map_err(|error| {
-        let message = format!("cannot read {}: {error}", arguments.file.display());
-        Box::new(Report::new(COMMAND).fail(Exit::Invalid, "config.unreadable", message))
-    })?;
+    let targets = targets(COMMAND, &arguments.paths, context)?;
     let remote = Remote::of(COMMAND, &settings)?;
-    let explained = |report: Box<Report>| explained(*report, &arguments.file, &settings, context);
-    let plan: Value = remote.post("/v1/pipelines/plan", &Asked { yaml: &yaml, hash: None }).map_err(explained)?;
-    let diff = read(&plan)?;
-    let mut text = told(&diff, context.color);
-    let shown = |applied: bool| {
-        let mut shown = plan.clone();
-        shown["applied"] = applied.into();
-        shown
-    };
-    let summary = json!({ "changes": diff.changes.len() });
-    let unchanged = |text: String, notes: &str| {
-        Report::new(COMMAND).text(text).notes(notes).summary(summary.clone()).result(shown(false))
-    };
+    let work = compare(targets, arguments, &remote, &settings, context)?;
+    let text = work.told(context.color);
     if let Some(hash) = &arguments.plan_hash
-        && *hash != diff.hash
+        && *hash != work.hash()
     {
         let message = "what would change is not what this hash stands for";
-        let report = unchanged(text, "").fail(Exit::Invalid, "provisioning.plan_stale", message);
-        return Err(Box::new(report.suggest(format!("look at it; what is shown now has --plan-hash {}", diff.hash))));
+        let report = work.report(text, false).fail(Exit::Invalid, "provisioning.plan_stale", message);
+        let suggestion = format!("look at the plan; what is shown now has --plan-hash {}", work.hash());
+        return Err(Box::new(report.suggest(suggestion)));
     }
-    if diff.changes.is_empty() {
-        return Ok(unchanged(text, ""));
+    if !work.differs() {
+        return Ok(work.report(text, false));
     }
-    if !arguments.yes && arguments.plan_hash.is_none() {
-        // Asked about what is on the screen, and not about what follows.
-        let question = format!("{text}Apply it to {}?", remote.url());
-        match context.confirm(&question) {
-            Some(true) => text.clear(),
-            Some(false) => return Ok(unchanged("Nothing was changed.\n".to_owned(), "")),
+    if arguments.check {
+        return Ok(work.report(text, false).found(Exit::Drift));
+    }
+    let mut shown = text;
+    if arguments.yes {
+        let rereads = work.pipelines.iter().any(|pipeline| !pipeline.diff.rereads.is_empty());
+        if rereads && !arguments.accept_rereads {
+            let message = "a source would read from its beginning and deliver everything again";
+            let report = work.report(shown, false).fail(Exit::Invalid, "provisioning.rereads", message);
+            return Err(Box::new(report.suggest(
+                "copy the position first (`anabranch positions copy`), or add --accept-rereads if that is meant",
+            )));
+        }
+    } else if arguments.plan_hash.is_none() {
+        // The question is about what is on the screen, so what follows does not repeat it.
+        match context.confirm(&format!("{shown}Apply it to {}?", remote.url())) {
+            Some(true) => shown.clear(),
+            Some(false) => return Ok(work.report("Nothing was changed.\n".to_owned(), false)),
             None => {
-                let advice = format!("Nothing was changed. Apply it with --plan-hash {}, or with --yes.\n", diff.hash);
-                return Ok(unchanged(text, &advice));
+                let advice =
+                    format!("Nothing was changed. Apply it with --plan-hash {}, or with --yes.\n", work.hash());
+                return Ok(work.report(shown, false).notes(advice).found(Exit::Drift));
             }
         }
     }
-    let asked = Asked { yaml: &yaml, hash: Some(&diff.hash) };
-    let applied: Value = remote.post("/v1/pipelines/apply", &asked).map_err(explained)?;
-    let _ = writeln!(text, "Applied.");
-    let warnings = applied["warnings"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let notes: String = warnings.iter().filter_map(Value::as_str).map(|text| format!("warning: {text}\n")).collect();
-    let mut result = shown(true);
-    if !warnings.is_empty() {
-        result["warnings"] = warnings.into();
+    carry_out(work, shown, &remote, &settings, context)
+}
+
+/// Asks the service what each pipeline would change. Every file is looked at before the first error is reported.
+fn compare(
+    targets: Vec<Target>,
+    arguments: &Arguments,
+    remote: &Remote,
+    settings: &Settings,
+    context: &Context,
+) -> Result<Work, Box<Report>> {
+    let single = targets.len() == 1 && !arguments.prune;
+    let mut pipelines = Vec::with_capacity(targets.len());
+    let mut refused = Vec::new();
+    for target in targets {
+        let asked = Asked { yaml: &target.yaml, pipeline: target.asked(), hash: None };
+        match remote.post::<Value>("/v1/pipelines/plan", &asked) {
+            Ok(plan) => pipelines.push(Compared { diff: diff::read(COMMAND, &plan)?, plan, target }),
+            Err(report) => refused.push((target, report)),
+        }
     }
-    Ok(Report::new(COMMAND).text(text).notes(notes).summary(summary).result(result))
+    if let Some((target, report)) = refused.pop() {
+        let others = refused.iter().map(|(target, _)| target.name());
+        let report = explained(*report, &target, settings, context);
+        let others: Vec<String> = others.collect();
+        return Err(match others.is_empty() {
+            true => report,
+            false => Box::new(report.suggest(format!("also refused: {}", others.join(", ")))),
+        });
+    }
+    let surplus = match arguments.prune {
+        true => {
+            let declared: Vec<&str> = pipelines.iter().map(|pipeline| pipeline.diff.pipeline_id.as_str()).collect();
+            prune::surplus(remote, &declared)?
+        }
+        false => Vec::new(),
+    };
+    Ok(Work { pipelines, surplus, single })
 }
 
-fn read(plan: &Value) -> Result<Diff, Box<Report>> {
-    Diff::deserialize(plan).map_err(|error| {
-        let message = format!("the service answered what this program does not understand: {error}");
-        Box::new(Report::new(COMMAND).fail(Exit::Failed, "service.foreign", message))
-    })
+fn carry_out(
+    mut work: Work,
+    mut text: String,
+    remote: &Remote,
+    settings: &Settings,
+    context: &Context,
+) -> Result<Report, Box<Report>> {
+    let mut notes = String::new();
+    let mut failed: Vec<(String, Box<Report>)> = Vec::new();
+    let mut done = 0;
+    for Compared { target, plan, diff } in work.pipelines.iter_mut().filter(|pipeline| pipeline.diff.differs()) {
+        let asked = Asked { yaml: &target.yaml, pipeline: target.asked(), hash: Some(&diff.hash) };
+        match remote.post::<Value>("/v1/pipelines/apply", &asked) {
+            Ok(answer) => {
+                done += 1;
+                plan["applied"] = true.into();
+                let warnings = answer["warnings"].as_array().map(Vec::as_slice).unwrap_or_default();
+                notes.extend(warnings.iter().filter_map(Value::as_str).map(|text| format!("warning: {text}\n")));
+                if !warnings.is_empty() {
+                    plan["warnings"] = warnings.into();
+                }
+            }
+            Err(report) => failed.push((diff.pipeline_id.clone(), explained(*report, target, settings, context))),
+        }
+    }
+    for surplus in work.surplus.iter_mut().filter(|surplus| surplus.can_go()) {
+        match surplus.delete(remote) {
+            Ok(()) => done += 1,
+            Err(report) => failed.push((surplus.id.clone(), report)),
+        }
+    }
+    let kept: Vec<&str> =
+        work.surplus.iter().filter(|surplus| !surplus.can_go()).map(|surplus| surplus.id.as_str()).collect();
+    if let Some((id, report)) = failed.pop() {
+        if work.single {
+            return Err(report);
+        }
+        notes.push_str(&format!("Applied {}; not applied: {id}", counted(done, "pipeline")));
+        failed.iter().for_each(|(id, _)| notes.push_str(&format!(", {id}")));
+        notes.push('\n');
+        return Err(Box::new((*report).result(work.result(true)).text(text).notes(notes)));
+    }
+    text.push_str("Applied.\n");
+    let report = work.report(text, true).notes(notes);
+    Ok(if kept.is_empty() { report } else { report.found(Exit::Drift) })
 }
 
-/// What is wrong with the file as far as it shows here, with the places, for what the service refused.
-fn explained(report: Report, file: &PathBuf, settings: &Settings, context: &Context) -> Box<Report> {
-    let pipelines = Pipelines::load(&[file], &registry_with(settings), &compile_options(settings, false));
+impl Work {
+    fn differs(&self) -> bool {
+        !self.surplus.is_empty() || self.pipelines.iter().any(|pipeline| pipeline.diff.differs())
+    }
+
+    /// Stands for all that would be done.
+    fn hash(&self) -> String {
+        if let ([pipeline], []) = (&self.pipelines[..], &self.surplus[..]) {
+            return pipeline.diff.hash.clone();
+        }
+        let mut hash = Sha256::new();
+        for pipeline in &self.pipelines {
+            hash.update(pipeline.diff.hash.as_bytes());
+        }
+        for surplus in &self.surplus {
+            hash.update([0]);
+            hash.update(surplus.id.as_bytes());
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn told(&self, color: bool) -> String {
+        let alone = self.pipelines.len() == 1 && self.surplus.is_empty();
+        let mut text = String::new();
+        let mut unchanged = 0;
+        for pipeline in &self.pipelines {
+            if alone || pipeline.diff.differs() {
+                text.push_str(&diff::told(&pipeline.diff, color));
+            } else {
+                unchanged += 1;
+            }
+        }
+        self.surplus.iter().for_each(|surplus| text.push_str(&surplus.told(color)));
+        if !alone && unchanged > 0 {
+            let verb = if unchanged == 1 { "is" } else { "are" };
+            text.push_str(&format!("{} {verb} as the files have it.\n", counted(unchanged, "pipeline")));
+        }
+        if self.differs() {
+            text.push_str(&format!("Hash: {}\n", self.hash()));
+        }
+        text
+    }
+
+    fn result(&self, applied: bool) -> Value {
+        let shown = |pipeline: &Compared| {
+            let mut plan = pipeline.plan.clone();
+            if plan["applied"].is_null() {
+                plan["applied"] = false.into();
+            }
+            plan
+        };
+        if let (true, [pipeline]) = (self.single, &self.pipelines[..]) {
+            return shown(pipeline);
+        }
+        json!({
+            "pipelines": self.pipelines.iter().map(shown).collect::<Vec<_>>(),
+            "pruned": self.surplus.iter().map(Surplus::shown).collect::<Vec<_>>(),
+            "hash": self.hash(),
+            "applied": applied,
+        })
+    }
+
+    fn report(&self, text: String, applied: bool) -> Report {
+        let changes: usize = self.pipelines.iter().map(|pipeline| pipeline.diff.changes.len()).sum();
+        let summary = match self.single {
+            true => json!({ "changes": changes }),
+            false => json!({
+                "pipelines": self.pipelines.len(), "changes": changes, "pruned": self.surplus.len(),
+            }),
+        };
+        Report::new(COMMAND).text(text).summary(summary).result(self.result(applied))
+    }
+}
+
+/// What the service refused, with what is wrong with the file as far as this machine can tell, and the places.
+fn explained(report: Report, target: &Target, settings: &Settings, context: &Context) -> Box<Report> {
+    let pipelines = Pipelines::load(&[&target.path], &registry_with(settings), &compile_options(settings, false));
     Box::new(match report.is_invalid() && pipelines.has_errors() {
         true => report.notes(context.rendered(&pipelines.all_findings(), &pipelines.files)),
         false => report,
     })
-}
-
-fn told(diff: &Diff, color: bool) -> String {
-    if diff.changes.is_empty() {
-        return format!("Pipeline {} is as the file has it; there is nothing to change.\n", diff.pipeline_id);
-    }
-    let mut text = format!("Pipeline {}: {}\n", diff.pipeline_id, counted(diff.changes.len(), "change"));
-    for change in &diff.changes {
-        let (mark, style) = match change.action.as_str() {
-            "create" => ("+", "\x1b[32m"),
-            "delete" => ("-", "\x1b[31m"),
-            _ => ("~", "\x1b[33m"),
-        };
-        let (style, reset) = if color { (style, "\x1b[0m") } else { ("", "") };
-        let paths = match change.config_paths.as_slice() {
-            [] => String::new(),
-            paths => format!(": {}", paths.join(", ")),
-        };
-        let _ = writeln!(text, "  {style}{mark} {} {}{reset}{paths}", change.resource, change.id);
-    }
-    if diff.restart {
-        text.push_str("It runs: it is drained, changed, and goes on where it was.\n");
-    }
-    let _ = writeln!(text, "Hash: {}", diff.hash);
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_are_told_without_values() {
-        let plan = json!({
-            "pipelineId": "p", "restart": true, "hash": "abc",
-            "changes": [
-                { "resource": "connector", "id": "p:out", "action": "update", "configPaths": ["settings.path"] },
-                { "resource": "processor", "id": "p:new", "action": "create", "configPaths": [] },
-            ],
-        });
-        let text = told(&read(&plan).unwrap(), false);
-        assert_eq!(
-            text,
-            "Pipeline p: 2 changes\n  ~ connector p:out: settings.path\n  + processor p:new\n\
-             It runs: it is drained, changed, and goes on where it was.\nHash: abc\n"
-        );
-        assert!(read(&json!({ "pipelineId": 1 })).is_err());
-    }
 }

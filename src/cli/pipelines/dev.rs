@@ -183,6 +183,9 @@ impl Watch {
             match planned {
                 Ok(planned) => {
                     let (mode, count) = (mode(&planned, live), planned.changes.len());
+                    for reread in &planned.rereads {
+                        tracing::warn!(pipeline = %id, "{reread}");
+                    }
                     for change in &planned.changes {
                         let paths = change.config_paths.join(", ");
                         tracing::info!(pipeline = %id, "{} {} {} {paths}", change.action, change.resource, change.id);

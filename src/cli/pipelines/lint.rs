@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::findings::Form;
 use super::validate::{self, Checking};
 use crate::cli::{Context, Report};
 use crate::settings::SettingFlags;
@@ -18,11 +19,14 @@ pub(in crate::cli) struct Arguments {
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
+    /// Form of the findings.
+    #[arg(long, value_enum, default_value_t = Form::Text)]
+    format: Form,
     #[command(flatten)]
     settings: SettingFlags<false>,
 }
 
 pub(super) fn lint(arguments: &Arguments, context: &Context) -> Report {
-    let checking = Checking { strict: arguments.strict, fix: None };
+    let checking = Checking { strict: arguments.strict, fix: None, form: arguments.format };
     validate::check("pipelines.lint", &arguments.paths, &arguments.settings, &checking, context)
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anabranch_graph::diagnostic::Severity;
 use serde_json::{Value, json};
 
+use super::findings::{Form, github, sarif};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
 use crate::files::{MAX_PIPELINE_FILE, read_text, system};
@@ -17,6 +18,9 @@ use crate::settings::SettingFlags;
 ///
 /// Reads and compiles pipeline files and reports everything that is wrong with them, each with its place.
 /// Exit code 0: all pipelines can be started; 2: there are errors. Warnings do not count.
+///
+/// With --format github the findings become annotations of a pull request; with --format sarif, a log that code scanning
+/// takes.
 ///
 /// With --fix, mistakes of which there is no doubt what was meant are corrected in the files: renamed fields, a name
 /// that is one letter away from the only one there is, numbers in quotes, metadata by the names of another service.
@@ -32,13 +36,22 @@ pub(in crate::cli) struct Arguments {
     /// Show what --fix would change, and change nothing.
     #[arg(long, requires = "fix")]
     dry_run: bool,
+    /// Form of the findings.
+    #[arg(long, value_enum, default_value_t = Form::Text, conflicts_with = "fix")]
+    format: Form,
     #[command(flatten)]
     settings: SettingFlags<false>,
 }
 
 pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
     let fix = arguments.fix.then_some(if arguments.dry_run { Fixing::Show } else { Fixing::Write });
-    check("pipelines.validate", &arguments.paths, &arguments.settings, &Checking { strict: false, fix }, context)
+    check(
+        "pipelines.validate",
+        &arguments.paths,
+        &arguments.settings,
+        &Checking { strict: false, fix, form: arguments.format },
+        context,
+    )
 }
 
 /// What a check is to do.
@@ -47,6 +60,8 @@ pub(super) struct Checking {
     pub(super) strict: bool,
     /// Whether mistakes are corrected.
     pub(super) fix: Option<Fixing>,
+    /// The form of the findings.
+    pub(super) form: Form,
 }
 
 /// What to do with corrections.
@@ -127,12 +142,15 @@ pub(super) fn check(
         result["fixed"] = changed.iter().map(shown).collect();
     }
     let refused = wrong_as_it_is.unwrap_or(pipelines.has_errors()) || (checking.strict && warnings > 0);
-    Report::new(command)
-        .notes(context.rendered(&pipelines.all_findings(), &pipelines.files))
-        .text(text)
-        .summary(summary)
-        .result(result)
-        .found(if refused { Exit::Invalid } else { Exit::Ok })
+    let report = Report::new(command).found(if refused { Exit::Invalid } else { Exit::Ok });
+    let findings = pipelines.all_findings();
+    match checking.form {
+        Form::Text => {
+            report.notes(context.rendered(&findings, &pipelines.files)).text(text).summary(summary).result(result)
+        }
+        Form::Github => report.text(github(&findings, &pipelines.files)).streamed(),
+        Form::Sarif => report.text(format!("{:#}\n", sarif(&findings, &pipelines.files))).streamed(),
+    }
 }
 
 /// Writes what changed. A file that somebody else changed meanwhile is left to them.

@@ -151,7 +151,7 @@ fn in_store(
     Ok(Moved::all(&moves, to))
 }
 
-fn unmoved(command: &'static str, error: &MoveError) -> Report {
+pub(super) fn unmoved(command: &'static str, error: &MoveError) -> Report {
     let report = |exit, code: &'static str| Report::new(command).fail(exit, code, error.to_string());
     match error {
         MoveError::None { known, .. } if known.is_empty() => report(Exit::Invalid, "positions.none")
@@ -162,6 +162,10 @@ fn unmoved(command: &'static str, error: &MoveError) -> Report {
         MoveError::Ambiguous(_) => {
             report(Exit::Invalid, "positions.ambiguous").suggest("choose one with --connector and --partition")
         }
+        MoveError::NoSource { known, .. } => report(Exit::Invalid, "positions.no_source").suggest(format!(
+            "its sources are {}; --new sets the position of one that it does not have yet",
+            known.join(", ")
+        )),
         MoveError::Store(error) => unreadable(command, error),
     }
 }

@@ -66,7 +66,11 @@ fn try_show(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repo
         .result(json!({ "positions": lanes.iter().map(Lane::shown).collect::<Vec<_>>() })))
 }
 
-fn of_store(command: &'static str, settings: &Settings, asked: Option<&str>) -> Result<Vec<Lane>, Box<Report>> {
+pub(super) fn of_store(
+    command: &'static str,
+    settings: &Settings,
+    asked: Option<&str>,
+) -> Result<Vec<Lane>, Box<Report>> {
     let opened = Opened::open(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;

@@ -316,6 +316,16 @@ pub(super) const CODES: &[Entry] = &[
         "Several sources or partitions are meant.",
         "Choose one with --connector and --partition.",
     ),
+    entry(
+        "positions.malformed",
+        "The file does not hold exported positions.",
+        "`anabranch positions export` writes such a file.",
+    ),
+    entry(
+        "positions.no_source",
+        "The pipeline has no source of this id.",
+        "The message lists its sources; --new sets the position of one that the pipeline does not have yet.",
+    ),
     entry("positions.none", "There is no store yet.", "The first run makes it; see db.path."),
     entry(
         "processor.exists",
@@ -343,6 +353,11 @@ pub(super) const CODES: &[Entry] = &[
         "Give each its own.",
     ),
     entry("provisioning.plan_stale", "What would change is not what was shown.", "Look at it, and give the new hash."),
+    entry(
+        "provisioning.rereads",
+        "A source under a new id would deliver everything again.",
+        "Copy the position with `anabranch positions copy`, or add --accept-rereads.",
+    ),
     entry("quickstart.no_directory", "No temporary directory can be made.", "See TMPDIR and its rights."),
     entry("quickstart.settings", "The defaults cannot be used.", "The findings say why."),
     entry(

@@ -1,0 +1,112 @@
+//! What the service says would change in one pipeline.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cli::report::counted;
+use crate::cli::{Exit, Report};
+
+/// What would change, or did.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Diff {
+    pub(super) pipeline_id: String,
+    #[serde(default)]
+    pub(super) changes: Vec<DiffChange>,
+    /// Whether the service has to drain the pipeline for it.
+    #[serde(default)]
+    restart: bool,
+    /// Sources that read from their beginning although they seem to replace others.
+    #[serde(default)]
+    pub(super) rereads: Vec<Repeat>,
+    pub(super) hash: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Repeat {
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DiffChange {
+    resource: String,
+    id: String,
+    action: String,
+    #[serde(default)]
+    config_paths: Vec<String>,
+}
+
+impl Diff {
+    pub(super) fn differs(&self) -> bool {
+        !self.changes.is_empty()
+    }
+}
+
+/// Reads the answer of the service.
+///
+/// # Errors
+/// It is of another program, or of another version of this one.
+pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Report>> {
+    Diff::deserialize(plan).map_err(|error| {
+        let message = format!("the service answered what this program does not understand: {error}");
+        Box::new(Report::new(command).fail(Exit::Failed, "service.foreign", message))
+    })
+}
+
+/// The changes in lines for people. Values are not shown.
+pub(super) fn told(diff: &Diff, color: bool) -> String {
+    if !diff.differs() {
+        return format!("Pipeline {} is as the file has it; there is nothing to change.\n", diff.pipeline_id);
+    }
+    let mut text = format!("Pipeline {}: {}\n", diff.pipeline_id, counted(diff.changes.len(), "change"));
+    for change in &diff.changes {
+        let (mark, style) = match change.action.as_str() {
+            "create" => ("+", "\x1b[32m"),
+            "delete" => ("-", "\x1b[31m"),
+            _ => ("~", "\x1b[33m"),
+        };
+        let (style, reset) = if color { (style, "\x1b[0m") } else { ("", "") };
+        let paths = match change.config_paths.as_slice() {
+            [] => String::new(),
+            paths => format!(": {}", paths.join(", ")),
+        };
+        let _ = writeln!(text, "  {style}{mark} {} {}{reset}{paths}", change.resource, change.id);
+    }
+    if diff.restart {
+        text.push_str("The pipeline runs: the service drains it, changes it, and resumes it.\n");
+    }
+    for reread in &diff.rereads {
+        let _ = writeln!(text, "Records are delivered again: {}.", reread.message);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn changes_are_told_without_values() {
+        let plan = json!({
+            "pipelineId": "p", "restart": true, "hash": "abc",
+            "rereads": [{ "source": "p:b", "replaces": "p:a", "records": 2, "message": "source p:b is new" }],
+            "changes": [
+                { "resource": "connector", "id": "p:out", "action": "update", "configPaths": ["settings.path"] },
+                { "resource": "processor", "id": "p:new", "action": "create", "configPaths": [] },
+            ],
+        });
+        let text = told(&read("test", &plan).unwrap(), false);
+        assert_eq!(
+            text,
+            "Pipeline p: 2 changes\n  ~ connector p:out: settings.path\n  + processor p:new\n\
+             The pipeline runs: the service drains it, changes it, and resumes it.\n\
+             Records are delivered again: source p:b is new.\n"
+        );
+        assert!(read("test", &json!({ "pipelineId": 1 })).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Pipelines of the service that no file declares.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::cli::Report;
+use crate::cli::remote::Remote;
+use crate::client::escaped;
+
+/// How often and how long a stopping pipeline is looked at: the service drains it within its own time limit.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 600;
+
+/// A pipeline that the service has and no file declares.
+pub(super) struct Surplus {
+    pub(super) id: String,
+    /// Whether it runs.
+    live: bool,
+    /// Whether a file of the service declares it: only that file can remove it.
+    from_file: bool,
+    deleted: bool,
+}
+
+#[derive(Deserialize)]
+struct Shown {
+    id: String,
+    #[serde(default)]
+    detached: bool,
+    #[serde(default)]
+    origin: String,
+    state: State,
+}
+
+#[derive(Deserialize)]
+struct State {
+    #[serde(default)]
+    word: String,
+}
+
+impl Shown {
+    fn is_live(&self) -> bool {
+        matches!(self.state.word.as_str(), "starting" | "running" | "recovering" | "idle" | "stalled")
+    }
+}
+
+/// The pipelines of the service that are not in `declared`.
+pub(super) fn surplus(remote: &Remote, declared: &[&str]) -> Result<Vec<Surplus>, Box<Report>> {
+    let all: Vec<Shown> = remote.get("/v1/pipelines")?;
+    let surplus = all.into_iter().filter(|pipeline| !declared.contains(&pipeline.id.as_str()));
+    Ok(surplus
+        .map(|pipeline| Surplus {
+            live: pipeline.is_live(),
+            from_file: pipeline.origin == "file" && !pipeline.detached,
+            id: pipeline.id,
+            deleted: false,
+        })
+        .collect())
+}
+
+impl Surplus {
+    /// Whether the service may delete it.
+    pub(super) fn can_go(&self) -> bool {
+        !self.from_file
+    }
+
+    pub(super) fn told(&self, color: bool) -> String {
+        let (style, reset) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+        let id = &self.id;
+        match (self.from_file, self.live) {
+            (true, _) => format!(
+                "Pipeline {id} is in none of the files, and stays: a file of the service declares it. Remove that file.\n"
+            ),
+            (false, live) => {
+                let first = if live { "drained, stopped and " } else { "" };
+                format!("{style}- pipeline {id}{reset} is in none of the files: {first}deleted with its positions\n")
+            }
+        }
+    }
+
+    pub(super) fn shown(&self) -> Value {
+        json!({ "pipelineId": self.id, "declaredInFile": self.from_file, "deleted": self.deleted })
+    }
+
+    /// Drains, stops and deletes it.
+    pub(super) fn delete(&mut self, remote: &Remote) -> Result<(), Box<Report>> {
+        let path = format!("/v1/pipelines/{}", escaped(&self.id));
+        if self.live {
+            let _: Value = remote.post(&format!("{path}/stop"), &json!({}))?;
+            for _ in 0..LOOKS {
+                if !remote.get::<Shown>(&path)?.is_live() {
+                    break;
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+        let _: Value = remote.delete(&format!("{path}?parts=true&positions=true"))?;
+        self.deleted = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,380 @@
+//! `anabranch positions copy|export|import`: positions from one pipeline, source or store to another.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anabranch_graph::config::Role;
+use anabranch_graph::record::Position;
+use anabranch_graph::source::Partition;
+use anabranch_graph::state::LaneId;
+use anabranch_graph::text::Str;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Lane, Opened, named, of_service, unreadable};
+use crate::cli::remote::Remote;
+use crate::cli::report::counted;
+use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::client::escaped;
+use crate::files::{read_text, system};
+use crate::pipelines::Pipelines;
+use crate::positions::{Moved, parse_shown, resume_from};
+use crate::settings::{Database, ServiceFlags, Settings};
+
+/// The version of the exported document.
+const VERSION: u64 = 1;
+/// The largest document that is read: some hundred thousand partitions.
+const LARGEST: u64 = 64 << 20;
+
+/// Resume a renamed pipeline or source from the positions of the old one.
+///
+/// Positions are stored by the ids of pipeline and source: under another id a source reads from its beginning, and
+/// delivers everything again. This copies the positions that the old id has to the new one. Without --yes it only
+/// says what it would do. A running service drains the pipeline, sets the positions and resumes it; without one the
+/// command changes the store.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Copy {
+    /// The old id: PIPELINE, or PIPELINE:SOURCE
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// The new id: PIPELINE, or PIPELINE:SOURCE
+    #[arg(value_name = "TO")]
+    to: String,
+    /// Also for a pipeline or source that does not exist yet, as before a renaming
+    #[arg(long)]
+    new: bool,
+    /// Do it
+    #[arg(long)]
+    yes: bool,
+    /// Even if the store says that the pipeline runs, as it does after a crash
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+/// Write the positions of sources as JSON.
+///
+/// `positions import` takes the document on another host or with another store. Asks the running service; without one
+/// it reads the store.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Export {
+    /// Id of a pipeline. Default: all
+    pipeline: Option<String>,
+    /// Write to this file instead of standard output
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+/// Set the positions of sources from a document that `positions export` wrote.
+///
+/// The pipelines and their sources must exist, in the store or in the pipeline files. Without --yes it only says what
+/// it would do. A running service drains each pipeline, sets its positions and resumes it; without one the command
+/// changes the store. Stop the pipeline on the old host before the export: its later records would be delivered twice.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Import {
+    /// The document; `-` reads standard input
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    file: PathBuf,
+    /// Only this pipeline
+    #[arg(long)]
+    pipeline: Option<String>,
+    /// Also for a pipeline or source that does not exist yet, as before a renaming
+    #[arg(long)]
+    new: bool,
+    /// Do it
+    #[arg(long)]
+    yes: bool,
+    /// Even if the store says that the pipeline runs, as it does after a crash
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+/// What `export` writes.
+#[derive(Deserialize)]
+struct Document {
+    version: u64,
+    positions: Vec<Lane>,
+}
+
+/// Whether to change anything, and in spite of what.
+#[derive(Clone, Copy)]
+struct Consent {
+    yes: bool,
+    new: bool,
+    force: bool,
+}
+
+pub(super) fn copy(arguments: &Copy, context: &Context) -> Report {
+    copied(arguments, context).unwrap_or_else(|report| *report)
+}
+
+pub(super) fn export(arguments: &Export, context: &Context) -> Report {
+    exported(arguments, context).unwrap_or_else(|report| *report)
+}
+
+pub(super) fn import(arguments: &Import, context: &Context) -> Report {
+    imported(arguments, context).unwrap_or_else(|report| *report)
+}
+
+fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
+    const COMMAND: &str = "positions.copy";
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let (from, to) = (parts(&arguments.from), parts(&arguments.to));
+    if from.1.is_some() != to.1.is_some() || from == to {
+        let message = format!("{} cannot be copied to {}", arguments.from, arguments.to);
+        let report = Report::new(COMMAND).fail(Exit::Invalid, "positions.ambiguous", message);
+        return Err(Box::new(
+            report.suggest("name two pipelines (OLD NEW), or two sources (PIPELINE:OLD PIPELINE:NEW)"),
+        ));
+    }
+    let remote = Remote::find(COMMAND, &settings)?;
+    let mut lanes = match &remote {
+        Some(remote) => with_set_aside(remote, from.0)?,
+        None => stored(COMMAND, &settings, from.0)?,
+    };
+    lanes.retain(|lane| from.1.is_none_or(|connector| lane.connector == connector));
+    if lanes.is_empty() {
+        let message = format!("no position is stored for {}", arguments.from);
+        let report = Report::new(COMMAND).fail(Exit::Invalid, "positions.none", message);
+        return Err(Box::new(report.suggest("`anabranch positions show` lists the stored positions")));
+    }
+    for lane in &mut lanes {
+        to.0.clone_into(&mut lane.pipeline);
+        if let Some(connector) = to.1 {
+            connector.clone_into(&mut lane.connector);
+        }
+    }
+    let consent = Consent { yes: arguments.yes, new: arguments.new, force: arguments.force };
+    let moves = put(COMMAND, &settings, remote.as_ref(), to.0, &lanes, consent)?;
+    Ok(told(Report::new(COMMAND), &[(to.0.to_owned(), moves)], consent))
+}
+
+/// A pipeline, and the connector after the first colon.
+fn parts(id: &str) -> (&str, Option<&str>) {
+    id.split_once(':').map_or((id, None), |(pipeline, connector)| (pipeline, Some(connector)))
+}
+
+fn exported(arguments: &Export, context: &Context) -> Result<Report, Box<Report>> {
+    const COMMAND: &str = "positions.export";
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let asked = arguments.pipeline.as_deref();
+    let lanes = match Remote::find(COMMAND, &settings)? {
+        Some(remote) => of_service(&remote, asked)?,
+        None => super::show::of_store(COMMAND, &settings, asked)?,
+    };
+    let document = json!({ "version": VERSION, "positions": lanes.iter().map(Lane::shown).collect::<Vec<_>>() });
+    let report = Report::new(COMMAND).summary(json!({ "positions": lanes.len() })).result(document.clone());
+    let text = format!("{document:#}\n");
+    let Some(path) = &arguments.to else { return Ok(report.text(text)) };
+    write_new(path, &text).map_err(|error| {
+        let message = format!("cannot write {}: {}", path.display(), system(&error));
+        Box::new(Report::new(COMMAND).fail(Exit::Environment, "cli.system", message))
+    })?;
+    Ok(report.text(format!("Wrote {} to {}.\n", counted(lanes.len(), "position"), path.display())))
+}
+
+/// Writes a whole file or none.
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut draft = tempfile::NamedTempFile::new_in(directory)?;
+    draft.write_all(text.as_bytes())?;
+    draft.as_file().sync_all()?;
+    draft.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>> {
+    const COMMAND: &str = "positions.import";
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let invalid =
+        |code: &'static str, message: String| Box::new(Report::new(COMMAND).fail(Exit::Invalid, code, message));
+    let name = arguments.file.display();
+    let text = match arguments.file.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()).map_err(|error| system(&error)),
+        _ => read_text(&arguments.file, LARGEST).map_err(|error| error.to_string()),
+    };
+    let text = text.map_err(|error| invalid("config.unreadable", format!("cannot read {name}: {error}")))?;
+    let document: Document = serde_json::from_str::<Value>(&text)
+        // The answer of `export --json` has the document in its result.
+        .and_then(|mut value| {
+            let document = if value.get("command").is_some() { value["result"].take() } else { value };
+            serde_json::from_value(document)
+        })
+        .map_err(|error| {
+            let report = invalid("positions.malformed", format!("{name} does not hold exported positions: {error}"));
+            Box::new(report.suggest("`anabranch positions export --to FILE` writes such a file"))
+        })?;
+    if document.version != VERSION {
+        let message = format!("{name} has version {} of the document; this program reads {VERSION}", document.version);
+        return Err(invalid("positions.malformed", message));
+    }
+    let mut lanes = document.positions;
+    lanes.retain(|lane| arguments.pipeline.as_ref().is_none_or(|id| lane.pipeline == *id));
+    lanes.sort_by(|a, b| a.pipeline.cmp(&b.pipeline));
+    if lanes.is_empty() {
+        return Err(invalid("positions.none", format!("{name} holds no such position")));
+    }
+    let remote = Remote::find(COMMAND, &settings)?;
+    let consent = Consent { yes: arguments.yes, new: arguments.new, force: arguments.force };
+    let pipelines: Vec<&[Lane]> = lanes.chunk_by(|a, b| a.pipeline == b.pipeline).collect();
+    let all = |consent: Consent| {
+        let one = |lanes: &&[Lane]| {
+            let id = &lanes[0].pipeline;
+            Ok((id.clone(), put(COMMAND, &settings, remote.as_ref(), id, lanes, consent)?))
+        };
+        pipelines.iter().map(one).collect::<Result<Vec<_>, Box<Report>>>()
+    };
+    // All pipelines are checked before the first one is changed.
+    let mut moves = all(Consent { yes: false, ..consent })?;
+    if consent.yes {
+        moves = all(consent)?;
+    }
+    Ok(told(Report::new(COMMAND), &moves, consent))
+}
+
+fn told(report: Report, moves: &[(String, Vec<Moved>)], consent: Consent) -> Report {
+    let verb = if consent.yes { "resumes" } else { "would resume" };
+    let mut text = String::new();
+    let mut result = Vec::new();
+    for (pipeline, moves) in moves {
+        for Moved { connector, partition, from, to, .. } in moves {
+            let of = if partition.is_empty() { String::new() } else { format!(" (partition {partition})") };
+            text.push_str(&format!("{pipeline}:{connector}{of} {verb} after {to} instead of {from}\n"));
+            result.push(json!({
+                "pipeline": pipeline, "connector": connector, "partition": partition, "from": from, "to": to,
+            }));
+        }
+    }
+    let report = report.text(text).summary(json!({ "moved": result.len(), "done": consent.yes }));
+    let report = report.result(json!({ "positions": result }));
+    match consent.yes {
+        true => report,
+        false => report.notes("Nothing was changed. Add --yes to do it.\n"),
+    }
+}
+
+/// Positions of a pipeline with those that are set aside, from a running service.
+fn with_set_aside(remote: &Remote, pipeline: &str) -> Result<Vec<Lane>, Box<Report>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Lanes {
+        positions: Vec<Lane>,
+        #[serde(default)]
+        set_aside: Vec<Lane>,
+    }
+    let found: Lanes = remote.get(&format!("/v1/pipelines/{}/positions", escaped(pipeline)))?;
+    Ok(together(found.positions, found.set_aside))
+}
+
+/// The same from the store.
+fn stored(command: &'static str, settings: &Settings, pipeline: &str) -> Result<Vec<Lane>, Box<Report>> {
+    let opened = Opened::open(command, &settings.database)?;
+    let failed = |error| Box::new(unreadable(command, &error));
+    let pipelines = opened.pipelines().map_err(failed)?;
+    let id = &named(command, &pipelines, pipeline)?.id;
+    let lanes = |marks: std::collections::BTreeMap<LaneId, _>| {
+        marks.iter().map(|(lane, mark)| Lane::new(id, lane, mark)).collect::<Vec<_>>()
+    };
+    let set_aside = opened.runtime.block_on(opened.store.detached_marks(id)).map_err(failed)?;
+    Ok(together(lanes(opened.positions(id).map_err(failed)?), lanes(set_aside)))
+}
+
+/// Positions in use, and of those set aside the ones whose source has no other.
+fn together(mut used: Vec<Lane>, set_aside: Vec<Lane>) -> Vec<Lane> {
+    let known: Vec<String> = used.iter().map(|lane| lane.connector.clone()).collect();
+    used.extend(set_aside.into_iter().filter(|lane| !known.contains(&lane.connector)));
+    used
+}
+
+/// Sets the positions of sources of one pipeline.
+fn put(
+    command: &'static str,
+    settings: &Settings,
+    remote: Option<&Remote>,
+    pipeline: &str,
+    lanes: &[Lane],
+    consent: Consent,
+) -> Result<Vec<Moved>, Box<Report>> {
+    match remote {
+        Some(remote) => {
+            #[derive(Deserialize)]
+            struct Answer {
+                positions: Vec<Moved>,
+            }
+            let path = format!("/v1/pipelines/{}/positions/import", escaped(pipeline));
+            let lanes: Vec<Value> = lanes.iter().map(Lane::shown).collect();
+            let answer: Answer =
+                remote.post(&path, &json!({ "positions": lanes, "new": consent.new, "yes": consent.yes }))?;
+            Ok(answer.positions)
+        }
+        None => put_in_store(command, settings, pipeline, lanes, consent),
+    }
+}
+
+fn put_in_store(
+    command: &'static str,
+    settings: &Settings,
+    pipeline: &str,
+    lanes: &[Lane],
+    consent: Consent,
+) -> Result<Vec<Moved>, Box<Report>> {
+    let opened = Opened::open(command, &settings.database)?;
+    let pipelines = opened.pipelines().map_err(|error| Box::new(unreadable(command, &error)))?;
+    let known = pipelines.iter().find(|known| *known.id == *pipeline);
+    // The file is locked by a service that runs; a database is not.
+    if let Some(known) = known
+        && known.status.is_live()
+        && !consent.force
+        && !matches!(settings.database, Database::Embedded(_))
+    {
+        let message = format!("pipeline {pipeline} is {}", known.status.word());
+        let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
+        return Err(Box::new(report.suggest("stop the service first; if it crashed, add --force")));
+    }
+    let sources = match (consent.new, known) {
+        (true, _) => None,
+        (false, known) => Some(match declared(settings, pipeline) {
+            Some(sources) => sources,
+            None => known.map_or_else(|| named(command, &pipelines, pipeline), Ok)?.sources(),
+        }),
+    };
+    let mut given = Vec::with_capacity(lanes.len());
+    for lane in lanes {
+        let position = parse_shown(&lane.position).map_err(|error| {
+            let message = format!("position of {}:{}: {error}", lane.pipeline, lane.connector);
+            Box::new(Report::new(command).fail(Exit::Invalid, "positions.malformed", message))
+        })?;
+        given.push((id_of(lane), position, lane.generation));
+    }
+    resume(&opened, command, &pipeline.into(), sources.as_deref(), &given, consent)
+}
+
+fn id_of(lane: &Lane) -> LaneId {
+    LaneId { connector: lane.connector.as_str().into(), partition: Partition(lane.partition.as_str().into()) }
+}
+
+fn resume(
+    opened: &Opened,
+    command: &'static str,
+    pipeline: &Str,
+    sources: Option<&[Str]>,
+    given: &[(LaneId, Position, u64)],
+    consent: Consent,
+) -> Result<Vec<Moved>, Box<Report>> {
+    let resuming = resume_from(&opened.store, pipeline, sources, given, consent.yes);
+    opened.runtime.block_on(resuming).map_err(|error| Box::new(super::moving::unmoved(command, &error)))
+}
+
+/// The sources of a pipeline as its file declares it: after a renaming the store does not know the new ids yet.
+fn declared(settings: &Settings, pipeline: &str) -> Option<Vec<Str>> {
+    let found =
+        Pipelines::load(&[&settings.pipelines.path], &registry_with(settings), &compile_options(settings, false));
+    let pipeline = found.good.iter().find(|good| *good.config.id.value == *pipeline)?;
+    let sources = pipeline.config.connectors.iter().filter(|connector| connector.role.value == Role::Source);
+    Some(sources.map(|source| source.id.value.clone()).collect())
+}
