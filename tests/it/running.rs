@@ -119,6 +119,38 @@ fn a_pipeline_is_stopped_and_started() {
     end(service);
 }
 
+/// What many pipelines needed is back: one command starts all that failed for want of it.
+#[test]
+fn all_degraded_pipelines_are_started_at_once() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    for id in ["a", "b", "well"] {
+        let out = if id == "well" { "well.ndjson".to_owned() } else { format!("missing/{id}.ndjson") };
+        workspace.write(&format!("pipelines/{id}.yaml"), file_to_file(id, "").replace("out.ndjson", &out));
+    }
+    let mut service = workspace.start(&["run", "--pipelines.error-recovery.max-retries=0"]);
+    let flag = format!("--api.http.address={}", service.address());
+    let degraded = || {
+        let listed = workspace.run(&["pipelines", "list", "--json", &flag]).stdout;
+        listed.matches("\"state\":\"degraded\"").count()
+    };
+    service.wait_until("two degraded pipelines", || degraded() == 2);
+    let still = workspace.run(&["pipelines", "start", "--degraded", "--wait", &flag]).expect_code(1).stdout;
+    assert!(still.contains("a is degraded") && still.contains("b is degraded"), "{still}");
+    std::fs::create_dir(workspace.path("missing")).unwrap();
+    let started = workspace.run(&["pipelines", "start", "--degraded", "--wait", &flag]).expect_code(0).stdout;
+    assert_eq!(started.lines().count(), 2, "{started}");
+    for id in ["a", "b"] {
+        service.wait_until("its record", || workspace.lines(&format!("missing/{id}.ndjson")).len() == 1);
+    }
+    let none = workspace.run(&["pipelines", "start", "--degraded", &flag]).expect_code(0).stdout;
+    assert!(none.contains("No pipeline is degraded"), "{none}");
+    workspace.run(&["pipelines", "start", &flag]).expect_code(2);
+    let some = workspace.run(&["pipelines", "stop", "a", "x", "b", "--wait", &flag]).expect_code(2).both();
+    assert!(some.contains("not done: x") && some.contains("b is stopped"), "{some}");
+    end(service);
+}
+
 #[test]
 fn nothing_is_deleted_without_a_word() {
     let (workspace, service, flag) = service();

@@ -13,19 +13,22 @@ use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::settings::ServiceFlags;
 
-/// Start a pipeline that does not run.
+/// Start pipelines that do not run.
 ///
-/// Tells the running service to start it. It goes on where it was.
+/// Tells the running service to start them. Their sources resume from their stored positions.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Start {
+    /// Start all degraded pipelines, as after the repair of what many of them need.
+    #[arg(long, conflicts_with = "ids")]
+    degraded: bool,
     #[command(flatten)]
     which: Which,
 }
 
-/// Stop a pipeline.
+/// Stop pipelines.
 ///
-/// Tells the running service to stop it: its sources are read no further, and what was read is delivered. It stays
-/// stopped until it is started, or until the service is.
+/// Tells the running service to stop them: it reads their sources no further and delivers what was read. They stay
+/// stopped until they are started, or until the service is.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Stop {
     /// Drop what is on its way instead of delivering it; it is read again at the next start.
@@ -35,12 +38,13 @@ pub(in crate::cli) struct Stop {
     which: Which,
 }
 
-/// Which pipeline, and whether to wait.
+/// Which pipelines, and whether to wait.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// Id of the pipeline.
-    id: String,
-    /// Wait until it runs or stands.
+    /// Ids of the pipelines.
+    #[arg(value_name = "ID", required_unless_present = "degraded")]
+    ids: Vec<String>,
+    /// Wait until each of them runs or has stopped.
     #[arg(long)]
     wait: bool,
     /// How long to wait at most.
@@ -73,26 +77,99 @@ fn duration(text: &str) -> Result<Duration, String> {
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) fn start(arguments: &Start, context: &Context) -> Report {
-    told("pipelines.start", "start", &arguments.which, &json!({}), context).unwrap_or_else(|report| *report)
+    told("pipelines.start", &Order::Start { degraded: arguments.degraded }, &arguments.which, context)
+        .unwrap_or_else(|report| *report)
 }
 
 pub(super) fn stop(arguments: &Stop, context: &Context) -> Report {
-    let body = json!({ "force": arguments.force });
-    told("pipelines.stop", "stop", &arguments.which, &body, context).unwrap_or_else(|report| *report)
+    told("pipelines.stop", &Order::Stop { force: arguments.force }, &arguments.which, context)
+        .unwrap_or_else(|report| *report)
 }
 
-fn told(
-    command: &'static str,
-    verb: &str,
-    which: &Which,
-    body: &Value,
-    context: &Context,
-) -> Result<Report, Box<Report>> {
+/// What the service is told to do.
+enum Order {
+    /// `degraded`: to all that are degraded.
+    Start {
+        degraded: bool,
+    },
+    Stop {
+        force: bool,
+    },
+}
+
+/// One pipeline after the order.
+struct Told {
+    id: String,
+    status: StatusAnswer,
+    text: String,
+    failed: bool,
+}
+
+fn told(command: &'static str, order: &Order, which: &Which, context: &Context) -> Result<Report, Box<Report>> {
     let settings = context.settings(command, &which.settings.0)?;
     let remote = Remote::of(command, &settings)?;
-    let path = format!("/v1/pipelines/{}", escaped(&which.id));
-    let _: Value = remote.post(&format!("{path}/{verb}"), body)?;
-    let starts = verb == "start";
+    let ids = match order {
+        Order::Start { degraded: true } => {
+            let all: Vec<PipelineAnswer> = remote.get("/v1/pipelines")?;
+            all.into_iter().filter(|pipeline| pipeline.status.word == "degraded").map(|pipeline| pipeline.id).collect()
+        }
+        Order::Start { degraded: false } | Order::Stop { .. } => which.ids.clone(),
+    };
+    if ids.is_empty() {
+        return Ok(Report::new(command).text("No pipeline is degraded.\n").result(json!({ "pipelines": [] })));
+    }
+    let (mut all, mut refused) = (Vec::new(), Vec::new());
+    // All are told before the first one is waited for, and one that is refused does not keep the others.
+    for id in &ids {
+        match tell(&remote, order, id) {
+            Ok(()) => all.push(id),
+            Err(report) => refused.push((id, report)),
+        }
+    }
+    let mut seen = Vec::with_capacity(all.len());
+    for id in all {
+        match attended(command, &remote, order, id, which) {
+            Ok(told) => seen.push(told),
+            Err(report) => refused.push((id, report)),
+        }
+    }
+    let text: String = seen.iter().map(|told| format!("{}.\n", told.text)).collect();
+    let shown = |told: &Told| json!({ "id": told.id, "state": told.status.word, "error": told.status.error });
+    let result = match (&ids[..], &seen[..]) {
+        ([_], [told]) => shown(told),
+        _ => json!({ "pipelines": seen.iter().map(shown).collect::<Vec<_>>() }),
+    };
+    let failed = seen.iter().any(|told| told.failed);
+    if let Some((id, report)) = refused.pop() {
+        if ids.len() == 1 {
+            return Err(report);
+        }
+        let others: String = refused.iter().map(|(id, _)| format!("{id}, ")).collect();
+        let notes = format!("not done: {others}{id}\n");
+        return Err(Box::new(report.text(text).notes(notes).result(result)));
+    }
+    Ok(Report::new(command).text(text).result(result).found(if failed { Exit::Failed } else { Exit::Ok }))
+}
+
+fn tell(remote: &Remote, order: &Order, id: &str) -> Result<(), Box<Report>> {
+    let (verb, body) = match order {
+        Order::Start { .. } => ("start", json!({})),
+        Order::Stop { force } => ("stop", json!({ "force": force })),
+    };
+    let _: Value = remote.post(&format!("/v1/pipelines/{}/{verb}", escaped(id)), &body)?;
+    Ok(())
+}
+
+/// How a pipeline is after it was told, at once or when it has got there.
+fn attended(
+    command: &'static str,
+    remote: &Remote,
+    order: &Order,
+    id: &str,
+    which: &Which,
+) -> Result<Told, Box<Report>> {
+    let path = format!("/v1/pipelines/{}", escaped(id));
+    let starts = matches!(order, Order::Start { .. });
     let until = |status: &StatusAnswer| match starts {
         true => !["starting", "stopped"].contains(&status.word.as_str()),
         false => !status.is_live(),
@@ -101,27 +178,24 @@ fn told(
     let mut status = remote.get::<PipelineAnswer>(&path)?.status;
     while which.wait && !until(&status) {
         if begun.elapsed() > which.timeout {
-            let message = format!("pipeline {} is still {} after {:?}", which.id, status.word, which.timeout);
+            let message = format!("pipeline {id} is still {} after {:?}", status.word, which.timeout);
             let report = Report::new(command).fail(Exit::Environment, "pipeline.timeout", message);
-            return Err(Box::new(if starts { report } else { report.suggest("--force drops what is on its way") }));
+            return Err(Box::new(if starts { report } else { report.suggest("--force drops the records in flight") }));
         }
         std::thread::sleep(LOOK);
         status = remote.get::<PipelineAnswer>(&path)?.status;
     }
     let detail = status.detail(Utc::now());
     let text = match (starts, status.word.as_str()) {
-        (_, "degraded" | "recovering" | "invalid") => format!("{} is {}: {detail}", which.id, status.word),
-        (true, _) if which.wait => format!("{} is {}", which.id, status.word),
-        (true, _) => format!("{} starts", which.id),
-        (false, _) if status.is_live() => format!("{} stops once what it has read is delivered", which.id),
-        (false, _) => format!("{} is {}", which.id, status.word),
+        (_, "degraded" | "recovering" | "invalid") => format!("{id} is {}: {detail}", status.word),
+        (true, _) if which.wait => format!("{id} is {}", status.word),
+        (true, _) => format!("{id} starts"),
+        (false, _) if status.is_live() => format!("{id} stops once what it has read is delivered"),
+        (false, _) => format!("{id} is {}", status.word),
     };
     let failed = starts && ["degraded", "invalid"].contains(&status.word.as_str());
     let failed = failed || (!starts && which.wait && status.word == "degraded");
-    Ok(Report::new(command)
-        .text(format!("{text}.\n"))
-        .result(json!({ "id": which.id, "state": status.word, "error": status.error }))
-        .found(if failed { Exit::Failed } else { Exit::Ok }))
+    Ok(Told { id: id.to_owned(), status, text, failed })
 }
 
 /// What the service says of a pipeline that it has deleted.
