@@ -63,6 +63,9 @@ fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (Fault
 
 /// An error and its causes; what says nothing more is left out.
 fn causes(error: &(dyn Error + 'static)) -> String {
+    if let Some(words) = anabranch_ops_tls::within(error) {
+        return words;
+    }
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
