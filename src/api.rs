@@ -7,6 +7,7 @@ pub(crate) mod access;
 mod apply;
 mod body;
 pub(crate) mod connections;
+mod credentials;
 mod dead_letters;
 mod edit;
 mod error;
@@ -40,6 +41,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -47,6 +49,8 @@ use crate::service::control::Control;
 use crate::settings::{ApiSettings, ServedSchemas};
 use crate::store::Store;
 use access::{Access, ErrorBody};
+use credentials::Credentials;
+pub(crate) use credentials::ending;
 
 /// Largest body of a request.
 const BODY: usize = 4 << 20;
@@ -98,8 +102,10 @@ impl View {
 pub struct Api {
     listener: TcpListener,
     address: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    /// How TLS is spoken with connections that come.
+    tls: watch::Sender<Option<TlsAcceptor>>,
     access: Arc<Access>,
+    credentials: Credentials,
     schemas: Option<ServedSchemas>,
     page: bool,
     open_metrics: bool,
@@ -146,8 +152,11 @@ impl Api {
         let listener = bound.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
+        let tls = watch::Sender::new(tls);
+        let credentials = Credentials::of(settings, &access, &tls);
+        credentials.warn();
         let ApiSettings { schemas, page, open_metrics, .. } = *settings;
-        Ok(Api { listener, address, tls, access, schemas, page, open_metrics })
+        Ok(Api { listener, address, tls, access, credentials, schemas, page, open_metrics })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -157,13 +166,18 @@ impl Api {
 
     /// The same with how it is spoken to: `https://127.0.0.1:8080`.
     pub fn url(&self) -> String {
-        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
+        format!("{}://{}", if self.tls.borrow().is_some() { "https" } else { "http" }, self.address)
     }
 
     /// Answers until `stop`, and then only what was asked before.
     pub async fn serve(self, view: Arc<View>, stop: impl Future<Output = ()>) {
         let router = self.router(&view);
-        connections::serve(self.listener, self.tls, router, stop, view.sessions.close()).await;
+        let reloads = view.control.reloads();
+        let serving = connections::serve(self.listener, self.tls.subscribe(), router, stop, view.sessions.close());
+        tokio::select! {
+            () = serving => {}
+            () = self.credentials.follow(reloads) => {}
+        }
     }
 
     fn router(&self, view: &Arc<View>) -> Router {

@@ -360,10 +360,11 @@ impl Client {
     async fn secured(&self, stream: TcpStream) -> Result<Connection, ClientError> {
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
         let untrusted = |what: String| ClientError::Untrusted { url: self.url(), what };
-        let name = ServerName::try_from(self.host.clone()).map_err(|error| untrusted(error.to_string()))?;
+        let name = ServerName::try_from(self.host.clone())
+            .map_err(|_| untrusted("the name of the host cannot stand in a certificate".to_owned()))?;
         match timeout(CONNECT, tls.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
-            Ok(Err(error)) => Err(untrusted(error.to_string())),
+            Ok(Err(error)) => Err(untrusted(anabranch_ops_tls::said(&error))),
             Err(_) => Err(ClientError::Silent { url: self.url(), after: CONNECT }),
         }
     }

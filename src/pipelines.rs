@@ -37,6 +37,38 @@ pub struct Pipeline {
     pub compiled: Compiled,
 }
 
+/// Why a pipeline cannot be read again.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReadAgain {
+    /// A file with a value of a setting cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] config::Unreadable),
+    /// With the values that files have now it does not compile.
+    #[error("with the values that files have now it has errors: {0}")]
+    Invalid(String),
+}
+
+impl Pipeline {
+    /// The same pipeline with the values that files have now (`${file:PATH}`), compiled; `None` where they are as they
+    /// were. Reads the files.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the pipeline has errors with what it says.
+    pub fn read_again(&self, registry: &Registry, options: &CompileOptions) -> Result<Option<Pipeline>, NotReadAgain> {
+        let environment = Environment::default();
+        let Some(config) = self.config.read_again(&environment)? else { return Ok(None) };
+        match compile(&config, registry, options) {
+            Ok(compiled) => Ok(Some(Pipeline { config, compiled })),
+            Err(mut findings) => {
+                environment.hide(&mut findings);
+                let error = findings.into_iter().find(|finding| finding.severity == Severity::Error);
+                let error = error.map_or_else(String::new, |error| error.message);
+                Err(NotReadAgain::Invalid(error))
+            }
+        }
+    }
+}
+
 /// A pipeline with errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {

@@ -1,10 +1,37 @@
-//! Runtimes of tokio, from the builders of those who need them.
+//! Runtimes of tokio, from the builders of those who need them, and work that must not run on the control runtime.
 
 use std::io;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::panics::caught;
+
+/// Threads for work whose length is decided by the text of a client.
+///
+/// The control runtime has one thread, for signals, timers, probes and the lives of pipelines. A template, a regular
+/// expression or a pipeline file never runs there. Each kind of work has a bounded number of threads, so that no client
+/// takes those that the state store needs.
+pub struct Threads(Semaphore);
+
+/// For expressions over records: conditions and regular expressions of requests.
+pub static EXPRESSIONS: Threads = Threads(Semaphore::const_new(2));
+/// For texts that are read and compiled: pipelines, connectors and processors.
+pub static TEXTS: Threads = Threads(Semaphore::const_new(4));
+
+impl Threads {
+    /// Runs `work` on one of the threads, once one is free. `None`: it panicked, or the runtime ends. Work that has begun
+    /// goes on to its end, even if the future is dropped.
+    pub async fn run<T: Send + 'static>(&'static self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let turn = self.0.acquire().await.ok()?;
+        let done = spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        done.await.ok()
+    }
+}
 
 /// Builds a runtime with timers, sockets and signals.
 ///

@@ -18,6 +18,7 @@ pub(crate) mod signals;
 pub mod status;
 
 use std::future::pending;
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ use control::{Control, Done, Job, Shared};
 use document::Read;
 use lifecycle::Outcome;
 use roster::Plan;
-use signals::Signals;
+use signals::{Signals, hung_up};
 
 /// How the service is run.
 pub struct Service {
@@ -148,7 +149,7 @@ impl Service {
             .map_err(system("start the control runtime"))?;
         let executor = executor().map_err(system("start the executor"))?;
         let ended = control.block_on(async {
-            let mut signals = Signals::listen().map_err(system("listen to signals"))?;
+            let mut signals = Signals::listen().and_then(Signals::with_hangups).map_err(system("listen to signals"))?;
             let Some(store) = self.attended(&mut signals, self.open()).await else { return Ok(Ended::signalled()) };
             let store = store?;
             let api = self.listen().await?;
@@ -264,7 +265,18 @@ impl Service {
         }
         self.take_in(pipelines, control);
         let made_ids: Vec<Str> = made.iter().map(|pipeline| pipeline.id.clone()).collect();
-        self.take_back(made, control).await?;
+        let read = async {
+            let mut read = Vec::new();
+            for pipeline in made {
+                // What cannot be read is not started; the service ends.
+                if let Ok(text) = Read::stored(control.shared(), &pipeline).await {
+                    read.push((pipeline, text));
+                }
+            }
+            read
+        };
+        let Some(read) = self.attended(&mut signals, read).await else { return Ok(Ended::signalled()) };
+        self.take_back(read, control);
         let mut loading = compile.map(tokio::task::spawn_blocking);
         if control.live().is_empty() && !self.once && loading.is_none() {
             tracing::warn!(
@@ -287,6 +299,7 @@ impl Service {
         // When what still runs is left behind; `None` = not stopping, or waiting for ever.
         let mut deadline: Option<Instant> = None;
         let mut stopping = false;
+        let mut hangups = signals.hangups.take();
         while !(doing.is_empty() && jobs.is_empty() && (self.once || stopping)) {
             tokio::select! {
                 Some(job) = jobs.recv() => doing.push(job),
@@ -307,8 +320,15 @@ impl Service {
                     let Some(mut pipelines) = loaded else { continue };
                     pipelines.good.retain(|good| !made_ids.contains(&good.config.id.value));
                     for id in ids_of(&pipelines.invalid) {
-                        control.shared().store.set_status(&id, Status::Invalid).await?;
-                        ended.invalid.push(id);
+                        ended.invalid.push(id.clone());
+                        let store = control.shared().store.clone();
+                        // The pipelines that run do not depend on it, and a store that hangs must not keep the loop.
+                        control.see_to(async move {
+                            if let Err(error) = store.set_status(&id, Status::Invalid).await {
+                                tracing::warn!(pipeline = %id, error = %error, "the status could not be stored");
+                            }
+                            Done::Errand
+                        });
                     }
                     self.take_in(pipelines, control);
                 }
@@ -321,6 +341,17 @@ impl Service {
                     ended.signalled = true;
                     stopping = true;
                     deadline = self.stop(control);
+                }
+                () = hung_up(&mut hangups), if !stopping => {
+                    if std::io::stdout().is_terminal() {
+                        // The terminal is gone, and who started the service with it.
+                        ended.signalled = true;
+                        stopping = true;
+                        deadline = self.stop(control);
+                    } else {
+                        tracing::info!("credentials are read again");
+                        control.reload();
+                    }
                 }
                 () = self.log.output().reader_gone(), if !stopping => {
                     // As `anabranch run | head` ends: with nobody to read the log there is nothing to wait for.
@@ -350,9 +381,8 @@ impl Service {
     }
 
     /// Has the pipelines again that were made through the API, and starts those that nobody stopped.
-    async fn take_back(&self, made: Vec<StoredPipeline>, control: &Control) -> Result<(), ServiceError> {
-        for pipeline in made {
-            let Ok(read) = Read::stored(control.shared(), &pipeline).await else { continue };
+    fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) {
+        for (pipeline, read) in made {
             let was_live =
                 pipeline.status.is_live() || matches!(pipeline.status, Status::Stopped { reason: StopReason::System });
             let status = if was_live { Status::Stopped { reason: StopReason::System } } else { pipeline.status };
@@ -361,7 +391,6 @@ impl Service {
                 tracing::error!(pipeline = %pipeline.id, %error, "not started");
             }
         }
-        Ok(())
     }
 
     /// Makes the store say what the files say.

@@ -207,6 +207,8 @@ pub struct RecoveryPolicy {
     pub max_retries: Option<u32>,
     /// An attempt is forgotten this long after it was made.
     pub max_retries_window: Duration,
+    /// How long a pipeline whose login is refused is started again before it counts as failed for good.
+    pub login_patience: Duration,
 }
 
 impl Default for RecoveryPolicy {
@@ -217,6 +219,7 @@ impl Default for RecoveryPolicy {
             backoff_factor: 2,
             max_retries: None,
             max_retries_window: Duration::from_secs(300),
+            login_patience: Duration::from_secs(300),
         }
     }
 }

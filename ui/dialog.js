@@ -1,6 +1,6 @@
 // Questions to the user, and short messages.
 
-import { h, uniqueId } from "./dom.js";
+import { h, say, uniqueId } from "./dom.js";
 
 /** @typedef {{ label: string, value: string, kind?: "main" | "danger" }} Choice */
 
@@ -35,7 +35,7 @@ export function question(title, body, choices, { wide = false, check } = {}) {
       buttons.forEach((button) => { button.disabled = true; });
       const found = await check?.(choice);
       buttons.forEach((button) => { button.disabled = false; });
-      wrong.textContent = found ?? "";
+      say(wrong, found ?? "");
       if (found) return;
       answer = choice;
       box.close();

@@ -6,6 +6,18 @@ const SVG = "http://www.w3.org/2000/svg";
 /** @typedef {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} Attributes */
 
 /**
+ * A text without the characters that turn the direction of what stands behind them, each shown by its number instead: with
+ * them a name can look like another one.
+ * @param {string} text
+ */
+export function upright(text) {
+  return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (c) => `‹U+${c.charCodeAt(0).toString(16).toUpperCase()}›`);
+}
+
+/** Attributes that people read, or are read to. */
+const READ = new Set(["title", "aria-label", "placeholder", "alt"]);
+
+/**
  * @param {Element} element
  * @param {Attributes} attributes functions are listeners; `null`, `undefined` and `false` are left out
  * @param {Child[]} children
@@ -14,11 +26,11 @@ function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
     else if (value === true) element.setAttribute(name, "");
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, String(value));
+    else if (value !== null && value !== undefined && value !== false) mark(element, name, String(value));
   }
   for (const child of children) {
     if (child !== null && child !== undefined && child !== false) {
-      element.append(child instanceof Node ? child : String(child));
+      element.append(child instanceof Node ? child : upright(String(child)));
     }
   }
 }
@@ -57,7 +69,8 @@ export function s(tag, attributes = {}, ...children) {
  * @param {string} text
  */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = upright(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 /**
@@ -67,9 +80,10 @@ export function say(element, text) {
  * @param {string | null} value
  */
 export function mark(element, name, value) {
-  if (element.getAttribute(name) === value) return;
-  if (value === null) element.removeAttribute(name);
-  else element.setAttribute(name, value);
+  const shown = value !== null && READ.has(name) ? upright(value) : value;
+  if (element.getAttribute(name) === shown) return;
+  if (shown === null) element.removeAttribute(name);
+  else element.setAttribute(name, shown);
 }
 
 /**

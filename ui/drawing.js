@@ -1,6 +1,6 @@
 // The graph of a pipeline, as `pipelines plan` draws it, with what happens in it at the moment.
 
-import { flag, mark, s, say } from "./dom.js";
+import { flag, mark, s, say, upright } from "./dom.js";
 import { about, count, duration, percent, plural, rate, since } from "./format.js";
 import { Rates, waits } from "./rates.js";
 
@@ -24,11 +24,11 @@ function drawn(from) {
   if (!ELEMENTS.has(from.localName)) return null;
   const element = s(/** @type {"g"} */ (from.localName));
   for (const { name, value } of from.attributes) {
-    if (ATTRIBUTES.test(name)) element.setAttribute(name, value);
+    if (ATTRIBUTES.test(name)) mark(element, name, value);
   }
   for (const child of from.childNodes) {
     if (child instanceof Element) element.append(drawn(child) ?? "");
-    else if (child.nodeType === Node.TEXT_NODE) element.append(child.nodeValue ?? "");
+    else if (child.nodeType === Node.TEXT_NODE) element.append(upright(child.nodeValue ?? ""));
   }
   return element;
 }

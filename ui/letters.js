@@ -3,7 +3,7 @@
 import { ApiError, exact, get, getText, isExact, of, post, text } from "./api.js";
 import { question, tell } from "./dialog.js";
 import { Rows, flag, h, mark, say, uniqueId } from "./dom.js";
-import { bytes, count, moment, plural } from "./format.js";
+import { bytes, count, cut, moment, plural } from "./format.js";
 import { recordEditor, recordView } from "./record.js";
 
 /**
@@ -94,12 +94,14 @@ export class Letters {
     }
   }
 
-  /** @param {number | null} number the letter that is shown whole */
-  async open(number) {
+  /** @param {string | null} asked the number of the letter that is shown whole, as the address has it */
+  async open(asked) {
+    const number = asked !== null && /^\d+$/.test(asked) && Number.isSafeInteger(Number(asked)) ? Number(asked) : null;
     this.#open = number;
     this.#draw();
     if (number === null) {
-      this.detail.replaceChildren();
+      this.detail.replaceChildren(...(asked === null ? []
+        : [h("aside", { class: "panel", "aria-label": "Letter" }, h("p", {}, `There is no letter ${cut(asked, 40)}.`))]));
       return;
     }
     try {

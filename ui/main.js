@@ -2,7 +2,7 @@
 
 import { get, onToken } from "./api.js";
 import { askToken } from "./dialog.js";
-import { flag, h, mark, s, say } from "./dom.js";
+import { flag, h, mark, s, say, upright } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { Overview } from "./overview.js";
 import { PipelinePage } from "./pipeline.js";
@@ -99,10 +99,10 @@ function go() {
     current = { key, view, stop };
     main.replaceChildren(view.element);
     view.show(here);
-    document.title = `${view.title} – Anabranch`;
+    document.title = upright(`${view.title} – Anabranch`);
     poll(view.path, (answer) => {
       view.update(answer);
-      document.title = `${view.title} – Anabranch`;
+      document.title = upright(`${view.title} – Anabranch`);
     }, (error) => view.refuse(error), stop.signal);
     // What reads the page aloud begins at its heading; the first time the browser does that itself.
     if (!first) view.heading.focus({ preventScroll: true });

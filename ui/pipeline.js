@@ -115,7 +115,7 @@ export class PipelinePage {
     if (this.body.firstElementChild !== body) this.body.replaceChildren(body);
     if (body === this.graph && this.#drawing) this.#canvas.fitOnce();
     if (shown === "dead-letters") {
-      this.#letters?.open(item ? Number(item) : null);
+      this.#letters?.open(item || null);
     }
     this.#showNode();
   }

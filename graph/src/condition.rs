@@ -1,13 +1,16 @@
 //! Conditions: for which rows a processor is applied.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::batch::Mask;
 use crate::fault::Fault;
 use crate::operator::Access;
 use crate::record::Record;
 use crate::template::predicate::{Predicate, verdict};
-use crate::template::{EvalError, MissingKey, Template, TemplateError};
+use crate::template::{Allowance, EvalError, MissingKey, Template, TemplateError};
 
 #[cfg(test)]
 mod tests;
@@ -29,9 +32,34 @@ pub struct CompiledCondition {
     failure: Option<Fault>,
 }
 
+/// What the verdicts of one request may cost: its condition is not part of a pipeline, and can be the text of anybody
+/// who may look at records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of text that one verdict may build.
+    pub bytes: usize,
+    /// Steps that all verdicts together may take: iterations, calls of templates and elements that functions make.
+    pub steps: usize,
+    /// Time that all verdicts together may take.
+    pub time: Duration,
+}
+
+/// What a condition says of one record within a [`Budget`].
+#[derive(Clone, Debug)]
+pub enum Judgement {
+    /// It holds, or it does not.
+    Verdict(bool),
+    /// It gives no verdict on this record.
+    Failed(Fault),
+    /// It gives no verdict because the budget is used up. A record fault: `condition_too_costly`.
+    TooCostly(Fault),
+}
+
 /// Why a condition gave no verdict.
 #[derive(Debug, thiserror::Error)]
 enum NoVerdict {
+    #[error("the condition takes too many steps, too much memory or too much time")]
+    TooCostly,
     #[error("the condition failed at character {}: {}", at, error.message)]
     Failed { at: usize, error: EvalError },
     #[error("the condition printed {0:?}, which is neither true nor false")]
@@ -98,6 +126,27 @@ impl CompiledCondition {
     /// A fault of the record: `condition_failed`, `condition_not_boolean`.
     pub fn evaluate(&self, record: &Record) -> Result<bool, Fault> {
         self.decide(record, &mut String::new())
+    }
+
+    /// The verdict on one record, and what it cost taken off the budget.
+    pub fn evaluate_within(&self, record: &Record, budget: &mut Budget) -> Judgement {
+        let native = self.constant.or_else(|| self.predicate.as_ref().and_then(|predicate| predicate.holds(record)));
+        if let Some(verdict) = native {
+            return Judgement::Verdict(verdict);
+        }
+        let mut output = String::new();
+        let mut allowance = Allowance { bytes: budget.bytes, steps: budget.steps };
+        let begun = Instant::now();
+        let (rendered, spent) = self.template.render_until(record, &mut output, &mut allowance, begun + budget.time);
+        budget.steps = allowance.steps;
+        budget.time = budget.time.saturating_sub(begun.elapsed());
+        if spent {
+            return Judgement::TooCostly(Fault::record("condition_too_costly", NoVerdict::TooCostly));
+        }
+        match self.judge(rendered.as_ref().map(|()| output.as_str())) {
+            Ok(verdict) => Judgement::Verdict(verdict),
+            Err(fault) => Judgement::Failed(fault),
+        }
     }
 
     fn decide(&self, record: &Record, output: &mut String) -> Result<bool, Fault> {

@@ -12,6 +12,7 @@ mod load;
 mod metadata;
 mod pipeline;
 mod processor;
+mod reread;
 mod schema;
 mod settings;
 mod version;
@@ -22,6 +23,7 @@ pub mod yaml;
 mod tests;
 
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_of};
+pub use reread::Unreadable;
 pub use schema::json_schema;
 pub use settings::bare_name;
 pub use written::{MASKED_FROM, Written};

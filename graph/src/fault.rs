@@ -24,13 +24,14 @@ pub struct Fault {
     class: FaultClass,
     code: &'static str,
     node: Option<Str>,
+    login_refused: bool,
     cause: Arc<dyn Error + Send + Sync>,
 }
 
 impl Fault {
     /// A fault of `class` with a stable `code` (snake case, as `field_missing`) and its cause.
     pub fn new(class: FaultClass, code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Fault { class, code, node: None, cause: Arc::from(cause.into()) }
+        Fault { class, code, node: None, login_refused: false, cause: Arc::from(cause.into()) }
     }
 
     /// A fault of one record.
@@ -53,6 +54,19 @@ impl Fault {
     pub fn at(mut self, node: &Str) -> Self {
         self.node.get_or_insert_with(|| node.clone());
         self
+    }
+
+    /// The same fault, because a server does not accept the credentials. They may be changed on both sides one after the
+    /// other: such a fault is tried again for a while even if it is [`FaultClass::Fatal`].
+    #[must_use]
+    pub fn of_login(mut self) -> Self {
+        self.login_refused = true;
+        self
+    }
+
+    /// Whether a server did not accept the credentials.
+    pub fn is_of_login(&self) -> bool {
+        self.login_refused
     }
 
     /// The same fault with another class: a transient one that outlived its retries, say.

@@ -9,6 +9,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::operator::Access;
 use crate::record::Record;
 
@@ -117,11 +119,26 @@ impl Template {
         eval::render(&self.tree, self.missing, record, Context::within(allowance), out).0
     }
 
+    /// As [`Template::render_within`], until a point in time at most, and takes the steps it needed off the allowance.
+    /// Whether it took more than it may is the second value.
+    pub(crate) fn render_until(
+        &self,
+        record: &Record,
+        out: &mut String,
+        allowance: &mut Allowance,
+        until: Instant,
+    ) -> (Result<(), EvalError>, bool) {
+        let context = Context::within(*allowance).until(until);
+        let (result, left) = eval::render(&self.tree, self.missing, record, context, out);
+        allowance.steps = left.steps_left();
+        (result, left.is_spent())
+    }
+
     /// What rendering an empty record gives, where it takes next to nothing.
     pub(crate) fn render_briefly(&self) -> Option<Result<String, EvalError>> {
         let mut out = String::new();
-        let (result, spent) = eval::render(&self.tree, self.missing, &Record::default(), Context::brief(), &mut out);
-        (!spent).then(|| result.map(|()| out))
+        let (result, left) = eval::render(&self.tree, self.missing, &Record::default(), Context::brief(), &mut out);
+        (!left.is_spent()).then(|| result.map(|()| out))
     }
 
     /// The same verdict without the template, for a condition whose shape allows it.

@@ -1,8 +1,7 @@
 //! Who may ask: a token where one is set, and pages of other sites only where they are allowed.
 
-use std::hint::black_box;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anabranch_graph::text::Str;
@@ -18,8 +17,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use percent_encoding::percent_decode_str;
+use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
 
+use super::connections::Seat;
 use super::error::{ApiError, Kind, RegistryError};
 
 /// How long an answer may take.
@@ -27,7 +28,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 
 /// Who may ask.
 pub(crate) struct Access {
-    token: Option<Str>,
+    /// It changes where it is in a file that changes.
+    token: RwLock<Option<Str>>,
     /// Whether only programs of this machine reach it.
     local: bool,
     /// Other sites whose pages may ask, `*` for all.
@@ -58,12 +60,22 @@ impl ErrorBody {
 
 impl Access {
     pub(crate) fn new(token: Option<Str>, local: bool, origins: Vec<Str>) -> Self {
-        Access { token, local, origins }
+        Access { token: RwLock::new(token), local, origins }
+    }
+
+    fn token(&self) -> Option<Str> {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on requests need this token, where they needed one before. Says whether it is another one.
+    pub(super) fn change_token(&self, token: Str) -> bool {
+        let mut known = self.token.write().unwrap_or_else(PoisonError::into_inner);
+        known.as_mut().is_some_and(|known| std::mem::replace(known, token.clone()) != token)
     }
 
     /// Whether the request may see what is not for everybody.
     pub(super) fn knows_token(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.token else { return true };
+        let Some(token) = self.token() else { return true };
         let Some((scheme, given)) =
             headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '))
         else {
@@ -91,15 +103,14 @@ impl Access {
             Some(percent_decode_str(token).collect::<Vec<u8>>())
         };
         self.knows_token(request.headers())
-            || is_websocket
-                && given().zip(self.token.as_ref()).is_some_and(|(given, token)| equal(&given, token.as_bytes()))
+            || is_websocket && given().zip(self.token()).is_some_and(|(given, token)| equal(&given, token.as_bytes()))
     }
 
     /// A page of another site may not use a browser of this machine to ask: neither openly, with an origin, nor under a
     /// name that it made point here.
     fn refuses_site(&self, headers: &HeaderMap) -> Option<ApiError> {
         let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if self.local && self.token.is_none() && !is_local(host) {
+        if self.local && self.token().is_none() && !is_local(host) {
             let what = format!("the host {host:?} is not a name of this machine");
             let error = ApiError::new(Kind::PermissionDenied, "api.foreign_host", what);
             return Some(error.suggest("ask for 127.0.0.1 or localhost, or set a token"));
@@ -124,10 +135,9 @@ impl Access {
     }
 }
 
-/// Compares in a time that tells nothing about what is equal.
+/// Compares in a time that depends on the lengths alone.
 fn equal(given: &[u8], secret: &[u8]) -> bool {
-    let differences = given.iter().zip(secret).fold(0, |found, (a, b)| black_box(found | (a ^ b)));
-    given.len() == secret.len() && differences == 0
+    given.ct_eq(secret).into()
 }
 
 /// Whether a `Host` header names this machine by a name that nobody else can give out.
@@ -180,6 +190,9 @@ pub(crate) async fn guard(
         let mut response = body.of(error.suggest("send it as `Authorization: Bearer TOKEN`"));
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer, Basic"));
         return response;
+    }
+    if let Some(seat) = request.extensions().get::<Arc<Seat>>() {
+        seat.authenticated();
     }
     match timeout(ANSWER, next.run(request)).await {
         Ok(response) => in_form(body, response).await,

@@ -1,29 +1,43 @@
 //! Connections: accepted, with or without TLS, served, and closed.
 
+mod seats;
+mod watched;
+
+use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_ops_tls::{Identity, TlsError};
 use axum::Router;
+use axum::response::Response;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use hyper::server::conn::http1::{self, UpgradeableConnection};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at a time; more wait to be accepted. A pipeline must not lack files because of them.
-const CONNECTIONS: usize = 256;
+pub(crate) use seats::Seat;
+use seats::Seats;
+use watched::Watched;
+
 /// How long a client may take for the head of a request, and leave a connection unused.
 const HEAD: Duration = Duration::from_secs(30);
 /// How long a client may take to agree on how TLS is spoken.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long answers that are under way have when the service ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How soon it is looked again whether one more connection can be accepted.
+const AGAIN: Duration = Duration::from_millis(50);
+/// How often the log says that connections were closed.
+const ACCOUNT: Duration = Duration::from_secs(60);
 
 /// How TLS is spoken with this certificate. The files are read now, and not again.
 ///
@@ -36,9 +50,10 @@ pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, TlsError> {
 }
 
 /// Answers what comes to the listener until `stop`, and then only what was asked before; `farewell` is waited for as well.
+/// New connections speak TLS as `tls` says when they come.
 pub(crate) async fn serve<T>(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: watch::Receiver<Option<TlsAcceptor>>,
     router: Router,
     stop: impl Future<Output = ()>,
     farewell: impl Future<Output = T>,
@@ -46,55 +61,111 @@ pub(crate) async fn serve<T>(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let (open, closing) = watch::channel(());
+    let seats = Seats::default();
+    let mut account = Account::default();
     let mut connections = FuturesUnordered::new();
     let mut stop = pin!(stop);
+    // The system refuses more connections until then, most likely because there is no file left.
+    let mut exhausted_until = Instant::now();
     loop {
+        let now = Instant::now();
+        let accepts = now >= exhausted_until && seats.has_room(now);
+        account.tell(&seats, now);
         tokio::select! {
             biased;
             () = &mut stop => break,
-            Some(_) = connections.next(), if !connections.is_empty() => {}
-            accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
-                Ok((stream, _)) => {
-                    connections.push(shaken_hands(stream, tls.clone(), http.clone(), router.clone(), closing.clone()));
+            Some(()) = connections.next(), if !connections.is_empty() => {}
+            accepted = listener.accept(), if accepts => match accepted {
+                Ok((stream, peer)) => {
+                    // Dropping the stream closes it.
+                    if let Some(seat) = seats.take(peer.ip().to_canonical(), Instant::now()) {
+                        let tls = tls.borrow().clone();
+                        connections.push(seated(stream, seat, tls, http.clone(), router.clone(), closing.clone()));
+                    }
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
-                    // Most likely there is no file left, which the next moment does not change.
-                    sleep(Duration::from_millis(100)).await;
+                    exhausted_until = Instant::now() + 2 * AGAIN;
                 }
             },
+            () = sleep(AGAIN), if !accepts => {}
+            () = sleep_until(account.next), if account.is_open => {}
         }
     }
     drop(listener);
     drop(open);
-    let connections = connections.for_each(async |_| {});
+    let connections = connections.for_each(async |()| {});
     let last = async { tokio::join!(connections, farewell) };
     let _ = timeout(LAST_ANSWERS, last).await;
 }
 
+/// What the log says of connections that were closed for others: at once, and then once a minute while there are more.
+struct Account {
+    next: Instant,
+    /// Whether something may have to be said at that time.
+    is_open: bool,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Account { next: Instant::now(), is_open: false }
+    }
+}
+
+impl Account {
+    fn tell(&mut self, seats: &Seats, now: Instant) {
+        if now < self.next {
+            return;
+        }
+        let closed = seats.take_closed();
+        self.is_open = closed.is_some();
+        if let Some((closed, most)) = closed {
+            self.next = now + ACCOUNT;
+            let most = most.map_or_else(String::new, |most: IpAddr| format!("; most come from {most}"));
+            tracing::warn!(
+                closed,
+                "too many clients are connected and do not finish their requests: those that wait \
+                            longest are closed{most}"
+            );
+        }
+    }
+}
+
+/// Serves a connection until it ends, becomes something else, or has to leave for another.
+async fn seated(
+    stream: TcpStream,
+    seat: Seat,
+    tls: Option<TlsAcceptor>,
+    http: http1::Builder,
+    router: Router,
+    closing: watch::Receiver<()>,
+) {
+    let seat = Arc::new(seat);
+    let stream = Watched::new(stream, seat.clone());
+    tokio::select! {
+        biased;
+        () = seat.left() => {}
+        () = shaken_hands(stream, seat.clone(), tls, http, router, closing) => {}
+    }
+}
+
 /// Serves a connection, after a handshake where there is to be one.
 async fn shaken_hands(
-    stream: TcpStream,
+    stream: Watched,
+    seat: Arc<Seat>,
     tls: Option<TlsAcceptor>,
     http: http1::Builder,
     router: Router,
     mut closing: watch::Receiver<()>,
 ) {
-    let service = TowerToHyperService::new(router);
     // What becomes a websocket is no connection of the listener any more.
-    let Some(tls) = tls else {
-        let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
-        return served(connection, closing).await;
-    };
+    let Some(tls) = tls else { return served(stream, seat, http, router, closing).await };
     let shaken = tokio::select! {
         shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
         _ = closing.changed() => return,
     };
     match shaken {
-        Ok(Ok(stream)) => {
-            let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
-            served(connection, closing).await;
-        }
+        Ok(Ok(stream)) => served(stream, seat, http, router, closing).await,
         Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as it should"),
         Err(_) => tracing::debug!("a client took too long for the handshake of TLS"),
     }
@@ -103,10 +174,24 @@ async fn shaken_hands(
 /// Serves a connection until it ends or becomes something else; when nobody holds the other end of `closing` any more,
 /// only what was asked before is answered.
 async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    connection: UpgradeableConnection<TokioIo<S>, TowerToHyperService<Router>>,
+    stream: S,
+    seat: Arc<Seat>,
+    http: http1::Builder,
+    router: Router,
     mut closing: watch::Receiver<()>,
 ) {
-    let mut connection = pin!(connection);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        seat.answers();
+        request.extensions_mut().insert(seat.clone());
+        let (seat, answering) = (seat.clone(), router.call(request));
+        async move {
+            let answer: Result<Response, Infallible> = answering.await;
+            seat.answered();
+            answer
+        }
+    });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
     tokio::select! {
         _ = &mut connection => return,
         _ = closing.changed() => connection.as_mut().graceful_shutdown(),

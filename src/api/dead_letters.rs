@@ -18,9 +18,9 @@ use super::View;
 use super::body::Body;
 use super::error::{ApiError, Error, Kind};
 use super::query::Query;
-use crate::dead_letters::filter::{ConditionError, Filter, condition};
+use crate::dead_letters::filter::{ConditionError, Filter, condition_of_client};
 use crate::dead_letters::replay::{From, Outcome, ReplayError, Request};
-use crate::dead_letters::view::{self, LetterPage, LetterView};
+use crate::dead_letters::view::{self, LetterPage, LetterView, PageError};
 use crate::service::replay::NotReplayed;
 use crate::store::letters::{Which, nanos};
 
@@ -99,31 +99,44 @@ async fn known(view: &View, id: String) -> Result<Str, ApiError> {
            ("where" = Option<String>, Query, description = "Only records for which this condition holds")),
     responses((status = 200, description = "Letters", body = LetterPage),
               (status = 400, description = "`api.malformed_request`: a parameter is not what it must be, or the condition \
-                                            does not compile; `plan.condition_fails`: it fails for every record",
+                                            does not compile; `plan.condition_fails`: it fails for every record; \
+                                            `dlq.condition_too_costly`: it takes too many steps or too long",
                body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn list(State(view): Shared, Path(id): Path<String>, query: Query) -> Answer<LetterPage> {
     let text = |name| Some(query.text(name)).filter(|text| !text.trim().is_empty());
-    let filter = Filter {
-        node: text("node").map(str::to_owned),
-        since: query.number("sinceNanos")?,
-        condition: text("where").map(condition).transpose().map_err(|error| refused(&error))?,
+    let condition = match text("where") {
+        Some(text) => Some(condition_of_client(text).await.map_err(|error| refused(&error))?),
+        None => None,
     };
+    let filter = Filter { node: text("node").map(str::to_owned), since: query.number("sinceNanos")?, condition };
     let before = query.number("before")?;
     let limit = query.number("limit")?.map_or(LIMIT, |limit| usize::try_from(limit).unwrap_or(MOST).min(MOST));
     let id = known(&view, id).await?;
-    let mut page = view::page(&view.store, &id, &filter, before, limit).await?;
+    let mut page = view::page(&view.store, &id, &filter, before, limit).await.map_err(|error| not_listed(&error))?;
     if let (Some(unjudged), Some(pipeline)) = (&mut page.unjudged, view.control.compiled(&id)) {
         unjudged.error.message = mask(&unjudged.error.message, &pipeline.compiled.secrets).into();
     }
     Ok(Json(page))
 }
 
+fn not_listed(error: &PageError) -> ApiError {
+    let kind = match error {
+        PageError::Store(_) => Kind::Unavailable,
+        PageError::TooCostly { .. } => Kind::Malformed(StatusCode::BAD_REQUEST),
+    };
+    let answer = ApiError::new(kind, error.code(), error.to_string());
+    match error.suggestion() {
+        Some(suggestion) => answer.suggest(suggestion),
+        None => answer,
+    }
+}
+
 fn refused(error: &ConditionError) -> ApiError {
     let message = format!("where: {error}");
     let answer = match error {
-        ConditionError::Template(_) => ApiError::malformed(message),
+        ConditionError::Template(_) | ConditionError::Interrupted => ApiError::malformed(message),
         ConditionError::Fails(_) => ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), error.code(), message),
     };
     match error.suggestion() {
@@ -143,8 +156,11 @@ fn refused(error: &ConditionError) -> ApiError {
               (status = 400, description = "`api.malformed_request`: no number", body = Error),
               (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
 )]
-async fn show(State(view): Shared, Path((id, number)): Path<(String, u64)>) -> Answer<LetterView> {
+async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -> Answer<LetterView> {
     let id = known(&view, id).await?;
+    let number: u64 = number.parse().map_err(|_| {
+        ApiError::malformed(format!("{number:?} is not the number of a letter: a whole number up to {}", u64::MAX))
+    })?;
     let letter = view::one(&view.store, &id, number).await?;
     let missing = || {
         let what = format!("pipeline {:?} has no dead letter {number}", id.as_str());

@@ -12,6 +12,8 @@ use utoipa_axum::routes;
 use super::View;
 use super::error::{ApiError, Error, Kind};
 use super::query::Query;
+use crate::runtime::TEXTS;
+use crate::service::control::ControlError;
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(graph))
@@ -67,7 +69,10 @@ async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Que
         other => return Err(unknown("format", other, "json, svg, live, text, outline, dot, mermaid or html")),
     };
     let style = TextStyle { unicode: true, color: false };
-    Ok(([(CONTENT_TYPE, media)], pipeline.compiled.explain(pass, format, style)).into_response())
+    // A pipeline may have thousands of nodes.
+    let drawn = TEXTS.run(move || pipeline.compiled.explain(pass, format, style)).await;
+    let drawn = drawn.ok_or(ApiError::from(ControlError::ServiceStopping))?;
+    Ok(([(CONTENT_TYPE, media)], drawn).into_response())
 }
 
 fn unknown(name: &str, given: &str, known: &str) -> ApiError {

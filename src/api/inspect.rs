@@ -94,7 +94,7 @@ async fn of_pipeline(
     Query(asked): Query<Asked>,
     socket: WebSocketUpgrade,
 ) -> Response {
-    let request = Request::of_pipeline(&view, &id, &asked);
+    let request = Request::of_pipeline(&view, &id, &asked).await;
     upgrade(socket, view, request, Form::Own)
 }
 

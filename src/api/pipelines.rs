@@ -65,10 +65,10 @@ pub(super) fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
     responses((status = 200, description = "Those of this name", body = Vec<Pipeline>)),
 )]
 async fn pipelines(State(view): Shared, query: Query) -> Answer<Vec<Pipeline>> {
-    let name = query.pattern("name")?;
     let all = known(&view).await?;
-    let found = all.iter().filter(|pipeline| name.as_ref().is_none_or(|name| name.is_match(&pipeline.name)));
-    Ok(Json(found.map(|pipeline| shown_pipeline(&view, pipeline)).collect()))
+    let matching = query.matching("name", all.iter().map(|pipeline| pipeline.name.to_string()).collect()).await?;
+    let found = all.iter().zip(matching).filter(|(_, matches)| *matches);
+    Ok(Json(found.map(|(pipeline, _)| shown_pipeline(&view, pipeline)).collect()))
 }
 
 /// A pipeline

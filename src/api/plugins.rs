@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 use super::View;
 use super::error::ApiError;
 use super::query::Query;
+use crate::runtime::TEXTS;
 use crate::service::control::ControlError;
 
 type Shared = State<Arc<View>>;
@@ -146,10 +147,10 @@ async fn plugins(view: Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>
     responses((status = 200, description = "Those of this name", body = Vec<ConnectorPlugin>)),
 )]
 async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>>, ApiError> {
-    let name = query.pattern("name")?;
     let all = looked_for(&view, connectors_of).await?;
-    let found = all.into_iter().filter(|(full, _)| name.as_ref().is_none_or(|name| name.is_match(full)));
-    Ok(Json(found.map(|(_, plugin)| plugin).collect()))
+    let matching = query.matching("name", all.keys().cloned().collect()).await?;
+    let found = all.into_values().zip(matching).filter(|(_, matches)| *matches);
+    Ok(Json(found.map(|(plugin, _)| plugin).collect()))
 }
 
 /// Processors that pipelines can use
@@ -161,10 +162,9 @@ async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<Connec
     responses((status = 200, description = "Those of this name", body = Vec<ProcessorPlugin>)),
 )]
 async fn processors(State(view): Shared, query: Query) -> Result<Json<Vec<ProcessorPlugin>>, ApiError> {
-    let name = query.pattern("name")?;
-    let mut all = looked_for(&view, processors_of).await?;
-    all.retain(|plugin| name.as_ref().is_none_or(|name| name.is_match(&plugin.name)));
-    Ok(Json(all))
+    let all = looked_for(&view, processors_of).await?;
+    let matching = query.matching("name", all.iter().map(|plugin| plugin.name.clone()).collect()).await?;
+    Ok(Json(all.into_iter().zip(matching).filter(|(_, matches)| *matches).map(|(plugin, _)| plugin).collect()))
 }
 
 /// What `find` finds, elsewhere: those that are files may have to be started or compiled.
@@ -173,8 +173,7 @@ async fn looked_for<T: Send + 'static>(
     find: impl FnOnce(&Registry) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let registry = view.registry.clone();
-    let found = tokio::task::spawn_blocking(move || find(&registry)).await;
-    found.map_err(|_| ControlError::ServiceStopping.into())
+    TEXTS.run(move || find(&registry)).await.ok_or_else(|| ControlError::ServiceStopping.into())
 }
 
 fn processors_of(registry: &Registry) -> Vec<ProcessorPlugin> {

@@ -3,9 +3,10 @@
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::request::Parts;
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 
 use super::error::ApiError;
+use crate::runtime::EXPRESSIONS;
 
 /// A parameter that is given and not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,11 +89,19 @@ impl Query {
         Ok(all.skip(usize::try_from(left_out).unwrap_or(usize::MAX)).take(most))
     }
 
-    /// A regular expression that must match the whole of a text; `None` where there is none.
-    pub(super) fn pattern(&self, name: &'static str) -> Result<Option<Regex>, Misgiven> {
-        self.read(name, "a regular expression", |text| {
-            RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 20).build().ok()
-        })
+    /// Which of some texts the regular expression of this name matches as a whole: all where there is none. It runs on a
+    /// thread for expressions of clients.
+    pub(super) async fn matching(&self, name: &'static str, texts: Vec<String>) -> Result<Vec<bool>, Misgiven> {
+        let given = self.text(name).to_owned();
+        if given.is_empty() {
+            return Ok(vec![true; texts.len()]);
+        }
+        let matched = EXPRESSIONS.run(move || {
+            let pattern = RegexBuilder::new(&format!("^(?:{given})$")).size_limit(1 << 20).build().ok()?;
+            Some(texts.iter().map(|text| pattern.is_match(text)).collect())
+        });
+        let matched = matched.await.flatten();
+        Ok(self.read(name, "a regular expression", |_| matched)?.unwrap_or_default())
     }
 }
 
@@ -116,8 +125,19 @@ mod tests {
         for (text, expected) in [("", Some(false)), ("True", Some(true)), ("false", Some(false)), ("yes", None)] {
             assert_eq!(query("f", text).flag("f").ok(), expected, "{text}");
         }
-        assert!(query("p", "a.").pattern("p").is_ok_and(|pattern| pattern.is_some_and(|it| it.is_match("ab"))));
-        assert_eq!(query("p", "(").pattern("p").unwrap_err().to_string(), "p: \"(\" is not a regular expression");
+    }
+
+    #[tokio::test]
+    async fn a_pattern_matches_the_whole_of_a_text() {
+        let matching = async |pattern: &str| {
+            let texts = ["ab", "abc"].map(str::to_owned).to_vec();
+            query("p", pattern).matching("p", texts).await.map_err(|error| error.to_string())
+        };
+        assert_eq!(matching("a.").await, Ok(vec![true, false]));
+        assert_eq!(matching("").await, Ok(vec![true, true]));
+        for bad in ["(", r"(\w{100}){100}"] {
+            assert_eq!(matching(bad).await, Err(format!("p: {bad:?} is not a regular expression")));
+        }
     }
 
     #[test]

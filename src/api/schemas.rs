@@ -27,6 +27,7 @@ use utoipa_axum::routes;
 
 use super::error::RegistryError;
 use super::query::Query;
+use crate::runtime::TEXTS;
 use crate::settings::Compatibility;
 use crate::store::{Document, Entry, Reference, Store};
 use compatibility::compact;
@@ -170,11 +171,11 @@ impl Registry {
             others.push(self.store.document(entry.ok_or_else(missing)?.id).await?.whole);
         }
         // Parsing takes as long as the schemas are large.
-        let inlined = tokio::task::spawn_blocking(move || {
+        let inlined = TEXTS.run(move || {
             let others: Vec<&str> = others.iter().map(Str::as_str).collect();
             anabranch_ops_avro::inline::inline(&text, &others).map(|whole| (text, whole))
         });
-        let inlined = inlined.await.map_err(|_| Refusal::failed("the parser of schemas panicked"))?;
+        let inlined = inlined.await.ok_or_else(|| Refusal::failed("the parser of schemas panicked"))?;
         let (text, whole) = inlined.map_err(Refusal::invalid)?;
         Ok(Document { text, references, whole: whole.into() })
     }
@@ -240,8 +241,8 @@ impl Registry {
         }
         // Parsing and comparing takes as long as the schemas are large.
         let whole = document.whole.clone();
-        let compared = tokio::task::spawn_blocking(move || compatibility::misfits(level, &whole, &earlier)).await;
-        compared.map_err(|_| Refusal::failed("the comparison of schemas panicked"))
+        let compared = TEXTS.run(move || compatibility::misfits(level, &whole, &earlier)).await;
+        compared.ok_or_else(|| Refusal::failed("the comparison of schemas panicked"))
     }
 }
 

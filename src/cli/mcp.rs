@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anabranch_graph::text::Str;
 use anabranch_ops_tls::Identity;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use super::{Context, Exit, Report};
 use crate::api::access::Access;
@@ -128,7 +129,7 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
         let stop = async {
             signals.next().await;
         };
-        serve(listener, tls, http::router(Arc::new(server), access), stop, async {}).await;
+        serve(listener, watch::channel(tls).1, http::router(Arc::new(server), access), stop, async {}).await;
         report()
     })
 }

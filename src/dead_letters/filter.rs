@@ -1,18 +1,30 @@
 //! Which letters are wanted, and what is to be said where none is.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use anabranch_graph::condition::CompiledCondition;
+use anabranch_graph::condition::{Budget, CompiledCondition, Judgement};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::letter::Letter;
 use anabranch_graph::template::TemplateError;
 use anabranch_graph::text::Str;
 
+use crate::runtime::EXPRESSIONS;
 use crate::store::letters::nanos;
+
+/// What the condition of one request may cost, however many letters it judges.
+pub const BUDGET: Budget = Budget { bytes: 16 << 20, steps: 100_000_000, time: Duration::from_secs(10) };
+
+/// The budget of a request is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooCostly;
 
 /// Why a condition can choose no letters.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
+    /// It takes longer to compile than the process lives, or it brings the compiler down.
+    #[error("the condition could not be compiled")]
+    Interrupted,
     /// It is no template.
     #[error(transparent)]
     Template(#[from] TemplateError),
@@ -25,7 +37,7 @@ impl ConditionError {
     /// Its stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            ConditionError::Template(_) => "dlq.invalid_condition",
+            ConditionError::Template(_) | ConditionError::Interrupted => "dlq.invalid_condition",
             ConditionError::Fails(_) => "plan.condition_fails",
         }
     }
@@ -34,6 +46,7 @@ impl ConditionError {
     pub fn suggestion(&self) -> Option<&str> {
         match self {
             ConditionError::Template(error) => error.hint.as_deref(),
+            ConditionError::Interrupted => None,
             ConditionError::Fails(_) => {
                 Some("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}")
             }
@@ -51,6 +64,15 @@ pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
         Some(fault) => Err(ConditionError::Fails(fault.clone())),
         None => Ok(condition),
     }
+}
+
+/// The condition of a text that a client gives, compiled on a thread for such texts.
+///
+/// # Errors
+/// As [`condition`].
+pub async fn condition_of_client(text: &str) -> Result<CompiledCondition, ConditionError> {
+    let text = text.to_owned();
+    EXPRESSIONS.run(move || condition(&text)).await.unwrap_or(Err(ConditionError::Interrupted))
 }
 
 /// Which letters are wanted.
@@ -79,24 +101,31 @@ pub(super) struct Passed {
 
 impl Filter {
     /// Whether a letter is wanted. The condition judges only what all else holds for.
-    pub(super) fn takes(&self, letter: &Letter, passed: &mut Passed) -> bool {
+    ///
+    /// # Errors
+    /// The condition has used up the budget.
+    pub(super) fn takes(&self, letter: &Letter, passed: &mut Passed, budget: &mut Budget) -> Result<bool, TooCostly> {
         if self.node.as_ref().is_some_and(|node| *node != *letter.node) {
             // Where a letter failed is not always known.
             if !letter.node.is_empty() && !passed.nodes.contains(&letter.node) {
                 passed.nodes.insert(letter.node.clone());
             }
-            return false;
+            return Ok(false);
         }
         passed.is_of_node = true;
         if self.since.is_some_and(|since| nanos(letter.at) < since) {
-            return false;
+            return Ok(false);
         }
-        let Some(condition) = &self.condition else { return true };
-        condition.evaluate(&letter.record).unwrap_or_else(|fault| {
-            passed.unjudged += 1;
-            passed.fault.get_or_insert(fault);
-            false
-        })
+        let Some(condition) = &self.condition else { return Ok(true) };
+        match condition.evaluate_within(&letter.record, budget) {
+            Judgement::Verdict(verdict) => Ok(verdict),
+            Judgement::Failed(fault) => {
+                passed.unjudged += 1;
+                passed.fault.get_or_insert(fault);
+                Ok(false)
+            }
+            Judgement::TooCostly(_) => Err(TooCostly),
+        }
     }
 }
 

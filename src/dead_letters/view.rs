@@ -1,5 +1,6 @@
 //! Letters as programs and people see them: the same over HTTP and on the command line.
 
+use anabranch_graph::condition::Budget;
 use anabranch_graph::json::write_record;
 use anabranch_graph::letter::Letter;
 use anabranch_graph::record::{Data, Record};
@@ -10,10 +11,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
-use super::filter::{Filter, Passed};
+use super::filter::{BUDGET, Filter, Passed, TooCostly};
 use super::form;
+use crate::runtime::EXPRESSIONS;
 use crate::store::Store;
 use crate::store::letters::{LetterTotals, StoredLetter, nanos};
 
@@ -96,29 +99,107 @@ pub struct Unjudged {
     pub error: LetterError,
 }
 
-/// The newest letters below a number that the filter takes, at most `limit`. O(letters looked at).
+/// Why letters cannot be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The condition used up its budget.
+    #[error(
+        "the condition is too costly: after {looked_at} letters it had used {} steps or {} s",
+        BUDGET.steps, BUDGET.time.as_secs()
+    )]
+    TooCostly {
+        /// Letters that were looked at before.
+        looked_at: u64,
+    },
+}
+
+impl PageError {
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            PageError::Store(_) => "store.unavailable",
+            PageError::TooCostly { .. } => "dlq.condition_too_costly",
+        }
+    }
+
+    /// What to do about it.
+    pub fn suggestion(&self) -> Option<&'static str> {
+        match self {
+            PageError::Store(_) => None,
+            PageError::TooCostly { .. } => {
+                Some("write a condition that needs fewer steps, or look at fewer letters: by node, or by time")
+            }
+        }
+    }
+}
+
+/// A page that is being made.
+struct Search {
+    filter: Filter,
+    limit: usize,
+    budget: Budget,
+    passed: Passed,
+    letters: Vec<LetterView>,
+    looked_at: u64,
+}
+
+impl Search {
+    /// Looks through letters; says whether to go on. O(letters), and what their condition costs.
+    fn look_through(&mut self, found: &[(u64, StoredLetter)]) -> Result<bool, PageError> {
+        for (number, stored) in found {
+            let letter = form::decode(&stored.content)?;
+            let taken = self.filter.takes(&letter, &mut self.passed, &mut self.budget);
+            if taken.map_err(|TooCostly| PageError::TooCostly { looked_at: self.looked_at })? {
+                self.letters.push(LetterView::short(*number, stored, &letter));
+            }
+            self.looked_at += 1;
+            if self.letters.len() >= self.limit {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The newest letters below a number that the filter takes, at most `limit`. O(letters looked at). Its condition runs on
+/// threads for such work, within [`BUDGET`].
 ///
 /// # Errors
-/// The store cannot be read.
+/// The store cannot be read, or the condition used up the budget.
 pub async fn page(
     store: &Store,
     pipeline: &Str,
     filter: &Filter,
     before: Option<u64>,
     limit: usize,
-) -> Result<LetterPage, StoreError> {
-    let mut letters = Vec::new();
-    let mut passed = Passed::default();
-    if limit > 0 {
-        each(store, pipeline, before, |number, stored, letter| {
-            if filter.takes(letter, &mut passed) {
-                letters.push(LetterView::short(number, stored, letter));
-            }
-            letters.len() < limit
-        })
-        .await?;
+) -> Result<LetterPage, PageError> {
+    let mut search = Search {
+        filter: filter.clone(),
+        limit,
+        budget: BUDGET,
+        passed: Passed::default(),
+        letters: Vec::new(),
+        looked_at: 0,
+    };
+    let mut below = before.unwrap_or(u64::MAX);
+    let mut goes_on = limit > 0;
+    while goes_on {
+        let found = store.letters_below(pipeline, below, PAGE).await?;
+        let Some((last, _)) = found.last() else { break };
+        below = *last;
+        let looked = EXPRESSIONS.run(move || {
+            let goes_on = search.look_through(&found);
+            (search, goes_on)
+        });
+        let interrupted = || StoreError::Unavailable("the search through the letters was interrupted".into());
+        let (after, more) = looked.await.ok_or_else(interrupted)?;
+        search = after;
+        goes_on = more?;
     }
-    let Passed { nodes, is_of_node, unjudged, fault } = passed;
+    let Search { letters, passed: Passed { nodes, is_of_node, unjudged, fault }, .. } = search;
     let unjudged = fault.map(|fault| Unjudged {
         count: unjudged,
         error: LetterError { code: fault.code().into(), message: fault.message().into() },
@@ -136,32 +217,13 @@ pub async fn page(
 /// The store cannot be read.
 pub async fn numbers(store: &Store, pipeline: &Str) -> Result<Vec<u64>, StoreError> {
     let mut numbers = Vec::new();
-    each(store, pipeline, None, |number, _, _| {
-        numbers.push(number);
-        true
-    })
-    .await?;
-    Ok(numbers)
-}
-
-/// Visits letters, newest first, until it is told that it is enough.
-async fn each(
-    store: &Store,
-    pipeline: &Str,
-    before: Option<u64>,
-    mut visit: impl FnMut(u64, &StoredLetter, &Letter) -> bool,
-) -> Result<(), StoreError> {
-    let mut below = before.unwrap_or(u64::MAX);
     loop {
+        let below = numbers.last().copied().unwrap_or(u64::MAX);
         let found = store.letters_below(pipeline, below, PAGE).await?;
-        let Some((last, _)) = found.last() else { return Ok(()) };
-        below = *last;
-        for (number, stored) in &found {
-            let letter = form::decode(&stored.content)?;
-            if !visit(*number, stored, &letter) {
-                return Ok(());
-            }
+        if found.is_empty() {
+            return Ok(numbers);
         }
+        numbers.extend(found.iter().map(|(number, _)| *number));
     }
 }
 
@@ -170,11 +232,15 @@ async fn each(
 /// # Errors
 /// The store cannot be read.
 pub async fn one(store: &Store, pipeline: &Str, number: u64) -> Result<Option<LetterView>, StoreError> {
-    let found = store.letters_numbered(pipeline, vec![number]).await?;
-    let Some((number, stored)) = found.first() else { return Ok(None) };
-    let letter = form::decode(&stored.content)?;
-    let record = whole(&letter.record);
-    Ok(Some(LetterView { record, ..LetterView::short(*number, stored, &letter) }))
+    let mut found = store.letters_numbered(pipeline, vec![number]).await?;
+    let Some((number, stored)) = found.pop() else { return Ok(None) };
+    // A record may be large.
+    let shown = spawn_blocking(move || {
+        let letter = form::decode(&stored.content)?;
+        let record = whole(&letter.record);
+        Ok(Some(LetterView { record, ..LetterView::short(number, &stored, &letter) }))
+    });
+    shown.await.unwrap_or_else(|error| Err(StoreError::Unavailable(Box::new(error))))
 }
 
 impl LetterView {

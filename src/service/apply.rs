@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use anabranch_graph::config::{PipelineConfig, ProcessorConfig, Setting, Settings};
+use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::control::{Control, ControlError, Hold};
+use super::control::{Control, ControlError, Done, Hold};
 use super::document::Read;
 use super::edit::{EditError, dropped, errors};
 use super::lifecycle::Order;
@@ -21,6 +23,10 @@ use crate::store::{
 /// How long a switch waits until the new pipeline is open; one that takes longer has failed. With the time for draining
 /// the old one it is less than an answer over HTTP may take.
 const OPENING: Duration = Duration::from_secs(10);
+
+/// How soon the store is put back after it failed; it takes twice as long each time, up to the second.
+const BACK_FIRST: Duration = Duration::from_secs(1);
+const BACK_LAST: Duration = Duration::from_secs(30);
 
 /// One difference. Values are not told.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -53,6 +59,14 @@ pub struct Planned {
     pub from_file: bool,
     /// What went wrong beside it when it was applied.
     pub warnings: Vec<String>,
+}
+
+/// A pipeline that was applied and does not open: what the store has to say again.
+struct Undone {
+    applied: StoredPipeline,
+    before: Option<StoredPipeline>,
+    /// How it is doing, where it does not run.
+    status: Option<Status>,
 }
 
 /// A text that was understood, beside what is stored.
@@ -169,12 +183,17 @@ impl Control {
         let declared = self.entry(&id).is_ok() && old.as_ref().is_none_or(|old| old.origin == Origin::File);
         let from_file = saved || (declared && old.as_ref().is_none_or(|old| !old.detached));
         desired.origin = if from_file { Origin::File } else { Origin::Api };
-        let changes = differences(old.as_ref(), &desired);
+        let mut changes = differences(old.as_ref(), &desired);
+        if changes.is_empty()
+            && let Ok(Plan::Good(runs)) = self.entry(&id).map(|entry| entry.plan())
+        {
+            changes = revalued(&runs.config, &pipeline.config);
+        }
         let live = self.seen(&id).is_some_and(|seen| seen.status.is_live());
         let gone: Vec<_> = self.shared().store.pipelines().await?.into_iter().filter(|other| other.detached).collect();
         let rereads = rereads(&self.shared().store, old.as_ref(), &desired, &gone).await?;
         let planned = Planned {
-            hash: hash(&changes, &rereads, &desired),
+            hash: hash(&changes, &rereads, old.as_ref(), &desired),
             restart: live && !changes.is_empty(),
             changes,
             rereads,
@@ -204,16 +223,19 @@ impl Control {
         }
         let Err(error) = self.try_out(&entry).await else { return Ok(()) };
         tracing::error!(pipeline = %entry.id, %error, "the new pipeline could not be opened: the old one is put back");
-        if let Some(old) = old {
-            self.shared().store.replace(old.clone()).await?;
-        }
+        // Whatever the store does, the old one runs again first.
         entry.set_plan(old_plan);
-        if ran {
-            self.begin(&entry)?;
-        } else {
-            self.settle(&entry, before).await?;
-        }
+        let begun = match ran {
+            true => self.begin(&entry),
+            false => {
+                entry.show(before.clone());
+                Ok(())
+            }
+        };
         let after = if ran { "the old one runs again" } else { "the old one is in its place again" };
+        let back = Undone { applied: desired.clone(), before: old.clone(), status: (!ran).then_some(before) };
+        self.put_back(back).await;
+        begun?;
         Err(EditError::SwitchFailed { id: entry.id.clone(), error, after })
     }
 
@@ -228,11 +250,47 @@ impl Control {
         }
         let Err(error) = self.try_out(&entry).await else { return Ok(()) };
         self.remove(&desired.id);
-        match old {
-            Some(old) => drop(store.replace(old.clone()).await?),
-            None => store.delete(&desired.id).await?,
-        }
+        self.put_back(Undone { applied: desired.clone(), before: old.clone(), status: None }).await;
         Err(EditError::SwitchFailed { id: desired.id.clone(), error, after: "it was removed again" })
+    }
+
+    /// Has the store say again what it said before a pipeline was applied. Where it fails, that is tried again until it
+    /// succeeds, somebody else has stored something, or the service stops.
+    async fn put_back(&self, undone: Undone) {
+        let Err(error) = self.undo(&undone).await else { return };
+        let id = undone.applied.id.clone();
+        tracing::warn!(pipeline = %id, %error, "the store still has the pipeline that was applied; it is tried again");
+        let control = self.clone();
+        self.see_to(async move {
+            let mut wait = BACK_FIRST;
+            while !control.is_stopping() {
+                sleep(wait).await;
+                match control.undo(&undone).await {
+                    Ok(()) => break,
+                    Err(error) => tracing::debug!(pipeline = %id, %error, "the store cannot be put back yet"),
+                }
+                wait = (wait * 2).min(BACK_LAST);
+            }
+            Done::Errand
+        });
+    }
+
+    async fn undo(&self, Undone { applied, before, status }: &Undone) -> Result<(), StoreError> {
+        let store = &self.shared().store;
+        let stored = store.pipeline(&applied.id).await?;
+        // Somebody else was faster.
+        if stored.as_ref().is_some_and(|stored| base(stored) != base(applied)) {
+            return Ok(());
+        }
+        match before {
+            Some(before) => drop(store.replace(before.clone()).await?),
+            None if stored.is_some() => store.delete(&applied.id).await?,
+            None => {}
+        }
+        match status {
+            Some(status) => store.set_status(&applied.id, status.clone()).await,
+            None => Ok(()),
+        }
     }
 
     /// Starts a pipeline and waits until it is open; one that fails before stands when this returns.
@@ -275,14 +333,21 @@ async fn opened(entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// Stands for what would be done; names no value, but changes with each.
-fn hash(changes: &[Difference], rereads: &[Reread], desired: &StoredPipeline) -> String {
+/// Stands for what would be done, and for what it would be done to: it names no value, but changes with each, and with
+/// every change of the pipeline as it is stored.
+fn hash(
+    changes: &[Difference],
+    rereads: &[Reread],
+    old: Option<&StoredPipeline>,
+    desired: &StoredPipeline,
+) -> String {
     let mut hash = Sha256::new();
     let replaced: Vec<_> = rereads.iter().map(|reread| (&reread.source, &reread.replaces)).collect();
     let texts = [
         serde_json::to_vec(&desired.id),
         serde_json::to_vec(changes),
         serde_json::to_vec(&replaced),
+        serde_json::to_vec(&old.map(base)),
         serde_json::to_vec(desired),
     ];
     for text in texts.into_iter().flatten() {
@@ -290,6 +355,51 @@ fn hash(changes: &[Difference], rereads: &[Reread], desired: &StoredPipeline) ->
         hash.update(text);
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What is stored of a pipeline, without how it is doing.
+fn base(stored: &StoredPipeline) -> StoredPipeline {
+    StoredPipeline { status: Status::Invalid, created: None, updated: None, ..stored.clone() }
+}
+
+/// Settings whose text is the same and whose value is another, because a file that it comes out of has changed.
+fn revalued(runs: &PipelineConfig, new: &PipelineConfig) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let mut add = |resource, id: String, at: String, was: Option<&Settings>, is: &Settings| {
+        let is_other = |setting: &&Setting| {
+            let before = was.and_then(|was| was.get(&setting.name.value));
+            before.is_some_and(|before| before.value.value() != setting.value.value())
+        };
+        let changed = is.entries.iter().filter(is_other).map(|setting| setting.name.value.clone());
+        let changed: Vec<Str> = changed.collect();
+        if !changed.is_empty() {
+            let config_paths = paths(&at, &["settings"], &changed);
+            all.push(Difference { resource, id, action: "update", config_paths });
+        }
+    };
+    let same = |processors: &[ProcessorConfig], id: &Str| {
+        processors.iter().find(|was| was.id.value == *id).map(|was| was.settings.clone())
+    };
+    let pipeline = &new.id.value;
+    let queue = (&runs.dead_letter_queue.settings, &new.dead_letter_queue.settings);
+    add("pipeline", pipeline.to_string(), "/dead-letter-queue".to_owned(), Some(queue.0), queue.1);
+    for (index, connector) in new.connectors.iter().enumerate() {
+        let id = &connector.id.value;
+        let was = runs.connectors.iter().find(|was| was.id.value == *id);
+        let at = format!("/connectors/{index}");
+        add("connector", format!("{pipeline}:{id}"), at.clone(), was.map(|was| &was.settings), &connector.settings);
+        for (step, processor) in connector.processors.iter().enumerate() {
+            let was = was.and_then(|was| same(&was.processors, &processor.id.value));
+            let full = format!("{pipeline}:{id}:{}", processor.id.value);
+            add("processor", full, format!("{at}/processors/{step}"), was.as_ref(), &processor.settings);
+        }
+    }
+    for (index, processor) in new.processors.iter().enumerate() {
+        let was = same(&runs.processors, &processor.id.value);
+        let full = format!("{pipeline}:{}", processor.id.value);
+        add("processor", full, format!("/processors/{index}"), was.as_ref(), &processor.settings);
+    }
+    all
 }
 
 fn differences(old: Option<&StoredPipeline>, new: &StoredPipeline) -> Vec<Difference> {

@@ -15,10 +15,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::lifecycle::{Life, Order, Outcome, Seen};
+use super::lifecycle::{Life, Order, Outcome, Renewal, Seen};
 use super::roster::{Entry, Phase, Plan, Roster, locked};
 use crate::log::Log;
-use crate::pipelines::Pipeline;
+use crate::pipelines::{NotReadAgain, Pipeline};
+use crate::runtime::TEXTS;
 use crate::settings::RecoveryPolicy;
 use crate::store::{Status, StopReason, Store};
 use crate::traces::{Exporter, SpanCounts};
@@ -137,6 +138,8 @@ struct Inner {
     jobs: mpsc::UnboundedSender<Job>,
     /// Held by whoever makes a pipeline: until then there is none that could be held.
     making: tokio::sync::Mutex<()>,
+    /// How often it was asked to read credentials again.
+    reloads: watch::Sender<u64>,
 }
 
 impl Control {
@@ -145,7 +148,13 @@ impl Control {
         let (jobs, to_do) = mpsc::unbounded_channel();
         (
             Control {
-                inner: Arc::new(Inner { shared, roster: Roster::empty(), jobs, making: tokio::sync::Mutex::default() }),
+                inner: Arc::new(Inner {
+                    shared,
+                    roster: Roster::empty(),
+                    jobs,
+                    making: tokio::sync::Mutex::default(),
+                    reloads: watch::Sender::new(0),
+                }),
             },
             to_do,
         )
@@ -158,6 +167,11 @@ impl Control {
     /// What became of the spans of traces.
     pub fn spans(&self) -> SpanCounts {
         self.inner.shared.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default()
+    }
+
+    /// Changes each time the service is asked to read credentials again.
+    pub fn reloads(&self) -> watch::Receiver<u64> {
+        self.inner.reloads.subscribe()
     }
 
     /// Starts a pipeline that does not run; returns at once.
@@ -328,6 +342,8 @@ impl Control {
             executor: executor.clone(),
             opening: opening.clone(),
             recovery: *recovery,
+            renewal: self.renewal(entry),
+            was_open: false,
             orders: entry.orders.subscribe(),
             seen: entry.seen.clone(),
         };
@@ -341,6 +357,59 @@ impl Control {
             if entry.is_on_trial() { Done::Errand } else { Done::Life(id, outcome) }
         });
         Ok(())
+    }
+
+    /// What a pipeline runs with the credentials that its files have now, where these are others; it is what it runs from
+    /// now on.
+    fn renewal(&self, entry: &Arc<Entry>) -> Renewal {
+        let (control, entry) = (self.clone(), entry.clone());
+        Arc::new(move || {
+            let (control, entry) = (control.clone(), entry.clone());
+            Box::pin(async move {
+                let renewed = control.renewed(&entry).await?.map(Arc::new);
+                if let Some(pipeline) = &renewed {
+                    control.shared().log.mask(pipeline.compiled.secrets.iter().cloned());
+                    entry.set_plan(Plan::Good(pipeline.clone()));
+                    tracing::info!(pipeline = %entry.id, "files with values of its settings changed: it runs with the new ones");
+                }
+                Ok(renewed)
+            })
+        })
+    }
+
+    /// A pipeline with the credentials that its files have now, where these are others.
+    async fn renewed(&self, entry: &Entry) -> Result<Option<Pipeline>, NotReadAgain> {
+        let Plan::Good(pipeline) = entry.plan() else { return Ok(None) };
+        if !pipeline.config.has_values_of_files() {
+            return Ok(None);
+        }
+        let (registry, options) = (self.shared().registry.clone(), self.shared().compile);
+        // The service ends where there is no answer.
+        TEXTS.run(move || pipeline.read_again(&registry, &options)).await.unwrap_or(Ok(None))
+    }
+
+    /// Has everything that was read of credentials read again: those of the listener, and those of pipelines that run,
+    /// which are drained and started again where they have others.
+    pub(super) fn reload(&self) {
+        self.inner.reloads.send_modify(|reloads| *reloads += 1);
+        let live: Vec<Arc<Entry>> = {
+            let roster = locked(&self.inner.roster);
+            roster.entries.values().filter(|entry| entry.is_live()).cloned().collect()
+        };
+        for entry in live {
+            let control = self.clone();
+            self.see_to(async move {
+                let renewed = match control.renewed(&entry).await {
+                    Ok(Some(_)) => control.held(&entry.id, async {}).await.map_err(|error| error.to_string()),
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error.to_string()),
+                };
+                if let Err(error) = renewed {
+                    tracing::error!(pipeline = %entry.id, error, "it goes on with the credentials that it has");
+                }
+                Done::Errand
+            });
+        }
     }
 
     /// Has the loop of the service see something to its end, whoever asked for it.

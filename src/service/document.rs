@@ -7,6 +7,7 @@ use super::control::{ControlError, Shared};
 use super::roster::Plan;
 use crate::files::Found;
 use crate::pipelines::{Pipeline, Pipelines};
+use crate::runtime::TEXTS;
 use crate::store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 /// What a pipeline lacks while it is being made part by part.
@@ -23,11 +24,9 @@ impl Read {
         let mut files = Files::new();
         files.add(name, text);
         let (registry, options) = (shared.registry.clone(), shared.compile);
-        let read = tokio::task::spawn_blocking(move || {
-            Pipelines::of(Found { files, unreadable: Vec::new() }, &registry, &options)
-        })
-        .await;
-        let pipelines = read.map_err(|_| ControlError::ServiceStopping)?;
+        let found = Found { files, unreadable: Vec::new() };
+        let read = TEXTS.run(move || Pipelines::of(found, &registry, &options)).await;
+        let pipelines = read.ok_or(ControlError::ServiceStopping)?;
         Ok(Read { pipelines })
     }
 

@@ -111,9 +111,15 @@ impl Control {
             log.mask(secrets.cloned());
             value
         };
-        match timeout(PATIENCE, farewell.tell(role, &active, &value, &host)).await {
-            Ok(told) => told.map_err(|fault| fault.to_string()),
-            Err(_) => Err(format!("it does not answer within {} s", PATIENCE.as_secs())),
+        let executor = shared.executor.clone();
+        // A plugin may do what it likes, and files with values are read: not on the control runtime.
+        let told = tokio::task::spawn_blocking(move || {
+            executor.block_on(async { timeout(PATIENCE, farewell.tell(role, &active, &value, &host)).await })
+        });
+        match told.await {
+            Ok(Ok(told)) => told.map_err(|fault| fault.to_string()),
+            Ok(Err(_)) => Err(format!("it does not answer within {} s", PATIENCE.as_secs())),
+            Err(_) => Err("it panicked".to_owned()),
         }
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
-use anabranch_graph::fault::FaultClass;
+use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::plan::StagePlan;
 use anabranch_graph::schema::SchemaRegistry;
 use anabranch_graph::state::StateStore;
 use anabranch_graph::text::Str;
+use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -17,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::recovery::Recovery;
 use super::status::{Event, next};
 use crate::log::Log;
+use crate::pipelines::{NotReadAgain, Pipeline};
 use crate::settings::RecoveryPolicy;
 use crate::store::{Status, StopReason, Store};
 
@@ -105,6 +107,9 @@ pub struct Retry {
     pub at: SystemTime,
 }
 
+/// Says what a pipeline runs with the credentials that its files have now; `None`: what it ran before.
+pub type Renewal = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<Arc<Pipeline>>, NotReadAgain>> + Send + Sync>;
+
 /// What a pipeline needs to live.
 pub struct Life {
     /// Its id.
@@ -125,8 +130,12 @@ pub struct Life {
     pub opening: Arc<Semaphore>,
     /// When it is started again.
     pub recovery: RecoveryPolicy,
+    /// Asked before each run: credentials may be others by then.
+    pub renewal: Renewal,
     /// What is asked of it.
     pub orders: watch::Receiver<Order>,
+    /// Whether everything was open since it was last looked at: logins were accepted.
+    pub was_open: bool,
     /// Where it shows how it is doing.
     pub seen: watch::Sender<Seen>,
 }
@@ -143,6 +152,8 @@ impl Life {
 
     async fn run_again_and_again(mut self, stored: impl Future<Output = ()>) -> Outcome {
         let mut recovery = Recovery::new(self.recovery);
+        // Since when servers have refused its login, without a run that was open.
+        let mut refused_since = None;
         let mut first = Some(stored);
         loop {
             // Sources need not wait until the disk knows that they are read.
@@ -168,7 +179,14 @@ impl Life {
                 Ending::Faulted(fault) => {
                     let error = self.log.masked(&fault.to_string());
                     let place = fault.node().cloned();
-                    if fault.class() != FaultClass::Transient {
+                    if !fault.is_of_login() || std::mem::take(&mut self.was_open) {
+                        refused_since = None;
+                    }
+                    let has_patience = fault.is_of_login() && !self.options.once && {
+                        let since = *refused_since.get_or_insert_with(Instant::now);
+                        since.elapsed() < self.recovery.login_patience
+                    };
+                    if fault.class() != FaultClass::Transient && !has_patience {
                         return self.degraded(error, place).await;
                     }
                     (error, place)
@@ -215,6 +233,19 @@ impl Life {
             _ = self.orders.wait_for(|order| *order != Order::Run) => return Ending::Stopped,
         };
         let mut permit = Some(permit);
+        let renewed = tokio::select! {
+            biased;
+            renewed = (self.renewal)() => renewed,
+            _ = self.orders.wait_for(|order| *order != Order::Run) => return Ending::Stopped,
+        };
+        match renewed {
+            Ok(Some(pipeline)) => {
+                self.plan = pipeline.compiled.stages.clone();
+                self.options.mask = pipeline.compiled.secrets.clone().into();
+            }
+            Ok(None) => {}
+            Err(error) => return Ending::Faulted(Fault::fatal("credentials_unreadable", error).of_login()),
+        }
         let mut running = {
             let _on_executor = self.executor.enter();
             exec::start(self.plan.clone(), services, self.options.clone())
@@ -240,6 +271,7 @@ impl Life {
                     opening = false;
                     permit = None;
                     if result.is_ok() {
+                        self.was_open = true;
                         // The store calls it running since its start.
                         drop(self.enter(Event::Open));
                     }

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Those that end a service.
+/// Those that end a service, and the one that has it read its credentials again.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// The one that has a service read its credentials again; without it a hangup ends the process.
+    pub(crate) hangups: Option<Signal>,
     last: Option<Arrival>,
 }
 
@@ -45,8 +47,17 @@ impl Signals {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangups: None,
             last: None,
         })
+    }
+
+    /// With hangups, which no longer end the process either.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn with_hangups(self) -> io::Result<Signals> {
+        Ok(Signals { hangups: Some(signal(SignalKind::hangup())?), ..self })
     }
 
     /// The number of the next one.
@@ -62,6 +73,15 @@ impl Signals {
                 return signal;
             }
         }
+    }
+}
+
+/// Returns with the next hangup.
+pub(crate) async fn hung_up(hangups: &mut Option<Signal>) {
+    match hangups {
+        // There is an end of it only with the runtime.
+        Some(hangups) => drop(hangups.recv().await),
+        None => std::future::pending().await,
     }
 }
 

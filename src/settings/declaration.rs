@@ -257,6 +257,13 @@ pub const KEYS: &[Key] = &[
         Some("5m"),
         "A pipeline that ran this long after an attempt gets that attempt back.",
     ),
+    Key::new(
+        "pipelines.error-recovery.login-patience",
+        Kind::Duration { zero: true },
+        Some("5m"),
+        "How long a pipeline is started again while a server refuses its credentials, which may be being replaced. After \
+         that it has failed for good. 0s = it fails at once, as it does with `run --once`.",
+    ),
     Key::new("connectors.path", Kind::Path, Some("./connectors"), "Directory of standalone connectors."),
     Key::new(
         "connectors.max-receive-record-size",

@@ -384,6 +384,7 @@ impl<'a> Checking<'a> {
                         n => Some(u32::try_from(n).unwrap_or(u32::MAX)),
                     },
                     max_retries_window: self.duration("pipelines.error-recovery.max-retries-window"),
+                    login_patience: self.duration("pipelines.error-recovery.login-patience"),
                 },
             },
             connectors: ConnectorSettings {

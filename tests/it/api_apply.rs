@@ -135,6 +135,93 @@ fn a_switch_that_fails_goes_back() {
     assert_eq!(workspace.lines("out.ndjson").len(), 5, "nothing is doubled");
 }
 
+/// Two see the same pipeline and change it, each without knowing of the other.
+#[test]
+fn of_changes_that_race_one_wins_and_the_others_are_told() {
+    const CLIENTS: usize = 20;
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    let mut service = Service::start(&workspace);
+    apply(&service, &file_to_file("p", ""));
+    service.wait_for("p", "running");
+    let text =
+        |client: usize| file_to_file("p", "").replace("id: p\n", &format!("id: p\n    description: \"{client}\"\n"));
+    for round in 0..3 {
+        let number = |client| round * CLIENTS + client;
+        // All look before the first one applies.
+        let bodies: Vec<Value> = (0..CLIENTS)
+            .map(|client| {
+                let yaml = text(number(client));
+                json!({ "yaml": yaml, "hash": plan(&service, &yaml)["hash"] })
+            })
+            .collect();
+        let service = &service;
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let asking = |body| scope.spawn(move || service.send("POST", "/v1/pipelines/apply", body));
+            let asking: Vec<_> = bodies.iter().map(asking).collect();
+            asking.into_iter().map(|asking| asking.join().unwrap()).collect()
+        });
+        let won: Vec<usize> = (0..CLIENTS).filter(|client| answers[*client].status == 200).collect();
+        let [won] = won[..] else { panic!("{} changes were accepted", won.len()) };
+        for lost in answers.iter().filter(|answer| answer.status != 200) {
+            assert_eq!((lost.status, lost.reason().as_str()), (409, "pipelines.plan_stale"), "{}", lost.body);
+        }
+        let described = service.get("/v1/pipelines/p")["config"]["description"].clone();
+        assert_eq!(described, number(won).to_string(), "the one that was told so");
+    }
+    // Changes of different pipelines do not hinder each other.
+    let others: Vec<String> =
+        (0..5).map(|i| file_to_file(&format!("q{i}"), "").replace("out.n", &format!("q{i}.n"))).collect();
+    let planned: Vec<Value> = others.iter().map(|yaml| plan(&service, yaml)).collect();
+    for (yaml, planned) in others.iter().zip(planned) {
+        service.done("POST", "/v1/pipelines/apply", &json!({ "yaml": yaml, "hash": planned["hash"] }));
+    }
+    service.end();
+}
+
+/// The store goes away while the new pipeline is tried out, and comes back later.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_switch_that_fails_goes_back_although_the_store_is_away() {
+    let Some(server) = crate::servers::postgres::Server::start(&[]) else { return };
+    let server = std::sync::Arc::new(server);
+    let database = server.database();
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    assert!(Command::new("mkfifo").arg(workspace.path("pipe")).status().unwrap().success());
+    let url = format!("--db.postgres.connection-string={}", database.url());
+    let mut process = workspace.start(&["run", "--db.type=postgres", &url]);
+    let address = process.address();
+    process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
+    let mut service = Service { process, address };
+    // It cannot be opened while nobody reads the pipe, which takes ten seconds to be seen.
+    let hanging = file_to_file("p", "").replace("out.ndjson", "pipe");
+    let body = json!({ "yaml": hanging, "hash": plan(&service, &hanging)["hash"] });
+    std::thread::scope(|scope| {
+        let applying = scope.spawn(|| service.send("POST", "/v1/pipelines/apply", &body));
+        let log = service.process.printed();
+        while log().matches("starting").count() < 2 {
+            assert!(!applying.is_finished());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        server.kill();
+        let answer = applying.join().unwrap();
+        assert_eq!(answer.reason(), "pipelines.switch_failed", "{}", answer.body);
+        assert!(answer.body.contains("the old one runs again"), "{}", answer.body);
+    });
+    server.resume();
+    service.wait_for("p", "running");
+    workspace.append("in.txt", "one more\n");
+    service.process.wait_until("the line", || workspace.lines("out.ndjson").len() == 4);
+    // The store has the old one again, too.
+    let address = service.address;
+    service.process.wait_until("the store to be put back", || {
+        crate::api::get(address, "/v1/connectors/p:out").json()["config"]["settings"]["path"] == "out.ndjson"
+    });
+    service.end();
+}
+
 /// A named pipe cannot be opened for writing while nobody reads it.
 #[test]
 fn a_new_pipeline_that_does_not_open_in_time_is_taken_out_again() {

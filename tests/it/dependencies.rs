@@ -30,6 +30,7 @@ fn crates_depend_one_way() {
     for family in &families {
         let shared: &[&str] = match family.as_str() {
             "anabranch-ops-ai" | "anabranch-ops-avro" => &["anabranch-graph", "anabranch-ops-http"],
+            "anabranch-ops-http" | "anabranch-ops-s3" => &["anabranch-graph", "anabranch-ops-tls"],
             "anabranch-ops-grpc" | "anabranch-ops-wasm" => &["anabranch-graph", "anabranch-ops-opencdc"],
             "anabranch-ops-postgres" => &["anabranch-graph", "anabranch-ops-tls"],
             _ => &["anabranch-graph"],

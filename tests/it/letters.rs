@@ -183,6 +183,19 @@ fn from_the_start_means_through_all_steps_and_a_step_that_is_gone_says_so() {
 }
 
 #[test]
+fn a_step_that_is_never_applied_is_passed_by() {
+    let workspace = after_run(20, "");
+    let never = pipeline("7", "").replace(r#"'{{ hasSuffix "7" (printf "%s" .Payload.After) }}'"#, "'{{ false }}'");
+    assert!(never.contains("'{{ false }}'"), "{never}");
+    workspace.write("pipelines/p.yaml", never);
+    let done = dlq(&workspace, &["replay", "orders", "--all"], 0);
+    assert_eq!((&done["delivered"], &done["failedAgain"]), (&2.into(), &0.into()), "{done}");
+    let replayed: Value = serde_json::from_str(workspace.lines("out.ndjson").last().unwrap()).unwrap();
+    assert_eq!(replayed["metadata"]["sealed"], "yes", "it goes on behind the step");
+    assert_eq!(arrived(&workspace).len(), 20);
+}
+
+#[test]
 fn a_full_queue_stops_the_pipeline_and_loses_no_letter() {
     let workspace = Workspace::new();
     workspace.write("in.txt", numbered_lines(200));

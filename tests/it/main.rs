@@ -19,6 +19,7 @@ mod branching;
 mod commands;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
 mod connectors;
+mod control_plane;
 mod copy;
 mod crash;
 #[cfg(unix)]
@@ -54,6 +55,8 @@ mod processors;
 
 #[cfg(target_os = "linux")]
 mod rest;
+#[cfg(feature = "postgres")]
+mod rotation;
 mod running;
 mod s3;
 mod schema;

@@ -91,6 +91,37 @@ fn certificates_that_cannot_be_used_are_refused_before_anything_starts() {
 }
 
 #[test]
+fn a_certificate_that_has_expired_is_told_of() {
+    let workspace = Workspace::new();
+    let Some(certificates) = Certificates::create(workspace.root()) else { return };
+    certificates.self_signed("own", "own", "IP:127.0.0.1");
+    // It expired before it was made.
+    let made = std::process::Command::new("openssl")
+        .args(["x509", "-in", "own.crt", "-signkey", "own.key", "-days", "-1", "-out", "expired.crt"])
+        .current_dir(workspace.root())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let identity = ["--api.http.tls.cert=expired.crt", "--api.http.tls.key=own.key"];
+    let doctor = workspace.run(&["doctor", identity[0], identity[1]]).both();
+    assert!(doctor.contains("expired.crt expired at 20"), "{doctor}");
+    // Pipelines are more than their API: it is served all the same.
+    let mut process = workspace.start(&["run", identity[0], identity[1]]);
+    let address = process.address_after("HTTP is served at https://");
+    let log = process.printed();
+    process.wait_until("the warning", || log().contains("expired.crt expired at 20"));
+    // Nothing in what the command says is of the library.
+    let address = format!("--api.http.address=https://{address}");
+    for authority in ["--api.http.tls.ca=own.crt", "--api.http.tls.ca=ca.crt"] {
+        let refused = workspace.run(&["pipelines", "list", &address, authority]).expect_code(3).stderr;
+        assert!(refused.contains("the certificate ") && !refused.contains(['(', '[']), "{refused}");
+        assert!(!refused.contains("InvalidCertificate") && !refused.contains("Other"), "{refused}");
+    }
+    process.signal("TERM");
+    process.finish().expect_code(0);
+}
+
+#[test]
 fn assistants_are_served_over_tls() {
     let workspace = Workspace::new();
     let Some(certificates) = Certificates::create(workspace.root()) else { return };

@@ -100,7 +100,7 @@ fn markup_is_shown_as_text() {
 pipelines:
   - id: hostile
     name: "{MARKUP}"
-    description: "{MARKUP}"
+    description: "{MARKUP} invoice\u202Etxt.exe\u2066"
     connectors:
       - {{ id: in, type: source, plugin: file, settings: {{ path: in.txt }} }}
       - {{ id: out, type: destination, plugin: file, settings: {{ path: out.ndjson }} }}

@@ -253,3 +253,48 @@ fn little_is_spent_on_finding_a_constant() {
     let wrong = CompiledCondition::compile("neither").unwrap();
     assert_eq!((wrong.constant(), wrong.failure().is_some()), (None, true));
 }
+
+/// Templates that call themselves: each level twice.
+fn costly(levels: usize) -> CompiledCondition {
+    let next = r#"{{template "f" (print . "x")}}"#;
+    compile(&format!(
+        r#"{{{{define "f"}}}}{{{{if lt (len .) {levels}}}}}{next}{next}{{{{end}}}}{{{{end}}}}{{{{template "f" ""}}}}true"#
+    ))
+}
+
+#[test]
+fn verdicts_share_a_budget_of_steps() {
+    let full = Budget { bytes: 1 << 20, steps: 1000, time: Duration::from_secs(3600) };
+    let condition = costly(7);
+    let mut budget = full;
+    let verdicts: Vec<_> = (0..5).map(|_| condition.evaluate_within(&order(), &mut budget)).collect();
+    assert!(matches!(
+        verdicts[..],
+        [
+            Judgement::Verdict(true),
+            Judgement::Verdict(true),
+            Judgement::Verdict(true),
+            Judgement::TooCostly(_),
+            Judgement::TooCostly(_)
+        ]
+    ));
+    let Judgement::TooCostly(fault) = &verdicts[3] else { unreachable!() };
+    assert_eq!(fault.code(), "condition_too_costly");
+    // A verdict that takes none costs nothing.
+    let native = compile(r#"{{ eq .Metadata.k "v" }}"#);
+    let mut budget = Budget { steps: 0, time: Duration::ZERO, bytes: 0 };
+    assert!(matches!(native.evaluate_within(&order(), &mut budget), Judgement::Verdict(true)));
+    let failing = compile("{{ .Metadata.k }}{{ printf .Metadata.k }}");
+    assert!(matches!(failing.evaluate_within(&order(), &mut { full }), Judgement::Failed(_)));
+}
+
+#[test]
+fn a_verdict_ends_when_its_time_is_over() {
+    let mut budget = Budget { bytes: usize::MAX, steps: usize::MAX, time: Duration::from_millis(50) };
+    // It would take hours.
+    assert!(matches!(costly(60).evaluate_within(&order(), &mut budget), Judgement::TooCostly(_)));
+    assert_eq!(budget.time, Duration::ZERO);
+    // So does one without a step that counts: each call looks at the clock.
+    let calls = format!("{}true", r#"{{ $x := sha256sum (printf "%v" .) }}"#.repeat(3));
+    assert!(matches!(compile(&calls).evaluate_within(&order(), &mut budget), Judgement::TooCostly(_)));
+}

@@ -42,6 +42,12 @@ impl Written {
         Written { value, written, span, layout: layout.map(Arc::new) }
     }
 
+    /// The same at another place.
+    #[must_use]
+    pub(super) fn at(self, span: Span) -> Self {
+        Written { span, ..self }
+    }
+
     /// The text with variables replaced: for the plugin, and for nobody else.
     pub fn value(&self) -> &Str {
         &self.value

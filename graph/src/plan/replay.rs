@@ -34,7 +34,7 @@ pub enum Entry {
 /// Why records cannot enter there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoEntry {
-    /// The pipeline has no such step any more, or never applies it.
+    /// The pipeline has no such step any more.
     #[error("the pipeline has no processor or destination {0:?} that records come to")]
     Gone(Str),
     /// A processor and a destination have one id.
@@ -65,7 +65,15 @@ pub fn replay(
     // They are wired again by the rewrites.
     unwire_failures(&mut plan);
     let first = match entry {
-        Entry::Step(id) => step(&plan, id)?,
+        Entry::Step(id) => match step(&plan, id) {
+            Err(NoEntry::Gone(_)) => {
+                // A step whose condition never holds is not in the rewritten plan; before the rewrites it has a place.
+                plan = compiled.lowered.clone();
+                unwire_failures(&mut plan);
+                before_unapplied(&plan, step(&plan, id)?)
+            }
+            found => found?,
+        },
         Entry::Start => behind(&plan, connector)?,
     };
     let sources: Vec<NodeIndex> =
@@ -120,6 +128,13 @@ fn step(plan: &PlanGraph, id: &Str) -> Result<NodeIndex, NoEntry> {
         (Some(_), Some(_)) => Err(NoEntry::Ambiguous(id.clone())),
         (None, _) => Err(NoEntry::Gone(id.clone())),
     }
+}
+
+/// The condition of a step that is never applied: records that come to it go on behind the step.
+fn before_unapplied(plan: &PlanGraph, step: NodeIndex) -> NodeIndex {
+    let is_condition =
+        |(port, node): &(Port, NodeIndex)| *port == Port::Taken && matches!(plan[*node].kind, NodeKind::Branch(_));
+    predecessors(plan, step).into_iter().find(is_condition).map_or(step, |(_, condition)| condition)
 }
 
 fn behind(plan: &PlanGraph, connector: &Str) -> Result<NodeIndex, NoEntry> {

@@ -22,28 +22,28 @@ const MOST_DEPTH: usize = 250;
 
 type Eval<T> = Result<T, EvalError>;
 
-/// Renders onto the end of `out`, or leaves it as it was; says whether the allowance was used up.
+/// Renders onto the end of `out`, or leaves it as it was; gives back what is left of the allowance.
 pub(super) fn render(
     tree: &Tree,
     missing: MissingKey,
     record: &Record,
     context: Context,
     out: &mut String,
-) -> (Eval<()>, bool) {
+) -> (Eval<()>, Context) {
     let mut evaluator = Evaluator { tree, record, missing, context, out: Out::after(std::mem::take(out)), depth: 0 };
     let result = match tree.templates.first() {
         Some(main) => evaluator.run(main.slots, Dot::Record, &main.body),
         None => Ok(()),
     };
-    let spent = evaluator.context.is_spent();
+    let Evaluator { out: written, context, .. } = evaluator;
     if let Err(error) = result {
-        *out = evaluator.out.undo();
-        return (Err(error), spent);
+        *out = written.undo();
+        return (Err(error), context);
     }
-    let (text, valid) = evaluator.out.finish();
+    let (text, valid) = written.finish();
     *out = text;
     let invalid = || EvalError { offset: 0, message: "the output is not valid UTF-8".to_owned() };
-    (if valid { Ok(()) } else { Err(invalid()) }, spent)
+    (if valid { Ok(()) } else { Err(invalid()) }, context)
 }
 
 /// What `.` is.

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use tokio::time::Instant;
+
 use super::val::Val;
 use crate::text::Str;
 
@@ -129,6 +131,8 @@ pub struct Allowance {
 pub(crate) struct Context {
     bytes: usize,
     steps: usize,
+    /// When it must be done.
+    until: Option<Instant>,
     /// More was asked for than there was.
     spent: bool,
 }
@@ -148,7 +152,17 @@ impl Context {
 
     /// This allowance.
     pub(crate) const fn within(Allowance { bytes, steps }: Allowance) -> Context {
-        Context { bytes, steps, spent: false }
+        Context { bytes, steps, until: None, spent: false }
+    }
+
+    /// The same, until a point in time as well. It is looked at with each step and each call of a function.
+    pub(crate) const fn until(self, until: Instant) -> Context {
+        Context { until: Some(until), ..self }
+    }
+
+    /// Steps that are left.
+    pub(crate) const fn steps_left(&self) -> usize {
+        self.steps
     }
 
     /// What is spent on finding out, before there are any records, whether a template says the same of all of them: a
@@ -182,7 +196,22 @@ impl Context {
         let left = self.steps.checked_sub(steps);
         self.spent |= left.is_none();
         self.steps = left.ok_or("the template takes more than 10 000 000 steps")?;
-        Ok(())
+        self.take_time()
+    }
+
+    /// Looks at the clock, where there is a point in time at which the template must be done.
+    ///
+    /// # Errors
+    /// When that is over.
+    #[inline]
+    pub(crate) fn take_time(&mut self) -> Result<(), CallError> {
+        match self.until {
+            Some(until) if Instant::now() >= until => {
+                self.spent = true;
+                Err("the template takes longer than it may".into())
+            }
+            _ => Ok(()),
+        }
     }
 }
 

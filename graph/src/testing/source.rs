@@ -37,6 +37,7 @@ pub struct Upstream {
     per_read: usize,
     delay: Duration,
     make: Make,
+    open_faults: Mutex<Vec<Fault>>,
     read_faults: Mutex<Vec<Fault>>,
     ack_faults: Mutex<Vec<Fault>>,
     read: AtomicU64,
@@ -64,6 +65,7 @@ impl Upstream {
             per_read: usize::MAX,
             delay: Duration::ZERO,
             make: Arc::new(record),
+            open_faults: Mutex::default(),
             read_faults: Mutex::default(),
             ack_faults: Mutex::default(),
             read: AtomicU64::new(0),
@@ -97,6 +99,11 @@ impl Upstream {
     pub fn make(mut self, make: impl Fn(u64) -> Record + Send + Sync + 'static) -> Self {
         self.make = Arc::new(make);
         self
+    }
+
+    /// It cannot be opened the next time.
+    pub fn fail_open(&self, fault: Fault) {
+        locked(&self.open_faults).push(fault);
     }
 
     /// The next read fails with this.
@@ -145,6 +152,9 @@ impl Source for UpstreamSource {
         resume: &BTreeMap<Partition, Mark>,
         _: &Host,
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        if let Some(fault) = locked(&self.0.open_faults).pop() {
+            return Err(fault);
+        }
         // What is stored below a mark is as good as acknowledged: the run before may not have come to say so.
         for (partition, mark) in resume {
             if let Some(rows) = locked(&self.0.rows).get_mut(partition) {

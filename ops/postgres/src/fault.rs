@@ -107,6 +107,9 @@ fn describe(db: &DbError) -> String {
 /// An error that is not the server's, with its causes.
 fn text(error: &Error) -> String {
     let mut text = error.to_string();
+    if let Some(words) = anabranch_ops_tls::within(error) {
+        return format!("{text}: {words}");
+    }
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {
         text.push_str(": ");
@@ -129,7 +132,9 @@ pub(crate) fn connect(error: &Error, place: &str) -> Fault {
             Meaning::Lost | Meaning::Retry => FaultClass::Transient,
             Meaning::Row | Meaning::Stale | Meaning::Fatal => FaultClass::Fatal,
         };
-        return Fault::new(class, "connect_failed", text);
+        let fault = Fault::new(class, "connect_failed", text);
+        // A wrong password, a user that is not there, or one that may not log in.
+        return if db.code().code().starts_with("28") { fault.of_login() } else { fault };
     }
     let text = format!("cannot connect to {place}: {}", text(error));
     let own = error.to_string();

@@ -2,9 +2,11 @@
 //!
 //! Files are PEM, and are read when a configuration is made of them: whoever changes them makes a new one.
 
-use std::fmt;
+mod words;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -15,6 +17,9 @@ use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
 };
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
+use x509_cert::time::Time;
 
 /// Which servers are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +65,10 @@ pub enum TlsError {
         why: String,
     },
     /// The key is not that of the certificate.
-    #[error("the private key in {} and the certificate in {}: {error}", .identity.key.display(), .identity.certificates.display())]
+    #[error(
+        "the private key in {} and the certificate in {}: {}",
+        .identity.key.display(), .identity.certificates.display(), words::of(.error)
+    )]
     Pair {
         /// Both.
         identity: Identity,
@@ -71,11 +79,22 @@ pub enum TlsError {
     #[error("this system has no root certificates; name a file with them")]
     NoRoots,
     /// The versions of TLS do not fit.
-    #[error(transparent)]
+    #[error("{}", words::of(.0))]
     Tls(#[from] Error),
     /// The authorities are of no use.
-    #[error(transparent)]
+    #[error("the certificates of the authorities cannot be used")]
     Verifier(#[from] rustls::client::VerifierBuilderError),
+}
+
+pub use words::{said, within};
+
+/// When a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// From then on.
+    pub from: SystemTime,
+    /// Until then.
+    pub until: SystemTime,
 }
 
 impl Trust {
@@ -143,13 +162,26 @@ impl Identity {
         made.map_err(|error| TlsError::Pair { identity: self.clone(), error })
     }
 
+    /// When its own certificate is valid. Nothing else looks at that: a server shows one that has expired, and clients
+    /// refuse it.
+    ///
+    /// # Errors
+    /// [`TlsError`] where the file is of no use.
+    pub fn validity(&self) -> Result<Validity, TlsError> {
+        let path = &self.certificates;
+        let unreadable =
+            || TlsError::Certificate { path: path.clone(), why: "it is not an X.509 certificate".to_owned() };
+        let own = certificates(path)?.into_iter().next().ok_or_else(unreadable)?;
+        let own = Certificate::from_der(&own).map_err(|_| unreadable())?;
+        let validity = own.tbs_certificate.validity;
+        let at = |time: Time| SystemTime::UNIX_EPOCH + time.to_unix_duration();
+        Ok(Validity { from: at(validity.not_before), until: at(validity.not_after) })
+    }
+
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| {
-            let why = match error {
-                rustls::pki_types::pem::Error::NoItemsFound => "it holds none without a passphrase".to_owned(),
-                error => error.to_string(),
-            };
-            TlsError::Key { path: self.key.clone(), why }
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::Key {
+            path: self.key.clone(),
+            why: words::of_pem(&error, "it holds none without a passphrase"),
         })?;
         Ok((certificates(&self.certificates)?, key))
     }
@@ -157,10 +189,12 @@ impl Identity {
 
 /// The certificates of a file; there is one at least.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let broken = |error: &dyn fmt::Display| TlsError::Certificate { path: path.into(), why: error.to_string() };
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(|error| broken(&error))?.collect();
-    let found = found.map_err(|error| broken(&error))?;
-    if found.is_empty() { Err(broken(&"it holds none")) } else { Ok(found) }
+    const NONE: &str = "it holds none";
+    let broken = |why: String| TlsError::Certificate { path: path.into(), why };
+    let unread = |error| broken(words::of_pem(&error, NONE));
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(unread)?.collect();
+    let found = found.map_err(unread)?;
+    if found.is_empty() { Err(broken(NONE.to_owned())) } else { Ok(found) }
 }
 
 /// The authorities, and the certificates of a file as they are.
@@ -171,7 +205,7 @@ fn roots(path: Option<PathBuf>) -> Result<(RootCertStore, Vec<CertificateDer<'st
         Some(path) => {
             named = certificates(&path)?;
             for certificate in &named {
-                let broken = |error: Error| TlsError::Certificate { path: path.clone(), why: error.to_string() };
+                let broken = |error: Error| TlsError::Certificate { path: path.clone(), why: words::of(&error) };
                 roots.add(certificate.clone()).map_err(broken)?;
             }
         }

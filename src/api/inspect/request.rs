@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::api::View;
 use crate::api::error::{ApiError, Kind};
 use crate::pipelines::Pipeline;
+use crate::runtime::EXPRESSIONS;
 
 /// Records a second, where nothing else is asked for.
 const USUAL: u32 = 100;
@@ -59,7 +60,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn of_pipeline(view: &View, id: &str, asked: &Asked) -> Result<Self, ApiError> {
+    pub(super) async fn of_pipeline(view: &View, id: &str, asked: &Asked) -> Result<Self, ApiError> {
         if view.control.seen(id).is_none() {
             return Err(missing(view, "pipeline", id, "pipeline.not_found"));
         }
@@ -76,13 +77,10 @@ impl Request {
             None => At::Sources,
         };
         let condition = asked.condition.as_deref().map(str::trim).filter(|text| !text.is_empty());
-        let condition = condition.map(CompiledCondition::compile).transpose().map_err(|error| {
-            ApiError::new(
-                Kind::Malformed(StatusCode::BAD_REQUEST),
-                "inspect.where_invalid",
-                format!("the condition cannot be read: {error}"),
-            )
-        })?;
+        let condition = match condition {
+            Some(text) => Some(compiled(text.to_owned()).await?),
+            None => None,
+        };
         let per_second = asked.sample.unwrap_or(USUAL);
         if !(1..=MOST).contains(&per_second) {
             let what = format!("the sample is {per_second}, and must be from 1 to {MOST} records a second");
@@ -171,6 +169,18 @@ impl Request {
         ids.dedup();
         let what = format!("pipeline {} has no node {id:?}; there are {}", self.pipeline, ids.join(", "));
         ApiError::new(Kind::NotFound, "inspect.node_unknown", what)
+    }
+}
+
+/// A condition, compiled on a thread for expressions of clients.
+async fn compiled(text: String) -> Result<CompiledCondition, ApiError> {
+    let invalid = |error: String| {
+        let what = format!("the condition cannot be read: {error}");
+        ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.where_invalid", what)
+    };
+    match EXPRESSIONS.run(move || CompiledCondition::compile(&text)).await {
+        Some(compiled) => compiled.map_err(|error| invalid(error.to_string())),
+        None => Err(invalid("it could not be compiled".to_owned())),
     }
 }
 

@@ -12,7 +12,7 @@ use super::{Shelf, letters};
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::dead_letters::filter::{Filter, condition};
-use crate::dead_letters::view::{LetterPage, page};
+use crate::dead_letters::view::{LetterPage, PageError, page};
 use crate::settings::ServiceFlags;
 use crate::store::letters::nanos;
 
@@ -76,7 +76,18 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
         Shelf::Store(opened) => {
             opened.known(&id)?;
             let filter = Filter { node: arguments.node.clone(), since: arguments.since, condition };
-            opened.ask(page(&opened.store, &id, &filter, None, arguments.limit.into()))?
+            let asking = page(&opened.store, &id, &filter, None, arguments.limit.into());
+            opened.runtime.block_on(asking).map_err(|error| {
+                let exit = match error {
+                    PageError::Store(_) => Exit::Environment,
+                    PageError::TooCostly { .. } => Exit::Invalid,
+                };
+                let report = Report::new(COMMAND).fail(exit, error.code(), error.to_string());
+                Box::new(match error.suggestion() {
+                    Some(suggestion) => report.suggest(suggestion),
+                    None => report,
+                })
+            })?
         }
     };
     let summary = json!({

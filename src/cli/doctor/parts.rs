@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anabranch_graph::diagnostic::Severity;
 use anabranch_ops_tls::Identity;
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::machine::directory_of;
 use super::{Found, Mark, Patient};
+use crate::api::ending;
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry, registry_with};
 use crate::client::{Client, ClientError};
@@ -196,6 +197,10 @@ pub(super) fn listener(patient: &mut Patient<'_>) -> Found {
     }
     if let Some(Err(error)) = api.identity.as_ref().map(Identity::server) {
         return Found::new(Mark::Invalid, format!("api.http.tls: {error}"));
+    }
+    if let Some(warning) = api.identity.as_ref().and_then(|identity| ending(identity, SystemTime::now())) {
+        return Found::warning(format!("api.http.tls: {warning}"))
+            .advise("put a new one in its place: a running service reads it within seconds");
     }
     let shown = api.shown();
     let open = |what: String| {

@@ -42,6 +42,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("condition_failed", "A condition failed for this record.", "Test for the field before it is used."),
     entry("condition_not_boolean", "A condition gave neither true nor false.", "Write one that does."),
     entry("condition_panicked", "A condition panicked.", "This is a defect: report it."),
+    entry(
+        "condition_too_costly",
+        "The condition of an inspection or a list takes too many steps or too long.",
+        "Write one that needs fewer steps.",
+    ),
     entry("connect_failed", "The server cannot be reached.", "See the address, the network, the credentials and TLS."),
     entry("connection_lost", "The connection broke; it is tried again.", "Nothing, if it comes back."),
     entry(

@@ -133,6 +133,11 @@ pub(super) const CODES: &[Entry] = &[
         "The replay stopped before all letters were replayed.",
         "The message says why; what is left stays in the queue.",
     ),
+    entry(
+        "dlq.condition_too_costly",
+        "The condition took more steps or more time than one request may use.",
+        "Write one that needs fewer steps, or look at fewer letters: `--node`, `--since`.",
+    ),
     entry("dlq.invalid_condition", "The condition cannot be read.", "Write it as conditions of processors are."),
     entry("dlq.invalid_record", "The edited text is not a record.", "`dlq show` shows the form."),
     entry("dlq.no_editor", "No editor can be started.", "Set VISUAL or EDITOR, or give the record in a file."),

@@ -74,6 +74,8 @@ impl Stand {
             executor: Handle::current(),
             opening: Arc::new(Semaphore::new(1)),
             recovery: self.recovery,
+            renewal: Arc::new(|| Box::pin(async { Ok(None) })),
+            was_open: false,
             orders: self.orders.subscribe(),
             seen,
         };
@@ -132,6 +134,34 @@ async fn a_fatal_fault_degrades_at_once() {
     assert_eq!(stand.stored().await, Status::Degraded { error });
     // Started by hand it runs again.
     assert_eq!(stand.life().0.live().await, Outcome::Finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_login_is_tried_again_for_a_while() {
+    let refused = || Fault::fatal("connect_failed", "password authentication failed").of_login();
+    let mut stand = Stand::new(AtEnd::End, |shelf| shelf).await;
+    stand.recovery.max_delay = Duration::from_secs(5);
+    stand.recovery.login_patience = Duration::from_secs(60);
+    // The password is replaced meanwhile.
+    (0..3).for_each(|_| stand.upstream.fail_open(refused()));
+    assert_eq!(stand.life().0.live().await, Outcome::Finished);
+
+    let stand = Stand { recovery: stand.recovery, ..Stand::new(AtEnd::End, |shelf| shelf).await };
+    (0..1000).for_each(|_| stand.upstream.fail_open(refused()));
+    let begun = Instant::now();
+    let (life, seen) = stand.life();
+    let Outcome::Degraded { error } = life.live().await else { panic!("not degraded") };
+    assert!(error.contains("password"), "{error}");
+    assert!((60..70).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!(seen.borrow().run > 5, "it was tried again and again");
+
+    // Where the exit code is waited for, it is said at once.
+    let stand = Stand { recovery: stand.recovery, ..Stand::new(AtEnd::End, |shelf| shelf).await };
+    stand.upstream.fail_open(refused());
+    let (mut life, seen) = stand.life();
+    life.options.once = true;
+    assert!(matches!(life.live().await, Outcome::Degraded { .. }));
+    assert_eq!(seen.borrow().run, 1);
 }
 
 #[tokio::test]

@@ -3,13 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::{Place, Side, Tap, Watcher};
-use crate::condition::CompiledCondition;
+use crate::condition::{Budget, CompiledCondition, Judgement};
 use crate::exec::chain::text;
 use crate::fault::Fault;
 use crate::record::{Data, Record};
@@ -31,6 +32,9 @@ const PER_BYTE: u64 = 1;
 const GLANCE: usize = 16;
 /// Slices up to so many bytes are copied: they would keep the much larger buffer that they are part of.
 const SLICE: usize = 64 << 10;
+
+/// What a verdict on one record may cost: the condition of an inspection runs on the threads of the pipeline.
+const VERDICT: Budget = Budget { bytes: 1 << 20, steps: 100_000, time: Duration::from_millis(20) };
 
 /// What is looked for.
 #[derive(Clone, Debug)]
@@ -190,10 +194,10 @@ impl Session {
 
     fn wants(&self, record: &Record) -> bool {
         let Some(condition) = &self.condition else { return true };
-        let verdict = catch_unwind(AssertUnwindSafe(|| condition.evaluate(record)));
-        let fault = match verdict {
-            Ok(Ok(verdict)) => return verdict,
-            Ok(Err(fault)) => fault,
+        let judged = catch_unwind(AssertUnwindSafe(|| condition.evaluate_within(record, &mut { VERDICT })));
+        let fault = match judged {
+            Ok(Judgement::Verdict(verdict)) => return verdict,
+            Ok(Judgement::Failed(fault) | Judgement::TooCostly(fault)) => fault,
             Err(panic) => Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic))),
         };
         let mut unjudged = self.unjudged.lock().unwrap_or_else(PoisonError::into_inner);

@@ -225,6 +225,20 @@ async fn what_the_condition_fails_on_is_told() {
     assert_eq!(inspection.take_left_out(), 0);
 }
 
+/// The threads of the pipeline evaluate it: one verdict must not keep them.
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_would_never_end_is_given_up() {
+    let next = r#"{{template "f" (print . "x")}}"#;
+    let condition = format!(
+        r#"{{{{define "f"}}}}{{{{if lt (len .) 200}}}}{next}{next}{{{{end}}}}{{{{end}}}}{{{{template "f" ""}}}}true"#
+    );
+    let (tap, mut inspection) = source(Some(&condition), 10);
+    tap.watchers().unwrap().show(Side::After, &numbered(3));
+    assert_eq!(rows_seen(&mut inspection), Vec::<u64>::new());
+    let Unjudged { rows, fault } = inspection.take_unjudged().unwrap();
+    assert_eq!((rows, fault.code()), (3, "condition_too_costly"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_who_does_not_fetch_holds_a_bounded_number_of_records_and_bytes() {
     let (tap, mut inspection) = source(None, 1_000_000);

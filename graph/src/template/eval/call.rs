@@ -105,6 +105,7 @@ impl<'a> Evaluator<'a> {
         given: Given<'a>,
         at: &Place,
     ) -> Eval<Val> {
+        self.context.take_time().or_else(|e| fail(at, e.to_string()))?;
         let mut values: SmallVec<[Val; 4]> = receiver.into_iter().collect();
         let Given { args, last } = given;
         let wanted = function.params.len() - values.len();

@@ -160,7 +160,7 @@ proptest! {
         if let Some(param) = function.rest {
             args.extend(seeds.iter().skip(args.len()).map(|seed| seed.value(param)));
         }
-        let mut cx = Context { bytes: 1 << 16, steps: 1 << 12, spent: false };
+        let mut cx = Context::within(Allowance { bytes: 1 << 16, steps: 1 << 12 });
         // Whatever it gives can be written, or says why not.
         if let Ok(result) = (function.call)(&mut cx, &args) {
             let _ = crate::template::format::to_text(&result);
@@ -206,7 +206,7 @@ fn what_would_take_forever_is_refused() {
     ] {
         let function = super::find(name).unwrap();
         let error =
-            (function.call)(&mut Context { bytes: 1 << 16, steps: 1 << 12, spent: false }, &args).expect_err(name);
+            (function.call)(&mut Context::within(Allowance { bytes: 1 << 16, steps: 1 << 12 }), &args).expect_err(name);
         assert!(error.to_string().contains("more than"), "{name}: {error}");
     }
 }

@@ -163,6 +163,9 @@ impl From<reqwest::Error> for Problem {
 
 /// The innermost cause: the layers above say only that something failed.
 fn root(error: &reqwest::Error) -> String {
+    if let Some(words) = anabranch_ops_tls::within(error) {
+        return words;
+    }
     let mut cause: &dyn Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;

@@ -31,7 +31,8 @@ where
     if let (301 | 400, Some(region)) = (status.unwrap_or_default(), region) {
         text.push_str(&format!("; the bucket is in region {region}: set objstore.region"));
     }
-    Fault::new(class, code, text)
+    let fault = Fault::new(class, code, text);
+    if matches!(code, "credentials_refused" | "access_denied") { fault.of_login() } else { fault }
 }
 
 fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (FaultClass, &'static str) {
@@ -62,6 +63,9 @@ fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (Fault
 
 /// An error and its causes; what says nothing more is left out.
 fn causes(error: &(dyn Error + 'static)) -> String {
+    if let Some(words) = anabranch_ops_tls::within(error) {
+        return words;
+    }
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,0 +1,130 @@
+//! Values that come out of files, read again.
+
+use super::load::{Variables, value_of};
+use super::{ConnectorConfig, PipelineConfig, ProcessorConfig, Settings, Written};
+
+/// What a reference to a file begins with.
+const FILE: &str = "${file:";
+
+/// A file that a value comes from cannot be read, or holds no value any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{written} has no value any more: the file cannot be read")]
+pub struct Unreadable {
+    /// The value as the pipeline file has it.
+    pub written: String,
+}
+
+impl PipelineConfig {
+    /// The same pipeline with the values that files have now (`${file:PATH}`). `None`: they are as they were. Variables
+    /// of the process do not change and are not looked at.
+    ///
+    /// # Errors
+    /// A value has no file any more.
+    pub fn read_again(&self, variables: &dyn Variables) -> Result<Option<PipelineConfig>, Unreadable> {
+        let mut config = self.clone();
+        let mut changed = false;
+        for value in config.values_mut().filter(|value| is_of_file(value)) {
+            let unreadable = || Unreadable { written: value.written().to_string() };
+            let now = value_of(value.written(), variables).ok_or_else(unreadable)?;
+            if now.value() != value.value() {
+                *value = now.at(value.span());
+                changed = true;
+            }
+        }
+        Ok(changed.then_some(config))
+    }
+
+    /// Whether a value of it comes out of a file.
+    pub fn has_values_of_files(&self) -> bool {
+        let of_settings = |settings: &Settings| settings.entries.iter().any(|setting| is_of_file(&setting.value));
+        let of_processor = |processor: &ProcessorConfig| {
+            of_settings(&processor.settings) || processor.condition.as_ref().is_some_and(is_of_file)
+        };
+        let of_connector = |connector: &ConnectorConfig| {
+            of_settings(&connector.settings) || connector.processors.iter().any(of_processor)
+        };
+        self.connectors.iter().any(of_connector)
+            || self.processors.iter().any(of_processor)
+            || of_settings(&self.dead_letter_queue.settings)
+    }
+
+    /// All values of settings, and conditions.
+    fn values_mut(&mut self) -> impl Iterator<Item = &mut Written> {
+        let connectors = self.connectors.iter_mut().flat_map(|connector| {
+            of_settings(&mut connector.settings).chain(connector.processors.iter_mut().flat_map(of_processor))
+        });
+        let processors = self.processors.iter_mut().flat_map(of_processor);
+        connectors.chain(processors).chain(of_settings(&mut self.dead_letter_queue.settings))
+    }
+}
+
+fn is_of_file(value: &Written) -> bool {
+    value.written().contains(FILE)
+}
+
+fn of_settings(settings: &mut Settings) -> impl Iterator<Item = &mut Written> {
+    settings.entries.iter_mut().map(|setting| &mut setting.value)
+}
+
+fn of_processor(processor: &mut ProcessorConfig) -> impl Iterator<Item = &mut Written> {
+    of_settings(&mut processor.settings).chain(&mut processor.condition)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::config::load;
+    use crate::diagnostic::Files;
+
+    /// A file that may be replaced.
+    struct Vault(RefCell<Option<&'static str>>);
+
+    impl Variables for Vault {
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "HOST").then(|| "h".to_owned())
+        }
+
+        fn file(&self, _: &str) -> Result<String, String> {
+            self.0.borrow().map(str::to_owned).ok_or_else(|| "no such file".to_owned())
+        }
+    }
+
+    #[test]
+    fn values_of_files_are_read_again() {
+        let text = r#"
+version: "2.2"
+pipelines:
+  - id: p
+    connectors:
+      - id: in
+        type: source
+        plugin: x
+        settings: { url: "pg://u:${file:/run/secret}@${HOST}/", plain: "a $${file:x}" }
+        processors:
+          - { id: s, plugin: y, settings: { token: "${file:/run/secret}" } }
+      - { id: out, type: destination, plugin: x, settings: { path: out } }
+"#;
+        let vault = Vault(RefCell::new(Some("first\n")));
+        let mut files = Files::new();
+        files.add("p.yaml", text.to_owned());
+        let mut loaded = load(&files, &vault);
+        let config = loaded.pipelines.pop().unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+        assert!(config.has_values_of_files());
+        assert_eq!(config.read_again(&vault), Ok(None));
+        vault.0.replace(Some("second\n"));
+        let again = config.read_again(&vault).unwrap().unwrap();
+        let settings = &again.connectors[0].settings;
+        assert_eq!(*settings.get("url").unwrap().value.value(), *"pg://u:second@h/");
+        assert_eq!(*settings.get("plain").unwrap().value.value(), *"a ${file:x}");
+        let token = &again.connectors[0].processors[0].settings.get("token").unwrap().value;
+        assert_eq!((&**token.value(), &**token.written()), ("second", "${file:/run/secret}"));
+        assert!(token.substituted().any(|secret| *secret == *"second"), "it is masked as the first was");
+        let place = |config: &PipelineConfig| config.connectors[0].settings.get("url").unwrap().value.span();
+        assert_eq!(place(&again), place(&config));
+        vault.0.replace(None);
+        let unreadable = config.read_again(&vault).unwrap_err();
+        assert!(unreadable.written.contains("${file:/run/secret}"), "{unreadable}");
+    }
+}

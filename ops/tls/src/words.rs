@@ -1,0 +1,172 @@
+//! What went wrong with TLS, in words.
+//!
+//! The errors of the library name its own types and show bytes as lists of numbers: no user can do anything with that.
+
+use std::io;
+
+use rustls::pki_types::pem;
+use rustls::{AlertDescription, CertificateError, Error};
+
+/// What went wrong with a connection over TLS, in words; the system's message where it has nothing to do with TLS.
+pub fn said(error: &io::Error) -> String {
+    match error.get_ref() {
+        Some(cause) => within(cause).unwrap_or_else(|| error.to_string()),
+        None => error.to_string(),
+    }
+}
+
+/// What went wrong with TLS, in words, where that is among the causes of an error.
+pub fn within(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            return Some(of(error));
+        }
+        // An error of the system that wraps another one does not name it as its cause.
+        let wrapped = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(words) = wrapped.and_then(|wrapped| within(wrapped)) {
+            return Some(words);
+        }
+        next = cause.source();
+    }
+    None
+}
+
+/// What went wrong, in words.
+pub(crate) fn of(error: &Error) -> String {
+    let words = match error {
+        Error::InvalidCertificate(error) => return of_certificate(error),
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
+            "the other side does not speak TLS, or not as it should"
+        }
+        Error::AlertReceived(alert) => of_alert(*alert),
+        Error::PeerIncompatible(_) => "the two sides have no version or cipher of TLS in common",
+        Error::InconsistentKeys(_) => "the private key is not the one of the certificate",
+        Error::NoCertificatesPresented => "the other side shows no certificate",
+        Error::UnsupportedNameType => "the name of the host cannot stand in a certificate",
+        Error::HandshakeNotComplete => "the other side ended the connection before it was secure",
+        Error::FailedToGetCurrentTime => "the system does not know what time it is",
+        Error::NoApplicationProtocol => "the two sides have no protocol in common",
+        Error::DecryptError => "what the other side sends cannot be decrypted",
+        Error::General(what) => return what.clone(),
+        _ => "the connection could not be made secure",
+    };
+    words.to_owned()
+}
+
+fn of_certificate(error: &CertificateError) -> String {
+    let words = match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the certificate is not valid yet"
+        }
+        CertificateError::Revoked => "the certificate was revoked",
+        CertificateError::UnknownIssuer => "the certificate is not of an authority that is trusted",
+        CertificateError::NotValidForName => "the certificate is not for this host",
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let presented: Vec<&str> = presented.iter().map(|name| name.trim_matches('"')).collect();
+            let named = if presented.is_empty() { "no host".to_owned() } else { presented.join(", ") };
+            return format!("the certificate is not for {}; it names {named}", expected.to_str());
+        }
+        CertificateError::BadEncoding => "the certificate cannot be read",
+        CertificateError::BadSignature => "the certificate was not signed by the authority that it names",
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "the certificate is not for this use: servers and clients have different ones"
+        }
+        CertificateError::ApplicationVerificationFailure => "it is not the certificate that the settings name",
+        CertificateError::Other(_) => {
+            "the certificate is one of an authority: a server needs one of its own, signed by the authority"
+        }
+        _ => "the certificate is not accepted",
+    };
+    words.to_owned()
+}
+
+fn of_alert(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::UnknownCA => {
+            "the other side does not trust the authority of the certificate that it is shown"
+        }
+        AlertDescription::CertificateExpired => "the other side says that the certificate it is shown has expired",
+        AlertDescription::CertificateRequired => "the other side asks for a certificate, and none is configured",
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::AccessDenied => "the other side does not accept the certificate that it is shown",
+        AlertDescription::ProtocolVersion | AlertDescription::HandshakeFailure => {
+            "the two sides have no version or cipher of TLS in common"
+        }
+        AlertDescription::UnrecognisedName => "the other side does not know the name of the host",
+        _ => "the other side refuses the connection",
+    }
+}
+
+/// Why nothing can be read out of a file of certificates or keys; `none` where it has no such part.
+pub(crate) fn of_pem(error: &pem::Error, none: &str) -> String {
+    match error {
+        pem::Error::NoItemsFound => none.to_owned(),
+        pem::Error::MissingSectionEnd { .. } => "it breaks off: a part has a beginning and no end".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => "a line that begins a part is not as PEM has it".to_owned(),
+        pem::Error::Base64Decode(_) => "a part of it is not base64".to_owned(),
+        pem::Error::Io(error) => match error.kind() {
+            io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+            _ => error.to_string(),
+        },
+        _ => "it is not PEM".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::OtherError;
+    use rustls::pki_types::ServerName;
+
+    use super::*;
+
+    /// What no message has: the names of types, and lists of bytes.
+    fn is_plain(words: &str) -> bool {
+        !words.contains(['[', '(', '{']) && words.chars().next().is_some_and(char::is_lowercase)
+    }
+
+    #[test]
+    fn errors_are_told_without_names_of_types() {
+        let name = CertificateError::NotValidForNameContext {
+            expected: ServerName::try_from("a.example").unwrap(),
+            presented: vec!["b.example".to_owned()],
+        };
+        for error in [
+            CertificateError::Other(OtherError(Arc::new(io::Error::other("CaUsedAsEndEntity")))),
+            CertificateError::Expired,
+            CertificateError::UnknownIssuer,
+            CertificateError::BadEncoding,
+            CertificateError::UnhandledCriticalExtension,
+            name.clone(),
+        ] {
+            let wrapped = io::Error::other(Error::InvalidCertificate(error.clone()));
+            let words = said(&wrapped);
+            assert!(is_plain(&words) && words.contains("certificate"), "{error:?}: {words}");
+            // However deep it is.
+            assert_eq!(within(&io::Error::other(wrapped)), Some(words));
+        }
+        assert_eq!(of_certificate(&name), "the certificate is not for a.example; it names b.example");
+        for alert in 0..=255 {
+            let words = of(&Error::AlertReceived(AlertDescription::from(alert)));
+            assert!(is_plain(&words), "{alert}: {words}");
+        }
+        assert_eq!(within(&io::Error::other("no such thing")), None);
+    }
+
+    #[test]
+    fn files_that_are_not_pem_are_told_without_their_bytes() {
+        let errors = [
+            pem::Error::MissingSectionEnd { end_marker: b"-----END X-----".to_vec() },
+            pem::Error::IllegalSectionStart { line: b"-----BEGIN".to_vec() },
+            pem::Error::NoItemsFound,
+        ];
+        assert!(errors.iter().all(|error| is_plain(&of_pem(error, "it holds none"))));
+    }
+}

@@ -1,0 +1,92 @@
+//! A stream whose use its seat is told of, and on which no write waits for ever.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::seats::Seat;
+
+/// How long a client may take nothing of what is written to it. One that takes some has this time again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The stream of a connection. Under TLS it is what TLS reads and writes.
+#[derive(Debug)]
+pub(super) struct Watched {
+    stream: TcpStream,
+    seat: Arc<Seat>,
+    /// Until when the client may take nothing; made when that is needed first.
+    patience: Option<Pin<Box<Sleep>>>,
+    stalls: bool,
+}
+
+impl Watched {
+    pub(super) fn new(stream: TcpStream, seat: Arc<Seat>) -> Self {
+        Watched { stream, seat, patience: None, stalls: false }
+    }
+
+    /// What came of a write.
+    fn wrote<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            if std::mem::take(&mut self.stalls) {
+                self.seat.written();
+            }
+            return written;
+        }
+        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+        if !std::mem::replace(&mut self.stalls, true) {
+            patience.as_mut().reset(Instant::now() + PATIENCE);
+            self.seat.stalls();
+        }
+        ready!(patience.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.seat.heard();
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(written, context)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.wrote(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
