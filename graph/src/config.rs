@@ -14,6 +14,8 @@ mod pipeline;
 mod processor;
 mod schema;
 mod settings;
+mod syntax;
+mod unknown;
 mod version;
 mod written;
 pub mod yaml;
