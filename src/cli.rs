@@ -8,6 +8,7 @@ mod docs;
 mod doctor;
 mod init;
 mod mcp;
+mod mistakes;
 mod pipelines;
 mod plugins;
 mod positions;
@@ -158,16 +159,25 @@ fn refused(error: &clap::Error) -> Exit {
         let _ = error.print();
         return Exit::Ok;
     }
+    let line: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let meant = mistakes::meant(error, &line);
     // The arguments were not understood; this one is, wherever it stands.
-    if !std::env::args_os().any(|argument| argument == "--json") {
+    if !line.iter().any(|argument| argument == "--json") {
         let _ = error.print();
+        if let Some(meant) = meant {
+            let _ = writeln!(std::io::stderr(), "\nDid you mean this?\n  {meant}");
+        }
         return Exit::Invalid;
     }
     let text = error.to_string();
-    let message = text.lines().next().unwrap_or_default();
+    // What is missing stands below the first line.
+    let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let message = lines.join(" ");
     Report::new("anabranch")
-        .fail(Exit::Invalid, "cli.usage", message.strip_prefix("error: ").unwrap_or(message))
-        .suggest("`--help` shows what there is")
+        .fail(Exit::Invalid, "cli.usage", message.strip_prefix("error: ").unwrap_or(&message))
+        .suggest(
+            meant.map_or_else(|| "`--help` shows what there is".to_owned(), |meant| format!("did you mean `{meant}`?")),
+        )
         .print(true)
 }
 
@@ -262,7 +272,7 @@ fn columns() -> u16 {
 }
 
 /// Every plugin of this build.
-fn registry() -> Registry {
+pub fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry);

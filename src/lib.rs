@@ -11,6 +11,7 @@ pub mod files;
 pub mod fixing;
 pub mod log;
 pub mod mcp;
+pub mod outputs;
 pub mod panics;
 pub mod pipelines;
 pub mod positions;

@@ -12,6 +12,7 @@ use anabranch_graph::registry::Registry;
 use anabranch_graph::text::Str;
 
 use crate::files::{Found, find_pipelines, read_text};
+use crate::outputs;
 
 /// What is at the paths that were given.
 pub struct Pipelines {
@@ -162,7 +163,11 @@ impl Pipelines {
         environment: &Environment,
     ) {
         for config in configs {
-            match compile(&config, registry, options) {
+            let compiled = compile(&config, registry, options).and_then(|mut compiled| {
+                compiled.warnings.extend(outputs::check(&compiled));
+                if compiled.warnings.has_errors() { Err(compiled.warnings) } else { Ok(compiled) }
+            });
+            match compiled {
                 Ok(compiled) => {
                     self.take(&config, compiled.warnings.clone());
                     self.good.push(Pipeline { config, compiled });

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::config::{MASKED_FROM, Settings, Written};
-use crate::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean};
+use crate::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean, slip};
 use crate::reference::{Reference, ReferenceError};
 use crate::secret::{password, without_passwords};
 use crate::specification::{Parameter, ParameterKind, Specification, Validation, matches_pattern};
@@ -54,11 +54,20 @@ impl Arguments {
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
         let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
         let mut free: Option<Vec<&str>> = None;
+        // What a setting that is wrong was meant to be is not missing too.
+        let mut meant: BTreeSet<&str> = BTreeSet::new();
         for setting in &settings.entries {
             let name = setting.name.value.trim();
+            if name.is_empty() && !setting.value.value().trim().is_empty() {
+                let (finding, parameter) = unnamed(specification, &setting.value);
+                findings.push(finding);
+                meant.extend(parameter);
+                continue;
+            }
             let Some(parameter) = specification.parameter(name) else {
                 let free = free.get_or_insert_with(|| not_given(specification, settings));
                 let finding = unknown(specification, name, setting.name.span).with_path(pointer(name));
+                meant.extend(slip(name, free.iter().copied()));
                 findings.push(finding.with_slip(setting.name.span, name, free.iter().copied()));
                 continue;
             };
@@ -100,7 +109,7 @@ impl Arguments {
                     }
                     Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
                 }
-            } else if parameter.is_required() {
+            } else if parameter.is_required() && !meant.contains(name.as_str()) {
                 findings.push(
                     Diagnostic::error(
                         "settings.required",
@@ -279,6 +288,43 @@ fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
+/// A text in place of settings: the one that has to be given is meant, or the only one.
+fn unnamed<'a>(specification: &'a Specification, written: &Written) -> (Diagnostic, Option<&'a str>) {
+    let finding = Diagnostic::error("config.type", "\"settings\" must be a map of fields, not a single value")
+        .with_span(written.span());
+    let mut required = specification.parameters.iter().filter(|parameter| parameter.is_required());
+    let parameter = match (required.next(), required.next()) {
+        (Some(parameter), None) => parameter,
+        _ => {
+            let first = specification.parameters.first().map_or("name", |parameter| parameter.name.as_str());
+            return (
+                finding.with_hint(format!("settings are names with values, as `settings: {{ {first}: … }}`")),
+                None,
+            );
+        }
+    };
+    let becomes = format!("{{ {}: {} }}", parameter.name, written.written());
+    let plain = !written.written().contains(['{', '}', '[', ']', ',', '#', '\'', '"', '\n']);
+    let finding = finding.with_hint(format!("write `settings: {becomes}`"));
+    let finding = match plain {
+        true => finding.with_fix(written.span(), written.written().as_str(), becomes),
+        false => finding,
+    };
+    (finding, Some(parameter.name.as_str()))
+}
+
+/// The word of ours for a type that has another name elsewhere.
+fn elsewhere(word: &str) -> Option<&'static str> {
+    match word.to_ascii_lowercase().as_str() {
+        "integer" | "long" | "bigint" | "int32" | "int64" => Some("int"),
+        "boolean" => Some("bool"),
+        "number" | "double" | "decimal" | "float32" | "float64" | "real" => Some("float"),
+        "text" | "str" | "varchar" => Some("string"),
+        "timestamp" | "datetime" | "date" => Some("time"),
+        _ => None,
+    }
+}
+
 fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic {
     let names = || specification.parameters.iter().map(|p| p.name.as_str());
     let finding = Diagnostic::error("settings.unknown", format!("{} has no parameter {name:?}", specification.name))
@@ -360,12 +406,13 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
                         format!("{name}: {} is not one of {}", shown(), list(texts)),
                     )
                     .with_span(span);
-                    let finding = if parameter.secret || written.is_substituted() {
-                        finding
-                    } else {
-                        finding.with_slip(span, bad, texts.iter().map(Str::as_str))
+                    let meant = elsewhere(bad).filter(|meant| texts.iter().any(|text| text == meant));
+                    let finding = match meant {
+                        _ if parameter.secret || written.is_substituted() => finding,
+                        Some(meant) => finding.with_fix(span, bad.as_str(), meant),
+                        None => finding.with_slip(span, bad, texts.iter().map(Str::as_str)),
                     };
-                    return Err(match did_you_mean(bad, texts.iter().map(Str::as_str)) {
+                    return Err(match meant.or_else(|| did_you_mean(bad, texts.iter().map(Str::as_str))) {
                         Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
                         None => finding,
                     }
@@ -420,7 +467,7 @@ fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> D
 /// The message quotes parts of the text: with substituted values it is shown only if it is the same without.
 fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
     let place = written.place(error.offset, error.len);
-    let (offset, len, meant) = (error.offset, error.len, error.meant);
+    let correction = error.correction.clone();
     let error = match written.is_substituted() {
         false => Some(error),
         true => Template::parse(written.written(), MissingKey::NoValue).err(),
@@ -433,8 +480,8 @@ fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diag
         ),
     };
     let finding = Diagnostic::error("settings.invalid_template", format!("{name}: {message}")).with_span(place);
-    let finding = match meant {
-        Some(meant) => written.corrected(finding, offset, len, meant),
+    let finding = match correction {
+        Some((at, becomes)) => written.corrected(finding, at.start, at.len(), &becomes),
         None => finding,
     };
     match hint {
@@ -561,9 +608,10 @@ mod tests {
                 "mode: \"quick\" is not one of fast, slow",
                 "demo has no parameter \"cuont\"",
                 "options.id: \"uuid\" is not one of int, string",
-                "\"count\" is required by demo",
-            ]
+            ],
+            "what is misspelt is not missing too"
         );
+        assert_eq!(messages(&[("mode", "slow")]), ["\"count\" is required by demo"]);
         assert_eq!(messages(&[("count", "0")]), ["count: \"0\" must be at least 1"]);
         assert_eq!(messages(&[("count", "x")]), ["count: \"x\" is not an integer"]);
     }

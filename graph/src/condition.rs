@@ -100,6 +100,12 @@ impl CompiledCondition {
         self.constant
     }
 
+    /// The verdict on every record that gets one, where it is the same because its parts contradict each other or leave
+    /// nothing out. O(comparisons).
+    pub(crate) fn settled(&self) -> Option<bool> {
+        self.predicate.as_ref()?.settled()
+    }
+
     /// Why it fails on every record, where that takes next to nothing to find out.
     pub fn failure(&self) -> Option<&Fault> {
         self.failure.as_ref()

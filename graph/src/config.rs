@@ -15,6 +15,8 @@ mod processor;
 mod reread;
 mod schema;
 mod settings;
+mod syntax;
+mod unknown;
 mod version;
 mod written;
 pub mod yaml;

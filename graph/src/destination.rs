@@ -45,6 +45,11 @@ pub trait Destination: Send + Sync {
     /// What it needs of records that are as `flow` says: [`Flow::need_fields`], [`Flow::template`]. As it is: nothing.
     fn flow(&self, _flow: &mut Flow) {}
 
+    /// The file that it writes, where it is one.
+    fn file(&self) -> Option<&str> {
+        None
+    }
+
     /// What delivery means here; printed by `pipelines plan`.
     fn policy(&self) -> WritePolicy;
 

@@ -24,6 +24,9 @@ pub use record::{Keys, Operations, RecordShape};
 pub use shape::{Field, Fields, Kinds, Shape, Since, Type};
 use walk::{Access, Outcome, walk};
 
+/// Code of the findings about parts that no record has.
+pub(crate) const NO_PART: &str = "flow.no_part";
+
 /// A record shape on its way through one node.
 #[derive(Debug)]
 pub struct Flow {
@@ -83,6 +86,17 @@ pub(crate) struct Remark {
     /// What explains it.
     pub(crate) related: Option<(Span, String)>,
     pub(crate) hint: Option<String>,
+    /// What to write there instead, where there is no doubt.
+    pub(crate) correction: Option<(Place, String)>,
+}
+
+impl Remark {
+    fn is_of_nothing_in(&self, place: &Place) -> bool {
+        let within = |inner: &Range<usize>, outer: &Range<usize>| outer.start <= inner.start && inner.end <= outer.end;
+        matches!(self.code, "flow.no_field" | "flow.no_metadata")
+            && self.place.part == place.part
+            && self.place.range.as_ref().zip(place.range.as_ref()).is_some_and(|(inner, outer)| within(inner, outer))
+    }
 }
 
 /// What a reference leads to.
@@ -176,7 +190,7 @@ impl Flow {
         hint: Option<String>,
     ) {
         let related = since.and_then(|(since, text)| Some((since.span()?, text)));
-        let remark = Remark { severity, code, message, place, related, hint };
+        let remark = Remark { severity, code, message, place, related, hint, correction: None };
         if !self.remarks.contains(&remark) {
             self.remarks.push(remark);
         }
@@ -276,6 +290,29 @@ impl Flow {
             self.fail(code, place, message, Some((found.ty.since, format!("{what} since here"))), None);
         }
         found
+    }
+
+    /// The last finding is mended by this text in that place.
+    fn correct(&mut self, place: Place, becomes: String) {
+        if let Some(remark) = self.remarks.last_mut() {
+            remark.correction = Some((place, becomes));
+        }
+    }
+
+    /// Whether a finding says of a part of this place that nothing is there.
+    fn is_said_of(&self, place: &Place) -> bool {
+        self.remarks.iter().any(|remark| remark.is_of_nothing_in(place))
+    }
+
+    /// What was found there to be missing fails every record.
+    fn always(&mut self, place: &Place) {
+        for remark in self.remarks.iter_mut().filter(|remark| remark.is_of_nothing_in(place)) {
+            self.fails = true;
+            if remark.severity == Severity::Warning {
+                remark.severity = Severity::Error;
+                remark.message.insert_str(0, "every record fails here: ");
+            }
+        }
     }
 
     /// Reads a metadata entry: nobody may have written it.

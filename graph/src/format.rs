@@ -15,7 +15,7 @@ use crate::text::Str;
 use debezium::Envelope;
 
 const FORMAT: &str = "sdk.record.format";
-const OPTIONS: &str = "sdk.record.format.options";
+pub(crate) const OPTIONS: &str = "sdk.record.format.options";
 
 const SCHEMA_NAME: &str = "debezium.schema.name";
 const RAW_DATA_KEY: &str = "debezium.rawData.key";

@@ -109,6 +109,8 @@ fn masked(mut findings: Diagnostics, secrets: &[Str]) -> Diagnostics {
         for text in related.chain([&mut finding.message]).chain(&mut finding.hint) {
             *text = mask(text, secrets);
         }
+        // A name that was masked is no correction.
+        finding.fix = finding.fix.take().filter(|fix| mask(&fix.becomes, secrets) == fix.becomes);
     }
     findings
 }

@@ -13,7 +13,7 @@ mod write;
 use std::sync::Arc;
 
 use crate::fault::Fault;
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, own_key};
 use crate::operator::Access;
 use crate::record::{Change, Data, Operation, Position, Record};
 use crate::text::Str;
@@ -223,7 +223,7 @@ impl Reference {
     /// The field or metadata entry under another key of the same map; `None` for what has no key of its own.
     pub fn sibling(&self, key: &Str) -> Option<Reference> {
         let target = match &self.target {
-            Target::Entry(_) => Target::Entry(key.clone()),
+            Target::Entry(_) => Target::Entry(own_key(key).unwrap_or_else(|| key.clone())),
             Target::Field(side, path) => {
                 Target::Field(*side, Path { parents: path.parents.clone(), last: key.clone() })
             }

@@ -47,9 +47,10 @@ fn without_beginnings(text: &str, secrets: &[Str]) -> String {
     out
 }
 
-/// The secrets and the forms in which drivers and servers quote them: the password of a URL, with and without
-/// percent-encoding, as base64 at any offset (`Authorization: Basic` holds a password behind a name), escaped as in
-/// JSON. Each once, the longest first.
+/// The secrets and the forms in which drivers, servers and templates quote them: the password of a URL, with and
+/// without percent-encoding, as the value of a query or form, as base64 at any offset (`Authorization: Basic` holds a
+/// password behind a name), escaped as in JSON, with quotes doubled as in SQL, and each of them in upper and lower case.
+/// Each once, the longest first.
 pub fn forms(secrets: impl IntoIterator<Item = Str>) -> Vec<Str> {
     let mut forms = Vec::new();
     for secret in secrets {
@@ -66,8 +67,11 @@ pub fn forms(secrets: impl IntoIterator<Item = Str>) -> Vec<Str> {
 fn add(forms: &mut Vec<Str>, secret: &str) {
     let plain = decoded(secret);
     for text in [secret, &plain] {
-        let texts = [text.to_owned(), encoded(text), escaped(text)];
-        forms.extend(texts.into_iter().filter(|form| form.len() >= MASKED_FROM).map(Str::from));
+        for form in written(text) {
+            for form in [form.to_uppercase(), form.to_lowercase(), form] {
+                forms.extend((form.len() >= MASKED_FROM).then(|| Str::from(form)));
+            }
+        }
         for offset in 0..3 {
             forms.extend(in_base64(text.as_bytes(), offset).map(Str::from));
             // Basic authentication is of the standard alphabet, tokens and cookies often of the other.
@@ -76,6 +80,28 @@ fn add(forms: &mut Vec<Str>, secret: &str) {
             );
         }
     }
+}
+
+/// A text as it is written in other places.
+fn written(text: &str) -> Vec<String> {
+    let percent = encoded(text);
+    vec![
+        text.to_owned(),
+        escaped(text),
+        // A name in SQL, and a text there.
+        text.replace('"', "\"\""),
+        text.replace('\'', "''"),
+        // Quoted by a template or a driver of the language that they were written for first.
+        escaped(&escaped(text)),
+        // In a query, a blank is a plus.
+        percent.replace("%20", "+"),
+        // What some leave as it is.
+        ["%21", "%2A", "%27", "%28", "%29"]
+            .iter()
+            .zip(["!", "*", "'", "(", ")"])
+            .fold(percent.clone(), |text, (code, c)| text.replace(code, c)),
+        percent,
+    ]
 }
 
 /// Where passwords stand in a text: those of `scheme://user:password@host`. `${NAME}` in their place is none.
@@ -179,6 +205,27 @@ mod tests {
         assert_eq!(masked("p@ss/word", "p%40ss%2Fword"), "***");
         assert_eq!(masked("say \"no\"", r#"{"error":"say \"no\""}"#), r#"{"error":"***"}"#);
         assert_eq!(masked("100%sure%4", "100%sure%4"), "***");
+    }
+
+    #[test]
+    fn quoting_and_case_hide_nothing() {
+        let secret = "p@ss \"word's\"/x";
+        for text in [
+            // The `urlquery` of templates.
+            "p%40ss+%22word%27s%22%2Fx",
+            "p%40ss+%22word%27s%22%2fx",
+            "p%40ss%20%22word's%22%2Fx",
+            // A name in SQL, a text there.
+            "p@ss \"\"word's\"\"/x",
+            "p@ss \"word''s\"/x",
+            "P@SS \"WORD'S\"/X",
+            "P%40SS+%22WORD%27S%22%2FX",
+            "p@ss \\\"word's\\\"/x",
+        ] {
+            assert_eq!(masked(secret, text), "***", "{text}");
+        }
+        assert_eq!(masked("Hunter22", "HUNTER22 hunter22 Hunter22"), "*** *** ***");
+        assert_eq!(masked("größe-1", "GRÖSSE-1"), "***");
     }
 
     #[test]

@@ -60,6 +60,11 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// The file that it reads, where it is one.
+    fn file(&self) -> Option<&str> {
+        None
+    }
+
     /// What every record it reads is like. As it is: nothing is known.
     fn shape(&self) -> RecordShape {
         RecordShape::unknown()

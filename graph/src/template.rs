@@ -7,6 +7,7 @@
 //! rendering has a bound on its output, its steps and its depth.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -17,15 +18,15 @@ use crate::record::Record;
 mod builtins;
 mod eval;
 mod format;
-mod functions;
+pub(crate) mod functions;
 mod lex;
 mod methods;
 mod out;
 mod parse;
 pub(crate) mod predicate;
-pub(crate) mod readings;
 mod reads;
-mod tree;
+pub(crate) mod slips;
+pub(crate) mod tree;
 mod val;
 
 #[cfg(test)]
@@ -63,8 +64,8 @@ pub struct TemplateError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// The name that is meant by what stands there, where there is no doubt.
-    pub meant: Option<&'static str>,
+    /// What to write instead of which bytes, where there is no doubt.
+    pub correction: Option<(Range<usize>, String)>,
 }
 
 /// Why a template failed on a record.
@@ -146,9 +147,9 @@ impl Template {
         if self.missing == MissingKey::Error { None } else { predicate::Predicate::of(&self.tree) }
     }
 
-    /// Where it reads fields and metadata of the record, and what it compares with what.
-    pub(crate) fn readings(&self) -> readings::Readings {
-        readings::of(&self.tree)
+    /// What it was compiled to.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// Whether reading a key that is missing fails the record.
@@ -161,6 +162,11 @@ impl Template {
     pub fn reads(&self) -> Access {
         reads::of(&self.tree)
     }
+}
+
+/// Whether a name below the metadata is a method and not an entry.
+pub(crate) fn is_method_of_metadata(name: &str) -> bool {
+    methods::is_of_metadata(name)
 }
 
 /// Whether a name below a key, a payload side or a map in them is a method and not a field.

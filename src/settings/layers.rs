@@ -462,7 +462,14 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
             },
         }),
         Kind::Address if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) => {
-            plain(format!("{name}: {shown:?} is not an address (host:port)"))
+            let message = format!("{name}: {shown:?} is not an address (host:port)");
+            let host = text.strip_suffix(':').unwrap_or(text);
+            let hint = match (text.parse::<u16>(), host.is_empty() || host.contains([':', '/', ' '])) {
+                (Ok(port), _) => Some(format!("write 127.0.0.1:{port}, or :{port} for every address of this machine")),
+                (_, false) => Some(format!("write {host}:8080")),
+                _ => None,
+            };
+            Some(Problem { message, hint })
         }
         Kind::Share if parse_share(text).is_none() => {
             plain(format!("{name}: {shown:?} is not a share from 0 to 1 (as 0.01, 1/100)"))

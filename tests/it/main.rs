@@ -44,6 +44,7 @@ mod kills;
 mod letters;
 mod live;
 mod mcp;
+mod mistakes;
 mod packages;
 mod pipeline_tests;
 mod plan;

@@ -3,6 +3,7 @@
 use super::field::{Object, Path, Reader};
 use super::item::spanned;
 use super::settings::{bare_name, read_settings_map};
+use super::unknown::Part;
 use super::version::Version;
 use super::yaml::Value;
 use super::{DeadLetterConfig, Setting, Settings, Written};
@@ -11,8 +12,6 @@ use crate::text::Str;
 
 /// The outcomes in the window are kept in memory, one bit each.
 pub(super) const MAX_WINDOW: u64 = 1 << 24;
-
-const FIELDS: &[&str] = &["plugin", "settings", "window-size", "window-nack-threshold"];
 
 pub(super) fn read_dead_letter_queue(
     object: &mut Object<'_>,
@@ -83,7 +82,7 @@ pub(super) fn read_dead_letter_queue(
         .with_path(path.name("window-nack-threshold").to_string());
         reader.report(finding);
     }
-    reader.warn_unknown(&object, "a dead-letter queue", FIELDS, path);
+    reader.report_unknown(&object, Part::DeadLetterQueue, path);
     queue
 }
 

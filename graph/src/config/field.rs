@@ -7,7 +7,7 @@ use serde_yaml::granit_parser::ScalarStyle;
 use super::interpolate::{Dialect, Interpolated, Resolver};
 use super::written::{Layout, Written};
 use super::yaml::{Entry, Map, Node, Scalar, Value};
-use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span, Spanned, did_you_mean};
+use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span, Spanned};
 
 /// Proof that something is wrong and has been reported.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +151,13 @@ impl<'a> Reader<'a> {
             .with_span(span)
             .with_path(path.to_string());
         finding.hint = hint.map(str::to_owned);
-        self.report(finding)
+        let written = self.source.get(span.start as usize..span.end as usize).unwrap_or_default();
+        self.report(match value {
+            Value::Map(map) if map.like_template && written.starts_with("{{") && !written.contains(['\'', '\n']) => {
+                finding.with_fix(span, written, format!("'{written}'"))
+            }
+            _ => finding,
+        })
     }
 
     /// The text of a scalar with its variables replaced.
@@ -203,7 +209,22 @@ impl<'a> Reader<'a> {
                 let finding = Diagnostic::error("config.field_required", format!("{of}: {name:?} is required"))
                     .with_span(entry.map_or(object.head(), Entry::value_span))
                     .with_path(path.to_string());
-                Err(self.report(finding))
+                let of = of.to_string();
+                let hint = match (name, of.split(' ').next()) {
+                    ("id", _) => {
+                        let example = of.replace(' ', "-");
+                        format!("write `id: {example}`, or another name that stays: the state is stored under it")
+                    }
+                    ("type", Some("connector")) => "write `type: source` or `type: destination`".to_owned(),
+                    (_, Some("connector")) => {
+                        "write `plugin: file`, say; `anabranch connectors list` shows all".to_owned()
+                    }
+                    (_, Some("processor")) => {
+                        format!("write `{name}: field.set`, say; `anabranch processors list` shows all")
+                    }
+                    _ => "write `plugin: store`, say; `anabranch connectors list` shows all".to_owned(),
+                };
+                Err(self.report(finding.with_hint(hint)))
             }
         }
     }
@@ -292,30 +313,6 @@ impl<'a> Reader<'a> {
         .with_path(path.to_string());
         Err(self.report(finding))
     }
-
-    /// Warns of the fields that nobody took.
-    pub(super) fn warn_unknown(&mut self, object: &Object<'_>, of: &str, known: &[&str], path: Path<'_>) {
-        // A name that is given already cannot be what another was meant to be.
-        let free: Vec<&str> = known.iter().copied().filter(|name| object.get(name).is_none()).collect();
-        for (entry, _) in object.map.entries.iter().zip(&object.taken).filter(|(_, taken)| !**taken) {
-            let path = path.name(&entry.key);
-            let finding = Diagnostic::warning(
-                "config.field_unknown",
-                format!("{of} has no field {}; it is ignored", quoted(&entry.key)),
-            )
-            .with_span(entry.key_span)
-            .with_path(path.to_string());
-            let hint = match did_you_mean(&entry.key, free.iter().copied()) {
-                Some(near) => format!("did you mean {near:?}?"),
-                None if known.contains(&"settings") => {
-                    format!("settings of the plugin stand below `settings`; the fields are: {}", known.join(", "))
-                }
-                None => format!("the fields are: {}", known.join(", ")),
-            };
-            let finding = finding.with_slip(entry.key_span, &entry.key, free.iter().copied());
-            self.report(finding.with_hint(hint));
-        }
-    }
 }
 
 /// A map that remembers which of its fields were read.
@@ -351,6 +348,11 @@ impl<'n> Object<'n> {
                 entry
             })
             .collect()
+    }
+
+    /// The fields that nobody read.
+    pub(super) fn untaken(&self) -> impl Iterator<Item = &'n Entry> {
+        self.map.entries.iter().zip(&self.taken).filter(|(_, taken)| !**taken).map(|(entry, _)| entry)
     }
 
     /// All fields.

@@ -6,7 +6,7 @@ use std::fmt;
 use super::Written;
 use super::field::{Object, Path, Reader, Reported, quoted};
 use super::version::Version;
-use super::yaml::{Entry, Node, Value};
+use super::yaml::{Entry, Node, Value, with_dash};
 use crate::diagnostic::{Diagnostic, Span, Spanned, did_you_mean};
 use crate::text::Str;
 
@@ -64,14 +64,45 @@ pub(super) fn items<'n>(
                 format!("in version {version} {} must be {wanted}", quoted(&entry.key)),
             )
             .with_span(entry.key_span)
-            .with_hint(hint)
             .with_path(path.to_string());
-            Err(reader.report(finding))
+            Err(reader.report(match as_item(entry, maps, reader.source) {
+                Some((name, (span, was, becomes))) => finding
+                    .with_hint(format!("each item starts with `- id: `: write `- id: {name}`"))
+                    .with_fix(span, was, becomes),
+                None => finding.with_hint(hint),
+            }))
         }
         (other, maps) => {
             let wanted = if maps { "a map by id" } else { "a list" };
             Err(reader.wrong_type(other, span, &quoted(&entry.key), wanted, path))
         }
+    }
+}
+
+/// The id of the only part of a map, and what makes it an item of a list: a dash before its `id`, or its key as the
+/// `id`, where the fields below stand as deep as that.
+fn as_item<'n>(entry: &'n Entry, maps: bool, source: &str) -> Option<(&'n str, (Span, String, String))> {
+    let Value::Map(map) = &entry.value.value else { return None };
+    let first = map.entries.first().filter(|_| !maps)?;
+    let line = |span: Span| source.get(..span.start as usize).map_or(0, |before| before.matches('\n').count());
+    let column = |span: Span| {
+        source.get(..span.start as usize).map_or(0, |before| before.len() - before.rfind('\n').map_or(0, |at| at + 1))
+    };
+    if line(first.key_span) == line(entry.key_span) {
+        return None;
+    }
+    match &first.value.value {
+        Value::Scalar(scalar) if first.key == "id" => Some((&scalar.text, with_dash(source, first.key_span)?)),
+        Value::Map(fields) if map.entries.len() == 1 => {
+            let field = fields.entries.first()?;
+            (column(field.key_span) == column(first.key_span) + 2).then_some(())?;
+            let (span, was) = (first.key_span, source.get(first.key_span.start as usize..first.key_span.end as usize)?);
+            // The colon behind the key goes.
+            let span = Span { end: span.end + 1, ..span };
+            let whole = source.get(span.start as usize..span.end as usize).filter(|whole| whole.ends_with(':'))?;
+            Some((&first.key, (span, whole.to_owned(), format!("- id: {was}"))))
+        }
+        _ => None,
     }
 }
 
@@ -160,10 +191,26 @@ pub(super) fn one_of(
     .with_span(text.span())
     .with_path(path.name(field).to_string());
     if !text.is_substituted() {
-        finding.hint = did_you_mean(text.value().trim(), words).map(|word| format!("did you mean {word:?}?"));
-        finding = finding.with_slip(text.span(), text.value(), words);
+        let meant = elsewhere(text.value().trim()).filter(|word| words.contains(word));
+        let near = meant.or_else(|| did_you_mean(text.value().trim(), words));
+        finding.hint = near.map(|word| format!("did you mean {word:?}?"));
+        finding = match meant {
+            Some(meant) => finding.with_fix(text.span(), text.value().as_str(), meant),
+            None => finding.with_slip(text.span(), text.value(), words),
+        };
     }
     Err(reader.report(finding))
+}
+
+/// The word that other tools have another word for.
+fn elsewhere(word: &str) -> Option<&'static str> {
+    match word.to_ascii_lowercase().as_str() {
+        "sink" | "output" | "out" | "target" | "writer" | "consumer" => Some("destination"),
+        "input" | "in" | "reader" | "producer" | "origin" => Some("source"),
+        "started" | "start" | "run" | "active" | "enabled" | "true" | "on" => Some("running"),
+        "stop" | "paused" | "inactive" | "disabled" | "false" | "off" => Some("stopped"),
+        _ => None,
+    }
 }
 
 pub(super) fn spanned(text: Option<&Written>, otherwise: Span) -> Spanned<Str> {

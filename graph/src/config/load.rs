@@ -6,6 +6,7 @@ use super::field::{Path, Reader, quoted};
 use super::interpolate::{Dialect, Resolver};
 use super::item::items;
 use super::pipeline::{self, Draft};
+use super::unknown::Part;
 use super::version::Version;
 use super::yaml::{self, Node, Value};
 use super::{PipelineConfig, Written};
@@ -15,8 +16,6 @@ use crate::text::Str;
 /// Longest text of a pipeline file, in bytes; a longer one is refused unread. Who reads files need not read more
 /// than one byte beyond it.
 pub const MAX_FILE_BYTES: usize = 8 << 20;
-
-const DOCUMENT_FIELDS: &[&str] = &["version", "pipelines"];
 
 /// Most findings shown of one file.
 const MAX_FINDINGS: usize = 1000;
@@ -181,7 +180,7 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) 
             document.take(&entry.key);
         }
     }
-    reader.warn_unknown(&document, "a document", DOCUMENT_FIELDS, path);
+    reader.report_unknown(&document, Part::Document, path);
     let (Ok(version), Some(pipelines)) = (version, pipelines) else { return reader.errors() == errors };
     let Ok(items) = items(pipelines, version, path.name("pipelines"), reader) else { return false };
     let mut complete = reader.errors() == errors;

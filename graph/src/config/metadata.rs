@@ -5,14 +5,13 @@ use super::written::Written;
 use crate::diagnostic::Diagnostic;
 use crate::metadata::FOREIGN_PREFIXES;
 
-/// Warns of metadata keys that no record has, in a text that may name some: a condition, a template, a reference,
-/// a script.
+/// Notes metadata keys by the names they have elsewhere, in a text that may name some: a condition, a template, a
+/// reference, a script. They mean our own.
 pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
     for (foreign, own) in FOREIGN_PREFIXES {
         for (at, _) in text.value().match_indices(foreign) {
             let before = &text.value()[..at];
-            let quote = before.ends_with(['"', '\'', '`']);
-            if !quote && !before.ends_with(".Metadata.") {
+            if !before.ends_with(['"', '\'', '`']) {
                 continue;
             }
             let rest = &text.value()[at + foreign.len()..];
@@ -27,11 +26,14 @@ pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Rea
                 continue;
             }
             reader.report(
-                Diagnostic::warning("config.metadata_renamed", format!("records have no metadata \"{foreign}{name}\""))
-                    .with_span(span)
-                    .with_hint(format!("here it is named \"{own}{name}\""))
-                    .with_fix(span, format!("{foreign}{name}"), format!("{own}{name}"))
-                    .with_path(path.to_string()),
+                Diagnostic::warning(
+                    "config.metadata_renamed",
+                    format!("\"{foreign}{name}\" stands for \"{own}{name}\", as the metadata are named here"),
+                )
+                .with_span(span)
+                .with_hint(format!("write \"{own}{name}\""))
+                .with_fix(span, format!("{foreign}{name}"), format!("{own}{name}"))
+                .with_path(path.to_string()),
             );
         }
     }

@@ -7,6 +7,7 @@ use super::field::{Object, Path, Reader};
 use super::item::{Item, Name, check_id, check_unique, items, one_of, read_id, read_text, spanned};
 use super::processor::read_processors;
 use super::settings::read_settings;
+use super::unknown::Part;
 use super::version::Version;
 use super::{ConnectorConfig, DesiredStatus, PipelineConfig, Role, Written};
 use crate::diagnostic::{Diagnostic, Span, Spanned};
@@ -18,10 +19,6 @@ pub(super) const MAX_DESCRIPTION_BYTES: usize = 8192;
 /// Of `pipeline:connector`.
 const MAX_CONNECTOR_ID_BYTES: usize = 256;
 const MAX_CONNECTOR_NAME_BYTES: usize = 256;
-
-const PIPELINE_FIELDS: &[&str] =
-    &["id", "status", "name", "description", "connectors", "processors", "dead-letter-queue"];
-const CONNECTOR_FIELDS: &[&str] = &["id", "type", "plugin", "name", "settings", "processors"];
 
 /// A pipeline as far as it could be read.
 pub(super) struct Draft {
@@ -58,7 +55,7 @@ pub(super) fn read(item: &Item<'_>, index: usize, version: Version, reader: &mut
     }
     let processors = read_processors(&mut object, version, path, reader);
     let dead_letter_queue = read_dead_letter_queue(&mut object, id_or_default.span, version, path, reader);
-    reader.warn_unknown(&object, "a pipeline", PIPELINE_FIELDS, path);
+    reader.report_unknown(&object, Part::Pipeline, path);
 
     let config = PipelineConfig {
         name: shown_name.as_ref().map_or_else(|| id_or_default.clone(), |name| spanned(Some(name), name.span())),
@@ -80,7 +77,14 @@ fn check_pipeline_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut
         reader.report(
             Diagnostic::error("config.field_invalid", format!("{name}: a character that ids cannot hold{what}"))
                 .with_span(id.place(at, bad.len_utf8()))
-                .with_hint("ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`")
+                .with_hint(match id.is_substituted() {
+                    true => "ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`".to_owned(),
+                    false => {
+                        let plain: String = id.value().chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+                        let plain = plain.trim_matches('-');
+                        format!("ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`, as `{plain}`")
+                    }
+                })
                 .with_path(path.name("id").to_string()),
         );
     }
@@ -171,7 +175,7 @@ fn read_connector(
     let shown_name = read_text(&mut object, "name", &name, MAX_CONNECTOR_NAME_BYTES, path, reader);
     let settings = read_settings(&mut object, plugin.as_ref(), path, reader);
     let processors = read_processors(&mut object, version, path, reader);
-    reader.warn_unknown(&object, "a connector", CONNECTOR_FIELDS, path);
+    reader.report_unknown(&object, Part::Connector, path);
 
     let role = role.ok()?;
     let connector = id.zip(plugin).map(|(id, plugin)| ConnectorConfig {

@@ -6,6 +6,7 @@ use super::field::{Object, Path, Reader, Reported};
 use super::item::{Item, Name, check_id, check_unique, items, read_id, spanned};
 use super::metadata::warn_foreign_keys;
 use super::settings::read_settings;
+use super::unknown::Part;
 use super::version::Version;
 use super::yaml::Value;
 use super::{ProcessorConfig, Written};
@@ -14,8 +15,6 @@ use crate::text::Str;
 
 /// Every worker is a task with its own copy of the processor.
 pub(super) const MAX_WORKERS: u64 = 1024;
-
-const FIELDS: &[&str] = &["id", "plugin", "condition", "settings", "workers"];
 
 /// The sound ones among the processors of a pipeline or connector.
 pub(super) fn read_processors(
@@ -62,7 +61,7 @@ fn read_processor(
     let condition = read_condition(&mut object, version, path, reader);
     let workers = read_workers(&mut object, path, reader);
     let settings = read_settings(&mut object, plugin.as_ref(), path, reader);
-    reader.warn_unknown(&object, "a processor", FIELDS, path);
+    reader.report_unknown(&object, Part::Processor, path);
 
     let (id, plugin) = id.zip(plugin)?;
     Some(ProcessorConfig {

@@ -3,9 +3,10 @@
 use super::field::{Field, Object, Path, Reader, quoted};
 use super::interpolate::Dialect;
 use super::metadata::warn_foreign_keys;
-use super::yaml::{Entry, Value};
+use super::yaml::{Entry, Scalar, Value};
 use super::{Setting, Settings, Written};
-use crate::diagnostic::{Diagnostic, Spanned};
+use crate::diagnostic::{Diagnostic, Span, Spanned};
+use crate::text::Str;
 
 /// Settings accepted beside `plugin` as well.
 const SCHEMA_PREFIX: &str = "sdk.schema.";
@@ -55,6 +56,24 @@ pub(super) fn read_settings_map(
     if matches!(entry.value.value, Value::Null) {
         return Ok(None);
     }
+    match &entry.value.value {
+        Value::Scalar(scalar) => return read_unnamed(entry, scalar, path, reader),
+        Value::List(items) => {
+            let finding = Diagnostic::error("config.type", "\"settings\" must be a map of fields, not a list")
+                .with_span(entry.value_span())
+                .with_path(path.to_string());
+            let start = entry.value_span().start;
+            let dash = Span { start, end: start + 2, ..entry.value_span() };
+            let is_item = reader.source.get(start as usize..start as usize + 2) == Some("- ");
+            return Err(reader.report(match &items[..] {
+                [item] if is_item && matches!(item.value, Value::Map(_)) => {
+                    finding.with_hint("remove the dash: settings are names with values").with_fix(dash, "- ", "  ")
+                }
+                _ => finding.with_hint("settings are names with values, without dashes"),
+            }));
+        }
+        _ => {}
+    }
     let object = reader.object(&entry.value, entry.value_span(), "\"settings\"", path)?;
     let is_script_plugin = plugin.is_some_and(|plugin| bare_name(plugin.value()) == "custom.javascript");
     let mut settings = Settings { entries: Vec::with_capacity(object.entries().len()), span: object.span() };
@@ -79,6 +98,27 @@ pub(super) fn read_settings_map(
         settings.entries.push(Setting { name: Spanned::new(entry.key.clone(), entry.key_span), value });
     }
     Ok(Some(settings))
+}
+
+/// A text in place of settings. Which of them is meant is known only with the plugin: it gets no name.
+fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Reader<'_>) -> Field<Settings> {
+    let span = entry.value.span;
+    let written = reader.source.get(span.start as usize..span.end as usize).unwrap_or_default();
+    if let Some((name, value)) = written.split_once('=')
+        && scalar.is_plain()
+        && !written.contains(['\n', ' '])
+    {
+        let becomes = format!("{name}: {value}");
+        let finding = Diagnostic::error("config.type", "\"settings\" must be a map of fields, not a single value")
+            .with_span(entry.value_span())
+            .with_hint(format!("write `{becomes}`"))
+            .with_fix(span, written, becomes)
+            .with_path(path.to_string());
+        return Err(reader.report(finding));
+    }
+    let value = reader.interpolate(scalar, span, Dialect::Value, path)?.text;
+    let unnamed = Setting { name: Spanned::new(Str::default(), entry.key_span), value };
+    Ok(Some(Settings { entries: vec![unnamed], span }))
 }
 
 fn refuse_nested(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {

@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use serde_yaml::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span as Range, StructureStyle, Tag};
+use serde_yaml::granit_parser::{Event, Options, Parser, ScalarStyle, Span as Range, StructureStyle, Tag};
 
 use super::field::quoted;
+use super::syntax;
 use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span};
 use crate::text::Str;
 
@@ -114,7 +115,7 @@ pub fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec<Docume
     let mut documents = Vec::new();
     let mut reported = 0;
     while let Some(next) = parser.next_event() {
-        let event = next.map_err(|error| syntax_error(file, text, &error));
+        let event = next.map_err(|error| syntax::finding(file, text, &error, MAX_DEPTH));
         let done = match event {
             Ok((Event::DocumentEnd, _)) => Some(builder.root.take()),
             Ok((event, range)) => match builder.add(event, range, findings) {
@@ -171,6 +172,8 @@ struct OpenMap {
     flow: bool,
     index: HashMap<Str, Span>,
     key: Option<Key>,
+    /// A dash is missing before an item: the keys that come again are its own.
+    second_item: bool,
     merged: Vec<Rc<Node>>,
 }
 
@@ -318,7 +321,7 @@ impl Builder<'_> {
             None => self.root = Some(node),
             Some(Frame { content: Content::List(items), .. }) => items.push(node),
             Some(Frame { content: Content::Map(open), .. }) => match open.key.take() {
-                None => open.key = Some(open.read_key(&node, findings)),
+                None => open.key = Some(open.read_key(&node, self.text, findings)),
                 Some(Key::Name(key, key_span)) => open.map.entries.push(Entry { key, key_span, value: node }),
                 Some(Key::Merge) => open.merged.push(node),
                 Some(Key::Refused) => {}
@@ -344,7 +347,7 @@ impl Builder<'_> {
 }
 
 impl OpenMap {
-    fn read_key(&mut self, node: &Node, findings: &mut Diagnostics) -> Key {
+    fn read_key(&mut self, node: &Node, text: &str, findings: &mut Diagnostics) -> Key {
         let name = match &node.value {
             Value::Scalar(scalar) if &*scalar.text == "<<" && scalar.style == ScalarStyle::Plain => {
                 return Key::Merge;
@@ -372,17 +375,35 @@ impl OpenMap {
                 self.index.insert(name.clone(), node.span);
                 Key::Name(name, node.span)
             }
+            Some(_) if self.second_item => {
+                self.map.flawed = true;
+                Key::Refused
+            }
             Some(first) => {
                 self.map.flawed = true;
-                findings.push(
-                    Diagnostic::error("config.key_duplicate", format!("{} is given twice", quoted(&name)))
-                        .with_label(node.span, "given again")
-                        .with_related(*first, "first given here"),
-                );
+                let finding = Diagnostic::error("config.key_duplicate", format!("{} is given twice", quoted(&name)))
+                    .with_label(node.span, "given again")
+                    .with_related(*first, "first given here");
+                self.second_item = name == "id" && !self.flow;
+                findings.push(match self.second_item.then(|| with_dash(text, node.span)).flatten() {
+                    Some((span, was, becomes)) => finding
+                        .with_hint("another item of the list starts with a dash: `- id: …`")
+                        .with_fix(span, was, becomes),
+                    None => finding,
+                });
                 Key::Refused
             }
         }
     }
+}
+
+/// The name with a dash before it that takes the place of two spaces: where, what stands there, and what is to.
+pub(super) fn with_dash(text: &str, name: Span) -> Option<(Span, String, String)> {
+    let start = name.start.checked_sub(2)?;
+    let span = Span { start, ..name };
+    let was = text.get(span.start as usize..span.end as usize)?;
+    let rest = was.strip_prefix("  ")?;
+    Some((span, was.to_owned(), format!("- {rest}")))
 }
 
 /// Adds the entries of a merged map, or of a list of them, that the map does not have.
@@ -417,48 +438,4 @@ fn merge(node: &Node, map: &mut Map, index: &mut HashMap<Str, Span>, findings: &
 fn too_deep(span: Span) -> Diagnostic {
     Diagnostic::error("config.parse_error", format!("lists and maps are nested deeper than {MAX_DEPTH}"))
         .with_label(span, "too deep from here on")
-}
-
-fn syntax_error(file: FileId, text: &str, error: &ScanError) -> Diagnostic {
-    use serde_yaml::granit_parser::ErrorKind;
-
-    let mut start = error.marker().byte_offset().unwrap_or(0).min(text.len());
-    while !text.is_char_boundary(start) {
-        start -= 1;
-    }
-    let len = text[start..].chars().next().filter(|c| !matches!(c, '\n' | '\r')).map_or(0, char::len_utf8);
-    let span = Span { file, start: start as u32, end: (start + len) as u32 };
-    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-    let line = text[line_start..].lines().next().unwrap_or_default();
-    let template = line.split_once("{{").is_some_and(|(before, _)| before.trim_end().ends_with([':', '-']));
-    let variable = line
-        .split_once("${")
-        .is_some_and(|(before, _)| before.trim_end().ends_with([':', ',', '[']) && before.contains(['{', '[']));
-    let (message, hint) = match error.kind() {
-        _ if variable => (error.info().to_owned(), Some("between { } and [ ] a variable must be quoted: \"${NAME}\"")),
-        _ if template => (error.info().to_owned(), Some("a text that starts with `{{` must be quoted: '{{ ... }}'")),
-        ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
-            ("a tab in the indentation".to_owned(), Some("indent with spaces"))
-        }
-        ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
-            (format!("the control character {character:?} is not allowed"), Some("is this a text file?"))
-        }
-        ErrorKind::UnexpectedCharacter { character } => {
-            (format!("a value cannot start with {character:?}"), Some("quote the text"))
-        }
-        ErrorKind::RecursionLimitExceeded => (format!("lists and maps are nested deeper than {MAX_DEPTH}"), None),
-        ErrorKind::MappingValueNotAllowed => (
-            "a `:` where no value can start".to_owned(),
-            Some("check the indentation, and quote a text that holds `: `"),
-        ),
-        ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
-            ("a quoted text is not closed".to_owned(), None)
-        }
-        _ => (error.info().to_owned(), None),
-    };
-    let finding = Diagnostic::error("config.parse_error", message).with_span(span);
-    match hint {
-        Some(hint) => finding.with_hint(hint),
-        None => finding,
-    }
 }

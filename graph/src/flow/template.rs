@@ -1,26 +1,28 @@
 //! What can be said of templates and conditions before they run.
+//!
+//! The walk follows a template as the evaluator does, with what is known of values in place of values. It knows which
+//! parts every rendering gets to: only there is a failure one of every record.
 
-use super::shape::Kinds;
-use super::walk::{Access, Outcome, walk};
+mod classes;
+mod compare;
+mod expression;
+mod reading;
+mod verdict;
+
+use std::collections::BTreeSet;
+
 use super::{Flow, Place};
 use crate::condition::CompiledCondition;
-use crate::reference::Side;
 use crate::template::Template;
-use crate::template::readings::{Comparison, Reading, Side as Compared};
-use crate::text::Str;
-
-/// What a reading leads to.
-enum Led {
-    Entry(Str),
-    Field(Outcome),
-}
+use crate::template::tree::{Body, Branches, Node, Pipeline, Tree};
+use expression::Known;
 
 impl Flow {
     /// What a template in a setting reads, on every record.
     pub fn template(&mut self, place: impl Into<Place>, template: &Template) {
         if template.literal().is_none() {
             self.may_fail();
-            self.readings(&place.into(), template, true);
+            Walk::of(self, place.into(), template).run(true);
         }
     }
 
@@ -28,144 +30,147 @@ impl Flow {
     pub fn optional_template(&mut self, place: impl Into<Place>, template: &Template) {
         if template.literal().is_none() {
             self.may_fail();
-            self.readings(&place.into(), template, false);
+            Walk::of(self, place.into(), template).run(false);
         }
     }
 
-    /// What a condition reads, on every record.
+    /// What a condition reads and gives, on every record.
     pub(crate) fn condition(&mut self, condition: &CompiledCondition) {
         self.may_fail();
-        self.readings(&Place::CONDITION, condition.template(), true);
+        let mut walk = Walk::of(self, Place::CONDITION, condition.template());
+        walk.run(true);
+        walk.verdict();
+    }
+}
+
+/// The walk over a template.
+struct Walk<'a> {
+    flow: &'a mut Flow,
+    place: Place,
+    tree: &'a Tree,
+    /// Whether a key that is missing is an error.
+    strict: bool,
+    /// Variables; slot 0 is the record.
+    slots: Vec<Known>,
+}
+
+/// What is known of a place in the template.
+#[derive(Clone)]
+struct Scope {
+    /// What `.` is.
+    dot: Known,
+    /// Whether every rendering gets there.
+    certain: bool,
+}
+
+impl Scope {
+    fn uncertain(&self) -> Scope {
+        Scope { dot: self.dot.clone(), certain: false }
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn of(flow: &'a mut Flow, place: Place, template: &'a Template) -> Self {
+        let tree = template.tree();
+        let slots = tree.templates.first().map_or(1, |main| main.slots.max(1));
+        let mut slots = vec![Known::Anything; slots];
+        slots[0] = Known::Record;
+        Walk { flow, place, tree, strict: template.is_strict(), slots }
     }
 
-    fn readings(&mut self, place: &Place, template: &Template, certain: bool) {
-        let readings = template.readings();
-        for reading in &readings.fields {
-            let place = place.at(reading.at.clone());
-            let certain = certain && reading.certain;
-            match self.follow(reading, template.is_strict()) {
-                Some(Led::Entry(key)) if self.record.metadata.may_have(&key) => {}
-                Some(Led::Entry(key)) if template.is_strict() && certain && reading.chained == 2 => {
-                    let message = format!("every record fails here: none has the metadata {:?}", key.as_str());
-                    self.fail("flow.no_metadata", place, message, None, Some("set it before".to_owned()));
-                }
-                Some(Led::Entry(key)) => self.entry(&place, &key),
-                Some(Led::Field(outcome)) => self.judge(&place, &outcome, certain),
-                None => {}
-            }
+    /// Walks the main template: only there `.` and `$` are known to be the record.
+    fn run(&mut self, certain: bool) {
+        let tree = self.tree;
+        if let Some(main) = tree.templates.first() {
+            self.body(&main.body, &Scope { dot: Known::Record, certain });
         }
-        for comparison in &readings.comparisons {
-            self.comparison(place, comparison, template.is_strict());
-        }
     }
 
-    fn follow(&self, reading: &Reading, strict: bool) -> Option<Led> {
-        let depth = match reading.names[0].as_str() {
-            "Metadata" => return Some(Led::Entry(reading.names.get(1)?.clone())),
-            "Key" => 1,
-            _ => 2,
-        };
-        let side = match (reading.names[0].as_str(), reading.names.get(1).map(Str::as_str)) {
-            ("Key", _) => Side::Key,
-            ("Payload", Some("Before")) => Side::Before,
-            ("Payload", Some("After")) => Side::After,
-            _ => return None,
-        };
-        let names: Vec<&Str> = reading.names.get(depth..)?.iter().collect();
-        let access = |name| match name < reading.chained {
-            true if strict => Access::Strict,
-            true => Access::Chain,
-            false => Access::Index,
-        };
-        let accesses: Vec<Access> = (depth..reading.names.len()).map(access).collect();
-        Some(Led::Field(walk(self.record.side(side), side, &names, &accesses)))
-    }
-
-    /// The kinds of a side of a comparison; `None` where it may be no value at all.
-    fn kinds(&self, side: &Compared, strict: bool) -> Option<Vec<Compares>> {
-        Some(match side {
-            Compared::Operation => vec![Compares::Operation],
-            Compared::Text => vec![Compares::Kind(Kinds::TEXT)],
-            Compared::Bool => vec![Compares::Kind(Kinds::BOOL)],
-            Compared::Int => vec![Compares::Literal],
-            Compared::Float => vec![Compares::Kind(Kinds::FLOAT)],
-            Compared::Unknown => return None,
-            Compared::Field(reading) => match self.follow(reading, strict)? {
-                Led::Entry(key) => {
-                    let indexed = reading.chained == 1;
-                    (indexed || self.record.metadata.has(&key)).then(|| vec![Compares::Kind(Kinds::TEXT)])?
+    fn body(&mut self, body: &Body, scope: &Scope) {
+        let mut scope = scope.clone();
+        for node in body {
+            match node {
+                Node::Text(_) => {}
+                Node::Break | Node::Continue => scope.certain = false,
+                Node::Print(pipeline) | Node::Let(pipeline) => {
+                    self.pipeline(pipeline, &scope);
                 }
-                Led::Field(outcome) => {
-                    let kinds = outcome.ty.kinds;
-                    if outcome.missing || kinds.overlaps(Kinds::NULL) || kinds == Kinds::NONE {
-                        return None;
+                Node::If(branches) => self.branches(branches, false, &scope),
+                Node::With(branches) => self.branches(branches, true, &scope),
+                Node::Range(range) => {
+                    self.pipeline(&range.pipeline, &scope);
+                    let own = range.key.into_iter().chain(range.element);
+                    self.forget(own.chain(assigned(&range.body)).collect());
+                    self.body(&range.body, &Scope { dot: Known::Anything, certain: false });
+                    self.body(&range.otherwise, &scope.uncertain());
+                    self.forget(assigned(&range.body).into_iter().chain(assigned(&range.otherwise)).collect());
+                }
+                Node::Template(call) => {
+                    if let Some(argument) = &call.argument {
+                        self.pipeline(argument, &scope);
                     }
-                    kinds.each().map(Compares::Kind).collect()
                 }
-            },
-        })
-    }
-
-    fn comparison(&mut self, place: &Place, comparison: &Comparison, strict: bool) {
-        let [left, right] = &comparison.sides;
-        let (Some(ours), Some(theirs)) = (self.kinds(left, strict), self.kinds(right, strict)) else { return };
-        if ours.iter().any(|a| theirs.iter().any(|b| a.compares_with(*b))) {
-            return;
-        }
-        let named = |kinds: &[Compares]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
-        let message =
-            format!("this comparison fails on every record: {} does not compare with {}", named(&ours), named(&theirs));
-        let operation = ours.contains(&Compares::Operation) || theirs.contains(&Compares::Operation);
-        let hint = match (&ours[..], &theirs[..]) {
-            _ if operation => "write .Operation.String to compare its name",
-            ([Compares::Literal], [Compares::Kind(Kinds::FLOAT)])
-            | ([Compares::Kind(Kinds::FLOAT)], [Compares::Literal]) => "write the number with a point, as 10.0",
-            (_, [Compares::Kind(Kinds::TEXT)]) | ([Compares::Kind(Kinds::TEXT)], _) => {
-                "compare like with like: a literal text has quotes, a number or a boolean has none"
             }
-            _ => "compare like with like",
-        };
-        let since = comparison.sides.iter().find_map(|side| match side {
-            Compared::Field(reading) => match self.follow(reading, strict)? {
-                Led::Field(outcome) => {
-                    let kinds = outcome.ty.kinds.names().collect::<Vec<_>>().join(" or ");
-                    outcome.ty.since.span().map(|_| (outcome.ty.since, format!("{kinds} since here")))
+        }
+    }
+
+    fn branches(&mut self, branches: &Branches, with: bool, scope: &Scope) {
+        let mut scope = scope.clone();
+        for (pipeline, body) in &branches.arms {
+            let value = self.unsettled(pipeline, &scope);
+            let truth = self.truth(&value);
+            if truth != Some(false) {
+                let dot = if with { value } else { scope.dot.clone() };
+                self.body(body, &Scope { dot, certain: scope.certain && truth == Some(true) });
+                self.forget(assigned(body));
+            }
+            match truth {
+                // Nothing gets to the other arms.
+                Some(true) => return,
+                Some(false) => {}
+                None => scope.certain = false,
+            }
+        }
+        self.body(&branches.otherwise, &scope);
+        self.forget(assigned(&branches.otherwise));
+    }
+
+    /// Variables that some renderings have set and others have not.
+    fn forget(&mut self, slots: BTreeSet<usize>) {
+        for slot in slots {
+            if let Some(known) = self.slots.get_mut(slot) {
+                *known = Known::Anything;
+            }
+        }
+    }
+}
+
+/// The variables that a body sets.
+fn assigned(body: &Body) -> BTreeSet<usize> {
+    fn of(pipeline: &Pipeline, slots: &mut BTreeSet<usize>) {
+        slots.extend(pipeline.variable);
+    }
+    fn within(body: &Body, slots: &mut BTreeSet<usize>) {
+        for node in body {
+            match node {
+                Node::Text(_) | Node::Break | Node::Continue | Node::Template(_) => {}
+                Node::Print(pipeline) | Node::Let(pipeline) => of(pipeline, slots),
+                Node::If(branches) | Node::With(branches) => {
+                    for (pipeline, body) in &branches.arms {
+                        of(pipeline, slots);
+                        within(body, slots);
+                    }
+                    within(&branches.otherwise, slots);
                 }
-                Led::Entry(_) => None,
-            },
-            _ => None,
-        });
-        self.warn("flow.never_comparable", place.at(comparison.at.clone()), message, since, Some(hint.to_owned()));
-    }
-}
-
-/// What one side of a comparison is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compares {
-    /// A value of the record, or a literal of a kind where that makes no difference.
-    Kind(Kinds),
-    /// An integer of the template, which does not compare with floats.
-    Literal,
-    /// The operation: a number for comparisons.
-    Operation,
-}
-
-impl Compares {
-    fn compares_with(self, other: Compares) -> bool {
-        use Compares::{Kind, Literal, Operation};
-        match (self, other) {
-            (Kind(a), Kind(b)) if a == b => true,
-            (Kind(a), Kind(b)) => (a | b) == (Kinds::INT | Kinds::FLOAT) || (a | b) == (Kinds::BYTES | Kinds::LIST),
-            (Literal | Operation, Literal | Operation) => true,
-            (Literal | Operation, Kind(kind)) | (Kind(kind), Literal | Operation) => kind == Kinds::INT,
+                Node::Range(range) => {
+                    slots.extend(range.key.into_iter().chain(range.element));
+                    within(&range.body, slots);
+                    within(&range.otherwise, slots);
+                }
+            }
         }
     }
-
-    fn name(self) -> &'static str {
-        match self {
-            Compares::Kind(kind) => kind.names().next().unwrap_or("nothing"),
-            Compares::Literal => "a whole number",
-            Compares::Operation => "an operation",
-        }
-    }
+    let mut slots = BTreeSet::new();
+    within(body, &mut slots);
+    slots
 }

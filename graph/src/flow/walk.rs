@@ -1,7 +1,7 @@
 //! Following names from a key or side of the payload to a field.
 
 use super::shape::{Field, Fields, Kinds, Shape, Since, Type};
-use crate::diagnostic::did_you_mean;
+use crate::diagnostic::{did_you_mean, slip};
 use crate::reference::{Side, push_part};
 use crate::text::Str;
 
@@ -69,6 +69,12 @@ impl Lacking {
         let mut part = String::new();
         push_part(&self.name, &mut part);
         self.place.strip_suffix(part.as_str()).unwrap_or(&self.place)
+    }
+
+    /// The missing name and the one that is meant, where there is no doubt.
+    pub(super) fn slip(&self) -> Option<(String, String)> {
+        let meant = slip(&self.name, self.names.iter().map(Str::as_str))?;
+        Some((self.name.to_string(), meant.to_owned()))
     }
 
     pub(super) fn hint(&self) -> String {

@@ -5,7 +5,7 @@ use petgraph::stable_graph::NodeIndex;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::operator::Fan;
-use crate::plan::graph::{NodeKind, PlanGraph, Port, predecessors, successors};
+use crate::plan::graph::{Node, NodeKind, PlanGraph, Port, predecessors, successors};
 use crate::plan::stage::Limits;
 
 /// Checks a lowered plan. O(nodes + edges).
@@ -16,6 +16,7 @@ pub fn check(plan: &PlanGraph, limits: &Limits) -> Diagnostics {
         return findings;
     };
     conditions(plan, &mut findings);
+    feedback(plan, &mut findings);
     reachability(plan, &order, &mut findings);
     batches(plan, &order, limits, &mut findings);
     findings
@@ -58,14 +59,28 @@ pub fn defect(what: &str) -> Diagnostic {
 fn conditions(plan: &PlanGraph, findings: &mut Diagnostics) {
     for node in plan.node_weights() {
         let NodeKind::Branch(guard) = &node.kind else { continue };
-        let Some(verdict) = guard.condition.constant() else { continue };
+        let verdict = match (guard.condition.constant(), guard.condition.settled()) {
+            (Some(verdict), _) => (verdict, false),
+            (None, Some(verdict)) => (verdict, true),
+            (None, None) => continue,
+        };
         let (code, message, hint) = match verdict {
-            true => (
+            (true, true) => (
+                "plan.condition_always_true",
+                "the condition leaves no value out: it holds for every record",
+                "join its parts with `and`, or correct one of them",
+            ),
+            (false, true) => (
+                "plan.condition_always_false",
+                "the parts of the condition contradict each other: it holds for no record",
+                "join them with `or`, or correct one of them",
+            ),
+            (true, false) => (
                 "plan.condition_always_true",
                 "the condition holds for every record",
                 "remove it: the processor is always applied",
             ),
-            false => (
+            (false, false) => (
                 "plan.condition_always_false",
                 "the condition holds for no record: the processor is never applied",
                 "correct it, or remove the processor",
@@ -73,6 +88,55 @@ fn conditions(plan: &PlanGraph, findings: &mut Diagnostics) {
         };
         findings.push(Diagnostic::warning(code, message).with_span(node.span).with_path(&*node.path).with_hint(hint));
     }
+}
+
+/// Destinations that write what a source reads: every record comes again, until the disk is full.
+fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
+    let read: Vec<(&Node, String)> = plan
+        .node_weights()
+        .filter_map(|node| match &node.kind {
+            NodeKind::Source(read) => Some((node, plain_path(read.source.file()?))),
+            _ => None,
+        })
+        .collect();
+    for node in plan.node_weights() {
+        let written = match &node.kind {
+            NodeKind::Destination(write) => write.destination.file(),
+            NodeKind::DeadLetter(queue) => queue.destination.file(),
+            _ => None,
+        };
+        let Some(written) = written.map(plain_path) else { continue };
+        for (source, _) in read.iter().filter(|(_, path)| *path == written) {
+            findings.push(feeds_back(node, source));
+        }
+    }
+}
+
+/// The finding about a node that writes the file that a source reads.
+pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
+    let place =
+        |node: &Node| node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span);
+    Diagnostic::error(
+        "plan.feedback",
+        format!("{:?} writes the file that {:?} reads: every record would come again, without end", node.id, source.id),
+    )
+    .with_label(place(node), "written here")
+    .with_related(place(source), "read here")
+    .with_path(format!("{}/settings/path", node.path))
+    .with_hint("give it another path")
+}
+
+/// A path without the parts that mean nothing.
+fn plain_path(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("{}{}", if path.starts_with('/') { "/" } else { "" }, parts.join("/"))
 }
 
 /// Nodes that never see a record because an operator before them lets none pass.

@@ -10,7 +10,7 @@ use petgraph::stable_graph::NodeIndex;
 
 use crate::config::Written;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
-use crate::flow::{Flow, Part, Place, RecordShape, Remark};
+use crate::flow::{Flow, NO_PART, Part, Place, RecordShape, Remark};
 use crate::operator::Fan;
 use crate::plan::graph::{Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, predecessors};
 
@@ -152,8 +152,9 @@ impl<'a> Inference<'a> {
     fn remarks(&mut self, node: &Node, guard: Option<&Guard>, flow: Flow, always: bool) -> RecordShape {
         let (record, remarks) = flow.into_parts();
         for remark in remarks {
-            let Remark { severity, code, message, place, related, hint } = remark;
-            let severity = if always { severity } else { Severity::Warning };
+            let Remark { severity, code, message, place, related, hint, correction } = remark;
+            // What no record has is wrong whatever the records are.
+            let severity = if always || code == NO_PART { severity } else { Severity::Warning };
             let (span, path) = located(node, guard, &place);
             let finding = match severity {
                 Severity::Error => Diagnostic::error(code, message),
@@ -163,6 +164,10 @@ impl<'a> Inference<'a> {
             let finding = match related {
                 Some((since, text)) if since != span => finding.with_related(since, text),
                 _ => finding,
+            };
+            let finding = match correction {
+                Some((place, becomes)) => corrected(node, guard, finding, &place, &becomes),
+                None => finding,
             };
             self.findings.push(match hint {
                 Some(hint) => finding.with_hint(hint),
@@ -178,6 +183,19 @@ fn seen(into: &RecordShape) -> Flow {
     let mut record = into.clone();
     record.decode_by_schema();
     Flow::new(record)
+}
+
+/// The finding with what to write in a place of a node.
+fn corrected(node: &Node, guard: Option<&Guard>, finding: Diagnostic, place: &Place, becomes: &str) -> Diagnostic {
+    let written = match (&place.part, guard) {
+        (Part::Condition, Some(guard)) => Some(&guard.written),
+        (Part::Setting(name), _) => node.settings.iter().find(|given| given.name == *name).map(|given| &given.value),
+        _ => None,
+    };
+    match (written, &place.range) {
+        (Some(written), Some(range)) => written.corrected(finding, range.start, range.len(), becomes),
+        _ => finding,
+    }
 }
 
 /// Where in the file a place of a node is.

@@ -1,5 +1,7 @@
 //! Configuration to graph: names become plugins, texts become settings and conditions.
 
+mod elsewhere;
+mod literal;
 mod topology;
 
 use std::fmt::Display;
@@ -20,7 +22,7 @@ use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
 use crate::registry::{Registry, ResolveError};
 use crate::secret;
 use crate::specification::Specification;
-use crate::template::TemplateError;
+use crate::template::{TemplateError, slips};
 use crate::text::Str;
 
 /// Copies of an operator beyond which a number of workers is a slip of the pen: each may be a thread.
@@ -297,12 +299,18 @@ impl Resolver<'_> {
                 true => "the condition fails for every record".to_owned(),
                 false => format!("the condition fails for every record: {}", fault.message()),
             };
-            self.findings.push(
-                Diagnostic::error("plan.condition_fails", message)
-                    .with_span(written.span())
-                    .with_path(path)
+            let finding = Diagnostic::error("plan.condition_fails", message).with_span(written.span()).with_path(path);
+            let literal = condition.template().literal().filter(|_| !written.is_substituted());
+            let meant = literal.and_then(slips::bare);
+            self.findings.push(match meant {
+                Some(meant) => {
+                    let quoted = if meant.contains('\'') { meant.clone() } else { format!("'{meant}'") };
+                    let finding = finding.with_hint(format!("a condition is a template: write {quoted}"));
+                    quote_condition(finding, written, &meant)
+                }
+                None => finding
                     .with_hint("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}"),
-            );
+            });
             return None;
         }
         Some(Guard { condition: Arc::new(condition), written: written.clone(), as_before: false })
@@ -322,12 +330,25 @@ impl Resolver<'_> {
         };
         let known = names();
         let (code, hint) = match &error {
-            ResolveError::Unknown { near: Some(near), .. } => {
-                ("plan.unknown_plugin", Some(format!("did you mean {near:?}?")))
+            ResolveError::Unknown { near: Some(near), name } => {
+                let instead =
+                    elsewhere::instead(role, name).filter(|(plugin, _)| known.iter().any(|name| name == plugin));
+                let hint = match instead {
+                    Some((plugin, word)) => format!("write `plugin: {plugin}`, {word}"),
+                    None => format!("did you mean {near:?}?"),
+                };
+                ("plan.unknown_plugin", Some(hint))
             }
-            ResolveError::Unknown { near: None, .. } => {
-                ("plan.unknown_plugin", Some(format!("{role}s there are: {}", listed(&known))))
-            }
+            ResolveError::Unknown { near: None, name } => match elsewhere::instead(role, name) {
+                Some((plugin, word)) if known.iter().any(|name| name == plugin) => {
+                    ("plan.unknown_plugin", Some(format!("write `plugin: {plugin}`, {word}")))
+                }
+                _ => {
+                    let command = if role == "processor" { "processors" } else { "connectors" };
+                    let all = format!("{role}s there are: {}; `anabranch {command} list` tells more", listed(&known));
+                    ("plan.unknown_plugin", Some(all))
+                }
+            },
             ResolveError::WrongRole { .. } => {
                 ("plan.wrong_role", Some(format!("{role}s there are: {}", listed(&known))))
             }
@@ -372,6 +393,8 @@ impl Resolver<'_> {
         let hidden = literal.filter(|setting| secret(&setting.name.value)).map(|setting| setting.value.span());
         self.credentials.extend(hidden);
         let arguments = self.configured(path, settings, Arguments::parse(specification, settings))?;
+        let findings = literal::find(specification, settings);
+        self.findings.0.extend(findings.into_iter().map(|finding| located(path, settings, finding)));
         self.secrets.extend(arguments.secrets());
         let shown = settings
             .entries
@@ -398,10 +421,21 @@ impl Resolver<'_> {
     }
 }
 
+/// The finding with the whole condition as it is meant, in the quotes that it has or needs.
+fn quote_condition(finding: Diagnostic, written: &Written, meant: &str) -> Diagnostic {
+    let (span, value) = (written.span(), written.value());
+    let is_plain = (span.end - span.start) as usize == value.len();
+    match (is_plain, meant.contains('\'')) {
+        (true, false) => finding.with_fix(span, value.as_str(), format!("'{meant}'")),
+        (true, true) => finding,
+        (false, _) => finding.with_fix(span, value.as_str(), meant),
+    }
+}
+
 /// Why a condition does not compile, at the place where it goes wrong.
 fn invalid_condition(written: &Written, error: TemplateError) -> Diagnostic {
-    let (offset, len, meant) = (error.offset, error.len, error.meant);
-    let place = written.place(offset, len);
+    let correction = error.correction.clone();
+    let place = written.place(error.offset, error.len);
     // The message quotes the text: with substituted values it may be shown only if it is the same without.
     let error = match written.is_substituted() {
         false => Some(error),
@@ -415,8 +449,8 @@ fn invalid_condition(written: &Written, error: TemplateError) -> Diagnostic {
         ),
     };
     let finding = Diagnostic::error("plan.invalid_condition", message).with_span(place);
-    let finding = match meant {
-        Some(meant) => written.corrected(finding, offset, len, meant),
+    let finding = match correction {
+        Some((at, becomes)) => written.corrected(finding, at.start, at.len(), &becomes),
         None => finding,
     };
     match hint {

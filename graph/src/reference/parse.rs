@@ -10,6 +10,7 @@ use std::str::CharIndices;
 
 use super::{Path, Side, Target};
 use crate::diagnostic::{did_you_mean, slip};
+use crate::metadata::own_key;
 use crate::text::Str;
 
 /// More parts than any record has levels; keeps what a `set` nests well below what can be written.
@@ -79,12 +80,14 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
         ("Operation" | "operation", []) => Ok(Target::Operation),
         ("Position" | "position" | "Operation" | "operation", _) => Err(wrong("it has no parts of its own")),
         ("Metadata" | "metadata", []) => Ok(Target::Metadata),
-        ("Metadata" | "metadata", [key]) => Ok(Target::Entry(key.clone())),
+        // Files from elsewhere name metadata as they are named there.
+        ("Metadata" | "metadata", [key]) => Ok(Target::Entry(own_key(key).unwrap_or_else(|| key.clone()))),
         ("Metadata" | "metadata", keys) => {
-            let joined = keys.iter().map(Str::as_str).collect::<Vec<_>>().join(".");
+            let joined: Str = keys.iter().map(Str::as_str).collect::<Vec<_>>().join(".").into();
+            let joined = own_key(&joined).unwrap_or(joined);
             let mut meant = String::from(".Metadata");
             push_part(&joined, &mut meant);
-            Err(wrong("metadata have one level").with_hint(format!("did you mean {meant}?")))
+            Err(wrong("metadata have one level").with_hint(format!("did you mean {meant}?")).meaning(Some(meant)))
         }
         ("Key" | "key", below) => Ok(data(Side::Key, below)),
         ("Payload" | "payload", []) => Ok(Target::Payload),

@@ -177,7 +177,8 @@ impl<'t> Lexer<'t> {
         loop {
             if let Some(trim) = self.at_close() {
                 if let Some(paren) = parens.pop() {
-                    return Err(error(paren..paren + 1, "unclosed left paren"));
+                    return Err(error(paren..paren + 1, "unclosed left paren")
+                        .hint("close it with `)` behind its last argument"));
                 }
                 let at = self.close(trim);
                 self.push(Kind::Close, at);
@@ -339,7 +340,7 @@ impl<'t> Lexer<'t> {
 
 /// An error at a place.
 pub(super) fn error(at: Range<usize>, message: impl Into<String>) -> TemplateError {
-    TemplateError { offset: at.start, len: at.end - at.start, message: message.into(), hint: None, meant: None }
+    TemplateError { offset: at.start, len: at.end - at.start, message: message.into(), hint: None, correction: None }
 }
 
 impl TemplateError {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::TemplateError;
 use super::lex::{self, Kind, Token, Tokens, error};
 use super::tree::{Body, Branches, Call, Command, Definition, Node, Operand, Pipeline, Place, Range_, Term, Tree};
+use super::{TemplateError, slips};
 use crate::text::Str;
 
 mod expression;
@@ -21,6 +21,11 @@ type Parsed<T> = Result<T, TemplateError>;
 
 /// Compiles `source`.
 pub(super) fn parse(source: &str) -> Parsed<Tree> {
+    unexplained(source).map_err(|error| slips::explain(source, error))
+}
+
+/// The same with errors as the grammar has them.
+pub(super) fn unexplained(source: &str) -> Parsed<Tree> {
     if source.len() > MOST_BYTES {
         return Err(error(0..0, "the template is longer than 1 MiB"));
     }

@@ -8,6 +8,7 @@ use super::tree::Tree;
 use crate::record::Record;
 
 mod compile;
+mod contradiction;
 mod source;
 
 use source::{Shown, Source};
@@ -49,6 +50,12 @@ impl Predicate {
     /// The predicate of a whole template, if its shape has one.
     pub(super) fn of(tree: &Tree) -> Option<Predicate> {
         compile::template(tree)
+    }
+
+    /// The verdict on every record that gets one, where it is the same because the parts contradict each other or leave
+    /// nothing out. O(comparisons).
+    pub(crate) fn settled(&self) -> Option<bool> {
+        contradiction::settled(self)
     }
 
     /// The verdict; `None` where only the template knows.

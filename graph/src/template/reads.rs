@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::tree::{Body, Branches, Fields, Literal, Node, Operand, Pipeline, Term, Tree};
+use crate::metadata::own_key;
 use crate::operator::Access;
 use crate::text::Str;
 
@@ -63,7 +64,10 @@ impl Reads<'_> {
                 && let [item, Operand { term: Term::Literal(Literal::Text(key)), .. }, rest @ ..] = &*command.args
                 && let Some(mut path) = plain_path(item, dot, root)
             {
-                path.push(key.clone());
+                path.push(match &*path {
+                    [part] if part == "Metadata" => own_key(key).unwrap_or_else(|| key.clone()),
+                    _ => key.clone(),
+                });
                 let literals = rest.iter().map_while(|operand| match &operand.term {
                     Term::Literal(Literal::Text(key)) => Some(key.clone()),
                     _ => None,

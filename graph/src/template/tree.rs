@@ -9,28 +9,28 @@ use crate::text::Str;
 
 /// All that one text defines.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// The text.
-    pub(super) source: Arc<str>,
+    pub(crate) source: Arc<str>,
     /// The templates it defines; the first is the text itself, named `""`.
-    pub(super) templates: Vec<Definition>,
+    pub(crate) templates: Vec<Definition>,
 }
 
 /// One template.
 #[derive(Debug)]
-pub(super) struct Definition {
-    pub(super) name: Str,
-    pub(super) body: Body,
+pub(crate) struct Definition {
+    pub(crate) name: Str,
+    pub(crate) body: Body,
     /// Number of variables alive at once at most. Slot 0 is `$`.
-    pub(super) slots: usize,
+    pub(crate) slots: usize,
 }
 
-pub(super) type Body = Box<[Node]>;
-pub(super) type Place = Range<u32>;
+pub(crate) type Body = Box<[Node]>;
+pub(crate) type Place = Range<u32>;
 
 /// What is done in order.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(crate) enum Node {
     /// Text of the source.
     Text(Place),
     /// A pipeline whose value is printed.
@@ -48,57 +48,57 @@ pub(super) enum Node {
 }
 
 #[derive(Debug)]
-pub(super) struct Branches {
-    pub(super) arms: Box<[(Pipeline, Body)]>,
-    pub(super) otherwise: Body,
+pub(crate) struct Branches {
+    pub(crate) arms: Box<[(Pipeline, Body)]>,
+    pub(crate) otherwise: Body,
 }
 
 #[derive(Debug)]
-pub(super) struct Range_ {
-    pub(super) pipeline: Pipeline,
+pub(crate) struct Range_ {
+    pub(crate) pipeline: Pipeline,
     /// Variable of the key or index.
-    pub(super) key: Option<usize>,
+    pub(crate) key: Option<usize>,
     /// Variable of the element.
-    pub(super) element: Option<usize>,
-    pub(super) body: Body,
-    pub(super) otherwise: Body,
+    pub(crate) element: Option<usize>,
+    pub(crate) body: Body,
+    pub(crate) otherwise: Body,
 }
 
 /// `{{template "name" pipeline}}`.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) name: Str,
+pub(crate) struct Call {
+    pub(crate) name: Str,
     /// Which one, if it is defined.
-    pub(super) target: Option<usize>,
-    pub(super) argument: Option<Pipeline>,
-    pub(super) at: Place,
+    pub(crate) target: Option<usize>,
+    pub(crate) argument: Option<Pipeline>,
+    pub(crate) at: Place,
 }
 
 /// `a | b | c`, perhaps into a variable.
 #[derive(Debug)]
-pub(super) struct Pipeline {
+pub(crate) struct Pipeline {
     /// The variable it is put into.
-    pub(super) variable: Option<usize>,
-    pub(super) commands: Box<[Command]>,
-    pub(super) at: Place,
+    pub(crate) variable: Option<usize>,
+    pub(crate) commands: Box<[Command]>,
+    pub(crate) at: Place,
 }
 
 /// An operand with arguments.
 #[derive(Debug)]
-pub(super) struct Command {
-    pub(super) head: Operand,
-    pub(super) args: Box<[Operand]>,
+pub(crate) struct Command {
+    pub(crate) head: Operand,
+    pub(crate) args: Box<[Operand]>,
 }
 
 /// A value in a command.
 #[derive(Debug)]
-pub(super) struct Operand {
-    pub(super) term: Term,
-    pub(super) at: Place,
+pub(crate) struct Operand {
+    pub(crate) term: Term,
+    pub(crate) at: Place,
 }
 
 #[derive(Debug)]
-pub(super) enum Term {
+pub(crate) enum Term {
     /// `.`
     Dot,
     Nil,
@@ -123,7 +123,7 @@ pub(super) enum Term {
 
 /// A literal, as the parameter it goes to wants it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Literal {
+pub(crate) enum Literal {
     Bool(bool),
     Text(Str),
     /// Text with escaped bytes that are not UTF-8.
@@ -133,19 +133,19 @@ pub(super) enum Literal {
 
 /// A number may be taken for an integer and a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Number {
-    pub(super) int: Option<i64>,
-    pub(super) float: f64,
+pub(crate) struct Number {
+    pub(crate) int: Option<i64>,
+    pub(crate) float: f64,
     /// It was written with a point or an exponent: a float where nothing else is asked for.
-    pub(super) is_float: bool,
+    pub(crate) is_float: bool,
 }
 
 /// Names of fields, entries or methods, from left to right.
 #[derive(Debug)]
-pub(super) struct Fields {
-    pub(super) names: Box<[Str]>,
+pub(crate) struct Fields {
+    pub(crate) names: Box<[Str]>,
     /// Where the names start at the record: which part they begin in.
-    pub(super) part: Option<Part>,
+    pub(crate) part: Option<Part>,
 }
 
 /// A part of the record, with the number of names that lead to it.
@@ -160,7 +160,7 @@ pub(crate) enum Part {
 impl Part {
     /// The part that `names` lead into, if they start at the record and go on below it
     /// to a field or entry, not to a method.
-    pub(super) fn of(names: &[Str]) -> Option<Part> {
+    pub(crate) fn of(names: &[Str]) -> Option<Part> {
         let (part, depth) = match names {
             [first, ..] if first == "Metadata" => (Part::Metadata, 1),
             [first, ..] if first == "Key" => (Part::Key, 1),
@@ -175,7 +175,7 @@ impl Part {
     }
 
     /// How many names lead to it.
-    pub(super) fn depth(self) -> usize {
+    pub(crate) fn depth(self) -> usize {
         match self {
             Part::Metadata | Part::Key => 1,
             Part::Before | Part::After => 2,

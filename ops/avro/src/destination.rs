@@ -79,6 +79,10 @@ impl Destination for Coding {
         self.inner.flow(flow);
     }
 
+    fn file(&self) -> Option<&str> {
+        self.inner.file()
+    }
+
     fn policy(&self) -> WritePolicy {
         self.inner.policy()
     }

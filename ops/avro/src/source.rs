@@ -102,6 +102,10 @@ impl Source for Extracting {
         self.inner.replays_exactly()
     }
 
+    fn file(&self) -> Option<&str> {
+        self.inner.file()
+    }
+
     fn shape(&self) -> RecordShape {
         let mut shape = self.inner.shape();
         for extraction in &self.parts {

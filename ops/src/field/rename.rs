@@ -7,6 +7,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Found, Kinds, Place, Type};
+use anabranch_graph::metadata::own_key;
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::{Reference, Target};
@@ -88,7 +89,11 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
         }
         .into());
     }
-    let new_name = Str::from(name.text);
+    let mut new_name = Str::from(name.text);
+    if let (Target::Entry(_), Some(own)) = (reference.target(), own_key(&new_name)) {
+        // Files from elsewhere name metadata as they are named there.
+        new_name = own;
+    }
     match reference.sibling(&new_name) {
         Some(new) => Ok(Renaming { field: reference, name: new_name, new, range: field.range() }),
         None => Err(wrong(field, &format!("{reference} cannot be renamed"))

@@ -90,6 +90,10 @@ impl Destination for ConfiguredFile {
         self.format.flow(flow, true);
     }
 
+    fn file(&self) -> Option<&str> {
+        self.path.to_str()
+    }
+
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
     }

@@ -102,6 +102,10 @@ impl Source for ConfiguredFile {
         true
     }
 
+    fn file(&self) -> Option<&str> {
+        Some(&self.path)
+    }
+
     fn shape(&self) -> RecordShape {
         RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::RAW, Shape::RAW) }
     }

@@ -165,6 +165,57 @@ fn what_may_be_right() {
     silent(&["anything"], "plugin: split, settings: { field: .Payload.After.items }");
 }
 
+/// What the walk over templates must not take for a mistake.
+#[test]
+fn templates_that_may_be_right() {
+    let silent = |sources: &[&str], condition: &str| {
+        steps_are_silent(sources, &[&format!("plugin: filter, condition: '{condition}'")], "plugin: drop");
+    };
+    for condition in [
+        "{{ if .Payload.Before }}{{ eq .Payload.Before.a 1 }}{{ else }}false{{ end }}",
+        "{{ if and .Payload.Before (eq .Payload.Before.a 1) }}true{{ else }}false{{ end }}",
+        "{{ with .Payload.After }}{{ gt .id 7 }}{{ else }}false{{ end }}",
+        "{{ $after := .Payload.After }}{{ gt $after.id 7 }}",
+        "{{ $x := 1 }}{{ if .Payload.After.active }}{{ $x = \"a\" }}{{ end }}{{ eq $x \"a\" }}",
+        "{{ $found := false }}{{ range $k, $v := .Payload.After }}{{ if eq $k \"id\" }}{{ $found = true }}{{ end }}{{ end }}{{ $found }}",
+        "{{ or (gt .Payload.After.id 10) (lt .Payload.After.id 5) }}",
+        "{{ and (gt .Payload.After.id 5) (lt .Payload.After.id 10) }}",
+        "{{ and (ge .Payload.After.id 5) (le .Payload.After.id 5) }}",
+        "{{ or (eq .Payload.After.name \"a\") (eq .Payload.After.name \"b\") }}",
+        "{{ and (ne .Payload.After.name \"a\") (ne .Payload.After.name \"b\") }}",
+        "{{ and (eq .Payload.After.name \"a\" \"b\") (ne .Payload.After.name \"a\") }}",
+        "{{ gt .Payload.After.price 10.0 }}",
+        "{{ gt (float64 .Payload.After.id) 10.5 }}",
+        "{{ gt (int .Payload.After.price) 10 }}",
+        "{{ eq (toString .Payload.After.id) \"7\" }}",
+        "{{ hasPrefix \"x\" .Payload.After.name }}",
+        "{{ .Payload.After.name | lower | eq \"x\" }}",
+        "{{ eq .Operation.String \"create\" }}",
+        "{{ if eq .Operation.String \"delete\" }}1{{ else }} true {{ end }}",
+        "{{ eq (printf \"%s\" .Key) \"1\" }}",
+        "{{ eq (index .Metadata \"svc.source.connector.id\") \"x\" }}",
+        "{{ .Payload.After.active }}",
+        "{{ ne .Payload.After.name nil }}",
+        "{{ empty .Payload.After.name | not }}",
+        "{{ eq .Payload.After.at.Year 2026 }}",
+        "{{ template \"t\" . }}{{ define \"t\" }}{{ eq .anything.at.all 1 }}{{ end }}",
+        "{{/* said */}}{{ gt .Payload.After.id 1 }}",
+        "{{ not (contains \"x\" .Payload.After.name) }}",
+        "{{ eq (default \"x\" .Payload.After.name) \"x\" }}",
+        "{{ eq (len (toJson .Payload.After)) 3 }}",
+        "{{ (index .Payload.After \"id\") | eq 7 }}",
+        "{{ regexMatch \"^a\" .Payload.After.name }}",
+        "{{ has .Payload.After.name (list \"a\" \"b\") }}",
+    ] {
+        silent(&["created"], condition);
+        silent(&["anything"], condition);
+    }
+    // An absent payload has no fields, and one that is there may have any.
+    silent(&["anything"], "{{ eq .Key \"1\" }}");
+    silent(&["anything"], "{{ gt .Payload.After.price \"10\" }}");
+    silent(&["anything"], "{{ .Metadata.flag }}");
+}
+
 /// Setting a field twice is right where the first value shows.
 #[test]
 fn what_shows_before_it_is_replaced() {

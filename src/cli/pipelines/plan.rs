@@ -31,6 +31,9 @@ pub(in crate::cli) struct Arguments {
     /// The pass whose result is shown.
     #[arg(long, value_enum, default_value_t = StageName::Fused)]
     stage: StageName,
+    /// Treat warnings as errors: no plan of a pipeline that has any.
+    #[arg(long)]
+    strict: bool,
     /// Run the pipeline, and say what every node did and took.
     #[arg(long)]
     analyze: bool,
@@ -93,6 +96,14 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         Err(report) => return *report,
     };
     let pipelines = &chosen.pipelines;
+    if arguments.strict && !pipelines.findings.is_empty() {
+        let (code, message) = ("plan.invalid", "there is no plan of a pipeline that has warnings, with --strict");
+        return Report::new(COMMAND).notes(context.rendered(&pipelines.findings, &pipelines.files)).fail(
+            Exit::Invalid,
+            code,
+            message,
+        );
+    }
     let pass = match arguments.stage {
         StageName::Lowered => Pass::Lowered,
         StageName::Rewritten => Pass::Rewritten,

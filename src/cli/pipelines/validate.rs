@@ -17,7 +17,7 @@ use crate::settings::SettingFlags;
 /// Check pipeline files; nothing is started.
 ///
 /// Reads and compiles pipeline files and reports everything that is wrong with them, each with its place.
-/// Exit code 0: all pipelines can be started; 2: there are errors. Warnings do not count.
+/// Exit code 0: all pipelines can be started; 2: there are errors, or warnings with --strict.
 ///
 /// With --format github the findings become annotations of a pull request; with --format sarif, a log that code scanning
 /// takes.
@@ -30,6 +30,9 @@ pub(in crate::cli) struct Arguments {
     /// Files and directories; without any, those of `pipelines.path`.
     #[arg(value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
+    /// Treat warnings as errors.
+    #[arg(long)]
+    strict: bool,
     /// Correct what can only be meant in one way, and show what was changed.
     #[arg(long)]
     fix: bool,
@@ -49,7 +52,7 @@ pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
         "pipelines.validate",
         &arguments.paths,
         &arguments.settings,
-        &Checking { strict: false, fix, form: arguments.format },
+        &Checking { strict: arguments.strict, fix, form: arguments.format },
         context,
     )
 }

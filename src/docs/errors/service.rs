@@ -67,6 +67,16 @@ pub(super) const CODES: &[Entry] = &[
         "A field has a new name; the old one still works.",
         "Rename it; `pipelines validate --fix` does.",
     ),
+    entry(
+        "config.field_misplaced",
+        "A field stands where it means nothing, and belongs to another part of the file.",
+        "Move it; the message says where.",
+    ),
+    entry(
+        "config.field_misspelt",
+        "The name of a field is one or two letters away from the one that is meant.",
+        "Correct it; `pipelines validate --fix` does.",
+    ),
     entry("config.field_required", "A field is missing.", "Add it."),
     entry("config.field_too_long", "A text has more bytes than the field takes.", "Shorten it."),
     entry("config.field_unknown", "There is no such field; it is ignored.", "Correct its name, or remove it."),
@@ -75,8 +85,8 @@ pub(super) const CODES: &[Entry] = &[
     entry("config.key_duplicate", "A key stands twice in one map.", "Remove one."),
     entry(
         "config.metadata_renamed",
-        "A condition or template names metadata that records here do not have.",
-        "Use the name in the message.",
+        "A condition, template, reference or script names metadata as another service does; ours are meant.",
+        "Nothing has to be done; `pipelines validate --fix` writes our names.",
     ),
     entry("config.name_duplicate", "Two pipelines have the same name.", "Give one another name."),
     entry("config.no_destination", "A pipeline has no destination.", "Add a connector of type destination."),
@@ -164,8 +174,8 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "flow.never_comparable",
-        "A comparison is of two kinds of values that are never equal.",
-        "Compare values of one kind.",
+        "A comparison is of two kinds of values that cannot be compared: every record that gets there fails.",
+        "Compare values of one kind, as the message says.",
     ),
     entry("flow.no_envelope", "What is to be unwrapped is no envelope.", "See which field holds it."),
     entry(
@@ -174,6 +184,11 @@ pub(super) const CODES: &[Entry] = &[
         "Correct the reference; `pipelines plan` shows what records look like.",
     ),
     entry("flow.no_metadata", "Nothing before writes this metadata.", "Correct the name, or set it before."),
+    entry(
+        "flow.no_part",
+        "A template reads a part that no record has.",
+        "The parts are Position, Operation, Metadata, Key, Payload.Before and Payload.After.",
+    ),
     entry("flow.not_a_list", "What is to be split is not a list.", "Name a field that is."),
     entry("flow.not_a_map", "A reference goes through a value that has no fields.", "Correct the reference."),
     entry(
@@ -181,8 +196,18 @@ pub(super) const CODES: &[Entry] = &[
         "A step takes text or bytes, and there is something else.",
         "Convert it before, or name another field.",
     ),
+    entry(
+        "flow.not_a_verdict",
+        "A condition gives something else than true or false, always or for some records.",
+        "Compare values, and give an `if` its `else`.",
+    ),
     entry("flow.not_convertible", "A value cannot become what it is to become.", "Choose another type."),
     entry("flow.overwritten", "What a step sets is replaced before anything reads it.", "Remove one of the two steps."),
+    entry(
+        "flow.wrong_argument",
+        "A function of a template gets too few, too many or the wrong values: every record that gets there fails.",
+        "Convert the value, or give as many as the function takes.",
+    ),
     entry("init.cannot_write", "A file or directory cannot be made.", "See the rights of the directory."),
     entry("inspect.limit_missing", "`--json` prints one object at the end, and there is none.", "Give --limit."),
     entry("inspect.node_unknown", "There is no such node in the pipeline.", "The message lists the nodes."),
@@ -266,6 +291,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("plan.condition_always_false", "A condition holds for no record.", "Correct it, or remove the processor."),
     entry("plan.condition_always_true", "A condition holds for every record.", "Remove it."),
     entry("plan.condition_fails", "A condition fails for every record.", "Correct it."),
+    entry(
+        "plan.feedback",
+        "A destination writes the file that a source of the same pipeline reads.",
+        "Give it another path.",
+    ),
     entry("plan.internal", "The compiler made an unsound plan.", "This is a defect: report it with the pipeline file."),
     entry("plan.invalid_condition", "A condition cannot be read.", "Correct it at the place in the message."),
     entry("plan.invalid", "The pipeline has errors.", "Correct what `pipelines validate` reports."),
@@ -280,6 +310,11 @@ pub(super) const CODES: &[Entry] = &[
         "Use another source, or run without --once.",
     ),
     entry("plan.no_destination", "The pipeline has no destination.", "Add one."),
+    entry(
+        "plan.no_directory",
+        "The directory of a file that is written is missing.",
+        "Make it before the pipeline starts.",
+    ),
     entry(
         "plan.no_letter_kept",
         "The first failure stops the pipeline, so the queue keeps nothing.",
@@ -448,6 +483,16 @@ pub(super) const CODES: &[Entry] = &[
         "The message says what it takes.",
     ),
     entry("settings.missing", "A setting is missing that another one needs.", "Add it."),
+    entry(
+        "settings.not_a_template",
+        "A setting that is no template holds one; the braces are taken as they are written.",
+        "Write the text itself.",
+    ),
+    entry(
+        "settings.not_a_variable",
+        "A path holds `$NAME` without braces; it is taken as it is written.",
+        "Write `${NAME}`.",
+    ),
     entry("settings.refused", "The plugin refuses its settings.", "The message is the plugin's."),
     entry("settings.required", "A setting is missing.", "Add it."),
     entry(

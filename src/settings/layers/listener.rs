@@ -37,7 +37,10 @@ impl Checking<'_> {
             let what = "api.http.address begins with http://, which is without TLS, and api.http.tls is given";
             self.report(self.entry("api.http.address"), refuse(what), None);
         }
-        let open = api.token.is_none() && api.token_file.is_none() && !api.is_local();
+        // What is no address has been refused already.
+        let address = self.text("api.http.address");
+        let is_address = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let open = is_address && api.token.is_none() && api.token_file.is_none() && !api.is_local();
         if self.bool("api.enabled") && open && !self.bool("api.http.allow-unauthenticated") {
             let what =
                 format!("api.http.address: {} can be reached from other machines, and no token is set", api.shown());

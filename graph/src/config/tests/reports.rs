@@ -23,6 +23,8 @@ pipelines:
       |
     3 |   - name: nameless
       |     ^^^^
+      |
+      = help: write `id: pipeline-1`, or another name that stays: the state is stored under it
 
     error[config.no_destination]: pipeline 1 has no destination
      --> p.yaml:3:5
@@ -45,30 +47,40 @@ pipelines:
       |
     6 |       - type: source
       |         ^^^^
+      |
+      = help: write `id: connector-1`, or another name that stays: the state is stored under it
 
     error[config.field_required]: connector 1: "plugin" is required
      --> p.yaml:7:17
       |
     7 |         plugin: ' '
       |                 ^^^
+      |
+      = help: write `plugin: file`, say; `anabranch connectors list` shows all
 
     error[config.field_required]: connector "out": "type" is required
      --> p.yaml:8:9
       |
     8 |       - id: out
       |         ^^
+      |
+      = help: write `type: source` or `type: destination`
 
     error[config.field_required]: connector "out": "plugin" is required
      --> p.yaml:9:9
       |
     9 |         plugin:
       |         ^^^^^^
+      |
+      = help: write `plugin: file`, say; `anabranch connectors list` shows all
 
     error[config.field_required]: processor "x": "plugin" is required
       --> p.yaml:11:9
        |
     11 |       - id: x
        |         ^^
+       |
+       = help: write `plugin: field.set`, say; `anabranch processors list` shows all
     "###);
 }
 
@@ -97,7 +109,7 @@ pipelines:
     3 |   - id: bad id!
       |            ^
       |
-      = help: ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`
+      = help: ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`, as `bad-id`
 
     error[config.field_invalid]: "status" is "Runing", but must be "running" or "stopped"
      --> p.yaml:4:13
@@ -318,7 +330,7 @@ pipelines:
 }
 
 #[test]
-fn unknown_fields_are_warnings() {
+fn unknown_fields_are_reported() {
     assert_snapshot!(report(&["version: 2.2
 pipeline: []
 pipelines:
@@ -342,7 +354,7 @@ pipelines:
       |
       = help: the fields are: version, pipelines
 
-    warning[config.field_unknown]: a pipeline has no field "stauts"; it is ignored
+    error[config.field_misspelt]: a pipeline has no field "stauts"
      --> p.yaml:5:5
       |
     5 |     stauts: running
@@ -350,7 +362,7 @@ pipelines:
       |
       = help: did you mean "status"?
 
-    warning[config.field_unknown]: a connector has no field "setings"; it is ignored
+    error[config.field_misspelt]: a connector has no field "setings"
       --> p.yaml:10:9
        |
     10 |         setings: {rate: 1}
@@ -366,7 +378,7 @@ pipelines:
        |
        = help: settings of the plugin stand below `settings`; the fields are: id, type, plugin, name, settings, processors
 
-    warning[config.field_unknown]: a dead-letter queue has no field "window_size"; it is ignored
+    error[config.field_misspelt]: a dead-letter queue has no field "window_size"
       --> p.yaml:14:7
        |
     14 |       window_size: 3
@@ -435,12 +447,6 @@ pipelines:
        |
        = help: write the items as one text, separated by commas
 
-    error[config.type]: "settings" must be a map of fields, not a single value
-      --> p.yaml:16:61
-       |
-    16 |       - {id: out, type: destination, plugin: log, settings: level}
-       |                                                             ^^^^^
-
     error[config.type]: "condition" must be a text, not a map
       --> p.yaml:20:20
        |
@@ -505,10 +511,10 @@ fn syntax_errors_take_their_document_and_no_other() {
       |            ^
 
     error[config.parse_error]: a tab in the indentation
-      --> p.yaml:11:2
+      --> p.yaml:11:1
        |
     11 |     b: 1
-       |     ^
+       | ^^^^
        |
        = help: indent with spaces
 
@@ -520,11 +526,11 @@ fn syntax_errors_take_their_document_and_no_other() {
        |
        = help: quote the text
 
-    error[config.parse_error]: while parsing a block mapping, did not find expected key
-      --> p.yaml:15:15
+    error[config.parse_error]: a text that starts with `{{` is not quoted
+      --> p.yaml:15:4
        |
     15 | x: {{ if .a }}1{{ end }}
-       |               ^
+       |    ^^^^^^^^^^^^^^^^^^^^^
        |
        = help: a text that starts with `{{` must be quoted: '{{ ... }}'
     "###);
@@ -711,21 +717,21 @@ fn metadata_by_foreign_names() {
       field: .Metadata[\"conduit.source.connector.id\"]
       value: see opencdc.org
 ")]), @r###"
-    warning[config.metadata_renamed]: records have no metadata "opencdc.collection"
+    warning[config.metadata_renamed]: "opencdc.collection" stands for "recfmt.collection", as the metadata are named here
       --> p.yaml:10:45
        |
     10 |         condition: '{{ eq (index .Metadata "opencdc.collection") "x" }}'
        |                                             ^^^^^^^^^^^^^^^^^^
        |
-       = help: here it is named "recfmt.collection"
+       = help: write "recfmt.collection"
 
-    warning[config.metadata_renamed]: records have no metadata "conduit.source.connector.id"
+    warning[config.metadata_renamed]: "conduit.source.connector.id" stands for "svc.source.connector.id", as the metadata are named here
       --> p.yaml:12:29
        |
     12 |           field: .Metadata["conduit.source.connector.id"]
        |                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^
        |
-       = help: here it is named "svc.source.connector.id"
+       = help: write "svc.source.connector.id"
     "###);
 }
 
@@ -736,7 +742,7 @@ fn places_in_long_lines_wide_characters_and_other_line_breaks() {
         "ý".repeat(100_000)
     );
     assert_snapshot!(report(&[&text]), @r###"
-    warning[config.field_unknown]: a document has no field "verzion"; it is ignored
+    error[config.field_misspelt]: a document has no field "verzion"
      --> p.yaml:1:1
       |
     1 | verzion: 2.2

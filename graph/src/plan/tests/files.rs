@@ -82,11 +82,13 @@ error[plan.too_many_workers]: processor "count" allows at most 1 worker, not 2
    |
    = help: it keeps state from record to record: remove `workers`
 
-error[plan.invalid_condition]: the condition does not compile: unexpected <}> in operand
+error[plan.invalid_condition]: the condition does not compile: the action that `{{` opens ends with a single `}`
   --> p.yaml:19:53
    |
 19 |         condition: '{{ eq (index .Metadata "it''s") }'
    |                                                     ^
+   |
+   = help: end it with `}}`
 
 error[plan.unknown_plugin]: unknown destination "nowhere"
   --> p.yaml:23:15
@@ -94,7 +96,7 @@ error[plan.unknown_plugin]: unknown destination "nowhere"
 23 |       plugin: nowhere
    |               ^^^^^^^
    |
-   = help: destinations there are: once, out, tx
+   = help: destinations there are: once, out, tx; `anabranch connectors list` tells more
 "#);
 }
 

@@ -62,7 +62,7 @@ dead-letters nowhere
     assert_snapshot!(findings(text), @r#"
 error plan.unknown_plugin /connectors/0/plugin at `gne`
   unknown source "gne"
-  hint: sources there are: endless, gen
+  hint: sources there are: endless, gen; `anabranch connectors list` tells more
 error plan.unknown_plugin /connectors/0/processors/0/plugin at `sett`
   unknown processor "sett"
   hint: did you mean "set"?
@@ -85,11 +85,11 @@ error plan.wrong_version /processors/3/plugin at `set@v9.9.9`
 error settings.refused /processors/4/settings/value at `refused`
   value: "refused" is refused
 error plan.invalid_condition /processors/4/condition at `{{ eq`
-  the condition does not compile: unclosed action
+  the condition does not compile: the action that `{{` opens is not closed
   hint: end it with `}}`
 error plan.unknown_plugin /dead-letter-queue/plugin at `nowhere`
   unknown destination "nowhere"
-  hint: destinations there are: once, out, tx
+  hint: destinations there are: once, out, tx; `anabranch connectors list` tells more
 "#);
 }
 

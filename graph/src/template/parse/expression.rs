@@ -243,7 +243,9 @@ impl Parser<'_> {
         }
         Err(match did_you_mean(name, functions::names()) {
             Some(near) => {
-                TemplateError { meant: slip(name, functions::names()), ..found.hint(format!("did you mean `{near}`?")) }
+                let meant = slip(name, functions::names());
+                let correction = meant.map(|meant| (token.at.clone(), meant.to_owned()));
+                TemplateError { correction, ..found.hint(format!("did you mean `{near}`?")) }
             }
             None => found,
         })

@@ -2,6 +2,7 @@
 
 use super::source::{Shown, Source};
 use super::{Predicate, TextTest, verdict};
+use crate::metadata::own_key;
 use crate::template::functions::Function;
 use crate::template::tree::{Branches, Command, Fields, Literal, Node, Operand, Part, Pipeline, Term, Tree};
 use crate::text::Str;
@@ -203,7 +204,8 @@ fn index(fields: &Fields, keys: &[Expression<'_>]) -> Option<Source> {
     if let ([root], [key]) = (&*fields.names, &keys[..])
         && root == "Metadata"
     {
-        return Some(Source::Metadata { key: key.clone(), indexed: true });
+        let key = own_key(key).unwrap_or_else(|| key.clone());
+        return Some(Source::Metadata { key, indexed: true });
     }
     let (part, mut names) = match field(fields)? {
         Source::Data(part) => (part, Vec::new()),

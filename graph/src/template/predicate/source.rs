@@ -11,7 +11,7 @@ use crate::text::Str;
 use crate::value::Value;
 
 /// Where a value comes from.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Source {
     Nil,
     Bool(bool),

@@ -29,7 +29,7 @@ fn parse_errors_name_the_place() {
     assert_eq!(place("a {{ nosuch 1 }}"), "nosuch");
     assert_eq!(place("a {{ $x }}"), "$x");
     assert_eq!(place("a {{ .Key"), "{{ .Key");
-    assert_eq!(place("{{ if .Key }}x"), "");
+    assert_eq!(place("{{ if .Key }}x"), "if");
     assert_eq!(place("{{ end }}"), "end");
     assert_eq!(place("{{ (eq 1 2 }}"), "(");
     assert_eq!(place("{{ \"a\\q\" }}"), "\\q");

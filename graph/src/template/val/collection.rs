@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Val;
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, own_key};
 use crate::template::functions::CallError;
 use crate::text::Str;
 use crate::value::{Object, Value};
@@ -152,7 +152,11 @@ impl Map {
         match self {
             Map::Nil => None,
             Map::Structured(object) | Map::Object(object) => object.get(key).map(Val::from),
-            Map::Metadata(metadata) => metadata.get(key).map(|text| Val::text(text.clone())),
+            // Files from elsewhere name metadata as they are named there.
+            Map::Metadata(metadata) => {
+                let own = own_key(key);
+                metadata.get(own.as_deref().unwrap_or(key)).map(|text| Val::text(text.clone()))
+            }
             Map::Texts(map) => map.get(key).cloned(),
             Map::Dict(dict) => dict.get(key),
         }

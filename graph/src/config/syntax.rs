@@ -1,0 +1,371 @@
+//! Why a text is not YAML: at the cause, which is often before the place where the parser gives up.
+
+use serde_yaml::granit_parser::{ErrorKind, ScanError};
+
+use crate::diagnostic::{Diagnostic, FileId, Span};
+
+/// Lines that are looked at around the place of an error.
+const MOST_LINES: usize = 256;
+
+/// The finding about a syntax error.
+pub(super) fn finding(file: FileId, text: &str, error: &ScanError, most_depth: usize) -> Diagnostic {
+    let mut at = error.marker().byte_offset().unwrap_or(0).min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    let place = Place { file, text, at };
+    let message = error.info();
+    let message = &*message;
+    place
+        .template()
+        .or_else(|| place.variable())
+        .or_else(|| place.tab(error))
+        .or_else(|| place.quote(error))
+        .or_else(|| place.value_in_value(error))
+        .or_else(|| place.indentation(error))
+        .or_else(|| place.missing_blank())
+        .or_else(|| place.missing_colon(message))
+        .or_else(|| place.dash(message))
+        .or_else(|| place.bracket(message))
+        .unwrap_or_else(|| place.plain(error, most_depth))
+}
+
+/// Where the parser gave up.
+struct Place<'t> {
+    file: FileId,
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Place<'t> {
+    fn span(&self, start: usize, end: usize) -> Span {
+        Span { file: self.file, start: start as u32, end: end as u32 }
+    }
+
+    fn error(&self, start: usize, end: usize, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error("config.parse_error", message).with_span(self.span(start, end))
+    }
+
+    fn start_of(&self, at: usize) -> usize {
+        self.text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+    }
+
+    /// The line that starts at a byte, without its end.
+    fn line_at(&self, start: usize) -> &'t str {
+        self.text[start..].lines().next().unwrap_or_default()
+    }
+
+    fn line(&self) -> (usize, &'t str) {
+        let start = self.start_of(self.at);
+        (start, self.line_at(start))
+    }
+
+    /// The lines before this one that hold something, the nearest first.
+    fn before(&self, start: usize) -> impl Iterator<Item = (usize, &'t str)> {
+        let mut start = start;
+        std::iter::from_fn(move || {
+            let end = start.checked_sub(1)?;
+            start = self.start_of(end);
+            Some((start, self.line_at(start)))
+        })
+        .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+    }
+
+    /// A template without quotes around it.
+    fn template(&self) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let (before, _) = line.split_once("{{").filter(|(before, _)| before.trim_end().ends_with([':', '-']))?;
+        let value = line[before.len()..].trim_end();
+        let from = start + before.len();
+        let found = self
+            .error(from, from + value.len(), "a text that starts with `{{` is not quoted")
+            .with_hint("a text that starts with `{{` must be quoted: '{{ ... }}'");
+        Some(if value.contains('\'') {
+            found
+        } else {
+            found.with_fix(self.span(from, from + value.len()), value, format!("'{value}'"))
+        })
+    }
+
+    /// A variable without quotes between braces.
+    fn variable(&self) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let (before, rest) = line.split_once("${")?;
+        let holds = before.trim_end().ends_with([':', ',', '[']) && before.contains(['{', '[']);
+        let len = 2 + rest.find('}')? + 1;
+        let from = start + before.len();
+        let written = &self.text[from..from + len];
+        holds.then(|| {
+            self.error(from, from + len, "a variable between { } or [ ] is not quoted")
+                .with_hint("between { } and [ ] a variable must be quoted: \"${NAME}\"")
+                .with_fix(self.span(from, from + len), written, format!("\"{written}\""))
+        })
+    }
+
+    /// A tab where only spaces indent. The parser may have stopped on the line before it.
+    fn tab(&self, error: &ScanError) -> Option<Diagnostic> {
+        let told = matches!(
+            error.kind(),
+            ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation
+        );
+        if !told && !error.info().contains("tab") {
+            return None;
+        }
+        let mut next = Some(self.start_of(self.at));
+        let lines = std::iter::from_fn(|| {
+            let start = next?;
+            next = self.text[start..].find('\n').map(|end| start + end + 1);
+            Some((start, self.line_at(start)))
+        });
+        let (start, line, blank) = lines.take(MOST_LINES).find_map(|(start, line)| {
+            let blank = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
+            blank.contains('\t').then_some((start, line, blank))
+        })?;
+        let tab = start + blank.find('\t')?;
+        let finding = self.error(tab, tab + 1, "a tab in the indentation").with_hint("indent with spaces");
+        Some(match self.expected_indent(start, line) {
+            Some(indent) => finding.with_fix(self.span(start, start + blank.len()), blank, " ".repeat(indent)),
+            None => finding,
+        })
+    }
+
+    /// How far a line would be indented as the ones before it.
+    fn expected_indent(&self, start: usize, line: &str) -> Option<usize> {
+        let (_, before) = self.before(start).next()?;
+        let indent = indent_of(before)?;
+        let content = before.trim_start();
+        let inside = if content.starts_with("- ") { indent + 2 } else { indent };
+        match without_comment(content).ends_with(':') {
+            true if line.trim_start().starts_with("- ") => Some(inside + 2),
+            true => Some(inside + 2),
+            false => Some(inside),
+        }
+    }
+
+    /// A quoted text that is not closed on its line.
+    fn quote(&self, error: &ScanError) -> Option<Diagnostic> {
+        let told = matches!(error.kind(), ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent)
+            || error.info().contains("quoted");
+        if !told {
+            return None;
+        }
+        let here = self.line();
+        let lines = std::iter::once(here).chain(self.before(here.0));
+        // The nearest line with a quote that opens a value and is not closed.
+        let (start, line, at) =
+            lines.take(MOST_LINES).find_map(|(start, line)| Some((start, line, unclosed(line)?)))?;
+        let mark = line[at..].chars().next()?;
+        let end = line.trim_end().len();
+        let from = start + at;
+        let value = &line[at..end];
+        Some(
+            self.error(from, start + end, "the quoted text that starts here is not closed")
+                .with_hint(format!("end it with {mark} on the same line"))
+                .with_fix(self.span(from, start + end), value, format!("{value}{mark}")),
+        )
+    }
+
+    /// `path: a: b`.
+    fn value_in_value(&self, error: &ScanError) -> Option<Diagnostic> {
+        matches!(error.kind(), ErrorKind::MappingValueNotAllowed).then_some(())?;
+        let (start, line) = self.line();
+        let colon = line.find(": ")?;
+        (start + colon < self.at).then_some(())?;
+        let value = without_comment(&line[colon + 2..]).trim();
+        let from = start + line[colon + 2..].find(value)? + colon + 2;
+        let found = self
+            .error(from, from + value.len(), "a text with `: ` in it is not quoted")
+            .with_hint("quote a text that holds `: `");
+        let quoted = match value.contains(['\'', '"', '\\']) {
+            true => return Some(found),
+            false => format!("'{value}'"),
+        };
+        Some(found.with_fix(self.span(from, from + value.len()), value, quoted))
+    }
+
+    /// A line that is indented deeper than its neighbours: what stands on it belongs to the value before.
+    fn indentation(&self, error: &ScanError) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let told = matches!(error.kind(), ErrorKind::MappingValueNotAllowed)
+            || error.info().contains("did not find expected")
+            || error.info().contains("simple key");
+        let (_, before) = self.before(start).next()?;
+        let indent = indent_of(line)?;
+        let content = before.trim_start();
+        let mut outer = indent_of(before)?;
+        let mut shown = content;
+        if let Some(item) = content.strip_prefix("- ") {
+            outer += 2 + indent_of(item)?;
+            shown = item.trim_start();
+        }
+        let (name, value) = shown.split_once(':')?;
+        let has_value = !without_comment(value).trim().is_empty();
+        let is_key = line.trim_start().split_once(':').is_some_and(|(key, _)| !key.contains([' ', '{', '"', '\'']));
+        if !(told && has_value && is_key && indent > outer) {
+            return None;
+        }
+        let key = start + indent;
+        let end = key + line.trim_start().find(':')?;
+        Some(
+            self.error(
+                key,
+                end,
+                format!("this line is indented deeper than `{name}:` before it, as if it belonged to it"),
+            )
+            .with_hint(format!("indent it with {outer} spaces"))
+            .with_fix(self.span(start, key), " ".repeat(indent), " ".repeat(outer)),
+        )
+    }
+
+    /// `plugin:file`.
+    fn missing_blank(&self) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let content = line.trim_start().trim_start_matches("- ");
+        let (key, value) = content.split_once(':')?;
+        let is_key =
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        if !is_key || value.is_empty() || value.starts_with([' ', '\t', '/']) {
+            return None;
+        }
+        let from = start + line.len() - content.len();
+        let colon = from + key.len();
+        Some(
+            self.error(from, colon + 1, format!("a blank is missing behind `{key}:`"))
+                .with_hint(format!("write `{key}: {}`", value.trim_end()))
+                .with_fix(self.span(colon + 1, colon + 1), "", " "),
+        )
+    }
+
+    /// `settings` without its colon.
+    fn missing_colon(&self, message: &str) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let content = line.trim();
+        let is_name = !content.is_empty()
+            && content.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        if !is_name || !(message.contains("':'") || message.contains("simple key")) {
+            return None;
+        }
+        let from = start + indent_of(line)?;
+        let end = from + content.len();
+        Some(
+            self.error(from, end, format!("a `:` is missing behind `{content}`"))
+                .with_hint(format!("write `{content}:`"))
+                .with_fix(self.span(end, end), "", ":"),
+        )
+    }
+
+    /// An item of a list among the fields of a map.
+    fn dash(&self, message: &str) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let content = line.trim_start();
+        (message.contains("did not find expected key") && content.starts_with("- ")).then_some(())?;
+        let dash = start + indent_of(line)?;
+        Some(
+            self.error(dash, dash + 1, "an item of a list stands among the fields of a map")
+                .with_hint("remove the dash, or write the name of the list above it, as `processors:`"),
+        )
+    }
+
+    /// A bracket or brace that is not closed, where it is opened.
+    fn bracket(&self, message: &str) -> Option<Diagnostic> {
+        if !message.contains("flow") && !message.contains("did not find expected") {
+            return None;
+        }
+        let here = self.line();
+        let (start, line, at) = std::iter::once(here)
+            .chain(self.before(here.0))
+            .take(2)
+            .find_map(|(start, line)| Some((start, line, unclosed_bracket(line)?)))?;
+        let (open, close) = if line[at..].starts_with('{') { ('{', '}') } else { ('[', ']') };
+        let end = start + without_comment(line).trim_end().len();
+        Some(
+            self.error(start + at, start + at + 1, format!("unclosed bracket '{open}'"))
+                .with_hint(format!("close it with `{close}`"))
+                .with_fix(self.span(end, end), "", format!(" {close}")),
+        )
+    }
+
+    /// What the parser says, where it says it.
+    fn plain(&self, error: &ScanError, most_depth: usize) -> Diagnostic {
+        let len = self.text[self.at..].chars().next().filter(|c| !matches!(c, '\n' | '\r')).map_or(0, char::len_utf8);
+        let (message, hint) = match error.kind() {
+            ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
+                (format!("the control character {character:?} is not allowed"), Some("is this a text file?"))
+            }
+            ErrorKind::UnexpectedCharacter { character } => {
+                (format!("a value cannot start with {character:?}"), Some("quote the text"))
+            }
+            ErrorKind::RecursionLimitExceeded => (format!("lists and maps are nested deeper than {most_depth}"), None),
+            ErrorKind::MappingValueNotAllowed => (
+                "a `:` where no value can start".to_owned(),
+                Some("check the indentation, and quote a text that holds `: `"),
+            ),
+            ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
+                ("a quoted text is not closed".to_owned(), None)
+            }
+            _ => (error.info().to_owned(), None),
+        };
+        let finding = self.error(self.at, self.at + len, message);
+        let finding = match error.kind() {
+            ErrorKind::UnexpectedCharacter { character } if !character.is_control() => {
+                let value = without_comment(self.line_at(self.at)).trim_end();
+                let end = self.at + value.len();
+                match value.contains(['\'', '\n']) || value.is_empty() {
+                    true => finding,
+                    false => finding.with_fix(self.span(self.at, end), value, format!("'{value}'")),
+                }
+            }
+            _ => finding,
+        };
+        match hint {
+            Some(hint) => finding.with_hint(hint),
+            None => finding,
+        }
+    }
+}
+
+/// Spaces at the start of a line; `None` where there are tabs among them.
+fn indent_of(line: &str) -> Option<usize> {
+    let blank = line.len() - line.trim_start_matches([' ', '\t']).len();
+    line[..blank].bytes().all(|byte| byte == b' ').then_some(blank)
+}
+
+fn without_comment(line: &str) -> &str {
+    line.find(" #").map_or(line, |at| &line[..at]).trim_end()
+}
+
+/// The quote that opens a value on this line and is not closed there.
+fn unclosed(line: &str) -> Option<usize> {
+    let mut open: Option<(usize, char)> = None;
+    let mut before = ' ';
+    let mut chars = line.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match open {
+            None if matches!(c, '"' | '\'') && matches!(before, ' ' | '[' | '{' | ',' | '\t') => open = Some((at, c)),
+            None if c == '#' && before == ' ' => break,
+            Some((_, '"')) if c == '\\' => drop(chars.next()),
+            Some((_, '\'')) if c == '\'' && chars.peek().is_some_and(|(_, next)| *next == '\'') => drop(chars.next()),
+            Some((_, mark)) if c == mark => open = None,
+            _ => {}
+        }
+        before = c;
+    }
+    open.map(|(at, _)| at)
+}
+
+/// The bracket or brace that opens a value on this line and is not closed there.
+fn unclosed_bracket(line: &str) -> Option<usize> {
+    let mut open: Vec<usize> = Vec::new();
+    let mut quote = None;
+    for (at, c) in line.char_indices() {
+        match (quote, c) {
+            (Some(mark), c) if c == mark => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '{' | '[') => open.push(at),
+            (None, '}' | ']') => drop(open.pop()),
+            _ => {}
+        }
+    }
+    open.first().copied()
+}

@@ -1,0 +1,152 @@
+//! Comparisons.
+
+use std::ops::Range;
+
+use super::Walk;
+use super::classes::Classes;
+use super::expression::{Known, bytes};
+use crate::flow::{Kinds, Since};
+use crate::template::tree::{Literal, Operand, Term};
+
+impl Walk<'_> {
+    /// Whether the first argument compares with the others. `args` are those that are written behind the name.
+    pub(super) fn comparison(
+        &mut self,
+        name: &str,
+        args: &[Operand],
+        values: &[Known],
+        at: &Range<usize>,
+        certain: bool,
+    ) {
+        let Some((first, others)) = values.split_first() else { return };
+        for (i, other) in others.iter().enumerate() {
+            // The first one that is equal ends the comparison.
+            let certain = certain && i == 0;
+            let (Some(ours), Some(theirs)) = (self.classes(first), self.classes(other)) else { continue };
+            let fits = match name {
+                "eq" | "ne" => ours.may_equal(theirs),
+                _ => ours.may_order(theirs),
+            };
+            if fits || ours.is_empty() || theirs.is_empty() {
+                continue;
+            }
+            let sides = [(first, args.first(), ours, theirs), (other, args.get(i + 1), theirs, ours)];
+            if let Some((_, side, ..)) = sides.iter().find(|(.., ours, _)| *ours == Classes::NIL) {
+                self.nothing(name, side.map_or_else(|| at.clone(), bytes), certain);
+            } else {
+                self.incomparable(name, &sides, at, certain);
+            }
+        }
+    }
+
+    /// Nothing has no order. That there is nothing may have been said already.
+    fn nothing(&mut self, name: &str, at: Range<usize>, certain: bool) {
+        let place = self.at(at.clone());
+        if !self.flow.is_said_of(&place) {
+            let message = format!("every record fails here: {name} needs two values, and there is none");
+            let hint = "check the name, or test with `if` first".to_owned();
+            self.fails("flow.never_comparable", at, message, hint, certain);
+        } else if certain {
+            self.flow.always(&place);
+        }
+    }
+
+    fn incomparable(
+        &mut self,
+        name: &str,
+        sides: &[(&Known, Option<&Operand>, Classes, Classes); 2],
+        at: &Range<usize>,
+        certain: bool,
+    ) {
+        let [(_, _, ours, _), (_, _, theirs, _)] = *sides;
+        let message = match name {
+            "eq" | "ne" => format!(
+                "this comparison fails on every record: {} does not compare with {}",
+                ours.names(),
+                theirs.names()
+            ),
+            _ if ours == theirs => {
+                format!("this comparison fails on every record: there is no order of {}", ours.names())
+            }
+            _ => {
+                format!("this comparison fails on every record: {} has no order with {}", ours.names(), theirs.names())
+            }
+        };
+        let correction = sides.iter().find_map(|(known, operand, ours, theirs)| {
+            let operand = (*operand)?;
+            Some((bytes(operand), self.becomes(known, operand, *ours, *theirs)?))
+        });
+        let of_float = |a: Classes, b: Classes| a == Classes::INT && b == Classes::FLOAT;
+        let hint = match &correction {
+            Some((_, becomes)) if of_float(ours, theirs) || of_float(theirs, ours) => {
+                format!("write the number with a point, as {becomes}")
+            }
+            Some((_, becomes)) => format!("write {becomes}"),
+            None if of_float(ours, theirs) || of_float(theirs, ours) => {
+                "write the number with a point, as 10.0".to_owned()
+            }
+            None if (ours | theirs).overlaps(Classes::OPERATION) => {
+                "write .Operation.String to compare its name".to_owned()
+            }
+            None if (ours | theirs).overlaps(Classes::TEXT) => {
+                "compare like with like: a literal text has quotes, a number or a boolean has none".to_owned()
+            }
+            None => "compare like with like".to_owned(),
+        };
+        let since = sides.iter().find_map(|(known, .., ours, _)| {
+            let since = self.since(known)?;
+            since.span().map(|_| (since, format!("{} since here", ours.names())))
+        });
+        let place = self.at(at.clone());
+        match certain {
+            true => self.flow.fail("flow.never_comparable", place, message, since, Some(hint)),
+            false => self.flow.warn("flow.never_comparable", place, message, since, Some(hint)),
+        }
+        if let Some((at, becomes)) = correction {
+            self.correct(at, becomes);
+        }
+    }
+
+    /// What to write for one side so that it compares with the other, where there is no doubt.
+    fn becomes(&self, known: &Known, operand: &Operand, ours: Classes, theirs: Classes) -> Option<String> {
+        let written = self.text(&bytes(operand));
+        match known {
+            Known::Literal(Literal::Text(text)) if theirs.within(Classes::LONG | Classes::FLOAT | Classes::INT) => {
+                let number = text.trim();
+                let whole = number.parse::<i64>().is_ok();
+                if !whole && number.parse::<f64>().ok().is_none_or(|number| !number.is_finite()) {
+                    return None;
+                }
+                let point = whole && theirs == Classes::FLOAT;
+                Some(if point { format!("{number}.0") } else { number.to_owned() })
+            }
+            Known::Literal(Literal::Text(text)) if theirs == Classes::BOOL => {
+                matches!(text.as_str(), "true" | "false").then(|| text.to_string())
+            }
+            Known::Literal(Literal::Number(_) | Literal::Bool(_)) if theirs == Classes::TEXT => {
+                Some(format!("\"{written}\""))
+            }
+            Known::Literal(Literal::Number(_)) if theirs == Classes::FLOAT && ours == Classes::INT => {
+                written.parse::<i64>().is_ok().then(|| format!("{written}.0"))
+            }
+            Known::Operation if theirs == Classes::TEXT => Some(format!("{written}.String")),
+            Known::Way(_) | Known::Position
+                if theirs == Classes::TEXT
+                    && ours.within(Classes::RAW | Classes::BYTES | Classes::POSITION)
+                    && matches!(operand.term, Term::Field(_) | Term::Variable { .. }) =>
+            {
+                Some(format!("(printf \"%s\" {written})"))
+            }
+            _ => None,
+        }
+    }
+
+    fn since(&self, known: &Known) -> Option<Since> {
+        let Known::Way(way) = known else { return None };
+        if way.names.is_empty() {
+            return Some(self.flow.record.since(way.side));
+        }
+        let outcome = way.walk(&self.flow.record);
+        (outcome.ty.kinds != Kinds::NONE).then_some(outcome.ty.since)
+    }
+}

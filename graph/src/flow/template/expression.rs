@@ -1,0 +1,370 @@
+//! Pipelines, calls and operands.
+
+use std::ops::Range;
+
+use super::classes::Classes;
+use super::reading::Way;
+use super::{Scope, Walk};
+use crate::flow::{Kinds, Place};
+use crate::reference::Side;
+use crate::template::functions::{Function, Param};
+use crate::template::tree::{Command, Literal, Operand, Pipeline, Term};
+use crate::text::Str;
+
+/// What is known of a value.
+#[derive(Clone, Debug)]
+pub(super) enum Known {
+    /// Nothing.
+    Anything,
+    /// The record, and its parts.
+    Record,
+    Position,
+    Operation,
+    Metadata,
+    Payload,
+    /// A metadata entry; with `index` an absent one is empty text.
+    Entry {
+        key: Str,
+        indexed: bool,
+    },
+    /// Data of a side, or a field below.
+    Way(Way),
+    /// The literal `nil`.
+    Nil,
+    Literal(Literal),
+    /// One of these.
+    Of(Classes),
+}
+
+impl Walk<'_> {
+    /// What a pipeline gives once it has left its place: a null is then no value.
+    pub(super) fn pipeline(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
+        let value = self.unsettled(pipeline, scope);
+        self.settled(value)
+    }
+
+    /// The same before it has left its place.
+    pub(super) fn unsettled(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
+        let mut last = None;
+        for command in &pipeline.commands {
+            let before = last.take().map(|value| self.settled(value));
+            last = Some(self.command(command, before, scope));
+        }
+        let value = last.unwrap_or(Known::Anything);
+        if let Some(slot) = pipeline.variable {
+            let kept = self.settled(value.clone());
+            if let Some(known) = self.slots.get_mut(slot) {
+                *known = kept;
+            }
+        }
+        value
+    }
+
+    /// Reading on from a null fails, from no value it gives none: so nothing is known of what is read there.
+    fn settled(&self, value: Known) -> Known {
+        match value {
+            Known::Way(way) if self.classes_of_way(&way).is_none_or(|classes| classes.overlaps(Classes::NIL)) => {
+                Known::Way(Way { settled: true, ..way })
+            }
+            value => value,
+        }
+    }
+
+    fn command(&mut self, command: &Command, last: Option<Known>, scope: &Scope) -> Known {
+        let Command { head, args } = command;
+        if let Term::Function(function) = &head.term {
+            return self.call(function, head, args, last, scope);
+        }
+        if args.is_empty() && last.is_none() {
+            return self.operand(head, scope);
+        }
+        let plain = self.operand(head, scope);
+        let given = args.iter().map(|arg| self.operand(arg, scope)).count();
+        let always = match (&head.term, &plain) {
+            (Term::Dot | Term::Nil | Term::Literal(_) | Term::Pipeline(_), _) => true,
+            (Term::Variable { fields, .. }, _) if fields.names.is_empty() => true,
+            (_, Known::Position | Known::Operation | Known::Metadata | Known::Payload) => true,
+            // Of fields below, a missing one on the way would do.
+            (_, Known::Way(way)) => way.names.len() == 1,
+            _ => false,
+        };
+        if always {
+            let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
+            let text = self.text(&bytes(head));
+            let hint = match (given, last.is_some()) {
+                (0, true) => "give the value to a function".to_owned(),
+                _ => {
+                    format!("to compare, write a function first, as `eq {}`", self.text(&(head.at.start as usize..end)))
+                }
+            };
+            let message = format!("every record fails here: {text} is not a function, so it takes no arguments");
+            self.fails("flow.wrong_argument", head.at.start as usize..end, message, hint, scope.certain);
+        }
+        Known::Anything
+    }
+
+    pub(super) fn operand(&mut self, operand: &Operand, scope: &Scope) -> Known {
+        match &operand.term {
+            Term::Dot => scope.dot.clone(),
+            Term::Nil => Known::Nil,
+            Term::Literal(literal) => Known::Literal(literal.clone()),
+            Term::Field(fields) => self.extend(scope.dot.clone(), &fields.names, operand, scope.certain),
+            Term::Variable { slot, fields } => {
+                let base = self.slots.get(*slot).cloned().unwrap_or(Known::Anything);
+                self.extend(base, &fields.names, operand, scope.certain)
+            }
+            Term::Function(function) => self.call(function, operand, &[], None, scope),
+            Term::Pipeline(pipeline) => self.pipeline(pipeline, scope),
+            Term::Chain { base, fields } => {
+                let base = self.operand(base, scope);
+                self.extend(base, &fields.names, operand, scope.certain)
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        function: &'static Function,
+        head: &Operand,
+        args: &[Operand],
+        last: Option<Known>,
+        scope: &Scope,
+    ) -> Known {
+        let count = args.len() + usize::from(last.is_some());
+        let wanted = function.params.len();
+        let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
+        let at = head.at.start as usize..end;
+        // `eq` gives no verdict on a single value.
+        let least = if function.name == "eq" { 2 } else { wanted };
+        if count < least || (function.rest.is_none() && count > wanted) {
+            args.iter().for_each(|arg| drop(self.operand(arg, scope)));
+            let takes = match (function.rest, least) {
+                (Some(_), 1) => "at least 1 argument".to_owned(),
+                (Some(_), n) => format!("at least {n} arguments"),
+                (None, 1) => "1 argument".to_owned(),
+                (None, n) => format!("{n} arguments"),
+            };
+            let message = format!("every record fails here: {} takes {takes}, not {count}", function.name);
+            let hint = match function.name {
+                "eq" | "ne" | "lt" | "le" | "gt" | "ge" => format!("as `{} .Payload.After.price 10`", function.name),
+                _ => "give the values behind its name, each one that is a call of its own in parentheses".to_owned(),
+            };
+            self.fails("flow.wrong_argument", at, message, hint, scope.certain);
+            return Known::Anything;
+        }
+        match function.name {
+            "index" => return self.index(head, args, last, scope),
+            "and" | "or" => return self.logic(function.name == "or", args, last, scope),
+            _ => {}
+        }
+        let param = |i: usize| function.params.get(i).copied().or(function.rest).unwrap_or(Param::Any);
+        let mut values = Vec::with_capacity(count);
+        for (i, arg) in args.iter().enumerate() {
+            let value = self.operand(arg, scope);
+            self.fits(function, param(i), &value, Some(arg), &at, scope);
+            values.push(value);
+        }
+        if let Some(last) = last {
+            self.fits(function, param(args.len()), &last, None, &at, scope);
+            values.push(last);
+        }
+        if matches!(function.name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") {
+            self.comparison(function.name, args, &values, &at, scope.certain);
+        }
+        result(function.name)
+    }
+
+    /// `and`, `or`: the first argument that decides, else the last.
+    fn logic(&mut self, or: bool, args: &[Operand], last: Option<Known>, scope: &Scope) -> Known {
+        let mut scope = scope.clone();
+        let mut may_be = Classes::NONE;
+        let mut values: Vec<Known> = Vec::new();
+        for arg in args {
+            let value = self.operand(arg, &scope);
+            let decides = self.truth(&value).map(|truth| truth == or);
+            if decides != Some(false) {
+                may_be = may_be | self.classes(&value).unwrap_or(Classes::ALL);
+            }
+            values.push(value);
+            match decides {
+                // Nothing gets to the others.
+                Some(true) => return Known::Of(may_be),
+                Some(false) => {}
+                None => scope.certain = false,
+            }
+        }
+        let last = last.or_else(|| values.pop());
+        Known::Of(may_be | last.and_then(|value| self.classes(&value)).unwrap_or(Classes::ALL))
+    }
+
+    /// `index .Payload.After "x"`.
+    fn index(&mut self, head: &Operand, args: &[Operand], last: Option<Known>, scope: &Scope) -> Known {
+        let [item, keys @ ..] = args else { return Known::Anything };
+        let mut known = self.operand(item, scope);
+        let mut end = item.at.end as usize;
+        let mut keys = keys.iter().peekable();
+        while let Some(key) = keys.next_if(|key| matches!(&key.term, Term::Literal(Literal::Text(_)))) {
+            let Term::Literal(Literal::Text(text)) = &key.term else { break };
+            end = key.at.end as usize;
+            known = self.indexed(known, text);
+        }
+        let more = keys.map(|key| self.operand(key, scope)).count() > 0 || last.is_some();
+        let known = self.judged(known, head.at.start as usize..end, scope.certain);
+        if more { Known::Anything } else { known }
+    }
+
+    /// Whether an argument can be what a parameter takes.
+    fn fits(
+        &mut self,
+        function: &Function,
+        param: Param,
+        value: &Known,
+        arg: Option<&Operand>,
+        at: &Range<usize>,
+        scope: &Scope,
+    ) {
+        let (takes, what) = match param {
+            Param::Any | Param::Reflect => return,
+            Param::Text => (Classes::TEXT, "text"),
+            Param::Bool => (Classes::BOOL, "true or false"),
+            Param::Int => (Classes::INT, "a whole number"),
+            Param::Float => (Classes::FLOAT | Classes::LONG, "a number"),
+            Param::Map => (Classes::MAP | Classes::NIL, "a map"),
+            Param::Time => (Classes::TIME, "a time"),
+        };
+        let Some(classes) = self.classes(value) else { return };
+        let literal = matches!((param, value), (Param::Float, Known::Literal(Literal::Number(_))));
+        if classes.is_empty() || literal || classes.overlaps(takes | Classes::OTHER) {
+            return;
+        }
+        let place = arg.map_or_else(|| at.clone(), bytes);
+        let shown = arg.map(|arg| self.text(&bytes(arg)).to_owned());
+        let plain = arg.is_some_and(|arg| matches!(arg.term, Term::Field(_) | Term::Variable { .. }));
+        let convert = |how: &str| match &shown {
+            Some(shown) if plain => (format!("write ({how} {shown})"), Some(format!("({how} {shown})"))),
+            _ => (format!("convert it with `{how}`"), None),
+        };
+        let (hint, becomes) = match param {
+            Param::Text if classes.within(Classes::RAW | Classes::BYTES) => convert("printf \"%s\""),
+            Param::Text if !classes.overlaps(Classes::NIL) => convert("toString"),
+            Param::Int if classes.within(Classes::LONG | Classes::FLOAT) => convert("int"),
+            Param::Float if classes.within(Classes::INT) => convert("float64"),
+            _ => (format!("{} takes {what} there", function.name), None),
+        };
+        let message = format!("every record fails here: {} takes {what}, not {}", function.name, classes.names());
+        self.fails("flow.wrong_argument", place.clone(), message, hint, scope.certain);
+        if let Some(becomes) = becomes {
+            self.correct(place, becomes);
+        }
+    }
+
+    /// Whether `if` takes it for true, where that is certain.
+    pub(super) fn truth(&self, value: &Known) -> Option<bool> {
+        match value {
+            Known::Literal(Literal::Bool(truth)) => Some(*truth),
+            Known::Literal(Literal::Number(number)) => Some(number.float != 0.0),
+            Known::Literal(Literal::Text(text)) => Some(!text.is_empty()),
+            value => {
+                let classes = self.classes(value)?;
+                let certain = Classes::OPERATION | Classes::STRUCT | Classes::TIME;
+                match classes {
+                    Classes::NONE => None,
+                    Classes::NIL => Some(false),
+                    classes => classes.within(certain).then_some(true),
+                }
+            }
+        }
+    }
+
+    /// What a value may be; `None` where that is not known.
+    pub(super) fn classes(&self, value: &Known) -> Option<Classes> {
+        Some(match value {
+            Known::Anything => return None,
+            Known::Record | Known::Payload => Classes::STRUCT,
+            Known::Position => Classes::POSITION,
+            Known::Operation => Classes::OPERATION,
+            Known::Metadata => Classes::MAP,
+            Known::Entry { key, indexed } => match (indexed, self.flow.record.metadata.has(key)) {
+                (true, _) | (_, true) => Classes::TEXT,
+                _ if !self.flow.record.metadata.may_have(key) => Classes::NIL,
+                _ => Classes::TEXT | Classes::NIL,
+            },
+            Known::Way(way) => return self.classes_of_way(way),
+            Known::Nil => Classes::NIL,
+            Known::Literal(literal) => match literal {
+                Literal::Bool(_) => Classes::BOOL,
+                Literal::Text(_) | Literal::Bytes(_) => Classes::TEXT,
+                Literal::Number(number) if number.int.is_some() && !number.is_float => Classes::INT,
+                Literal::Number(_) => Classes::FLOAT,
+            },
+            Known::Of(classes) => *classes,
+        })
+    }
+
+    fn classes_of_way(&self, way: &Way) -> Option<Classes> {
+        if way.names.is_empty() {
+            let shape = self.flow.record.side(way.side);
+            let of = |may, class| if may { class } else { Classes::NONE };
+            return Some(
+                of(shape.absent, Classes::NIL)
+                    | of(shape.raw, Classes::RAW)
+                    | of(shape.structured.is_some(), Classes::MAP),
+            );
+        }
+        let outcome = way.walk(&self.flow.record);
+        match outcome.ty.kinds {
+            // Nothing is known, or a method was called.
+            Kinds::ANY => None,
+            kinds => Some(Classes::of_field(kinds, outcome.missing)),
+        }
+    }
+
+    /// The text of the template at a place.
+    pub(super) fn text(&self, at: &Range<usize>) -> &str {
+        self.tree.source.get(at.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn at(&self, range: Range<usize>) -> Place {
+        self.place.at(range)
+    }
+
+    /// The last finding is mended by this text in that place.
+    pub(super) fn correct(&mut self, at: Range<usize>, becomes: String) {
+        let place = self.at(at);
+        self.flow.correct(place, becomes);
+    }
+
+    /// Every record that gets there fails: an error if all do.
+    pub(super) fn fails(&mut self, code: &'static str, at: Range<usize>, message: String, hint: String, certain: bool) {
+        let place = self.at(at);
+        match certain {
+            true => self.flow.fail(code, place, message, None, Some(hint)),
+            false => self.flow.warn(code, place, message, None, Some(hint)),
+        }
+    }
+}
+
+/// The bytes of an operand.
+pub(super) fn bytes(operand: &Operand) -> Range<usize> {
+    operand.at.start as usize..operand.at.end as usize
+}
+
+/// What a function gives.
+fn result(name: &str) -> Known {
+    match name {
+        _ if BOOLS.contains(&name) => Known::Of(Classes::BOOL),
+        _ if TEXTS.contains(&name) => Known::Of(Classes::TEXT),
+        "len" | "int" => Known::Of(Classes::INT),
+        _ => Known::Anything,
+    }
+}
+
+const BOOLS: &[&str] = &["eq", "ne", "lt", "le", "gt", "ge", "not", "hasPrefix", "hasSuffix", "contains", "empty"];
+const TEXTS: &[&str] = &["print", "printf", "println", "upper", "lower", "trim", "toString", "toJson"];
+
+impl Way {
+    /// The data of a side.
+    pub(super) fn of(side: Side) -> Way {
+        Way { side, names: Vec::new(), accesses: Vec::new(), settled: false }
+    }
+}

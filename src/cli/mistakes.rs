@@ -1,0 +1,207 @@
+//! Command lines that are not understood, and the right ones.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory as _};
+
+use super::Cli;
+
+/// The command line that is meant by one that clap refuses, where that can be told.
+pub(super) fn meant(error: &clap::Error, line: &[String]) -> Option<String> {
+    let mut cli = Cli::command();
+    cli.build();
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let corrected = match error.kind() {
+        ErrorKind::InvalidSubcommand => elsewhere(&cli, &text(ContextKind::InvalidSubcommand)?, line)?,
+        ErrorKind::UnknownArgument => value_apart(&cli, &text(ContextKind::InvalidArg)?, line)?,
+        ErrorKind::TooManyValues => without_value(&text(ContextKind::InvalidArg)?, line)?,
+        ErrorKind::MissingRequiredArgument => missing(&cli, line)?,
+        _ => return None,
+    };
+    Some(format!("anabranch {}", corrected.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=@,+<>|[]".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// The command behind the words of a line, and how many of them name it.
+fn command<'c>(cli: &'c Command, line: &[String]) -> (&'c Command, usize) {
+    let mut command = cli;
+    let mut last = 0;
+    for (i, word) in line.iter().enumerate() {
+        if word.starts_with('-') {
+            continue;
+        }
+        match command.find_subcommand(word) {
+            Some(found) => (command, last) = (found, i + 1),
+            None => break,
+        }
+    }
+    (command, last)
+}
+
+/// `anabranch validate`: a command of a group, as most of them are of `pipelines`; `anabranch pipelines run`: one of none.
+fn elsewhere(cli: &Command, name: &str, line: &[String]) -> Option<Vec<String>> {
+    let at = line.iter().position(|word| word == name)?;
+    let (before, after) = (&line[..at], &line[at + 1..]);
+    let is_of_a_group = before.iter().any(|word| !word.starts_with('-'));
+    let flags = before.iter().filter(|word| word.starts_with('-')).cloned();
+    let whole = |words: &[&str]| -> Vec<String> {
+        let after = match words {
+            // What is run is what is at a path.
+            ["run"] => after
+                .iter()
+                .flat_map(|word| match word.starts_with('-') {
+                    true => vec![word.clone()],
+                    false => vec!["--pipelines.path".to_owned(), word.clone()],
+                })
+                .collect(),
+            _ => after.to_vec(),
+        };
+        flags.clone().chain(words.iter().map(|word| (*word).to_owned())).chain(after).collect()
+    };
+    if is_of_a_group && cli.find_subcommand(name).is_some_and(|found| !found.has_subcommands()) {
+        return Some(whole(&[name]));
+    }
+    let meant = match name {
+        "check" => Some(("pipelines", "validate")),
+        "replay" | "purge" => Some(("dlq", name)),
+        "rewind" | "reset" => Some(("positions", name)),
+        "eval" => Some(("template", name)),
+        _ => None,
+    };
+    let group = |group: &str, name: &str| cli.find_subcommand(group)?.find_subcommand(name).map(|_| ());
+    if let Some((of, name)) = meant.filter(|(of, name)| group(of, name).is_some()) {
+        return Some(whole(&[of, name]));
+    }
+    let groups = ["pipelines", "dlq", "positions", "processors", "connectors", "template"];
+    let of = groups.into_iter().find(|of| group(of, name).is_some())?;
+    Some(whole(&[of, name]))
+}
+
+/// `--api.enabled false`: the value of a flag that need not have one is joined to it; `run p.yaml`: what is run is at a
+/// path.
+fn value_apart(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<String>> {
+    let at = line.iter().position(|word| word == unknown)?;
+    let (command, _) = command(cli, line);
+    let before = at.checked_sub(1).and_then(|before| line.get(before));
+    let flag = before.and_then(|word| word.strip_prefix("--")).filter(|name| !name.contains('='));
+    let joined = flag.is_some_and(|name| {
+        command.get_arguments().any(|argument| {
+            argument.get_long().is_some_and(|long| long == name)
+                && argument.get_num_args().is_some_and(|values| values.min_values() == 0 && values.max_values() > 0)
+        })
+    });
+    if joined && !unknown.starts_with('-') {
+        let mut corrected = line.to_vec();
+        let value = corrected.remove(at);
+        corrected[at - 1] = format!("{}={value}", corrected[at - 1]);
+        return Some(corrected);
+    }
+    if command.get_name() == "run" && !unknown.starts_with('-') {
+        let mut corrected = line.to_vec();
+        corrected.splice(at..=at, ["--pipelines.path".to_owned(), unknown.to_owned()]);
+        return Some(corrected);
+    }
+    None
+}
+
+/// `--once=true`: a flag without a value.
+fn without_value(flag: &str, line: &[String]) -> Option<Vec<String>> {
+    let name = flag.split([' ', '=']).next()?;
+    let at = line.iter().position(|word| word.split('=').next() == Some(name))?;
+    let mut corrected = line.to_vec();
+    match line[at].split_once('=').map(|(_, value)| value) {
+        Some("true" | "1" | "yes" | "on") => corrected[at] = name.to_owned(),
+        Some("false" | "0" | "no" | "off") => drop(corrected.remove(at)),
+        _ => return None,
+    }
+    Some(corrected)
+}
+
+/// Something that has to be given is missing: the line with its name in its place.
+fn missing(cli: &Command, line: &[String]) -> Option<Vec<String>> {
+    let (command, words) = command(cli, line);
+    let given = line[words..].iter().filter(|word| !word.starts_with('-')).count();
+    let mut corrected = line.to_vec();
+    let values: Vec<&clap::Arg> = command.get_positionals().collect();
+    if values.is_empty() {
+        return None;
+    }
+    // Values come before flags.
+    let mut end = corrected.iter().rposition(|word| !word.starts_with('-')).map_or(0, |at| at + 1);
+    for value in values.iter().skip(given) {
+        let name = value.get_value_names().and_then(|names| names.first()).map_or("VALUE", |name| name.as_str());
+        let or_all = command.get_arguments().any(|argument| argument.get_long() == Some("all"));
+        let shown = if or_all && value.get_num_args().is_some_and(|values| values.max_values() > 1) {
+            "--all".to_owned()
+        } else {
+            format!("<{name}>")
+        };
+        corrected.insert(end, shown);
+        end += 1;
+    }
+    (corrected != line).then_some(corrected)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn the_right_command_is_told() {
+        for (line, meant_line) in [
+            ("run --api.enabled false", "run --api.enabled=false"),
+            ("run --api.enabled false --once", "run --api.enabled=false --once"),
+            ("validate", "pipelines validate"),
+            ("--json validate p.yaml", "--json pipelines validate p.yaml"),
+            ("plan p.yaml --stage lowered", "pipelines plan p.yaml --stage lowered"),
+            ("lint", "pipelines lint"),
+            ("apply p.yaml --yes", "pipelines apply p.yaml --yes"),
+            ("check a b", "pipelines validate a b"),
+            ("start x", "pipelines start x"),
+            ("replay x --all", "dlq replay x --all"),
+            ("purge x --all", "dlq purge x --all"),
+            ("eval '{{ . }}'", "template eval '\\''{{ . }}'\\'''"),
+            ("pipelines run p.yaml", "run --pipelines.path p.yaml"),
+            ("run p.yaml --once", "run --pipelines.path p.yaml --once"),
+            ("dlq replay x --json", "dlq replay x --all --json"),
+            ("dlq replay x", "dlq replay x --all"),
+            ("dlq show x", "dlq show x <NUMBER>"),
+            ("dlq show", "dlq show <PIPELINE> <NUMBER>"),
+            ("run --once=true", "run --once"),
+        ] {
+            let words: Vec<String> = match line.strip_prefix("eval ") {
+                Some(template) => vec!["eval".to_owned(), template.to_owned()],
+                None => line.split(' ').map(str::to_owned).collect(),
+            };
+            let error = Cli::try_parse_from(std::iter::once("anabranch".to_owned()).chain(words.clone())).unwrap_err();
+            let meant = meant(&error, &words).unwrap_or_else(|| panic!("{line}: {:?}", error.kind()));
+            if line.starts_with("eval") {
+                assert!(meant.starts_with("anabranch template eval "), "{meant}");
+            } else {
+                assert_eq!(meant, format!("anabranch {meant_line}"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_up() {
+        for line in ["frobnicate", "run --frobnicate", "pipelines frobnicate", "version x"] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let error = Cli::try_parse_from(std::iter::once("anabranch".to_owned()).chain(words.clone())).unwrap_err();
+            assert_eq!(meant(&error, &words), None, "{line}");
+        }
+    }
+}

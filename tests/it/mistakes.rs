@@ -1,0 +1,118 @@
+//! Mistakes in pipeline files, one by one: each is found at its place, with its cause, and with what mends it.
+
+mod rows;
+
+use anabranch::cli::registry;
+use anabranch::files::Found;
+use anabranch::fixing::fix;
+use anabranch::pipelines::Pipelines;
+use anabranch_graph::diagnostic::{FileId, Files, Severity};
+use anabranch_graph::plan::CompileOptions;
+use anabranch_graph::registry::Registry;
+use rows::ROWS;
+
+const SOUND: &str = r#"version: "2.2"
+pipelines:
+  - id: orders
+    status: running
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings:
+          format.type: structured
+          format.options.price: float
+          format.options.name: string
+          format.options.count: int
+          format.options.active: bool
+      - id: out
+        type: destination
+        plugin: file
+        settings:
+          path: out.txt
+    processors:
+      - id: tag
+        plugin: field.set
+        condition: '{{ gt .Payload.After.count 10 }}'
+        settings:
+          field: .Payload.After.tag
+          value: '{{ .Payload.After.name }}'
+    dead-letter-queue:
+      plugin: log
+      window-size: 5
+      window-nack-threshold: 2
+"#;
+
+/// The condition of the sound file, which most mistakes take the place of.
+const CONDITION: &str = "'{{ gt .Payload.After.count 10 }}'";
+
+/// What mends a mistake.
+enum Mend {
+    /// What `validate --fix` does.
+    Fix,
+    /// This text in place of that one. The finding names it, as far as it knows the file.
+    Write(&'static str, &'static str),
+}
+
+/// A mistake: what takes the place of what, where it is found, what is said, and what mends it.
+type Row = (&'static str, &'static str, &'static str, &'static [&'static str], Mend);
+
+struct Checker {
+    registry: Registry,
+}
+
+impl Checker {
+    fn check(&self, text: &str) -> Pipelines {
+        let mut files = Files::new();
+        files.add("p.yaml", text);
+        Pipelines::of(Found { files, unreadable: Vec::new() }, &self.registry, &CompileOptions::default())
+    }
+
+    fn mended(&self, wrong: &str, mend: &Mend) -> String {
+        match mend {
+            Fix => {
+                let fixed = fix(self.check(wrong), &self.registry, &CompileOptions::default());
+                fixed.pipelines.files.get(FileId(0)).map(|file| file.text.to_string()).unwrap_or_default()
+            }
+            Write(from, to) => {
+                assert!(wrong.contains(from), "{from:?} is not in\n{wrong}");
+                wrong.replacen(from, to, 1)
+            }
+        }
+    }
+}
+
+/// Each finding in a line: place, code, message, hint.
+fn told(pipelines: &Pipelines) -> Vec<String> {
+    let line = |finding: &anabranch_graph::diagnostic::Diagnostic| {
+        let place = finding.label.as_ref().and_then(|label| pipelines.files.locate(label.span));
+        let place = place.map_or_else(String::new, |place| format!("{}:{}", place.line, place.column));
+        let severity = if finding.severity == Severity::Error { "error" } else { "warning" };
+        format!("{place} {severity} {}: {} | {}", finding.code, finding.message, finding.hint.as_deref().unwrap_or(""))
+    };
+    pipelines.findings.iter().map(line).collect()
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place_its_cause_and_its_remedy() {
+    let checker = Checker { registry: registry() };
+    assert_eq!(told(&checker.check(SOUND)), [] as [String; 0]);
+    let mut failures = Vec::new();
+    for (right, wrong, place, says, mend) in ROWS {
+        assert!(SOUND.contains(right), "{right:?} is not in the sound file");
+        let text = SOUND.replacen(right, wrong, 1);
+        let found = told(&checker.check(&text));
+        let fits =
+            |line: &&String| line.starts_with(&format!("{place} ")) && says.iter().all(|word| line.contains(word));
+        if !found.iter().any(|line| fits(&line)) {
+            failures.push(format!("{wrong:?}\n  wanted {place} {says:?}\n  found  {}", found.join("\n         ")));
+        }
+        let mended = checker.mended(&text, mend);
+        let left = told(&checker.check(&mended));
+        if !left.is_empty() {
+            failures.push(format!("{wrong:?}\n  left {}\n{mended}", left.join("\n       ")));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), ROWS.len(), failures.join("\n\n"));
+    assert!(ROWS.len() >= 60, "{} rows", ROWS.len());
+}
