@@ -26,6 +26,7 @@ mod top;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anabranch_graph::diagnostic::{Diagnostics, Files, RenderStyle};
 use anabranch_graph::plan::CompileOptions;
@@ -102,6 +103,9 @@ enum Command {
     },
 }
 
+/// Whether this process is our program, which can be called as a worker, and not a test of its parts.
+static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
+
 /// Parses the command line, does what it says, and reports.
 pub fn main() -> ExitCode {
     // Before anything that takes time or starts a thread: this process may be one that watches over a connector.
@@ -109,6 +113,11 @@ pub fn main() -> ExitCode {
     if let Some(code) = anabranch_ops_grpc::supervise::requested(std::env::args_os()) {
         return code;
     }
+    #[cfg(feature = "js")]
+    if let Some(code) = anabranch_ops_js::worker::requested(std::env::args_os()) {
+        return code;
+    }
+    IS_PROGRAM.store(true, Ordering::Relaxed);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(refused(&error) as u8),
@@ -271,11 +280,16 @@ fn columns() -> u16 {
     if asked == 0 { 100 } else { asked.max(40) }
 }
 
-/// Every plugin of this build.
+/// Every plugin of this build, to be described and configured. What runs pipelines takes [`registry_with`].
 pub fn registry() -> Registry {
+    registry_of(None)
+}
+
+/// Every plugin of this build. Scripts run in processes that may hold so many bytes each, or in this one.
+fn registry_of(memory: Option<usize>) -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
-    families(&mut registry);
+    families(&mut registry, memory);
     // Before plugins are added that see to their schemas themselves.
     #[cfg(feature = "avro")]
     {
@@ -288,7 +302,8 @@ pub fn registry() -> Registry {
 
 /// Plugins with heavy dependencies, each behind a cargo feature; what was left out is named in the error of who asks
 /// for it.
-fn families(registry: &mut Registry) {
+#[cfg_attr(not(feature = "js"), allow(unused_variables, reason = "nothing has a process of its own"))]
+fn families(registry: &mut Registry, memory: Option<usize>) {
     #[cfg(feature = "ai")]
     anabranch_ops_ai::register(registry);
     #[cfg(feature = "avro")]
@@ -296,7 +311,7 @@ fn families(registry: &mut Registry) {
     #[cfg(feature = "http")]
     anabranch_ops_http::register(registry);
     #[cfg(feature = "js")]
-    anabranch_ops_js::register(registry);
+    anabranch_ops_js::register(registry, memory.map(anabranch_ops_js::Launch::own));
     #[cfg(feature = "postgres")]
     anabranch_ops_postgres::register(registry);
     #[cfg(feature = "s3")]

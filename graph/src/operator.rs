@@ -4,7 +4,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,9 +41,8 @@ pub trait ConfiguredOperator: Send + Sync {
         flow.forget();
     }
 
-    /// For [`Class::Isolate`]: how long one row may take before the executor gives up the thread. `None` = it
-    /// always returns. An operator with patience visits its rows by [`Rows::for_each`]; it may see a row again, on a
-    /// fresh thread, after it did not get past another one of the same strip.
+    /// How long one row may take by the operator's own settings. The run does not call it stalled before. `None` = no
+    /// row takes long.
     fn patience(&self) -> Option<Duration> {
         None
     }
@@ -232,7 +230,6 @@ pub struct Rows<'a> {
     selected: Option<&'a Mask>,
     decisions: &'a mut Vec<(usize, Decision)>,
     current: Option<usize>,
-    watched: Option<&'a AtomicUsize>,
 }
 
 impl<'a> Rows<'a> {
@@ -242,7 +239,7 @@ impl<'a> Rows<'a> {
         selected: Option<&'a Mask>,
         decisions: &'a mut Vec<(usize, Decision)>,
     ) -> Self {
-        Rows { records, selected, decisions, current: None, watched: None }
+        Rows { records, selected, decisions, current: None }
     }
 
     /// Number of selected rows.
@@ -260,12 +257,8 @@ impl<'a> Rows<'a> {
     pub fn for_each(&mut self, mut f: impl FnMut(&mut Record) -> Result<Decision, Fault>) {
         let decisions = &mut *self.decisions;
         let current = &mut self.current;
-        let watched = self.watched;
         let mut visit = |row: usize, record: &mut Record| {
             *current = Some(row);
-            if let Some(watched) = watched {
-                watched.store(row, Ordering::Relaxed);
-            }
             match f(record) {
                 Ok(Decision::Keep) => {}
                 Ok(decision) => decisions.push((row, decision)),
@@ -281,13 +274,7 @@ impl<'a> Rows<'a> {
 
     /// The same rows of the strip, of which only these are selected; none may be that is not selected here.
     pub fn among<'b>(&'b mut self, selected: &'b Mask) -> Rows<'b> {
-        Rows {
-            records: &mut *self.records,
-            selected: Some(selected),
-            decisions: &mut *self.decisions,
-            current: None,
-            watched: self.watched,
-        }
+        Rows { records: &mut *self.records, selected: Some(selected), decisions: &mut *self.decisions, current: None }
     }
 
     /// Number of rows of the strip, selected or not: the length of a mask.
@@ -303,21 +290,6 @@ impl<'a> Rows<'a> {
     /// What was decided so far, with the rows of the strip, for operators around others.
     pub fn decisions_mut(&mut self) -> impl Iterator<Item = (usize, &mut Decision)> {
         self.decisions.iter_mut().map(|(row, decision)| (*row, decision))
-    }
-
-    /// Lets another thread see the row that [`Rows::for_each`] is at.
-    pub(crate) fn watched(self, row: &'a AtomicUsize) -> Self {
-        Rows { watched: Some(row), ..self }
-    }
-
-    /// Says where a panic happened, when that was elsewhere.
-    pub(crate) fn reach(&mut self, row: Option<usize>) {
-        self.current = row;
-    }
-
-    /// Takes decisions that were made elsewhere, on rows of which nothing is decided yet.
-    pub(crate) fn append(&mut self, decisions: impl Iterator<Item = (usize, Decision)>) {
-        self.decisions.extend(decisions);
     }
 
     /// The row that [`Rows::for_each`] is at: where a panic happened.

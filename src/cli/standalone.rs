@@ -5,22 +5,21 @@ mod connectors;
 
 #[cfg(any(feature = "grpc", feature = "wasm"))]
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use anabranch_graph::registry::Registry;
 
-use super::registry;
+use super::{IS_PROGRAM, registry_of};
 use crate::settings::Settings;
 
 /// Every plugin of this build, and the standalone ones that the settings say where to find.
 pub(super) fn registry_with(settings: &Settings) -> Registry {
     #[cfg_attr(not(any(feature = "grpc", feature = "wasm")), allow(unused_mut, reason = "nothing is added"))]
-    let mut registry = registry();
+    let mut registry = registry_of(IS_PROGRAM.load(Ordering::Relaxed).then_some(settings.processors.max_memory));
     #[cfg(feature = "grpc")]
     connectors::add(&mut registry, settings);
     #[cfg(feature = "wasm")]
     web_assembly::add(&mut registry, settings);
-    #[cfg(not(any(feature = "grpc", feature = "wasm")))]
-    let _ = settings;
     registry
 }
 

@@ -63,6 +63,8 @@ mod s3;
 mod schema;
 #[cfg(feature = "avro")]
 mod schema_registry;
+#[cfg(all(feature = "js", target_os = "linux"))]
+mod scripts;
 mod sdk;
 #[cfg(all(feature = "ai", feature = "http", feature = "postgres", feature = "s3"))]
 mod secrets;

@@ -1,7 +1,6 @@
 //! What all tasks of a run share: lanes, signals, the first fault, and the one place where tasks are spawned.
 
 use std::future::Future;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -79,8 +78,6 @@ pub(super) struct Context {
     fault: Mutex<Option<Fault>>,
     left: Mutex<Vec<Str>>,
     live: Arc<Live>,
-    /// Threads that were left behind because a processor did not return.
-    pub(super) given_up: AtomicUsize,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -120,7 +117,6 @@ impl Context {
             fault: Mutex::default(),
             left: Mutex::default(),
             live: Arc::default(),
-            given_up: AtomicUsize::new(0),
         }
     }
 

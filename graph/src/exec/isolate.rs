@@ -1,7 +1,5 @@
 //! Chains with a thread of their own, for operators that are bound to one.
 
-mod confinement;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -9,7 +7,6 @@ use std::thread;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use self::confinement::Confinement;
 use super::chain::{Steps, text};
 use super::context::Context;
 use super::fan_out::Output;
@@ -64,20 +61,12 @@ impl Isolate {
 
     fn build(&self) -> Result<Steps<dyn Operator>, Fault> {
         check_conditions(&self.steps)?;
-        let confined = self.steps.iter().any(|step| step.operator.patience().is_some());
-        let confinement = match confined {
-            true => Some(Confinement::open(&self.context, &self.steps, self.number, &self.runtime)?),
-            false => None,
-        };
         let mut built = Vec::with_capacity(self.steps.len());
-        for (at, step) in self.steps.iter().enumerate() {
-            let operator: Box<dyn Operator> = match (&confinement, step.operator.patience()) {
-                (Some(confinement), Some(patience)) => confinement.operator(at, patience),
-                _ => match build(&self.context, step, self.number)? {
-                    BuiltOperator::Inline(operator) => operator,
-                    BuiltOperator::Isolate(operator) => operator,
-                    BuiltOperator::Async(_) => return Err(wrong_class(step)),
-                },
+        for step in self.steps.iter() {
+            let operator: Box<dyn Operator> = match build(&self.context, step, self.number)? {
+                BuiltOperator::Inline(operator) => operator,
+                BuiltOperator::Isolate(operator) => operator,
+                BuiltOperator::Async(_) => return Err(wrong_class(step)),
             };
             built.push((step, operator));
         }

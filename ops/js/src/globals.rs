@@ -1,29 +1,31 @@
 //! What scripts find beside the language.
 
 mod bytes;
-mod log;
+pub(crate) mod log;
+
+use std::rc::Rc;
 
 use boa_engine::object::{FunctionObjectBuilder, JsObject};
 use boa_engine::property::Attribute;
 use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsString, JsValue, NativeFunction, Source};
 
 use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
 
+use self::log::Lines;
 use crate::envelope::{Whole, show};
 
 /// Globals that are easier said in the language itself.
 const PRELUDE: &str = include_str!("globals/prelude.js");
 
-/// Defines the globals. `node` is the processor that log lines name.
-pub(crate) fn define(context: &mut Context, node: &Str) -> JsResult<()> {
+/// Defines the globals. What a script logs goes to `lines`.
+pub(crate) fn define(context: &mut Context, lines: &Rc<dyn Lines>) -> JsResult<()> {
     function(context, "Record", 0, NativeFunction::from_fn_ptr(record))?;
     function(context, "StructuredData", 0, NativeFunction::from_fn_ptr(structured))?;
     function(context, "RawData", 1, NativeFunction::from_fn_ptr(bytes::raw))?;
     function(context, "btoa", 1, NativeFunction::from_fn_ptr(bytes::btoa))?;
     function(context, "atob", 1, NativeFunction::from_fn_ptr(bytes::atob))?;
     function(context, "require", 1, NativeFunction::from_fn_ptr(require))?;
-    context.insert_data(log::Node(node.clone()));
+    context.insert_data(log::Node(lines.clone()));
     let prelude = context.eval(Source::from_bytes(PRELUDE))?;
     let prelude = prelude.as_callable().ok_or_else(|| JsNativeError::typ().with_message("no prelude"))?;
     let native = |context: &Context, f| {

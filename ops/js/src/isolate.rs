@@ -10,7 +10,6 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
 use boa_engine::builtins::promise::{Promise, PromiseState};
 use boa_engine::context::Clock;
 use boa_engine::context::time::{JsInstant, StdClock};
@@ -26,6 +25,7 @@ use crate::conversion::path::{Path, Unfit, described};
 use crate::conversion::time;
 use crate::envelope::{self, Whole};
 use crate::globals;
+use crate::globals::log::Lines;
 use crate::lasting;
 use crate::position::{PATH, Position};
 use crate::program::Program;
@@ -117,14 +117,14 @@ struct AtHand(RefCell<Option<Record>>);
 
 impl Isolate {
     /// Runs the script up to its end: from then on it has a function `process`.
-    pub(crate) fn open(program: &Program, limits: Limits, node: &Str) -> Result<Self, Failure> {
+    pub(crate) fn open(program: &Program, limits: Limits, lines: &Rc<dyn Lines>) -> Result<Self, Failure> {
         let jobs = Rc::new(Jobs::default());
         let mut context = match Context::builder().job_executor(jobs.clone()).clock(Rc::new(Clocks::default())).build()
         {
             Ok(context) => context,
             Err(error) => return Err(Failure::Stopped(Fault::fatal("script_failed", first_line(&error)))),
         };
-        let prepared = prepare(&mut context, node).and_then(|()| {
+        let prepared = prepare(&mut context, lines).and_then(|()| {
             let calls = [CALL, CALL_KNOWN].map(|call| Script::parse(Source::from_bytes(call), None, &mut context));
             let source = Source::from_bytes(program.text.as_bytes()).with_path(FilePath::new(PATH));
             Ok((calls, Script::parse(source, None, &mut context)?))
@@ -265,7 +265,7 @@ impl Isolate {
     }
 }
 
-fn prepare(context: &mut Context, node: &Str) -> JsResult<()> {
+fn prepare(context: &mut Context, lines: &Rc<dyn Lines>) -> JsResult<()> {
     let limits = context.runtime_limits_mut();
     limits.set_recursion_limit(RECURSION);
     limits.set_stack_size_limit(STACK);
@@ -274,7 +274,7 @@ fn prepare(context: &mut Context, node: &Str) -> JsResult<()> {
     time::prepare(context)?;
     lasting::prepare(context)?;
     envelope::prepare(context)?;
-    globals::define(context, node)?;
+    globals::define(context, lines)?;
     let at_hand = NativeFunction::from_fn_ptr(at_hand).to_js_function(context.realm());
     context.register_global_property(js_string!("__anabranch_record"), at_hand, Attribute::empty())
 }

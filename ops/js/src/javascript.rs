@@ -1,32 +1,30 @@
 //! The processor `custom.javascript`.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::kind;
-use anabranch_graph::operator::{
-    BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Rows, Signature,
-};
-use anabranch_graph::record::Record;
+use anabranch_graph::operator::{BuiltOperator, Class, ConfiguredOperator, Fan, Host, OperatorKind, Signature};
 use anabranch_graph::secret::{forms, mask};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
-use crate::isolate::{Failure, Isolate, Limits, Outcome};
+use crate::client::{Client, Launch};
+use crate::globals::log::{LEVELS, Lines as _, ServiceLog};
+use crate::interpreter::Interpreter;
+use crate::isolate::Limits;
 use crate::program::{Flaw, Program};
+use crate::wire::orders::Opening;
 
 const SCRIPT: &str = "script";
 const PATH: &str = "script.path";
 const TIMEOUT: &str = "timeout";
 
-/// A script that overstays its time by this much does not come to where it can be stopped.
-const GRACE: Duration = Duration::from_secs(1);
-
 /// The kind, for the registry.
-pub(crate) fn kind() -> Arc<dyn OperatorKind> {
+pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("custom.javascript", "Processes each record with a script.")
         .describe(
             "Calls the script's function `process` with each record and takes what it returns: the record, `null` \
@@ -42,7 +40,10 @@ pub(crate) fn kind() -> Arc<dyn OperatorKind> {
              `console`, `crypto.randomUUID()`, `btoa`, `atob`, `TextEncoder` and `TextDecoder`; there are no modules, \
              no timers and no network. Each worker has its own globals, which stay from record to record. \
              \n\nA record for which the script throws, takes longer than `timeout` or returns what no record can hold \
-             goes to the dead-letter queue as it was. The memory of a script is not limited.",
+             goes to the dead-letter queue as it was. The script runs in a process of its own, one for each worker, which \
+             may hold as much memory as the setting `processors.max-memory` says. A record that ends this process \
+             (memory, or nesting that the interpreter cannot follow) or keeps it busy beyond `timeout` (as regular \
+             expressions can) goes to the dead-letter queue too; the next records get a fresh process.",
         )
         .with(
             Parameter::new(
@@ -59,14 +60,29 @@ pub(crate) fn kind() -> Arc<dyn OperatorKind> {
                 .validate(Validation::GreaterThan(0.0)),
         )
         .with_all(shared::processor());
-    kind::operator(specification, configure)
+    Arc::new(Kind { specification, launch })
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+struct Kind {
+    specification: Specification,
+    launch: Option<Launch>,
+}
+
+impl OperatorKind for Kind {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        configure(arguments, self.launch.clone())
+    }
+}
+
+fn configure(arguments: &Arguments, launch: Option<Launch>) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
     let program = program(arguments)?;
     program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
     let time = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(5));
-    Ok(Arc::new(Configured { program, limits: Limits { time } }))
+    Ok(Arc::new(Configured { program, limits: Limits { time }, launch }))
 }
 
 /// The script, from wherever it is.
@@ -118,6 +134,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
 struct Configured {
     program: Program,
     limits: Limits,
+    launch: Option<Launch>,
 }
 
 impl ConfiguredOperator for Configured {
@@ -125,59 +142,26 @@ impl ConfiguredOperator for Configured {
         Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
     }
 
-    /// Time in native functions, as that of a regular expression, is not the script's to be stopped in.
     fn patience(&self) -> Option<Duration> {
-        Some(self.limits.time + GRACE)
+        Some(self.limits.time)
     }
 
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let isolate = Isolate::open(&self.program, self.limits, &host.node).map_err(|failure| match failure {
-            Failure::Record(fault) | Failure::Stopped(fault) => Fault::fatal("script_failed", fault.message()),
-        })?;
-        Ok(BuiltOperator::Isolate(Box::new(JavaScript {
+        let lines = ServiceLog(host.node.clone());
+        let Some(launch) = &self.launch else {
+            let interpreter = Interpreter::open(self.program.clone(), self.limits, Rc::new(lines));
+            let interpreter = interpreter.map_err(|fault| Fault::fatal("script_failed", fault.message()))?;
+            return Ok(BuiltOperator::Isolate(Box::new(interpreter)));
+        };
+        let level = LEVELS.iter().position(|level| lines.enabled(*level)).unwrap_or(LEVELS.len());
+        let opening = Opening {
             program: self.program.clone(),
             limits: self.limits,
-            node: host.node.clone(),
-            isolate: Some(isolate),
-        })))
-    }
-}
-
-struct JavaScript {
-    program: Program,
-    limits: Limits,
-    node: Str,
-    /// None after the script was stopped.
-    isolate: Option<Isolate>,
-}
-
-impl Operator for JavaScript {
-    fn process(&mut self, rows: &mut Rows<'_>) {
-        rows.for_each(|record| self.record(record));
-    }
-}
-
-impl JavaScript {
-    fn record(&mut self, record: &mut Record) -> Result<Decision, Fault> {
-        let stopped = |failure| match failure {
-            Failure::Record(fault) | Failure::Stopped(fault) => fault,
+            memory: launch.memory,
+            level: level as u8,
+            held: None,
         };
-        let mut isolate = match self.isolate.take() {
-            Some(isolate) => isolate,
-            None => Isolate::open(&self.program, self.limits, &self.node).map_err(stopped)?,
-        };
-        let outcome = isolate.process(record);
-        if !matches!(outcome, Err(Failure::Stopped(_))) {
-            self.isolate = Some(isolate);
-        }
-        match outcome.map_err(stopped)? {
-            Outcome::Keep(new) => {
-                *record = new;
-                Ok(Decision::Keep)
-            }
-            Outcome::Split(records) => Ok(Decision::Split(records)),
-            Outcome::Filter => Ok(Decision::Filter),
-        }
+        Ok(BuiltOperator::Isolate(Box::new(Client::open(launch.clone(), opening, host)?)))
     }
 }
 

@@ -1,15 +1,20 @@
 //! The processor `custom.javascript`, on the Boa engine.
 //!
-//! `program` checks a script when the pipeline is compiled, `isolate` runs it, `envelope` and
-//! `view` show records to it and `conversion` carries values across; `globals` is what scripts find beside the language.
-//! `uses` tells which objects of a record a script cannot keep; those are `lasting`, all others new for each record.
+//! `program` checks a script when the pipeline is compiled, with `nesting` before it. Scripts run in processes of their
+//! own: `client` is what the chain sees of one, `worker` is that process, `wire` what goes between them. In it,
+//! `interpreter` keeps an `isolate`, which runs the script; `envelope` and `view` show records to it and `conversion`
+//! carries values across; `globals` is what scripts find beside the language. `uses` tells which objects of a record a
+//! script cannot keep; those are `lasting`, all others new for each record.
 
+mod client;
 mod conversion;
 mod envelope;
 mod globals;
+mod interpreter;
 mod isolate;
 mod javascript;
 mod lasting;
+mod nesting;
 mod position;
 mod program;
 #[cfg(test)]
@@ -17,10 +22,15 @@ mod testing;
 mod text;
 mod uses;
 mod view;
+mod wire;
+pub mod worker;
 
 use anabranch_graph::registry::Registry;
 
-/// Adds everything in this crate.
-pub fn register(registry: &mut Registry) {
-    registry.add_operator(javascript::kind());
+pub use client::Launch;
+
+/// Adds everything in this crate. Scripts run in processes that are launched so; without `launch` they run in this
+/// process, which a script may then end: for tests, and programs that cannot be called as workers.
+pub fn register(registry: &mut Registry, launch: Option<Launch>) {
+    registry.add_operator(javascript::kind(launch));
 }

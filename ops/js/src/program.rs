@@ -13,8 +13,13 @@ use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::lexer::error::Error as LexError;
 use boa_engine::parser::{Error, Parser};
 
+use crate::nesting;
 use crate::position::Position;
 
+/// Most stack that checking a script may take. Memory is taken only where the text does nest.
+const MOST_STACK: usize = 1 << 30;
+
+const DEEP: &str = "give parts of it names, or move them into functions";
 const MODULES: &str = "a script is one file and reaches nothing outside of it: put what it needs into it";
 
 /// A script that can be run.
@@ -37,8 +42,38 @@ pub(crate) struct Flaw {
 }
 
 impl Program {
-    /// Looks for what can be told without running it.
+    /// Looks for what can be told without running it. On a thread of its own: parsing takes stack as the text says.
     pub(crate) fn check(&self) -> Result<(), Flaw> {
+        if let Err(position) = nesting::check(&self.text) {
+            let message = format!("brackets are nested deeper than {} levels", nesting::MOST_BRACKETS);
+            return Err(Flaw { code: "script.too_deep", position: Some(position), message, hint: Some(DEEP) });
+        }
+        let stack = nesting::stack(&self.text);
+        if stack > MOST_STACK {
+            return Err(Flaw {
+                code: "script.too_large",
+                position: None,
+                message: format!(
+                    "the script has {} bytes of which too many are brackets and operators to be checked safely",
+                    self.text.len()
+                ),
+                hint: Some("leave out what it does not use, or move large tables into a record or a lookup"),
+            });
+        }
+        let unchecked = |why: String| Flaw {
+            code: "script.unchecked",
+            position: None,
+            message: format!("the script cannot be checked: {why}"),
+            hint: Some("try again; the machine may be short of memory or threads"),
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("script-check".to_owned()).stack_size(stack);
+            let parsing = thread.spawn_scoped(scope, || self.parse()).map_err(|error| unchecked(error.to_string()))?;
+            parsing.join().unwrap_or_else(|_| Err(unchecked("the parser panicked".to_owned())))
+        })
+    }
+
+    fn parse(&self) -> Result<(), Flaw> {
         let mut interner = Interner::default();
         let source = Source::from_bytes(self.text.as_bytes());
         let script = Parser::new(source).parse_script(&Scope::new_global(), &mut interner);

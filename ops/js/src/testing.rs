@@ -28,7 +28,7 @@ impl LogSink for Silence {
 }
 
 pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    let kind = kind();
+    let kind = kind(None);
     Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
         .and_then(|arguments| kind.configure(&arguments))
 }

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use anabranch_graph::metadata::own_key;
 use boa_engine::Source;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -219,6 +220,8 @@ impl<'i> Reader<'i> {
         let known = name.filter(|name| match place {
             Place::Record => RECORD.contains(name),
             Place::Payload => PAYLOAD.contains(name),
+            // It stands for another name, of which nothing may be known apart from it.
+            Place::Metadata if own_key(name).is_some() => false,
             // An index is no name to the engine.
             _ => name.parse::<u32>().is_err(),
         });

@@ -11,7 +11,7 @@ pub(crate) mod named;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use anabranch_graph::metadata::Metadata;
+use anabranch_graph::metadata::{self, Metadata};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 use boa_engine::builtins::proxy::Proxy;
@@ -258,7 +258,19 @@ pub(crate) fn property(target: &JsObject, key: &PropertyKey) -> Option<PropertyD
 
 fn arguments(args: &[JsValue], context: &mut Context) -> JsResult<(JsObject, PropertyKey)> {
     let target = args.get_or_undefined(0).as_object().ok_or_else(misused)?;
-    Ok((target, args.get_or_undefined(1).to_property_key(context)?))
+    let key = args.get_or_undefined(1).to_property_key(context)?;
+    let key = own_key(&target, &key).unwrap_or(key);
+    Ok((target, key))
+}
+
+/// Our name of a metadata entry that a script calls by the name it has elsewhere, as `opencdc.collection`; `None` for
+/// any other key, and where the record does have an entry of that name.
+fn own_key(target: &JsObject, field: &PropertyKey) -> Option<PropertyKey> {
+    let view = target.downcast_ref::<View>()?;
+    let Whole::Metadata(metadata) = &view.whole else { return None };
+    let name = name(field)?;
+    let own = metadata::own_key(&name)?;
+    metadata.get(&name).is_none().then(|| key(&own))
 }
 
 #[cold]

@@ -5,7 +5,7 @@
 
 mod value;
 
-use anabranch_graph::metadata::Metadata;
+use anabranch_graph::metadata::{Metadata, own_key};
 use anabranch_graph::record::{Change, Data, Operation, Record};
 use anabranch_graph::text::Str;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
@@ -160,7 +160,8 @@ impl<'c> Leave<'c> {
             }
             same = false;
             let text = self.metadata_text(&value, path.field(&field))?;
-            entries.push((was.map_or_else(|| Str::from(&*field), |(name, _)| name.clone()), Str::from(text)));
+            let name = || own_key(&field).unwrap_or_else(|| Str::from(&*field));
+            entries.push((was.map_or_else(name, |(name, _)| name.clone()), Str::from(text)));
         }
         match same && entries.len() == before.len() {
             true => Ok(before.clone()),

@@ -1,5 +1,7 @@
 //! Lines that scripts write into the service log.
 
+use std::rc::Rc;
+
 use anabranch_graph::text::Str;
 use boa_engine::{Context, JsArgs, JsResult, JsValue};
 use tracing::Level;
@@ -7,41 +9,63 @@ use tracing::Level;
 /// Of lines of the service: those of other targets are not kept.
 const TARGET: &str = "anabranch::processor";
 
-/// The processor that lines name.
-pub(crate) struct Node(pub(crate) Str);
+/// Where lines of a script go.
+pub(crate) trait Lines {
+    /// Whether lines of a level are kept: what is not is not formatted.
+    fn enabled(&self, level: Level) -> bool;
 
-fn level(args: &[JsValue]) -> Level {
-    match args.get_or_undefined(0).as_number() {
-        Some(4.0) => Level::ERROR,
-        Some(3.0) => Level::WARN,
-        Some(2.0) => Level::INFO,
-        Some(1.0) => Level::DEBUG,
-        _ => Level::TRACE,
+    /// Takes a line.
+    fn write(&self, level: Level, text: &str);
+}
+
+/// The log of this process, with the processor that lines name.
+pub(crate) struct ServiceLog(pub(crate) Str);
+
+impl Lines for ServiceLog {
+    fn enabled(&self, level: Level) -> bool {
+        match level {
+            Level::ERROR => tracing::enabled!(target: TARGET, Level::ERROR),
+            Level::WARN => tracing::enabled!(target: TARGET, Level::WARN),
+            Level::INFO => tracing::enabled!(target: TARGET, Level::INFO),
+            Level::DEBUG => tracing::enabled!(target: TARGET, Level::DEBUG),
+            _ => tracing::enabled!(target: TARGET, Level::TRACE),
+        }
+    }
+
+    fn write(&self, level: Level, text: &str) {
+        let ServiceLog(node) = self;
+        match level {
+            Level::ERROR => tracing::error!(target: TARGET, processor = %node, "{text}"),
+            Level::WARN => tracing::warn!(target: TARGET, processor = %node, "{text}"),
+            Level::INFO => tracing::info!(target: TARGET, processor = %node, "{text}"),
+            Level::DEBUG => tracing::debug!(target: TARGET, processor = %node, "{text}"),
+            _ => tracing::trace!(target: TARGET, processor = %node, "{text}"),
+        }
     }
 }
 
+/// Levels by their number, from trace (0) to error (4).
+pub(crate) const LEVELS: [Level; 5] = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN, Level::ERROR];
+
+/// What the functions below write to.
+pub(super) struct Node(pub(super) Rc<dyn Lines>);
+
+fn level(args: &[JsValue]) -> Level {
+    let number = args.get_or_undefined(0).as_number().unwrap_or_default();
+    LEVELS.get(number as usize).copied().unwrap_or(Level::TRACE)
+}
+
 /// Writes a line: level from 0 (trace) to 4 (error), text.
-pub(crate) fn log(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+pub(super) fn log(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let text = args.get_or_undefined(1).to_string(context)?.to_std_string_lossy();
-    let node = context.get_data::<Node>().map(|node| node.0.clone()).unwrap_or_default();
-    match level(args) {
-        Level::ERROR => tracing::error!(target: TARGET, processor = %node, "{text}"),
-        Level::WARN => tracing::warn!(target: TARGET, processor = %node, "{text}"),
-        Level::INFO => tracing::info!(target: TARGET, processor = %node, "{text}"),
-        Level::DEBUG => tracing::debug!(target: TARGET, processor = %node, "{text}"),
-        _ => tracing::trace!(target: TARGET, processor = %node, "{text}"),
+    if let Some(Node(lines)) = context.get_data::<Node>() {
+        lines.write(level(args), &text);
     }
     Ok(JsValue::undefined())
 }
 
-/// Whether lines of a level are kept: what is not is not formatted.
-pub(crate) fn enabled(_: &JsValue, args: &[JsValue], _: &mut Context) -> JsResult<JsValue> {
-    let enabled = match level(args) {
-        Level::ERROR => tracing::enabled!(target: TARGET, Level::ERROR),
-        Level::WARN => tracing::enabled!(target: TARGET, Level::WARN),
-        Level::INFO => tracing::enabled!(target: TARGET, Level::INFO),
-        Level::DEBUG => tracing::enabled!(target: TARGET, Level::DEBUG),
-        _ => tracing::enabled!(target: TARGET, Level::TRACE),
-    };
+/// Whether lines of a level are kept.
+pub(super) fn enabled(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let enabled = context.get_data::<Node>().is_some_and(|Node(lines)| lines.enabled(level(args)));
     Ok(enabled.into())
 }

@@ -476,3 +476,31 @@ fn the_functions_that_are_watched_look_as_they_did() {
     let expected = r#""after":{"error":"TypeError","own":1,"seen":"defineProperty,3,undefined,0,defineProperties,2,undefined,0,defineProperty,3,undefined,0,__defineSetter__,2,undefined,0"}"#;
     assert!(made.contains(expected), "{made}");
 }
+
+#[test]
+fn metadata_has_the_names_of_the_reference_service_too() {
+    let before = r#"{"position":"cA==","operation":"create","metadata":{"recfmt.collection":"a","svc.x":"1"},"key":null,"payload":{"before":null,"after":null}}"#;
+    for (script, metadata) in [
+        // Named in the script, and computed.
+        (
+            "rec.Metadata.seen = rec.Metadata['opencdc.collection'] + rec.Metadata['conduit.x']",
+            r#""recfmt.collection":"a","seen":"a1","svc.x":"1""#,
+        ),
+        (
+            "const m = rec.Metadata; const k = 'opencdc.' + 'collection'; m.seen = m[k] + (k in m)",
+            r#""recfmt.collection":"a","seen":"atrue","svc.x":"1""#,
+        ),
+        ("rec.Metadata['opencdc.collection'] = 'b'", r#""recfmt.collection":"b","svc.x":"1""#),
+        (
+            "rec.Metadata['opencdc.collection'] = rec.Metadata['recfmt.collection'] + '!'; rec.Metadata.y = rec.Metadata['recfmt.collection']",
+            r#""recfmt.collection":"a!","svc.x":"1","y":"a!""#,
+        ),
+        ("delete rec.Metadata['opencdc.collection']", r#""svc.x":"1""#),
+        ("rec.Metadata = { ...rec.Metadata, 'opencdc.collection': 'c' }", r#""recfmt.collection":"c","svc.x":"1""#),
+        ("rec.Metadata = { 'opencdc.version': 'v1' }", r#""recfmt.version":"v1""#),
+    ] {
+        let expected = before.replace(r#""recfmt.collection":"a","svc.x":"1""#, metadata);
+        let made = Worker::new(&format!("function process(rec) {{ {script}; return rec }}")).json(before);
+        assert_eq!(made, Ok(expected), "{script}");
+    }
+}

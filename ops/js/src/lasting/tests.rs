@@ -1,3 +1,4 @@
+use std::rc::Rc;
 use std::time::Duration;
 
 use anabranch_graph::record::Record;
@@ -30,7 +31,8 @@ fn made(script: &str) -> Vec<Result<Vec<String>, String>> {
 /// The objects that are lasting under a script.
 fn lasting_places(script: &str) -> Vec<Place> {
     let program = Program { text: script.into(), name: "script".into() };
-    let isolate = Isolate::open(&program, Limits { time: Duration::from_secs(60) }, &"js".into()).unwrap();
+    let lines: Rc<dyn crate::globals::log::Lines> = Rc::new(crate::globals::log::ServiceLog("js".into()));
+    let isolate = Isolate::open(&program, Limits { time: Duration::from_secs(60) }, &lines).unwrap();
     let places = Place::ALL.into_iter().filter(|place| part(*place, isolate.context()).is_some());
     places.collect()
 }

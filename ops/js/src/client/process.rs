@@ -1,0 +1,279 @@
+//! A worker: its process, and what is said to it. Dropping it ends it.
+
+use std::ffi::OsString;
+use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anabranch_graph::clock;
+use anabranch_graph::fault::Fault;
+use anabranch_graph::record::Record;
+use anabranch_graph::text::Str;
+use bytes::Bytes;
+
+use crate::globals::log::{LEVELS, Lines};
+use crate::isolate::Outcome;
+use crate::wire::orders::{Opening, read_fault, read_line, read_outcome, write_order};
+use crate::wire::{self, Kind, Malformed, Names, Reader};
+use crate::worker::{FLUSH_AFTER, RUN};
+
+/// A script that overstays its time by this much does not come to where it can be stopped.
+const GRACE: Duration = Duration::from_secs(1);
+/// A process may take so long to begin, on a busy machine.
+const START: Duration = Duration::from_secs(20);
+/// What answers while the script works answers at once.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// Bytes of what a worker said last that are looked at.
+const LAST_WORDS: u64 = 4096;
+
+/// How scripts are run in processes of their own.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// A program that calls [`crate::worker::requested`] first of all: ours.
+    pub program: OsString,
+    /// Most bytes that one script may hold in one worker, beside the stack.
+    pub memory: usize,
+}
+
+impl Launch {
+    /// This program, even if its file was replaced meanwhile. To be used only where this process has called
+    /// [`crate::worker::requested`].
+    pub fn own(memory: usize) -> Self {
+        let program = match cfg!(target_os = "linux") {
+            true => "/proc/self/exe".into(),
+            false => std::env::current_exe().map_or_else(|_| "anabranch".into(), OsString::from),
+        };
+        Launch { program, memory }
+    }
+}
+
+/// Why not all records of an order were answered.
+pub(super) enum End {
+    /// A record cannot be sent. The worker has seen none of the order, and lives.
+    Unfit { row: usize, fault: Fault },
+    /// The worker did not get past this record of the order in time, and was killed.
+    Stuck { row: usize, fault: Fault },
+    /// The worker has ended, or was ended because it answers nothing.
+    Died(Fault),
+}
+
+pub(super) struct Worker {
+    child: Child,
+    data: BufReader<UnixStream>,
+    /// Where it tells which record it is at, and the runtime its last words.
+    control: UnixStream,
+    orders: u64,
+    frame: Vec<u8>,
+    names: Names,
+    /// How long one record may take.
+    time: Duration,
+    memory: usize,
+}
+
+impl Worker {
+    /// Starts a process and waits until the script is ready.
+    pub(super) fn start(
+        launch: &Launch,
+        opening: &Opening,
+        names: &[Str; 2],
+        lines: &dyn Lines,
+    ) -> Result<Worker, Fault> {
+        let mut worker = Worker::spawn(launch, opening, names)
+            .map_err(|error| Fault::transient("no_worker", format!("cannot start a process for a script: {error}")))?;
+        let opening = Opening { held: clock::held(), ..opening.clone() };
+        opening.write(&mut worker.frame);
+        let told = wire::send(&mut worker.frame, worker.data.get_mut());
+        let opened = told.and_then(|()| {
+            loop {
+                match worker.receive(lines)? {
+                    Some((Kind::Opened, _)) => return Ok(None),
+                    Some((Kind::Refused, content)) => {
+                        return Ok(Some(read_fault(&mut Reader::new(content, &mut Names::default()))?));
+                    }
+                    Some(_) => return Err(Malformed.into()),
+                    None => return Err(ErrorKind::UnexpectedEof.into()),
+                }
+            }
+        });
+        match opened {
+            Ok(None) => {}
+            Ok(Some(fault)) => return Err(Fault::fatal(fault.code(), fault.message())),
+            Err(error) if is_late(&error) => {
+                let text = format!("{} was stopped before it was ready (setting timeout)", opening.program.name);
+                return Err(Fault::fatal("script_timeout", text));
+            }
+            Err(error) => {
+                let fault = worker.died(&error);
+                return Err(Fault::fatal(fault.code(), fault.message()));
+            }
+        }
+        let patience = |error: io::Error| Fault::transient("no_worker", format!("cannot wait for a process: {error}"));
+        worker.data.get_ref().set_read_timeout(Some(worker.time + GRACE + FLUSH_AFTER)).map_err(patience)?;
+        Ok(worker)
+    }
+
+    fn spawn(launch: &Launch, opening: &Opening, names: &[Str; 2]) -> io::Result<Worker> {
+        let (data, their_data) = UnixStream::pair()?;
+        let (control, their_control) = UnixStream::pair()?;
+        let time = opening.limits.time;
+        data.set_read_timeout(Some(time + GRACE + START))?;
+        data.set_write_timeout(Some(START))?;
+        control.set_read_timeout(Some(AT_ONCE))?;
+        control.set_write_timeout(Some(AT_ONCE))?;
+        let mut command = Command::new(&launch.program);
+        command
+            .arg(RUN)
+            .args(names.iter().map(Str::as_str))
+            // Nothing of the service's environment is for a script; what is given keeps the allocator from taking more
+            // at a time than the limit allows.
+            .env_clear()
+            .env("MIMALLOC_ARENA_RESERVE", "32MiB")
+            .envs(std::env::var_os("TZ").map(|zone| ("TZ", zone)))
+            .current_dir("/")
+            .stdin(OwnedFd::from(their_data))
+            .stdout(Stdio::null())
+            .stderr(OwnedFd::from(their_control))
+            // A Ctrl+C at the terminal is for the service, which delivers first what it has read.
+            .process_group(0);
+        let child = command.spawn()?;
+        Ok(Worker {
+            child,
+            data: BufReader::with_capacity(64 << 10, data),
+            control,
+            orders: 0,
+            frame: Vec::new(),
+            names: Names::default(),
+            time,
+            memory: launch.memory,
+        })
+    }
+
+    /// Has the script process records; what became of them is added to `made`, in their order.
+    pub(super) fn process(
+        &mut self,
+        records: &[&Record],
+        careful: bool,
+        made: &mut Vec<Result<Outcome, Fault>>,
+        lines: &dyn Lines,
+    ) -> Result<(), End> {
+        if let Err((row, error)) = write_order(&mut self.frame, careful, records) {
+            return Err(End::Unfit { row, fault: Fault::record("script_result", error.to_string()) });
+        }
+        self.orders += 1;
+        let end = made.len() + records.len();
+        let first = made.len();
+        let told = wire::send(&mut self.frame, self.data.get_mut());
+        told.and_then(|()| {
+            while made.len() < end {
+                match self.receive(lines)? {
+                    Some((Kind::Made, content)) => self.take(content, &records[made.len() - first..], made)?,
+                    Some(_) => return Err(Malformed.into()),
+                    None => return Err(ErrorKind::UnexpectedEof.into()),
+                }
+            }
+            Ok(())
+        })
+        .map_err(|error| match is_late(&error).then(|| self.at_hand()).flatten() {
+            Some(row) if (made.len() - first..records.len()).contains(&row) => {
+                let text =
+                    format!("the script was ended after {:?}, in which it could not be stopped", self.time + GRACE);
+                End::Stuck { row, fault: Fault::record("script_timeout", format!("{text} (setting timeout)")) }
+            }
+            _ => End::Died(self.died(&error)),
+        })
+    }
+
+    /// Takes the answers of a message, to the first of these records and on.
+    fn take(
+        &mut self,
+        content: Bytes,
+        records: &[&Record],
+        made: &mut Vec<Result<Outcome, Fault>>,
+    ) -> Result<(), Malformed> {
+        let mut reader = Reader::new(content, &mut self.names);
+        let count = reader.count()?;
+        for record in records.get(..count).ok_or(Malformed)? {
+            made.push(read_outcome(&mut reader, record)?);
+        }
+        if reader.is_empty() { Ok(()) } else { Err(Malformed) }
+    }
+
+    /// The next message that is no line of the log.
+    fn receive(&mut self, lines: &dyn Lines) -> io::Result<Option<(Kind, Bytes)>> {
+        loop {
+            match wire::receive(&mut self.data)? {
+                Some((Kind::Line, content)) => {
+                    let (level, text) = read_line(content)?;
+                    let level = *LEVELS.get(usize::from(level)).ok_or(Malformed)?;
+                    lines.write(level, &text);
+                }
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// The record of the order that the script is at; `None` where the process does not say.
+    fn at_hand(&mut self) -> Option<usize> {
+        self.control.write_all(b"?").ok()?;
+        let mut said = Vec::new();
+        let mut piece = [0; 256];
+        while !said.ends_with(b"\n") || !said.contains(&1) {
+            match self.control.read(&mut piece) {
+                Ok(read @ 1..) if said.len() < LAST_WORDS as usize => said.extend_from_slice(&piece[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => return None,
+            }
+        }
+        let said = String::from_utf8_lossy(&said);
+        let (order, row) = said.rsplit_once('\x01')?.1.trim_end().split_once(':')?;
+        (order.parse() == Ok(self.orders)).then(|| row.parse().ok()).flatten()
+    }
+
+    /// Why the process is no more; ends it where it still is.
+    fn died(&mut self, error: &io::Error) -> Fault {
+        let silent = is_late(error);
+        let broken = error.kind() == ErrorKind::InvalidData;
+        if silent || broken {
+            let _ = self.child.kill();
+        }
+        let mut said = Vec::new();
+        let _ = (&mut self.control).take(LAST_WORDS).read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said);
+        let _ = self.child.kill();
+        let how = match self.child.wait() {
+            Ok(status) => match (status.signal(), status.code()) {
+                (Some(signal), _) => format!("signal {signal}"),
+                (None, code) => format!("exit code {}", code.unwrap_or_default()),
+            },
+            Err(error) => error.to_string(),
+        };
+        if said.contains("memory allocation of") {
+            let limit = self.memory >> 20;
+            let text = format!("the script needs more memory than the {limit} MiB of processors.max-memory");
+            return Fault::record("script_memory", text);
+        }
+        let text = match said.contains("overflowed its stack") {
+            true => {
+                "the script ended its process: it nests data or calls deeper than the interpreter can follow".into()
+            }
+            false if silent => "the process of the script does not answer and was ended".to_owned(),
+            false if broken => format!("the process of the script sent {error} and was ended"),
+            false => format!("the process of the script ended ({how})"),
+        };
+        Fault::record("script_crashed", text)
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,175 @@
+//! What the service orders of a worker, and what the worker answers.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::record::Record;
+use anabranch_graph::text::Str;
+use bytes::Bytes;
+
+use super::{
+    Kind, Malformed, Names, Reader, TooDeep, begin, read_made, write_bytes, write_made, write_number, write_record,
+};
+use crate::isolate::{Limits, Outcome};
+use crate::program::Program;
+
+/// What a worker begins with.
+#[derive(Clone, Debug)]
+pub(crate) struct Opening {
+    pub(crate) program: Program,
+    pub(crate) limits: Limits,
+    /// Most bytes that the script may hold.
+    pub(crate) memory: usize,
+    /// The number of the lowest level whose lines are kept.
+    pub(crate) level: u8,
+    /// The time of day, where it is held.
+    pub(crate) held: Option<SystemTime>,
+}
+
+impl Opening {
+    pub(crate) fn write(&self, frame: &mut Vec<u8>) {
+        begin(frame, Kind::Open);
+        write_bytes(frame, self.program.name.as_bytes());
+        write_bytes(frame, self.program.text.as_bytes());
+        write_duration(frame, self.limits.time);
+        write_number(frame, self.memory as u64);
+        frame.push(self.level);
+        frame.push(self.held.is_some().into());
+        write_duration(frame, self.held.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default());
+    }
+
+    pub(crate) fn read(content: Bytes) -> Result<Opening, Malformed> {
+        let mut names = Names::default();
+        let mut reader = Reader::new(content, &mut names);
+        let (name, text) = (reader.text()?, reader.text()?);
+        let limits = Limits { time: read_duration(&mut reader)? };
+        let memory = usize::try_from(reader.number()?).map_err(|_| Malformed)?;
+        let level = reader.byte()?;
+        let held = reader.byte()? != 0;
+        let since = read_duration(&mut reader)?;
+        let held = held.then(|| UNIX_EPOCH + since);
+        Ok(Opening { program: Program { text, name }, limits, memory, level, held })
+    }
+}
+
+fn write_duration(out: &mut Vec<u8>, duration: Duration) {
+    write_number(out, duration.as_secs());
+    write_number(out, duration.subsec_nanos().into());
+}
+
+fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, Malformed> {
+    let (seconds, nanos) = (reader.number()?, reader.number()?);
+    let nanos = u32::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
+    Ok(Duration::new(seconds, nanos.ok_or(Malformed)?))
+}
+
+/// Writes the order to process records. A careful worker answers each before it begins the next.
+///
+/// # Errors
+/// The number of the record that cannot be sent, and why.
+pub(crate) fn write_order(frame: &mut Vec<u8>, careful: bool, records: &[&Record]) -> Result<(), (usize, TooDeep)> {
+    begin(frame, Kind::Process);
+    frame.push(careful.into());
+    write_number(frame, records.len() as u64);
+    let mut each = records.iter().enumerate();
+    each.try_for_each(|(row, record)| write_record(frame, record).map_err(|error| (row, error)))
+}
+
+/// Codes of faults that a worker tells.
+const CODES: [&str; 8] = [
+    "operator_panicked",
+    "script_failed",
+    "script_limit",
+    "script_no_process",
+    "script_result",
+    "script_threw",
+    "script_timeout",
+    "script_crashed",
+];
+
+/// A fault of a record, by its code and message.
+pub(crate) fn write_fault(out: &mut Vec<u8>, fault: &Fault) {
+    let code = CODES.iter().position(|code| *code == fault.code()).unwrap_or_default();
+    out.push(code as u8);
+    write_bytes(out, fault.message().as_bytes());
+}
+
+/// What [`write_fault`] wrote.
+pub(crate) fn read_fault(reader: &mut Reader<'_>) -> Result<Fault, Malformed> {
+    let code = *CODES.get(usize::from(reader.byte()?)).ok_or(Malformed)?;
+    Ok(Fault::record(code, reader.text()?.as_str()))
+}
+
+/// The first byte of what became of a record.
+mod outcome {
+    pub(super) const KEEP: u8 = 0;
+    pub(super) const FILTER: u8 = 1;
+    pub(super) const SPLIT: u8 = 2;
+    pub(super) const FAIL: u8 = 3;
+}
+
+/// Most bytes of what is made of one record.
+const MOST_BYTES: usize = 1 << 30;
+
+/// What became of a record.
+pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<Outcome, Fault>, of: &Record) {
+    let begin = out.len();
+    let unfit = match made {
+        Ok(made) => match try_outcome(out, made, of) {
+            Ok(()) if out.len() - begin <= MOST_BYTES => return,
+            Ok(()) => Fault::record("script_result", format!("the result is larger than {MOST_BYTES} bytes")),
+            Err(error) => Fault::record("script_result", error.to_string()),
+        },
+        Err(fault) => fault.clone(),
+    };
+    out.truncate(begin);
+    out.push(outcome::FAIL);
+    write_fault(out, &unfit);
+}
+
+fn try_outcome(out: &mut Vec<u8>, made: &Outcome, of: &Record) -> Result<(), TooDeep> {
+    match made {
+        Outcome::Keep(record) => {
+            out.push(outcome::KEEP);
+            write_made(out, record, of)
+        }
+        Outcome::Filter => {
+            out.push(outcome::FILTER);
+            Ok(())
+        }
+        Outcome::Split(records) => {
+            out.push(outcome::SPLIT);
+            write_number(out, records.len() as u64);
+            records.iter().try_for_each(|record| write_made(out, record, of))
+        }
+    }
+}
+
+/// What [`write_outcome`] wrote.
+pub(crate) fn read_outcome(reader: &mut Reader<'_>, of: &Record) -> Result<Result<Outcome, Fault>, Malformed> {
+    Ok(match reader.byte()? {
+        outcome::KEEP => Ok(Outcome::Keep(read_made(reader, of)?)),
+        outcome::FILTER => Ok(Outcome::Filter),
+        outcome::SPLIT => {
+            let count = reader.count()?;
+            let records = (0..count).map(|_| read_made(reader, of)).collect::<Result<Vec<_>, _>>()?;
+            Ok(Outcome::Split(records))
+        }
+        outcome::FAIL => Err(read_fault(reader)?),
+        _ => return Err(Malformed),
+    })
+}
+
+/// A line for the log: the number of its level, and its text.
+pub(crate) fn write_line(frame: &mut Vec<u8>, level: u8, text: &str) {
+    begin(frame, Kind::Line);
+    frame.push(level);
+    write_bytes(frame, text.as_bytes());
+}
+
+/// What [`write_line`] wrote.
+pub(crate) fn read_line(content: Bytes) -> Result<(u8, Str), Malformed> {
+    let mut names = Names::default();
+    let mut reader = Reader::new(content, &mut names);
+    Ok((reader.byte()?, reader.text()?))
+}

@@ -1,0 +1,206 @@
+//! Reading records from a message.
+
+use anabranch_graph::metadata::Metadata;
+use anabranch_graph::record::{Change, Data, Operation, Position, Record};
+use anabranch_graph::text::Str;
+use anabranch_graph::value::{Object, Value};
+use bytes::Bytes;
+use chrono::DateTime;
+
+use super::write::{data, value};
+use super::{MOST_DEPTH, Malformed};
+
+type Result<T> = std::result::Result<T, Malformed>;
+
+/// The names of the fields of the record before, in their order: those of the next are mostly the same, and shared.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    seen: Vec<Str>,
+    next: usize,
+}
+
+/// As many names are remembered.
+const MOST_NAMES: usize = 256;
+
+impl Names {
+    /// A record begins.
+    fn begin(&mut self) {
+        self.next = 0;
+    }
+
+    fn name(&mut self, text: &str) -> Str {
+        let at = self.next;
+        self.next += 1;
+        match self.seen.get_mut(at) {
+            Some(seen) if seen.as_str() == text => seen.clone(),
+            Some(seen) => {
+                *seen = Str::from(text);
+                seen.clone()
+            }
+            None => {
+                let name = Str::from(text);
+                if at < MOST_NAMES {
+                    self.seen.push(name.clone());
+                }
+                name
+            }
+        }
+    }
+}
+
+/// A message and how far it was read. Raw data is a slice of it, everything else a copy.
+pub(crate) struct Reader<'n> {
+    message: Bytes,
+    at: usize,
+    names: &'n mut Names,
+}
+
+impl<'n> Reader<'n> {
+    /// All of a message.
+    pub(crate) fn new(message: Bytes, names: &'n mut Names) -> Self {
+        Reader { message, at: 0, names }
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left().is_empty()
+    }
+
+    fn left(&self) -> &[u8] {
+        &self.message[self.at..]
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8> {
+        let byte = *self.left().first().ok_or(Malformed)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64> {
+        let mut number = 0;
+        for (at, byte) in self.left().iter().enumerate().take(10) {
+            number |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.at += at + 1;
+                return Ok(number);
+            }
+        }
+        Err(Malformed)
+    }
+
+    fn signed(&mut self) -> Result<i64> {
+        let number = self.number()?;
+        Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+    }
+
+    /// A count of things of which each takes a byte at least.
+    pub(crate) fn count(&mut self) -> Result<usize> {
+        let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
+        if count > self.left().len() { Err(Malformed) } else { Ok(count) }
+    }
+
+    /// Bytes that share the message.
+    pub(crate) fn bytes(&mut self) -> Result<Bytes> {
+        let length = self.count()?;
+        let bytes = self.message.slice(self.at..self.at + length);
+        self.at += length;
+        Ok(bytes)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<Str> {
+        let length = self.count()?;
+        let text = std::str::from_utf8(&self.left()[..length]).map(Str::from).map_err(|_| Malformed)?;
+        self.at += length;
+        Ok(text)
+    }
+
+    pub(super) fn name(&mut self) -> Result<Str> {
+        let length = self.count()?;
+        let text = std::str::from_utf8(&self.message[self.at..self.at + length]).map_err(|_| Malformed)?;
+        let name = self.names.name(text);
+        self.at += length;
+        Ok(name)
+    }
+
+    pub(crate) fn record(&mut self) -> Result<Record> {
+        self.begin();
+        let operation = self.operation()?;
+        let mut record = Record::at(Position(self.bytes()?));
+        record.operation = operation;
+        record.metadata = self.metadata()?;
+        record.key = self.data()?;
+        record.payload = Change { before: self.data()?, after: self.data()? };
+        Ok(record)
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.names.begin();
+    }
+
+    pub(super) fn operation(&mut self) -> Result<Operation> {
+        Operation::from_number(self.byte()?.into()).ok_or(Malformed)
+    }
+
+    fn metadata(&mut self) -> Result<Metadata> {
+        let count = self.count()?;
+        let entries = (0..count).map(|_| Ok((self.name()?, self.text()?))).collect::<Result<Vec<_>>>()?;
+        Ok(Metadata::from_entries(entries))
+    }
+
+    fn data(&mut self) -> Result<Data> {
+        let tag = self.byte()?;
+        self.data_of(tag)
+    }
+
+    pub(super) fn data_of(&mut self, tag: u8) -> Result<Data> {
+        Ok(match tag {
+            data::ABSENT => Data::Absent,
+            data::RAW => Data::Raw(self.bytes()?),
+            data::STRUCTURED => Data::from(self.fields(0)?),
+            _ => return Err(Malformed),
+        })
+    }
+
+    fn fields(&mut self, depth: usize) -> Result<Object> {
+        let count = self.count()?;
+        let entries = (0..count).map(|_| Ok((self.name()?, self.value(depth)?))).collect::<Result<Vec<_>>>()?;
+        Ok(Object::from_entries(entries))
+    }
+
+    pub(super) fn value(&mut self, depth: usize) -> Result<Value> {
+        let tag = self.byte()?;
+        if matches!(tag, value::LIST | value::MAP) && depth >= MOST_DEPTH {
+            return Err(Malformed);
+        }
+        Ok(match tag {
+            value::NULL => Value::Null,
+            value::FALSE => Value::Bool(false),
+            value::TRUE => Value::Bool(true),
+            value::INT => Value::Int(self.signed()?),
+            value::UINT => Value::UInt(self.number()?),
+            value::FLOAT => {
+                let bytes = *self.left().first_chunk::<8>().ok_or(Malformed)?;
+                self.at += bytes.len();
+                Value::Float(f64::from_bits(u64::from_le_bytes(bytes)))
+            }
+            value::TEXT => Value::Text(self.text()?),
+            value::BYTES => {
+                let length = self.count()?;
+                let bytes = self.left()[..length].into();
+                self.at += length;
+                Value::Bytes(bytes)
+            }
+            value::TIME => {
+                let (seconds, nanos) = (self.signed()?, self.number()?);
+                let nanos = u32::try_from(nanos).map_err(|_| Malformed)?;
+                Value::Time(DateTime::from_timestamp(seconds, nanos).ok_or(Malformed)?)
+            }
+            value::LIST => {
+                let count = self.count()?;
+                Value::from((0..count).map(|_| self.value(depth + 1)).collect::<Result<Vec<_>>>()?)
+            }
+            value::MAP => Value::from(self.fields(depth + 1)?),
+            _ => return Err(Malformed),
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! The process that runs a script for the service, so that what a script does to its interpreter ends this process and
+//! not the service.
+//!
+//! Standard input is a socket on which orders come and answers go. Standard error is a socket on which the service asks
+//! which record is at hand; there the service also reads what the runtime says last, and its end is the end of the
+//! service. The script has a thread of its own, with the stack that an interpreter needs.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::io::{self, BufReader, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anabranch_graph::clock;
+use anabranch_graph::fault::Fault;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::Level;
+
+use crate::globals::log::{LEVELS, Lines};
+use crate::interpreter::Interpreter;
+use crate::nesting;
+use crate::wire::orders::{Opening, write_fault, write_line, write_outcome};
+use crate::wire::{self, Kind, Malformed, Names, Reader, write_number};
+
+/// The argument that makes our program a worker: `run-script PIPELINE PROCESSOR`. The names are for people who list
+/// processes.
+pub const RUN: &str = "run-script";
+
+/// Interpreters recurse. Of a stack only what was used takes memory.
+const STACK: usize = 64 << 20;
+/// Answers are sent when there are so many bytes of them,
+const FLUSH_BYTES: usize = 64 << 10;
+/// and after a record when the last ones were sent so long ago.
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(100);
+
+/// Runs scripts, where the arguments of this process ask for that, until the service ends; `None` where they ask for
+/// anything else. To be called before anything else, and while there is one thread.
+pub fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    if arguments.nth(1)? != *RUN {
+        return None;
+    }
+    Some(match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "this command is for the service itself: {error}");
+            ExitCode::from(2)
+        }
+    })
+}
+
+fn serve() -> io::Result<()> {
+    // What a panic says goes with the answer.
+    std::panic::set_hook(Box::new(|_| {}));
+    let data = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut control = UnixStream::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let mut orders = BufReader::with_capacity(FLUSH_BYTES, data.try_clone()?);
+    let Some((Kind::Open, content)) = wire::receive(&mut orders)? else { return Err(Malformed.into()) };
+    let opening = Opening::read(content)?;
+    let stack = STACK + nesting::stack(&opening.program.text);
+    let limited = limit(opening.memory, stack);
+    let at = Arc::new(AtomicU64::new(0));
+    let bench_at = at.clone();
+    std::thread::Builder::new().name("script".to_owned()).stack_size(stack).spawn(move || {
+        let ended = work(opening, orders, data, &bench_at, limited);
+        std::process::exit(ended.is_err().into());
+    })?;
+    // From here on for as long as the service is there, whatever the script does.
+    let mut asked = [0; 16];
+    loop {
+        match control.read(&mut asked) {
+            Ok(0) => break,
+            Ok(_) => {
+                let at = at.load(Ordering::Relaxed);
+                control.write_all(format!("\x01{}:{}\n", at >> 32, at & 0xffff_ffff).as_bytes())?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    std::process::exit(0);
+}
+
+/// Bounds what this process may hold; says whether that worked.
+fn limit(memory: usize, stack: usize) -> bool {
+    // An image of a script's memory is of no use to anybody, and holds records.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let Some(held) = held() else { return false };
+    let bytes = (held + stack).saturating_add(memory) as u64;
+    let most = getrlimit(Resource::Data).maximum;
+    let bytes = most.map_or(bytes, |most| most.min(bytes));
+    setrlimit(Resource::Data, Rlimit { current: Some(bytes), maximum: Some(bytes) }).is_ok()
+}
+
+/// Bytes of data that this process holds now.
+fn held() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+    let kilobytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+/// Lines of the script, sent as they are written: what a script says before it is ended is what its author needs.
+struct Sent {
+    to: RefCell<UnixStream>,
+    level: u8,
+}
+
+impl Lines for Sent {
+    fn enabled(&self, level: Level) -> bool {
+        LEVELS.iter().skip(self.level.into()).any(|kept| *kept == level)
+    }
+
+    fn write(&self, level: Level, text: &str) {
+        let level = LEVELS.iter().position(|known| *known == level).unwrap_or_default();
+        let mut frame = Vec::new();
+        write_line(&mut frame, level as u8, text);
+        // A service that is not there any more reads no log.
+        let _ = wire::send(&mut frame, &mut *self.to.borrow_mut());
+    }
+}
+
+/// Runs the script on what comes, until nothing more can come.
+fn work(
+    opening: Opening,
+    mut orders: BufReader<UnixStream>,
+    mut answers: UnixStream,
+    at: &AtomicU64,
+    limited: bool,
+) -> io::Result<()> {
+    clock::hold(opening.held);
+    let lines = Rc::new(Sent { to: RefCell::new(answers.try_clone()?), level: opening.level });
+    if !limited {
+        lines.write(Level::WARN, "the memory of this script is not limited: the system does not let it be");
+    }
+    let mut frame = Vec::new();
+    let opened = catch_unwind(AssertUnwindSafe(|| Interpreter::open(opening.program, opening.limits, lines)));
+    let mut interpreter = match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        Ok(interpreter) => {
+            wire::begin(&mut frame, Kind::Opened);
+            wire::send(&mut frame, &mut answers)?;
+            interpreter
+        }
+        Err(fault) => {
+            wire::begin(&mut frame, Kind::Refused);
+            write_fault(&mut frame, &fault);
+            return wire::send(&mut frame, &mut answers);
+        }
+    };
+    let (mut names, mut made) = (Names::default(), Vec::new());
+    for order in 1u64.. {
+        let Some((Kind::Process, content)) = wire::receive(&mut orders)? else { break };
+        let mut reader = Reader::new(content, &mut names);
+        let careful = reader.byte()? != 0;
+        let count = reader.count()? as u64;
+        let (mut done, mut sent) = (0, Instant::now());
+        for row in 0..count {
+            let record = reader.record()?;
+            at.store(order << 32 | row, Ordering::Relaxed);
+            let outcome = catch_unwind(AssertUnwindSafe(|| interpreter.process(&record)));
+            write_outcome(&mut made, &outcome.unwrap_or_else(|panic| Err(panicked(&*panic))), &record);
+            done += 1;
+            let last = row + 1 == count;
+            if last || careful || made.len() >= FLUSH_BYTES || sent.elapsed() >= FLUSH_AFTER {
+                wire::begin(&mut frame, Kind::Made);
+                write_number(&mut frame, done);
+                frame.append(&mut made);
+                wire::send(&mut frame, &mut answers)?;
+                (done, sent) = (0, Instant::now());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Fault {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    Fault::record("operator_panicked", format!("the interpreter panicked: {text}"))
+}

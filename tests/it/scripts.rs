@@ -1,0 +1,246 @@
+//! Scripts that attack the service: what they do ends a process of their own, costs one record, and nothing else.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::api_lifecycle::Service;
+use crate::process::{PATIENCE, Process, Workspace, file_to_file, numbered_lines};
+
+/// A pipeline with a script; letters go to a file, and no number of them stops it.
+fn scripted(id: &str, script: &str, settings: &str) -> String {
+    let script: String = script.lines().map(|line| format!("            {line}\n")).collect();
+    let processors = format!(
+        "      - id: js\n        plugin: custom.javascript\n        settings:\n          timeout: 1s\n{settings}          script: |\n{script}    \
+         dead-letter-queue: {{ plugin: file, settings: {{ path: {id}-dlq.ndjson }}, window-size: 0 }}\n"
+    );
+    file_to_file(id, &processors).replace("out.ndjson", &format!("{id}.ndjson"))
+}
+
+/// The script that does `what` for the lines in `at`, and passes on all lines.
+fn at(lines: &[usize], what: &str) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| format!("\"line {line}\"")).collect();
+    format!(
+        "function process(rec) {{\n  const line = new TextDecoder().decode(rec.Payload.After);\n  \
+         if ([{}].includes(line)) {{ {what} }}\n  return rec;\n}}",
+        lines.join(", ")
+    )
+}
+
+fn codes(workspace: &Workspace, file: &str) -> Vec<String> {
+    let letters = workspace.lines(file).into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    letters.map(|letter| letter["metadata"]["svc.dlq.nack.code"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The processes that run scripts of a pipeline, by their command lines.
+fn workers(pipeline: &str) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|number: &u32| {
+            let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0).skip(1);
+            words.next() == Some(b"run-script") && words.next() == Some(pipeline.as_bytes())
+        })
+        .collect()
+}
+
+#[track_caller]
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A name for a pipeline that no other test, and no other run, has.
+fn own(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+#[test]
+fn a_script_nested_too_deep_is_refused_by_all_who_check_it_and_the_service_lives() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let service = Service::start(&workspace);
+    for (open, close, times, is_good) in [
+        // The script of 177 bytes.
+        ("(", ")", 80, true),
+        ("(", ")", 20_000, false),
+        ("[", "]", 20_000, false),
+        ("{", "}", 20_000, false),
+        ("`${", "}`", 5_000, false),
+        ("!", "", 5_000, true),
+        ("1?2:", "", 5_000, true),
+        ("1+", "", 15_000, true),
+    ] {
+        let (before, middle) = if open == "{" { ("", "") } else { ("let x=", "1") };
+        let script =
+            format!("function process(r){{return r}}; {before}{}{middle}{}", open.repeat(times), close.repeat(times));
+        let yaml = scripted("deep", &script, "");
+        workspace.write("other/deep.yaml", &yaml);
+        let planned = service.send("POST", "/v1/pipelines/plan", &json!({ "yaml": yaml }));
+        let validated = workspace.run(&["pipelines", "validate", "other"]);
+        let shown = workspace.run(&["pipelines", "plan", "other"]);
+        let expected = if is_good { (200, Some(0), Some(0)) } else { (400, Some(2), Some(2)) };
+        assert_eq!((planned.status, validated.code(), shown.code()), expected, "{open}: {}", planned.body);
+        if !is_good {
+            assert!(validated.both().contains("script.too_deep") && validated.both().contains("script:1:"));
+            assert!(planned.body.contains("script.too_deep"), "{}", planned.body);
+        }
+    }
+    assert_eq!(service.get("/v1/pipelines/p")["id"], "p");
+    service.end();
+}
+
+#[test]
+fn a_record_that_overflows_the_interpreter_is_a_letter_at_every_start() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(300));
+    let (attacked, other) = (own("overflow"), own("beside"));
+    let nested = "let a = []; for (let i = 0; i < 300000; i++) a = [a];";
+    let attacks = [
+        format!("{nested} JSON.stringify(a);"),
+        format!("{nested} String(a);"),
+        "let p = {}; for (let i = 0; i < 300000; i++) p = new Proxy(p, {}); p.x;".to_owned(),
+        "eval('('.repeat(300000));".to_owned(),
+        "eval('!'.repeat(300000) + '1');".to_owned(),
+    ];
+    for (turn, attack) in attacks.iter().enumerate() {
+        let (id, beside) = (format!("{attacked}-{turn}"), format!("{other}-{turn}"));
+        workspace.write(
+            "pipelines/p.yaml",
+            scripted(&id, &at(&[7, 250], attack), "").replace("timeout: 1s", "timeout: 20s"),
+        );
+        workspace.write("pipelines/q.yaml", scripted(&beside, "const process = (rec) => rec;", ""));
+        let output = workspace.run(&["run", "--once"]);
+        assert_eq!(output.code(), Some(0), "{attack}: {}", output.both());
+        // An engine that bounds this by itself makes a letter of it, too.
+        let letters = codes(&workspace, &format!("{id}-dlq.ndjson"));
+        assert!(letters.iter().all(|code| code.starts_with("script_")), "{letters:?}");
+        let delivered = workspace.lines(&format!("{id}.ndjson")).len();
+        assert_eq!(delivered + letters.len(), 300, "{attack}: {letters:?}");
+        if turn < 2 {
+            assert_eq!(letters, ["script_crashed", "script_crashed"], "{attack}");
+        }
+        assert_eq!(workspace.lines(&format!("{beside}.ndjson")).len(), 300);
+        assert_eq!(workers(&id).len() + workers(&beside).len(), 0, "{attack}");
+    }
+}
+
+#[test]
+fn regular_expressions_that_never_end_are_letters_and_leave_nothing_behind() {
+    let workspace = Workspace::new();
+    let id = own("stuck");
+    workspace.write("in.txt", numbered_lines(400));
+    let stuck = at(&[3, 100, 101, 250, 399], "/^(a+)+$/.test('a'.repeat(50) + '!');");
+    workspace.write("pipelines/p.yaml", scripted(&id, &stuck, "").replace("timeout: 1s", "timeout: 200ms"));
+    let mut service = Service::start(&workspace);
+    let out = format!("{id}.ndjson");
+    service.process.wait_until("all others", || workspace.lines(&out).len() == 395);
+    assert_eq!(codes(&workspace, &format!("{id}-dlq.ndjson")), ["script_timeout"; 5]);
+    let threads = |service: &Service| fs::read_dir(format!("/proc/{}/task", service.process.id())).unwrap().count();
+    let before = threads(&service);
+    workspace.append("in.txt", "line 3\nmore\n");
+    service.process.wait_until("what comes then", || workspace.lines(&out).len() == 396);
+    assert_eq!(codes(&workspace, &format!("{id}-dlq.ndjson")), ["script_timeout"; 6]);
+    assert!(threads(&service) <= before + 2, "{} threads, {before} before", threads(&service));
+    assert_eq!(workers(&id).len(), 1);
+    service.end();
+    assert_eq!(workers(&id).len(), 0);
+}
+
+#[test]
+fn memory_without_bound_is_a_letter() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(200));
+    // Some are refused by the engine with an error of its own, which is a letter too.
+    let hoards = [
+        ("let a = []; for (;;) a.push({ a: [a.length] });", "script_memory"),
+        ("let a = []; for (;;) a.push(new Uint8Array(1 << 20));", "script_threw"),
+        ("let s = 'x'; for (;;) s += s;", "script_threw"),
+    ];
+    for (turn, (hoard, likely)) in hoards.into_iter().enumerate() {
+        let id = format!("{}-{turn}", own("hoard"));
+        let yaml = scripted(&id, &at(&[5, 150], hoard), "").replace("timeout: 1s", "timeout: 100s");
+        workspace.write("pipelines/p.yaml", yaml);
+        let output = workspace.run(&["run", "--once", "--processors.max-memory", "64MiB"]);
+        assert_eq!(output.code(), Some(0), "{}", output.both());
+        let letters = codes(&workspace, &format!("{id}-dlq.ndjson"));
+        let fits = |code: &String| code == likely || code == "script_memory" && turn > 0;
+        assert!(letters.len() == 2 && letters.iter().all(fits), "{hoard}: {letters:?} {}", output.both());
+        assert_eq!(workspace.lines(&format!("{id}.ndjson")).len(), 198);
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_costs_no_record() {
+    let workspace = Workspace::new();
+    let id = own("killed");
+    workspace.write("in.txt", numbered_lines(4_000));
+    let slow = "function process(rec) {\n  for (let i = 0; i < 300; i++);\n  return rec;\n}";
+    workspace.write("pipelines/p.yaml", scripted(&id, slow, "").replace("timeout: 1s", "timeout: 60s"));
+    let mut service = Service::start(&workspace);
+    let out = format!("{id}.ndjson");
+    for share in 1..4 {
+        let rows = || workspace.lines(&out).len();
+        service.process.wait_until("some rows", || rows() >= share * 900);
+        for worker in workers(&id) {
+            rustix::process::kill_process(
+                rustix::process::Pid::from_raw(worker.cast_signed()).unwrap(),
+                rustix::process::Signal::KILL,
+            )
+            .ok();
+        }
+    }
+    service.process.wait_until("all rows", || workspace.lines(&out).len() >= 4_000);
+    assert_eq!((workspace.lines(&out).len(), codes(&workspace, &format!("{id}-dlq.ndjson"))), (4_000, Vec::new()));
+    service.end();
+}
+
+#[test]
+fn workers_end_with_the_service_however_it_ends() {
+    let workspace = Workspace::new();
+    let id = own("orphan");
+    workspace.write("in.txt", numbered_lines(2));
+    // The second record keeps the worker busy, so that it cannot notice by itself.
+    workspace
+        .write("pipelines/p.yaml", scripted(&id, &at(&[1], "for (;;);"), "").replace("timeout: 1s", "timeout: 1h"));
+    let mut service = Service::start(&workspace);
+    service.process.wait_until("a worker", || workers(&id).len() == 1);
+    let worker = workers(&id)[0];
+    let descriptors = fs::read_dir(format!("/proc/{worker}/fd")).unwrap().count();
+    assert!(descriptors <= 6, "{descriptors} descriptors");
+    let environment = fs::read(format!("/proc/{worker}/environ")).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(!environment.contains("ANABRANCH") && !environment.contains("PATH="), "{environment}");
+    service.process.signal("KILL");
+    service.process.wait_for_end();
+    until("the worker to end", || workers(&id).is_empty());
+}
+
+#[test]
+fn a_ctrl_c_at_the_terminal_delivers_what_was_read() {
+    let workspace = Workspace::new();
+    let id = own("drained");
+    workspace.write("in.txt", numbered_lines(2_000));
+    let slow = "function process(rec) {\n  for (let i = 0; i < 2000; i++);\n  return rec;\n}";
+    workspace.write("pipelines/p.yaml", scripted(&id, slow, "").replace("timeout: 1s", "timeout: 60s"));
+    let mut command = workspace.command(["run"]);
+    // As a terminal does it: the signal is for the whole group.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut service = Process::spawn(&mut command);
+    let out = format!("{id}.ndjson");
+    service.wait_until("some rows", || !workspace.lines(&out).is_empty());
+    let group = rustix::process::Pid::from_raw(service.id().cast_signed()).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
+    let output = service.finish().expect_code(0);
+    assert_eq!(codes(&workspace, &format!("{id}-dlq.ndjson")), Vec::<String>::new(), "{}", output.both());
+    let before = workspace.lines(&out).len();
+    workspace.run(&["run", "--once"]).expect_code(0);
+    assert_eq!(workspace.lines(&out).len(), 2_000, "{before} before");
+    assert_eq!(workers(&id).len(), 0);
+}
