@@ -335,12 +335,7 @@ async fn opened(entry: &Entry) -> Result<(), String> {
 
 /// Stands for what would be done, and for what it would be done to: it names no value, but changes with each, and with
 /// every change of the pipeline as it is stored.
-fn hash(
-    changes: &[Difference],
-    rereads: &[Reread],
-    old: Option<&StoredPipeline>,
-    desired: &StoredPipeline,
-) -> String {
+fn hash(changes: &[Difference], rereads: &[Reread], old: Option<&StoredPipeline>, desired: &StoredPipeline) -> String {
     let mut hash = Sha256::new();
     let replaced: Vec<_> = rereads.iter().map(|reread| (&reread.source, &reread.replaces)).collect();
     let texts = [
