@@ -70,11 +70,11 @@ impl Checker {
 
     fn mended(&self, wrong: &str, mend: &Mend) -> String {
         match mend {
-            Fix => {
+            Mend::Fix => {
                 let fixed = fix(self.check(wrong), &self.registry, &CompileOptions::default());
                 fixed.pipelines.files.get(FileId(0)).map(|file| file.text.to_string()).unwrap_or_default()
             }
-            Write(from, to) => {
+            Mend::Write(from, to) => {
                 assert!(wrong.contains(from), "{from:?} is not in\n{wrong}");
                 wrong.replacen(from, to, 1)
             }
