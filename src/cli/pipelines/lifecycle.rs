@@ -18,6 +18,9 @@ use crate::settings::ServiceFlags;
 /// Tells the running service to start them. Their sources resume from their stored positions.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Start {
+    /// Ids of the pipelines.
+    #[arg(value_name = "ID", required_unless_present = "degraded")]
+    ids: Vec<String>,
     /// Start all degraded pipelines, as after the repair of what many of them need.
     #[arg(long, conflicts_with = "ids")]
     degraded: bool,
@@ -31,6 +34,9 @@ pub(in crate::cli) struct Start {
 /// stopped until they are started, or until the service is.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Stop {
+    /// Ids of the pipelines.
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
     /// Drop what is on its way instead of delivering it; it is read again at the next start.
     #[arg(long)]
     force: bool,
@@ -41,9 +47,6 @@ pub(in crate::cli) struct Stop {
 /// Which pipelines, and whether to wait.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// Ids of the pipelines.
-    #[arg(value_name = "ID", required_unless_present = "degraded")]
-    ids: Vec<String>,
     /// Wait until each of them runs or has stopped.
     #[arg(long)]
     wait: bool,
@@ -77,12 +80,12 @@ fn duration(text: &str) -> Result<Duration, String> {
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) fn start(arguments: &Start, context: &Context) -> Report {
-    told("pipelines.start", &Order::Start { degraded: arguments.degraded }, &arguments.which, context)
+    told("pipelines.start", &Order::Start { degraded: arguments.degraded }, &arguments.ids, &arguments.which, context)
         .unwrap_or_else(|report| *report)
 }
 
 pub(super) fn stop(arguments: &Stop, context: &Context) -> Report {
-    told("pipelines.stop", &Order::Stop { force: arguments.force }, &arguments.which, context)
+    told("pipelines.stop", &Order::Stop { force: arguments.force }, &arguments.ids, &arguments.which, context)
         .unwrap_or_else(|report| *report)
 }
 
@@ -105,7 +108,13 @@ struct Told {
     failed: bool,
 }
 
-fn told(command: &'static str, order: &Order, which: &Which, context: &Context) -> Result<Report, Box<Report>> {
+fn told(
+    command: &'static str,
+    order: &Order,
+    ids: &[String],
+    which: &Which,
+    context: &Context,
+) -> Result<Report, Box<Report>> {
     let settings = context.settings(command, &which.settings.0)?;
     let remote = Remote::of(command, &settings)?;
     let ids = match order {
@@ -113,7 +122,7 @@ fn told(command: &'static str, order: &Order, which: &Which, context: &Context) 
             let all: Vec<PipelineAnswer> = remote.get("/v1/pipelines")?;
             all.into_iter().filter(|pipeline| pipeline.status.word == "degraded").map(|pipeline| pipeline.id).collect()
         }
-        Order::Start { degraded: false } | Order::Stop { .. } => which.ids.clone(),
+        Order::Start { degraded: false } | Order::Stop { .. } => ids.to_vec(),
     };
     if ids.is_empty() {
         return Ok(Report::new(command).text("No pipeline is degraded.\n").result(json!({ "pipelines": [] })));
