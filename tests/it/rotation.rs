@@ -25,7 +25,7 @@ fn values_of_files_are_read_again_by_a_start_an_apply_and_a_hangup() {
     service.process.wait_until("the line", || workspace.lines("first.ndjson").len() == 1);
 
     workspace.write("target", "second.ndjson\n");
-    service.done("POST", "/v1/pipelines/p/stop", &json!({ "wait": true }));
+    service.done("POST", "/v1/pipelines/p/stop", &json!({}));
     service.wait_for("p", "stopped");
     service.done("POST", "/v1/pipelines/p/start", &json!({}));
     workspace.append("in.txt", "started\n");
@@ -71,9 +71,9 @@ fn a_pipeline_whose_file_is_away_waits_for_it() {
     workspace.write("pipelines/p.yaml", pipeline());
     let mut service = Service::start(&workspace);
     service.wait_for("p", "running");
-    service.done("POST", "/v1/pipelines/p/stop", &json!({ "wait": true }));
-    std::fs::remove_file(workspace.path("target")).unwrap();
+    service.done("POST", "/v1/pipelines/p/stop", &json!({}));
     service.wait_for("p", "stopped");
+    std::fs::remove_file(workspace.path("target")).unwrap();
     service.done("POST", "/v1/pipelines/p/start", &json!({}));
     service.wait_for("p", "recovering");
     let error = service.status("p")["error"].as_str().unwrap().to_owned();
@@ -91,7 +91,7 @@ fn a_login_that_is_refused_is_tried_again() {
     let server = std::sync::Arc::new(server);
     let database = server.database();
     let workspace = Workspace::new();
-    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("in.txt", "{\"n\":1}\n{\"n\":2}\n");
     let url = |role: &str| database.url().replace("postgres@", &format!("{role}@"));
     workspace.write("url", url("late"));
     assert_ne!(url("late"), database.url());
@@ -101,8 +101,9 @@ fn a_login_that_is_refused_is_tried_again() {
             "plugin: postgres\n        settings: { url: \"${file:url}\", table: lines }",
         )
     };
-    database.query("create table lines (payload text)");
-    workspace.write("pipelines/p.yaml", to_postgres(file_to_file("p", "")));
+    database.query("create table lines (n bigint)");
+    let decode = "      - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }\n";
+    workspace.write("pipelines/p.yaml", to_postgres(file_to_file("p", decode)));
     let mut process = workspace.start(&["run", "--pipelines.error-recovery.max-delay=1s"]);
     let address = process.address();
     let status = || {
@@ -114,6 +115,7 @@ fn a_login_that_is_refused_is_tried_again() {
     process.wait_until("another attempt", || log().matches("starts again in").count() >= 2);
     database.query("create role late login superuser");
     process.wait_until("the login", || status() == "running");
+    process.wait_until("the rows", || database.query("select count(*) from lines") == ["2"]);
     end(process);
 
     // With no patience it has failed for good.

@@ -59,6 +59,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("create_failed", "A table cannot be made.", "Give the user the right, or make it yourself."),
     entry("credentials_refused", "The server refuses the credentials.", "Correct them."),
     entry(
+        "credentials_unreadable",
+        "A file with a value of a setting cannot be read any more, or the pipeline has errors with what it says.",
+        "Write the file again: the pipeline tries for a while, and is started by hand after that.",
+    ),
+    entry(
         "credit_overdrawn",
         "The engine found that it lost count; nothing more is stored.",
         "This is a defect: report it. Start again: nothing is lost.",

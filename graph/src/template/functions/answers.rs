@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::{CallError, Context, Function, Param, TABLES, methods};
+use super::{Allowance, CallError, Context, Function, Param, TABLES, methods};
 use crate::record::Record;
 use crate::template::val::{Dict, Elements, List, Map, Time, Val};
 use crate::template::{MissingKey, Template};
