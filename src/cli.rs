@@ -24,7 +24,7 @@ mod template;
 mod top;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,6 +34,7 @@ use anabranch_graph::registry::Registry;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::settings::{Layers, SettingFlags, Settings};
+use crate::terminal::{self, Stream, Style, adopt, is_terminal};
 pub use report::{Exit, Report};
 use standalone::registry_with;
 
@@ -174,7 +175,7 @@ fn refused(error: &clap::Error) -> Exit {
     if !line.iter().any(|argument| argument == "--json") {
         let _ = error.print();
         if let Some(meant) = meant {
-            let _ = writeln!(std::io::stderr(), "\nDid you mean this?\n  {meant}");
+            let _ = terminal::print(Stream::Err, &format!("\nDid you mean this?\n  {meant}\n"));
         }
         return Exit::Invalid;
     }
@@ -220,8 +221,8 @@ struct Context {
 impl Context {
     fn new(json: bool, no_color: bool) -> Self {
         let plain = no_color || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        let terminal = std::io::stdout().is_terminal();
-        Context { json, color_errors: !plain && std::io::stderr().is_terminal(), color: !plain && terminal, terminal }
+        let terminal = is_terminal(Stream::Out);
+        Context { json, color_errors: !plain && is_terminal(Stream::Err), color: !plain && terminal, terminal }
     }
 
     /// The settings, or the report of what is wrong with them. Warnings go to standard error.
@@ -253,9 +254,7 @@ impl Context {
         if self.json || !self.terminal || !std::io::stdin().is_terminal() {
             return None;
         }
-        let mut err = std::io::stderr();
-        let _ = write!(err, "{question} [y/N] ");
-        let _ = err.flush();
+        let _ = terminal::print(Stream::Err, &format!("{question} [y/N] "));
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).ok()?;
         Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
@@ -263,21 +262,15 @@ impl Context {
 
     /// Findings as text for standard error.
     fn rendered(&self, findings: &Diagnostics, files: &Files) -> String {
-        findings.render(files, RenderStyle { color: self.color_errors, ..RenderStyle::default() })
+        adopt(&findings.render(files, RenderStyle { color: self.color_errors, ..RenderStyle::default() }))
     }
 
     /// Findings that keep nothing from going on.
     fn note(&self, findings: &Diagnostics, files: &Files) {
         if !findings.is_empty() {
-            let _ = std::io::stderr().write_all(self.rendered(findings, files).as_bytes());
+            let _ = terminal::print(Stream::Err, &self.rendered(findings, files));
         }
     }
-}
-
-/// Columns of the terminal that standard output is, or a usual number.
-fn columns() -> u16 {
-    let asked = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col);
-    if asked == 0 { 100 } else { asked.max(40) }
 }
 
 /// Every plugin of this build, to be described and configured. What runs pipelines takes [`registry_with`].
@@ -353,9 +346,9 @@ fn difference(name: &str, before: &str, after: &str, color: bool) -> String {
         return plain;
     }
     let styled = |line: &str| match line.as_bytes().first() {
-        Some(b'+') => format!("\x1b[32m{line}\x1b[0m\n"),
-        Some(b'-') => format!("\x1b[31m{line}\x1b[0m\n"),
-        Some(b'@') => format!("\x1b[2m{line}\x1b[0m\n"),
+        Some(b'+') => format!("{}\n", Style::GREEN.paint(line, true)),
+        Some(b'-') => format!("{}\n", Style::RED.paint(line, true)),
+        Some(b'@') => format!("{}\n", Style::DIM.paint(line, true)),
         _ => format!("{line}\n"),
     };
     plain.lines().map(styled).collect()

@@ -3,10 +3,13 @@
 
 mod line;
 mod output;
+mod repeated;
 
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
+use anabranch_graph::exec::current_pipeline;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::secret::mask;
 use anabranch_graph::text::Str;
@@ -14,9 +17,11 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 pub use output::Output;
+pub use repeated::EVERY as COUNTED_EVERY;
 
 use crate::settings::LogSettings;
 use line::{Fields, Style};
+use repeated::Repeated;
 
 /// What is kept of a target: only this product's lines, not those of the libraries below it.
 const TARGETS: &str = "anabranch";
@@ -27,13 +32,15 @@ pub struct Log {
     style: Style,
     output: Arc<Output>,
     masks: RwLock<Vec<Str>>,
+    repeated: Repeated,
 }
 
 impl Log {
     /// A log that writes to `output`.
     pub fn new(settings: LogSettings, output: Arc<Output>) -> Arc<Log> {
-        let style = Style { format: settings.format, color: output.is_colored() };
-        Arc::new(Log { settings, style, output, masks: RwLock::default() })
+        let style =
+            Style { format: settings.format, color: output.is_colored(), terminal: output.is_terminal() };
+        Arc::new(Log { settings, style, output, masks: RwLock::default(), repeated: Repeated::default() })
     }
 
     /// Makes this log the receiver of all `tracing` events of the process. Only the first call counts.
@@ -54,6 +61,26 @@ impl Log {
     /// Where lines go.
     pub fn output(&self) -> &Arc<Output> {
         &self.output
+    }
+
+    /// Writes how many warnings and errors of a kind were left out because there were too many: those that are due, which
+    /// is to be asked every [`COUNTED_EVERY`], or at the end all.
+    pub fn count_repeated(&self, all: bool) {
+        for (count, about, latest) in self.repeated.counts(all, Instant::now()) {
+            let lines = if count == 1 { "1 more line".to_owned() } else { format!("{count} more lines") };
+            let message = format!("{lines} like this were left out; the latest: {latest}");
+            self.write_event(LogLevel::Warn, &Fields::of(message, about));
+        }
+    }
+
+    fn write_event(&self, level: LogLevel, fields: &Fields) {
+        let mut text = Some(line::event(level, fields, self.style));
+        // There is nobody left to tell that the log itself cannot be written.
+        let _ = self.output.write_lines(&mut |buffer| {
+            let line = text.take();
+            buffer.extend_from_slice(line.as_deref().unwrap_or_default().as_bytes());
+            line.is_some()
+        });
     }
 
     /// The text without the values that were given to [`Log::mask`].
@@ -77,7 +104,7 @@ impl LogSink for Log {
             None => false,
             Some(record) => {
                 buffer.extend_from_slice(head.as_bytes());
-                buffer.extend_from_slice(record.trim_ascii_end());
+                buffer.extend_from_slice(&self.style.record(record.trim_ascii_end()));
                 buffer.extend_from_slice(tail.as_bytes());
                 true
             }
@@ -104,16 +131,18 @@ impl<S: Subscriber> Layer<S> for Receiver {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let level = level(event.metadata());
         let mut fields = Fields::default();
         event.record(&mut fields);
+        fields.complete(current_pipeline);
         fields.each(|text| self.0.masked(&text));
-        let mut text = Some(line::event(level(event.metadata()), &fields, self.0.style));
-        // There is nobody left to tell that the log itself cannot be written.
-        let _ = self.0.output.write_lines(&mut |buffer| {
-            let line = text.take();
-            buffer.extend_from_slice(line.as_deref().unwrap_or_default().as_bytes());
-            line.is_some()
-        });
+        if level >= LogLevel::Warn {
+            let kind = (event.metadata().callsite(), fields.about(&repeated::TELLING));
+            if !self.0.repeated.admits(kind, fields.message(), Instant::now()) {
+                return;
+            }
+        }
+        self.0.write_event(level, &fields);
     }
 }
 
@@ -156,7 +185,7 @@ mod tests {
     }
 
     fn write(log: &Log, level: LogLevel, message: &str) -> io::Result<()> {
-        let line = LogLine { level, component: "plugin", connector: "demo:out", plugin: "log", message };
+        let line = LogLine { level, pipeline: "demo", component: "plugin", connector: "demo:out", plugin: "log", message };
         log.write_records(&line, &mut [&b"{\"a\":1}"[..], b"{\"a\":2}\n"].into_iter())
     }
 
@@ -222,6 +251,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_again_and_again_is_counted() {
+        let (log, file) = log(LogFormat::Cli);
+        let subscriber = tracing_subscriber::registry().with(Receiver(log.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            for n in 0..1000 {
+                tracing::warn!(pipeline = "busy", "it fails again, {n}");
+                tracing::info!("not limited");
+            }
+            for pipeline in ["one", "two"] {
+                tracing::warn!(pipeline, "it fails");
+            }
+        });
+        let text = content(&file);
+        assert_eq!(text.matches("it fails again").count(), 10, "{text}");
+        assert_eq!((text.matches("it fails pipeline=").count(), text.matches("not limited").count()), (2, 1000));
+        log.count_repeated(false);
+        assert_eq!(content(&file).len(), text.len(), "not yet");
+        log.count_repeated(true);
+        let text = content(&file);
+        let last = text.lines().last().unwrap();
+        assert!(last.ends_with("990 more lines like this were left out; the latest: it fails again, 999 pipeline=busy"), "{last}");
+    }
+
+    #[test]
     fn a_full_disk_is_an_error_and_no_panic() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let settings = LogSettings { level: LogLevel::Info, format: LogFormat::Cli };
@@ -242,7 +295,7 @@ mod tests {
     #[test]
     fn a_batch_larger_than_the_buffer_is_whole() {
         let (log, file) = log(LogFormat::Cli);
-        let line = LogLine { level: LogLevel::Info, component: "plugin", connector: "c", plugin: "log", message: "" };
+        let line = LogLine { level: LogLevel::Info, pipeline: "demo", component: "plugin", connector: "c", plugin: "log", message: "" };
         let record = format!("{{\"x\":\"{}\"}}", "y".repeat(1000)).into_bytes();
         log.write_records(&line, &mut std::iter::repeat_n(&record[..], 1000)).unwrap();
         let text = content(&file);

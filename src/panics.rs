@@ -1,8 +1,9 @@
 //! Panics: defects of this program. They are reported where the user looks, and end nothing by themselves.
 
 use std::cell::Cell;
-use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
+
+use crate::terminal::{Stream, print};
 
 thread_local! {
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
@@ -19,7 +20,7 @@ pub fn report() {
         if tracing::dispatcher::has_been_set() {
             tracing::error!(place = %place, "internal error: {message}");
         } else {
-            let _ = writeln!(std::io::stderr(), "internal error: {message} ({place})");
+            let _ = print(Stream::Err, &format!("internal error: {message} ({place})\n"));
         }
     }));
 }

@@ -3,6 +3,7 @@
 //! Pipelines run on a multi-thread runtime. Signals, timers and everything in this module run on a second,
 //! current-thread runtime, so that a busy executor cannot delay a stop.
 
+pub mod account;
 pub mod apply;
 pub mod control;
 mod document;
@@ -17,8 +18,8 @@ pub mod schemas;
 pub(crate) mod signals;
 pub mod status;
 
+use std::collections::BTreeMap;
 use std::future::pending;
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,13 +38,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::api::{Api, ListenError, View};
-use crate::log::Log;
+use crate::log::{COUNTED_EVERY, Log};
 use crate::pipelines::{Invalid, Pipelines};
 use crate::runtime;
 use crate::settings::Settings;
 use crate::store::{Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
-use crate::terminal::StatusLine;
+use crate::terminal::{StatusLine, Stream, is_terminal};
 use crate::traces::{Exporter, FLUSH};
+use account::Account;
 use control::{Control, Done, Job, Shared};
 use document::Read;
 use lifecycle::Outcome;
@@ -86,6 +88,8 @@ pub struct Later {
 pub struct Ended {
     /// Pipelines by outcome.
     pub outcomes: Vec<(Str, Outcome)>,
+    /// What each of those came to.
+    pub accounts: BTreeMap<Str, Account>,
     /// Ids of pipelines with errors.
     pub invalid: Vec<Str>,
     /// Whether it was stopped by a signal.
@@ -168,6 +172,7 @@ impl Service {
                 opening: Arc::new(Semaphore::new(OPENING)),
                 recovery: self.settings.pipelines.recovery,
                 once: self.once,
+                live_restart: self.settings.live_restart,
                 traces: traces.clone(),
             });
             let view = Arc::new(View::new(store, self.registry.clone(), control));
@@ -300,6 +305,10 @@ impl Service {
         let mut deadline: Option<Instant> = None;
         let mut stopping = false;
         let mut hangups = signals.hangups.take();
+        let mut counting = interval(COUNTED_EVERY);
+        counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let output = self.log.output().clone();
+        let mut reader_gone = pin!(output.reader_gone());
         while !(doing.is_empty() && jobs.is_empty() && (self.once || stopping)) {
             tokio::select! {
                 Some(job) = jobs.recv() => doing.push(job),
@@ -343,7 +352,7 @@ impl Service {
                     deadline = self.stop(control);
                 }
                 () = hung_up(&mut hangups), if !stopping => {
-                    if std::io::stdout().is_terminal() {
+                    if is_terminal(Stream::Out) {
                         // The terminal is gone, and who started the service with it.
                         ended.signalled = true;
                         stopping = true;
@@ -353,7 +362,7 @@ impl Service {
                         control.reload();
                     }
                 }
-                () = self.log.output().reader_gone(), if !stopping => {
+                () = &mut reader_gone, if !stopping => {
                     // As `anabranch run | head` ends: with nobody to read the log there is nothing to wait for.
                     ended.signalled = true;
                     stopping = true;
@@ -362,6 +371,7 @@ impl Service {
                 // Until the end: what it holds still must be let go.
                 () = &mut companion => {}
                 () = until(deadline) => break,
+                _ = counting.tick() => self.log.count_repeated(false),
                 _ = redraw.tick(), if status_line.is_live() => status_line.draw(control.all()),
             }
         }
@@ -371,6 +381,9 @@ impl Service {
             ended.outcomes.retain(|(before, _)| *before != id);
             ended.outcomes.push((id, Outcome::NotDrained { left: Vec::new() }));
         }
+        self.log.count_repeated(true);
+        let ran = control.all().into_iter().filter(|(_, seen)| seen.run > 0);
+        ended.accounts = ran.map(|(id, seen)| (id, seen.whole_account())).collect();
         Ok(ended)
     }
 

@@ -49,6 +49,8 @@ pub struct Settings {
     pub shutdown_timeout: Option<Duration>,
     /// Whether `split` and `clone` are allowed.
     pub arch_v2: bool,
+    /// Whether a pipeline that runs may be restarted to apply a change that a client sends.
+    pub live_restart: bool,
     /// Whether pipeline files that are saved are taken up.
     pub dev: bool,
     /// Every setting as text with the layer it comes from, in the order of the declaration.

@@ -1,115 +1,16 @@
-//! What is shown on a terminal while the service runs.
+//! Everything that is printed for people goes through here, and so nothing that a record, a plugin or a server says can
+//! give a terminal orders.
+//!
+//! Control characters, bidirectional overrides and zero-width characters are printed as `\u{1b}`; line feeds and tabs
+//! stay, since the layout is ours. Styles of ours are marked in the text with a number that is drawn at the start of the
+//! process and that nothing from outside can know; the marks become escape sequences when the text is printed.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod escape;
+mod status;
+mod stream;
+mod style;
 
-use anabranch_graph::text::Str;
-
-use crate::log::Output;
-use crate::service::lifecycle::Seen;
-
-/// One line: each pipeline with its state, records per second and lag.
-pub struct StatusLine {
-    output: Arc<Output>,
-    /// How far each was.
-    rows: BTreeMap<Str, Row>,
-}
-
-#[derive(Default)]
-struct Row {
-    /// When the line was drawn and how many rows were settled then, of this run; the oldest first.
-    history: VecDeque<(Instant, u64)>,
-}
-
-/// Rates are over this many redraws: one alone would flicker.
-const SAMPLES: usize = 6;
-
-impl Row {
-    /// Rows per second over the last redraws.
-    fn rate(&mut self, now: Instant, settled: u64) -> f64 {
-        if self.history.back().is_some_and(|(_, before)| *before > settled) {
-            self.history.clear();
-        }
-        if self.history.len() == SAMPLES {
-            self.history.pop_front();
-        }
-        let rate = self
-            .history
-            .front()
-            .map_or(0.0, |(at, before)| (settled - before) as f64 / now.duration_since(*at).as_secs_f64().max(0.001));
-        self.history.push_back((now, settled));
-        rate
-    }
-}
-
-impl StatusLine {
-    /// How often it is redrawn.
-    pub const PERIOD: Duration = Duration::from_millis(500);
-
-    /// A line about nothing yet.
-    pub fn new(output: Arc<Output>) -> Self {
-        StatusLine { output, rows: BTreeMap::new() }
-    }
-
-    /// Whether anybody can see it.
-    pub fn is_live(&self) -> bool {
-        self.output.is_live()
-    }
-
-    /// Draws it anew, about those of these pipelines that were started.
-    pub fn draw(&mut self, pipelines: Vec<(Str, Seen)>) {
-        let now = Instant::now();
-        let mut text = String::new();
-        for (id, seen) in pipelines.into_iter().filter(|(_, seen)| seen.run > 0 || seen.status.is_live()) {
-            if !text.is_empty() {
-                text.push_str("  |  ");
-            }
-            let _ = write!(text, "{id} {}", seen.status.word());
-            let row = self.rows.entry(id).or_default();
-            if let Some(totals) = seen.progress.map(|progress| progress.totals()) {
-                let rate = row.rate(now, totals.settled);
-                let lag = totals.read.saturating_sub(totals.settled) as f64;
-                let _ = write!(text, " {} records/s, lag {}", short(rate), short(lag));
-            }
-        }
-        self.output.set_status(text);
-    }
-
-    /// Removes it.
-    pub fn clear(&self) {
-        self.output.set_status(String::new());
-    }
-}
-
-/// A number in a few characters: `999`, `12.3k`, `4.0M`.
-pub fn short(n: f64) -> String {
-    match n {
-        n if n < 10.0 && n.fract() != 0.0 => format!("{n:.1}"),
-        n if n < 1e3 => format!("{n:.0}"),
-        n if n < 1e6 => format!("{:.1}k", n / 1e3),
-        n => format!("{:.1}M", n / 1e6),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_over_several_redraws() {
-        let mut row = Row::default();
-        let start = Instant::now();
-        let at = |n: u32| start + StatusLine::PERIOD * n;
-        let rates: Vec<f64> = (0..10).map(|n| row.rate(at(n), u64::from(n / 2))).collect();
-        assert_eq!(rates[0], 0.0);
-        assert!(rates[4..].iter().all(|rate| (0.7..=1.3).contains(rate)), "{rates:?}");
-        assert_eq!(row.rate(at(11), 0), 0.0, "a new run counts from 0");
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!([0.0, 1.5, 999.4, 12_345.0, 4_000_000.0].map(short), ["0", "1.5", "999", "12.3k", "4.0M"]);
-    }
-}
+pub use escape::{is_unsafe, json_text, shown};
+pub use status::{StatusLine, short};
+pub use stream::{Stream, columns, data, is_terminal, print, print_json};
+pub use style::{Style, adopt};

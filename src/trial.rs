@@ -23,6 +23,8 @@ use anabranch_graph::state::{Epoch, LaneId, Oblivion, StateStore, StoreError};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
+use crate::terminal::{Stream, data};
+
 /// An end of a plan that is there already, as the registry wants it.
 pub struct Given<T: ?Sized> {
     specification: Specification,
@@ -103,6 +105,6 @@ impl LogSink for Notes {
             text.extend_from_slice(record);
             text.push(b'\n');
         }
-        std::io::stderr().write_all(&text)
+        data(Stream::Err).write_all(&text)
     }
 }

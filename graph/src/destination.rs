@@ -10,11 +10,12 @@ use crate::diagnostic::Diagnostics;
 use crate::fault::Fault;
 use crate::flow::Flow;
 use crate::letter::LetterBounds;
-use crate::operator::Host;
+use crate::operator::{Host, LogLevel};
 use crate::record::Record;
 use crate::source::Mark;
 use crate::specification::Specification;
 use crate::state::LaneId;
+use crate::text::Str;
 
 /// A kind of destination, as the registry knows it.
 pub trait DestinationKind: Send + Sync {
@@ -56,6 +57,18 @@ pub trait Destination: Send + Sync {
     /// Whether it is the queue whose letters [`StateStore::keep_letters`](crate::state::StateStore::keep_letters) keeps,
     /// and how many of them. Such a destination takes nothing but dead letters and is never opened.
     fn keeps_letters(&self) -> Option<LetterBounds> {
+        None
+    }
+
+    /// What it would write for a record, where it writes each as it is by itself: a line of a file. `None`: as a whole
+    /// with others, or not as text. A trial of the pipeline shows it, and fails the record where this fails.
+    fn written(&self, _record: &Record) -> Option<Result<Vec<u8>, Fault>> {
+        None
+    }
+
+    /// The level and the text of its lines, where it is the service log. As a dead-letter queue it is given records only
+    /// where the log takes lines of level debug: the lines that the executor writes about failures name them.
+    fn logs(&self) -> Option<(LogLevel, Str)> {
         None
     }
 }

@@ -16,12 +16,14 @@
 //! destination.
 
 mod activity;
+mod ambient;
 mod asynchronous;
 mod chain;
 mod context;
 mod dead_letter;
 mod deliver;
 mod drain;
+mod failures;
 mod fan_out;
 mod isolate;
 mod lanes;
@@ -51,7 +53,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use activity::{Activity, STATE_STORE};
-pub use progress::{LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals};
+pub use ambient::pipeline as current_pipeline;
+pub use progress::{LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals, Unread};
 pub use tap::{Glimpse, Inspection, Look, Place, Side, Station, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 

@@ -380,6 +380,8 @@ pub trait LogSink: Send + Sync {
 pub struct LogLine<'a> {
     /// Level of the lines.
     pub level: LogLevel,
+    /// Id of the pipeline.
+    pub pipeline: &'a str,
     /// Component, `plugin`.
     pub component: &'a str,
     /// Id of the connector.

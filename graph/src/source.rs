@@ -70,6 +70,11 @@ pub trait Source: Send + Sync {
         RecordShape::unknown()
     }
 
+    /// Where a record was read, for people, as `in.txt:17`. As it is: positions say nothing to people.
+    fn locate(&self, _position: &Position) -> Option<String> {
+        None
+    }
+
     /// Opens it where `resume` says; a partition that is not in it starts from the beginning.
     ///
     /// A mark counts as the acknowledgement of everything up to it: a crash may have come after it was stored and
@@ -134,6 +139,12 @@ pub trait Reader: Send {
     async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
         let _ = (partition, mark);
         Err(Fault::fatal("partition_unexpected", "the source was given a partition and cannot say where it goes on"))
+    }
+
+    /// Why nothing is there to be read, in words: what the source reads does not exist. Asked when `read` has said
+    /// [`Read::CaughtUp`] or [`Read::End`]. As it is: it exists, or nobody can tell.
+    fn missing(&self) -> Option<String> {
+        None
     }
 
     /// Stops reading; `read` is not called again.

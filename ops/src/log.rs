@@ -70,6 +70,7 @@ impl Destination for ConfiguredLog {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         let output = Output {
             // Connectors of several pipelines may have one id.
+            pipeline: host.pipeline.clone(),
             connector: format!("{}:{}", host.pipeline, host.node),
             log: host.log.clone(),
             message: self.message.clone(),
@@ -84,6 +85,15 @@ impl Destination for ConfiguredLog {
         self.format.flow(flow, false);
     }
 
+    fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
+        let mut line = Vec::new();
+        Some(encode(&self.format, &mut self.format.encoder(), record, &mut line).map(|()| line))
+    }
+
+    fn logs(&self) -> Option<(LogLevel, Str)> {
+        Some((self.level, self.message.clone()))
+    }
+
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 1024, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
     }
@@ -91,6 +101,7 @@ impl Destination for ConfiguredLog {
 
 /// What a blocking thread works on: the log may be a terminal that was stopped.
 struct Output {
+    pipeline: Str,
     connector: String,
     log: Arc<dyn LogSink>,
     message: Str,
@@ -102,7 +113,14 @@ struct Output {
 impl Output {
     fn write(&self, level: LogLevel) -> io::Result<()> {
         let line =
-            LogLine { level, component: "plugin", connector: &self.connector, plugin: "log", message: &self.message };
+            LogLine {
+                level,
+                pipeline: &self.pipeline,
+                component: "plugin",
+                connector: &self.connector,
+                plugin: "log",
+                message: &self.message,
+            };
         let mut start = 0;
         let mut records = self.ends.iter().map(|end| &self.bytes[std::mem::replace(&mut start, *end)..*end]);
         self.log.write_records(&line, &mut records)

@@ -45,8 +45,10 @@ struct Replay {
     /// All letters of the pipeline.
     #[serde(default)]
     all: Option<bool>,
-    /// Where their records enter: at the step where they failed, or right behind their source.
+    /// Where their records enter: at the step where they failed (`step`), right behind their source (`start`), or at a
+    /// processor or destination (`step:ID`), which may be one that was put before the step where they failed.
     #[serde(default)]
+    #[schema(value_type = String, default = "step", example = "step:decode")]
     from: From,
     /// The JSON form of a record that takes the place of the one in the letter: with exactly one number.
     #[serde(default)]
@@ -200,11 +202,14 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
             let kind = match error {
                 ReplayError::NotFound(_) => Kind::NotFound,
                 ReplayError::Store(_) => Kind::Unavailable,
-                ReplayError::NotOne(_) | ReplayError::NoEntry { .. } => Kind::Malformed(StatusCode::BAD_REQUEST),
+                ReplayError::NotOne(_) | ReplayError::NotThere(_) | ReplayError::NoEntry { .. } => Kind::Malformed(StatusCode::BAD_REQUEST),
             };
             let answer = ApiError::new(kind, error.code(), error.to_string());
             match error.suggestion() {
-                Some(_) => answer.suggest("replay it with `from` start"),
+                Some(_) if matches!(error, ReplayError::NoEntry { .. }) => {
+                    answer.suggest("replay it with `from` start, or step:ID")
+                }
+                Some(suggestion) => answer.suggest(suggestion),
                 None => answer,
             }
         }

@@ -239,6 +239,8 @@ impl From<EditError> for ApiError {
             EditError::Stale(_) => {
                 answer(Kind::Aborted, "pipelines.plan_stale").suggest("make the plan again, and look at it")
             }
+            EditError::RunsOn(_) => answer(Kind::FailedPrecondition, "pipelines.restart_not_allowed")
+                .suggest("stop the pipeline, apply the change, and start it"),
             EditError::SwitchFailed { .. } => answer(Kind::FailedPrecondition, "pipelines.switch_failed"),
             // What was given part by part has no lines.
             EditError::Invalid(findings) => invalid(findings, &Files::new()),

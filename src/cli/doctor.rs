@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, report};
 use crate::settings::{Layers, Refused, ServiceFlags, Settings};
+use crate::terminal::Style;
 
 /// Look for what would keep the service from running well.
 ///
@@ -72,11 +73,11 @@ impl Mark {
         }
     }
 
-    fn style(self) -> &'static str {
+    fn style(self) -> Style {
         match self {
-            Mark::Well => "\x1b[32m",
-            Mark::Warning => "\x1b[33m",
-            Mark::Invalid | Mark::Environment => "\x1b[31m",
+            Mark::Well => Style::GREEN,
+            Mark::Warning => Style::YELLOW,
+            Mark::Invalid | Mark::Environment => Style::RED,
         }
     }
 }
@@ -209,9 +210,9 @@ fn told_all(report: Report, findings: &[Finding], quiet: bool, color: bool) -> R
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
     let mut text = String::new();
     for finding in findings.iter().filter(|finding| !quiet || finding.mark > Mark::Well) {
-        let (style, reset) = if color { (finding.mark.style(), "\x1b[0m") } else { ("", "") };
         let Finding { check, mark, what, advice } = finding;
-        text.push_str(&format!("{style}{:<4}{reset}  {check:<width$}  {what}\n", mark.word()));
+        let word = mark.style().paint(&format!("{:<4}", mark.word()), color);
+        text.push_str(&format!("{word}  {check:<width$}  {what}\n"));
         if let Some(advice) = advice {
             text.push_str(&format!("{:indent$}{advice}\n", "", indent = 4 + 2 + width + 2 + 2));
         }

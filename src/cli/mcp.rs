@@ -2,7 +2,7 @@
 
 mod tools;
 
-use std::io::{BufReader, Write as _, stdin, stdout};
+use std::io::{BufReader, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::files::system;
 use crate::mcp::{Server, http, stdio};
 use crate::service::signals::Signals;
 use crate::settings::{ServiceFlags, token_in};
+use crate::terminal::{self, Stream};
 
 /// Let assistants check, try and watch pipelines, by the Model Context Protocol.
 ///
@@ -65,7 +66,7 @@ pub(super) fn mcp(arguments: &Arguments, context: &Context) -> Report {
     let tools = tools::tools(settings, &arguments.settings.0.given, arguments.allow_mutations);
     let server = Server::new(tools, INSTRUCTIONS);
     match &arguments.http {
-        None => match stdio::serve(&server, BufReader::new(stdin()), stdout()) {
+        None => match stdio::serve(&server, BufReader::new(stdin()), terminal::data(Stream::Out)) {
             Ok(()) => Report::new(COMMAND).streamed(),
             Err(error) => Report::new(COMMAND).streamed().fail(Exit::Environment, "cli.system", system(&error)),
         },
@@ -125,7 +126,8 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
         };
         let access = Arc::new(Access::new(Some(token), at.ip().is_loopback(), Vec::new()));
         // A reader that went away is nobody's problem.
-        let _ = writeln!(stdout(), "MCP is served at {}://{at}/mcp", if tls.is_some() { "https" } else { "http" });
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let _ = terminal::print(Stream::Out, &format!("MCP is served at {scheme}://{at}/mcp\n"));
         let stop = async {
             signals.next().await;
         };

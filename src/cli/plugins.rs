@@ -198,7 +198,7 @@ fn listing(context: &Context) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     if context.terminal {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(super::columns());
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(crate::terminal::columns());
     }
     table
 }

@@ -1,6 +1,5 @@
 //! `anabranch quickstart`.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 
 use super::run::{Manner, serve};
@@ -59,7 +58,7 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
 /// Says where the page is, and opens it.
 fn show(address: SocketAddr, opens: bool) {
     let url = format!("http://{address}/");
-    let _ = writeln!(std::io::stderr(), "The page of this service is {url}");
+    let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("The page of this service is {url}\n"));
     if opens && let Err(error) = open::that_detached(&url) {
         tracing::debug!(%error, "the browser cannot be opened");
     }

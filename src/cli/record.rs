@@ -9,6 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::terminal::is_unsafe;
+
 /// A record with its fields in the usual order.
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -54,7 +56,7 @@ fn data(data: &Data) -> Value {
 /// Bytes as text where they are text that a terminal may print, else as base64.
 pub(super) fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
-        Ok(text) if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => text.to_owned(),
+        Ok(text) if !text.contains(|c: char| is_unsafe(c) && !matches!(c, '\n' | '\r' | '\t')) => text.to_owned(),
         _ => STANDARD.encode(bytes),
     }
 }

@@ -1,13 +1,14 @@
 //! What a command has to say, as text or as JSON, and the exit code.
 
 use std::borrow::Cow;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
 use serde_json::{Value, json};
 
 use crate::client::ClientError;
 use crate::files::system;
+use crate::terminal::{self, Stream};
 
 /// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +23,12 @@ pub enum Exit {
     Environment = 3,
     /// The running service differs from the files, and nothing was changed.
     Drift = 4,
+    /// `run --once`: nothing was read, because nothing was there.
+    NothingRead = 5,
+    /// `run --once`: a bound of a dead-letter queue dropped letters.
+    LettersDropped = 6,
+    /// `run --once`: it was stopped before everything was read.
+    Interrupted = 7,
 }
 
 /// What a command has to say.
@@ -193,10 +200,8 @@ impl Report {
 
     /// Prints it. A reader that went away is not an error; a full disk is.
     pub fn print(self, as_json: bool) -> Exit {
-        let mut err = std::io::stderr();
-        let out = if as_json && !self.streamed {
-            let envelope = self.envelope();
-            format!("{envelope}\n")
+        let printed = if as_json && !self.streamed {
+            terminal::print_json(Stream::Out, &format!("{}\n", self.envelope()))
         } else {
             let mut notes = self.notes;
             if let Some(Error { message, suggestion, .. }) = self.error {
@@ -205,13 +210,13 @@ impl Report {
                     notes.push_str(&format!("  {suggestion}\n"));
                 }
             }
-            let _ = err.write_all(notes.as_bytes());
-            self.text
+            let _ = terminal::print(Stream::Err, &notes);
+            terminal::print(Stream::Out, &self.text)
         };
-        let mut stdout = std::io::stdout().lock();
-        match stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
+        match printed {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                let _ = writeln!(err, "error: cannot write to standard output: {}", system(&error));
+                let message = format!("error: cannot write to standard output: {}\n", system(&error));
+                let _ = terminal::print(Stream::Err, &message);
                 self.exit.max(Exit::Environment)
             }
             _ => self.exit,

@@ -1,10 +1,13 @@
 //! `anabranch run`.
 
+mod outcome;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::FutureExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Builder;
 
 use super::pipelines::Watch;
@@ -13,8 +16,7 @@ use crate::api::ListenError;
 use crate::log::{Log, Output};
 use crate::pipelines::Pipelines;
 use crate::runtime;
-use crate::service::lifecycle::{Outcome, names};
-use crate::service::{Companion, Ended, Later, Service, ServiceError};
+use crate::service::{Companion, Later, Service, ServiceError};
 use crate::settings::{Database, LogFormat, SettingFlags, Settings};
 use crate::store::{OpenError, Origin, Store, StoredPipeline};
 
@@ -27,10 +29,20 @@ use crate::store::{OpenError, Origin, Store, StoredPipeline};
 ///
 /// A pipeline file with errors is told, and its pipelines are `invalid`; the others run, and the API can make more.
 ///
-/// Exit codes: 0 everything that was read is delivered, 1 a pipeline failed and ended the service (`--once`,
-/// `pipelines.exit-on-degraded`), 2 a setting is not valid, or a pipeline file is not and the service is run with
-/// `--once`, with `pipelines.exit-on-degraded`, or with nothing else to do, 3 not everything could be delivered in time,
-/// or the store or the port is in use.
+/// With --once, the last line says how many records were read, delivered, filtered and dead-lettered, and how long it
+/// took. A file that exists and has nothing new is a success. A path that does not exist, and a source from which
+/// nothing was ever read, are not.
+///
+/// Exit codes:
+/// 0 everything that was read is delivered, filtered or dead-lettered;
+/// 1 a pipeline failed and ended the service (`--once`, `pipelines.exit-on-degraded`);
+/// 2 a setting is not valid, or a pipeline file is not and the service is run with `--once`, with
+/// `pipelines.exit-on-degraded`, or with nothing else to do;
+/// 3 not everything could be delivered in time, or the store or the port is in use;
+/// 5 `--once`: nothing was read, because nothing was there;
+/// 6 `--once`: a bound of the dead-letter queue dropped letters;
+/// 7 `--once`: it was interrupted before everything was read;
+/// 128+n a second signal n ended it at once.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// End when there is nothing more to read and everything is delivered.
@@ -136,14 +148,19 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     };
     let log = Log::new(settings.log, output);
     log.install();
+    let text = settings.log.format == LogFormat::Cli;
     let companion: Option<Companion> = watches.then(|| {
         let watch = Watch::new(path, registry.clone(), options, context.clone());
         Box::new(move |control| watch.watch(control).boxed()) as Companion
     });
     let log = Arc::clone(&log);
     let service = Service { settings, registry, compile: options, log, once, before_abort, on_listening, companion };
+    let began = Instant::now();
     match service.run(pipelines, later) {
-        Ok(ended) => conclude(Report::new(command), &ended, refused && once),
+        Ok(ended) => {
+            let run = outcome::Run { once, text, refused: refused && once, took: began.elapsed() };
+            outcome::conclude(Report::new(command), &ended, &run)
+        }
         Err(ServiceError::Listen(error)) => {
             let (exit, code) = match &error {
                 ListenError::InUse(_) => (Exit::Environment, "api.address_in_use"),
@@ -185,37 +202,4 @@ fn has_made(database: &Database) -> bool {
     let Ok(runtime) = runtime::start(&mut Builder::new_current_thread()) else { return true };
     let stored = runtime.block_on(store.pipelines());
     stored.map_or(true, |pipelines| pipelines.iter().any(|pipeline| pipeline.origin == Origin::Api))
-}
-
-/// The exit code and the last words.
-fn conclude(report: Report, ended: &Ended, refused: bool) -> Report {
-    let mut left = Vec::new();
-    let mut degraded = Vec::new();
-    let mut result: Vec<Value> = ended.invalid.iter().map(|id| json!({ "id": id, "status": "invalid" })).collect();
-    for (id, outcome) in &ended.outcomes {
-        result.push(match outcome {
-            Outcome::Finished => json!({ "id": id, "status": "finished" }),
-            Outcome::Stopped => json!({ "id": id, "status": "stopped" }),
-            Outcome::NotDrained { left } => json!({ "id": id, "status": "stopped", "left": left }),
-            Outcome::Degraded { error } => json!({ "id": id, "status": "degraded", "error": error }),
-        });
-        match outcome {
-            Outcome::NotDrained { left: nodes } if nodes.is_empty() => left.push(id.to_string()),
-            Outcome::NotDrained { left: nodes } => left.push(format!("{id} ({})", names(nodes))),
-            Outcome::Degraded { error } => degraded.push(format!("{id}: {error}")),
-            Outcome::Finished | Outcome::Stopped => {}
-        }
-    }
-    let report = report.result(json!({ "pipelines": result }));
-    if !left.is_empty() {
-        let message =
-            format!("not everything was delivered; what is left is read again at the next start: {}", left.join(", "));
-        report.fail(Exit::Environment, "run.not_drained", message)
-    } else if refused {
-        report.fail(Exit::Invalid, "run.invalid_pipelines", "some pipelines have errors and were not started")
-    } else if !degraded.is_empty() && (ended.gave_up || !ended.signalled) {
-        report.fail(Exit::Failed, "run.degraded", format!("degraded: {}", degraded.join("; ")))
-    } else {
-        report
-    }
 }

@@ -34,7 +34,6 @@ fn cache(of: &str) -> Option<PathBuf> {
 #[cfg(feature = "wasm")]
 mod web_assembly {
     use std::collections::BTreeSet;
-    use std::io::Write as _;
 
     use anabranch_graph::registry::Registry;
     use anabranch_graph::text::Str;
@@ -78,7 +77,7 @@ mod web_assembly {
 
     /// The log does not run yet.
     fn note(text: &str) {
-        let _ = writeln!(std::io::stderr(), "{text}");
+        let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("{text}\n"));
     }
 
     /// An entry that is no host lets nothing through.

@@ -37,16 +37,38 @@ const TOLD: usize = 100;
 /// What was read has so long to get through when time is up.
 const DRAIN: Duration = Duration::from_secs(4);
 
-/// Where replayed records enter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = ReplayFrom)]
+/// Where replayed records enter: `step`, `start`, or the id of a processor or destination, which `step:ID` names also
+/// where it is one of these words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub enum From {
     /// At the step where they failed; its condition is evaluated again.
     #[default]
     Step,
     /// Right behind the source that they were read from.
     Start,
+    /// At this processor, its condition included, or at this destination.
+    At(Str),
+}
+
+impl std::convert::From<String> for From {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "step" => From::Step,
+            "start" => From::Start,
+            id => From::At(id.strip_prefix("step:").unwrap_or(id).into()),
+        }
+    }
+}
+
+impl std::convert::From<From> for String {
+    fn from(from: From) -> Self {
+        match from {
+            From::Step => "step".to_owned(),
+            From::Start => "start".to_owned(),
+            From::At(id) => format!("step:{id}"),
+        }
+    }
 }
 
 /// What is to be replayed.
@@ -102,6 +124,9 @@ pub enum ReplayError {
     /// An edited record needs a letter whose place it takes.
     #[error("a record is given for {0} letters: it can take the place of one")]
     NotOne(usize),
+    /// The chosen step is not there.
+    #[error("{0}")]
+    NotThere(NoEntry),
     /// The step is gone.
     #[error("dead letter {number}: {error}")]
     NoEntry {
@@ -121,7 +146,7 @@ impl ReplayError {
         match self {
             ReplayError::NotFound(_) => "dead_letter.not_found",
             ReplayError::NotOne(_) => "dead_letter.not_one",
-            ReplayError::NoEntry { .. } => "dead_letter.no_step",
+            ReplayError::NotThere(_) | ReplayError::NoEntry { .. } => "dead_letter.no_step",
             ReplayError::Store(_) => "store.unavailable",
         }
     }
@@ -130,8 +155,9 @@ impl ReplayError {
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             ReplayError::NoEntry { error: NoEntry::Gone(_) | NoEntry::Ambiguous(_), .. } => {
-                Some("replay it from the start: --from start")
+                Some("replay it from the start: --from start, or from another step: --from ID")
             }
+            ReplayError::NotThere(_) => Some("`anabranch pipelines describe` lists the steps of a pipeline"),
             _ => None,
         }
     }
@@ -168,6 +194,7 @@ pub async fn replay(
         return Err(ReplayError::NotOne(asked));
     }
     let groups = grouped(tools, id, &request).await?;
+    let chosen = matches!(request.from, From::At(_));
     let mut outcome = Outcome::default();
     let mut refused = None;
     let mut halt = std::pin::pin!(halt);
@@ -178,6 +205,7 @@ pub async fn replay(
         let source: Arc<dyn Source> = Arc::new(Letters(queue.clone()));
         let stages = match plan(&pipeline.compiled, &entry, &connector, source) {
             Ok(stages) => stages,
+            Err(error) if chosen && outcome == Outcome::default() => return Err(ReplayError::NotThere(error)),
             Err(error) => {
                 for number in &numbers {
                     let message = error.to_string().into();
@@ -268,6 +296,7 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
             let letter = form::decode(&stored.content)?;
             let entry = match request.from {
                 // What no step is known of failed nowhere in particular.
+                From::At(ref id) => Entry::Step(id.clone()),
                 From::Step if !letter.node.is_empty() => Entry::Step(letter.node),
                 From::Step | From::Start => Entry::Start,
             };

@@ -13,8 +13,12 @@ pub fn page() -> Page {
          explained, `anabranch config` prints what holds and where it comes from.\n",
     );
     for (section, title) in SECTIONS {
+        let keys: Vec<_> = KEYS.iter().filter(|key| key.section() == *section && !key.has_no_effect()).collect();
+        if keys.is_empty() {
+            continue;
+        }
         let _ = write!(text, "\n## {title}\n\n| setting | is | default | meaning |\n| --- | --- | --- | --- |\n");
-        for key in KEYS.iter().filter(|key| key.section() == *section && key.awaits.is_none()) {
+        for key in keys {
             let default = key.default.filter(|default| !default.is_empty());
             let default = default.map(|default| format!("`{}`", cell(default))).unwrap_or_default();
             let secret = if key.secret { "; secret" } else { "" };
@@ -28,4 +32,17 @@ pub fn page() -> Page {
         }
     }
     Page { path: "docs/settings.md".to_owned(), text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_section_has_settings() {
+        let text = page().text;
+        for section in text.split("\n## ").skip(1) {
+            assert!(section.lines().any(|line| line.starts_with("| `")), "{section}");
+        }
+    }
 }

@@ -1,18 +1,39 @@
 //! The text of log lines.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use anabranch_graph::operator::{LogLevel, LogLine};
+use anabranch_graph::text::Str;
 use tracing::field::{Field, Visit};
 
 use super::word;
 use crate::settings::LogFormat;
+use crate::terminal::{is_unsafe, json_text, shown};
 
 /// How lines look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     pub(super) format: LogFormat,
     pub(super) color: bool,
+    /// Whether lines go to a terminal, which must get no orders of records: JSON escapes what it may leave as it is.
+    pub(super) terminal: bool,
+}
+
+impl Style {
+    /// The JSON of a record, as it may be printed.
+    pub(super) fn record(self, record: &[u8]) -> Cow<'_, [u8]> {
+        if !self.terminal {
+            return Cow::Borrowed(record);
+        }
+        match String::from_utf8_lossy(record) {
+            Cow::Borrowed(text) => match json_text(text) {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
+            Cow::Owned(text) => Cow::Owned(json_text(&text).into_owned().into_bytes()),
+        }
+    }
 }
 
 const DIM: &str = "\x1b[2m";
@@ -44,9 +65,13 @@ pub(super) fn around_record(line: &LogLine<'_>, style: Style) -> (String, &'stat
                 text.push(' ');
                 one_line(&mut text, line.message);
             }
-            for (name, value) in
-                [("component", line.component), ("connector_id", line.connector), ("plugin_name", line.plugin)]
-            {
+            let pairs = [
+                ("pipeline", line.pipeline),
+                ("component", line.component),
+                ("connector_id", line.connector),
+                ("plugin_name", line.plugin),
+            ];
+            for (name, value) in pairs {
                 pair(&mut text, name, value, style.color);
             }
             let _ = if style.color { write!(text, " {DIM}record={RESET}") } else { write!(text, " record=") };
@@ -57,6 +82,7 @@ pub(super) fn around_record(line: &LogLine<'_>, style: Style) -> (String, &'stat
             if !line.message.is_empty() {
                 json_pair(&mut text, "message", line.message);
             }
+            json_pair(&mut text, "pipeline", line.pipeline);
             json_pair(&mut text, "component", line.component);
             json_pair(&mut text, "connector_id", line.connector);
             json_pair(&mut text, "plugin_name", line.plugin);
@@ -86,15 +112,15 @@ pub(super) fn event(level: LogLevel, fields: &Fields, style: Style) -> String {
                 json_pair(&mut text, name, value);
             }
             text.push_str("}\n");
-            text
+            if style.terminal { json_text(&text).into_owned() } else { text }
         }
     }
 }
 
 fn pair(text: &mut String, name: &str, value: &str, color: bool) {
     let _ = if color { write!(text, " {DIM}{name}={RESET}") } else { write!(text, " {name}=") };
-    let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"');
-    let _ = if plain { write!(text, "{value}") } else { write!(text, "{value:?}") };
+    let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || is_unsafe(c) || c == '"');
+    let _ = if plain { write!(text, "{value}") } else { write!(text, "{}", shown(&format!("{value:?}"))) };
 }
 
 /// Nothing that is logged may look like a second line.
@@ -102,7 +128,7 @@ fn one_line(text: &mut String, message: &str) {
     for c in message.chars() {
         match c {
             '\n' => text.push_str("\\n"),
-            c if c.is_control() && c != '\t' => text.extend(c.escape_default()),
+            c if is_unsafe(c) && c != '\t' => text.extend(c.escape_default()),
             c => text.push(c),
         }
     }
@@ -126,6 +152,30 @@ pub(super) struct Fields {
 }
 
 impl Fields {
+    /// Of a line that has what [`Fields::about`] gave.
+    pub(super) fn of(message: String, about: Vec<(&'static str, String)>) -> Self {
+        Fields { message, others: about }
+    }
+
+    /// The text of the line.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Those of these fields that the line has.
+    pub(super) fn about(&self, names: &[&str]) -> Vec<(&'static str, String)> {
+        self.others.iter().filter(|(name, _)| names.contains(name)).cloned().collect()
+    }
+
+    /// Names the pipeline that the thread works for, where the line names none.
+    pub(super) fn complete(&mut self, pipeline: impl FnOnce() -> Option<Str>) {
+        if self.others.iter().all(|(name, _)| *name != "pipeline")
+            && let Some(pipeline) = pipeline()
+        {
+            self.others.insert(0, ("pipeline", pipeline.to_string()));
+        }
+    }
+
     /// Replaces every text but the names that the pipeline file gives: a database of the same name is no reason to
     /// leave the reader without them.
     pub(super) fn each(&mut self, change: impl Fn(String) -> String) {

@@ -3,10 +3,15 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 use tokio::sync::Notify;
+
+use crate::terminal::shown;
 
 /// A line is written at once when the buffer has grown to this; the end of a batch writes the rest.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -20,6 +25,8 @@ pub struct Output {
     colored: bool,
     /// Whether somebody is looking.
     live: bool,
+    /// Whether lines go to a terminal.
+    terminal: bool,
     /// Told when the reader of the lines went away.
     reader_gone: Notify,
 }
@@ -53,6 +60,7 @@ impl Output {
             }),
             colored: on_terminal && color,
             live: on_terminal || beside,
+            terminal: stdout.is_terminal(),
             reader_gone: Notify::new(),
         }))
     }
@@ -62,15 +70,22 @@ impl Output {
     /// # Errors
     /// Standard error is closed.
     pub fn standard_error() -> io::Result<Arc<Output>> {
-        Ok(Output::to_file(File::from(io::stderr().as_fd().try_clone_to_owned()?)))
+        let stderr = io::stderr();
+        let file = File::from(stderr.as_fd().try_clone_to_owned()?);
+        Ok(Output::of(file, stderr.is_terminal()))
     }
 
     /// A file in the place of standard output, without colour and status line.
     pub fn to_file(file: File) -> Arc<Output> {
+        Output::of(file, false)
+    }
+
+    fn of(file: File, terminal: bool) -> Arc<Output> {
         Arc::new(Output {
             state: Mutex::new(State { lines: file, beside: None, status: String::new(), buffer: Vec::new() }),
             colored: false,
             live: false,
+            terminal,
             reader_gone: Notify::new(),
         })
     }
@@ -78,6 +93,11 @@ impl Output {
     /// Whether lines are coloured.
     pub fn is_colored(&self) -> bool {
         self.colored
+    }
+
+    /// Whether lines go to a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
     }
 
     /// Whether there is a status line.
@@ -98,9 +118,31 @@ impl Output {
         outcome
     }
 
-    /// Waits until the reader of the lines has gone away: nothing that is written can arrive any more.
+    /// Waits until the reader of the lines has gone away: nothing that is written can arrive any more. The end of a pipe
+    /// is noticed although nothing is written.
     pub async fn reader_gone(&self) {
-        self.reader_gone.notified().await;
+        let pipe = self.pipe();
+        let closed = async {
+            match &pipe {
+                // Of a pipe that is written, an error is that nobody reads it.
+                Some(pipe) => drop(pipe.ready(Interest::ERROR).await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.reader_gone.notified() => {}
+            () = closed => {}
+        }
+    }
+
+    /// What lines go to, where that is a pipe that the runtime can watch.
+    fn pipe(&self) -> Option<pipe::Sender> {
+        let lines = self.state().lines.try_clone().ok()?;
+        if !lines.metadata().ok()?.file_type().is_fifo() {
+            return None;
+        }
+        // It is only watched, so that nobody who shares it finds it non-blocking.
+        pipe::Sender::from_file_unchecked(lines).ok()
     }
 
     /// Replaces the status line; an empty one removes it.
@@ -108,6 +150,7 @@ impl Output {
         if !self.live {
             return;
         }
+        let text = shown(&text).into_owned();
         let mut state = self.state();
         if state.status == text {
             return;

@@ -137,6 +137,9 @@ impl Control {
             if is_stale(&proposal.planned) {
                 return Err(EditError::Stale(id));
             }
+            if proposal.planned.restart && !saved && !self.shared().live_restart {
+                return Err(EditError::RunsOn(id));
+            }
             if !proposal.planned.changes.is_empty() {
                 let mut hold = self.hold_with(entry, gate).await;
                 // What is missing in a file that was saved may be back with the next one.

@@ -122,6 +122,8 @@ pub(super) struct Shared {
     pub(super) opening: Arc<Semaphore>,
     pub(super) recovery: RecoveryPolicy,
     pub(super) once: bool,
+    /// Whether a pipeline that runs may be restarted to apply a change that a client sends.
+    pub(super) live_restart: bool,
     /// Who sends the traces of records, where they are traced.
     pub(super) traces: Option<Arc<Exporter>>,
 }

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::account::Account;
 use super::recovery::Recovery;
 use super::status::{Event, next};
 use crate::log::Log;
@@ -89,12 +90,24 @@ pub struct Seen {
     pub run: u64,
     /// Counters of its current run.
     pub progress: Option<Arc<Progress>>,
+    /// What its earlier runs in this process came to.
+    pub account: Account,
 }
 
 impl Seen {
     /// How a pipeline is that has not run in this process.
     pub fn new(status: Status) -> Self {
-        Seen { status, since: SystemTime::now(), retry: None, place: None, run: 0, progress: None }
+        let account = Account::default();
+        Seen { status, since: SystemTime::now(), retry: None, place: None, run: 0, progress: None, account }
+    }
+
+    /// What all of its runs came to, the current one as far as it is.
+    pub fn whole_account(&self) -> Account {
+        let mut account = self.account.clone();
+        if let Some(run) = &self.progress {
+            account.add(run);
+        }
+        account
     }
 }
 
@@ -167,7 +180,12 @@ impl Life {
             let (error, place) = match ending {
                 Ending::Finished => {
                     self.enter(Event::End).await;
-                    tracing::info!(pipeline = %self.id, "finished: there is nothing more to read, everything is delivered");
+                    let account = self.seen.borrow().account.clone();
+                    tracing::info!(
+                        pipeline = %self.id, read = account.read, delivered = account.delivered_in_all(),
+                        filtered = account.filtered, dead_lettered = account.dead_lettered,
+                        "finished: there is nothing more to read"
+                    );
                     return Outcome::Finished;
                 }
                 Ending::Stopped => return self.stopped(Outcome::Stopped).await,
@@ -264,7 +282,11 @@ impl Life {
         loop {
             tokio::select! {
                 ending = running.wait() => {
-                    self.seen.send_modify(|seen| seen.progress = None);
+                    self.seen.send_modify(|seen| {
+                        if let Some(run) = seen.progress.take() {
+                            seen.account.add(&run);
+                        }
+                    });
                     return ending;
                 }
                 result = &mut opened, if opening => {

@@ -23,6 +23,8 @@ pub struct Key {
     pub standard: &'static [&'static str],
     /// The part of the service that reads it, where this version does not have that part yet.
     pub awaits: Option<&'static str>,
+    /// Why it has no effect: it is accepted because files of other services have it.
+    pub idle: Option<&'static str>,
 }
 
 /// The type of a setting.
@@ -79,7 +81,7 @@ impl Kind {
 
 impl Key {
     const fn new(name: &'static str, kind: Kind, default: Option<&'static str>, comment: &'static str) -> Self {
-        Key { name, kind, default, comment, alias: None, secret: false, standard: &[], awaits: None }
+        Key { name, kind, default, comment, alias: None, secret: false, standard: &[], awaits: None, idle: None }
     }
 
     const fn alias(mut self, alias: &'static str) -> Self {
@@ -97,9 +99,19 @@ impl Key {
         self
     }
 
+    const fn idle(mut self, why: &'static str) -> Self {
+        self.idle = Some(why);
+        self
+    }
+
     const fn awaits(mut self, part: &'static str) -> Self {
         self.awaits = Some(part);
         self
+    }
+
+    /// Whether nothing depends on it.
+    pub fn has_no_effect(&self) -> bool {
+        self.awaits.is_some() || self.idle.is_some()
     }
 
     /// Name of the environment variable: `ANABRANCH_DB_PATH`.
@@ -147,7 +159,6 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("dev", "Development mode"),
 ];
 
-const LIVE_APPLY: &str = "applying pipelines through the HTTP API";
 const GRPC: &str = "the gRPC API";
 const INSTALL: &str = "plugin installation";
 const DEV: &str = "profiling";
@@ -407,10 +418,10 @@ pub const KEYS: &[Key] = &[
     Key::new(
         "api.allow-live-restart-apply",
         Kind::Bool,
-        Some("false"),
-        "Whether applying a changed pipeline through the API may restart it.",
-    )
-    .awaits(LIVE_APPLY),
+        Some("true"),
+        "Whether `pipelines apply` and the HTTP API may drain and restart a pipeline that runs, to change it. If false, \
+         stop the pipeline first.",
+    ),
     Key::new(
         "traces.endpoint",
         Kind::Text,
@@ -462,7 +473,7 @@ pub const KEYS: &[Key] = &[
         Some("false"),
         "Leaves out the metrics of that architecture.",
     )
-    .awaits("metrics"),
+    .idle("there is one architecture, and its metrics are always there"),
     Key::new("dev.enabled", Kind::Bool, Some("false"), "Reload pipeline files when they change.").alias("dev"),
     Key::new("dev.json", Kind::Bool, Some("false"), "In development mode, print the log as JSON."),
     Key::new("dev.cpuprofile", Kind::Path, None, "Write a CPU profile here.").awaits(DEV),

@@ -24,6 +24,9 @@ pub fn document() -> String {
             if let Some(part) = key.awaits {
                 let _ = write!(text, " No effect yet: comes with {part}.");
             }
+            if let Some(why) = key.idle {
+                let _ = write!(text, " No effect: {why}.");
+            }
             let value = match key.default {
                 Some("") => " \"\"".to_owned(),
                 Some(value) => format!(" {value}"),

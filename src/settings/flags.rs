@@ -67,7 +67,7 @@ impl<const ALL: bool> SettingFlags<ALL> {
                 .help(help)
                 .help_heading("Settings (also as ANABRANCH_* variables and in anabranch.yaml)")
                 .hide(!ALL && !OFFLINE.contains(&key.name))
-                .hide_short_help(key.awaits.is_some());
+                .hide_short_help(key.has_no_effect());
             arg = match key.kind {
                 Kind::Bool => {
                     arg.num_args(0..=1).require_equals(true).default_missing_value("true").value_name("true|false")

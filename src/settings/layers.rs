@@ -213,6 +213,9 @@ impl<'a> Checking<'a> {
             } else if let (Some(part), true) = (entry.key.awaits, entry.source != Source::Default) {
                 let message = format!("{} has no effect in this version: {part} comes later", entry.key.name);
                 self.report(entry, Diagnostic::warning("service.no_effect", message), None);
+            } else if let (Some(why), true) = (entry.key.idle, entry.source != Source::Default) {
+                let message = format!("{} has no effect: {why}", entry.key.name);
+                self.report(entry, Diagnostic::warning("service.no_effect", message), None);
             }
         }
         if self.text("schema-registry.type") == "confluent" {
@@ -414,6 +417,7 @@ impl<'a> Checking<'a> {
             shutdown_timeout: (!shutdown.is_zero()).then_some(shutdown),
             dev: self.bool("dev.enabled"),
             arch_v2: self.bool("preview.pipeline-arch-v2"),
+            live_restart: self.bool("api.allow-live-restart-apply"),
             resolved: Vec::new(),
         }
     }

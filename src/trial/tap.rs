@@ -34,13 +34,18 @@ pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan
             }
             StageKind::Async { step, .. } => tap(step, place(0), trace),
             StageKind::Write(write) => {
-                write.destination =
-                    Arc::new(Noted { place: Some(place(0)), steps: noted.clone(), trace: trace.clone() });
+                let destination = Some(write.destination.clone());
+                write.destination = Arc::new(Noted {
+                    place: Some(place(0)),
+                    destination,
+                    steps: noted.clone(),
+                    trace: trace.clone(),
+                });
                 (write.batch_rows, write.batch_delay, write.rate) = (None, None, None);
             }
         }
     }
-    plan.dead_letter.destination = Arc::new(Noted { place: None, steps: noted, trace: trace.clone() });
+    plan.dead_letter.destination = Arc::new(Noted { place: None, destination: None, steps: noted, trace: trace.clone() });
     (plan.dead_letter.window_size, plan.dead_letter.threshold) = (0, 0);
     plan
 }
@@ -148,9 +153,12 @@ impl AsyncOperator for TappedAsync {
 }
 
 /// In the place of a destination, or of the dead-letter queue.
+#[derive(Clone)]
 struct Noted {
     /// `None` for the dead-letter queue.
     place: Option<Place>,
+    /// The destination, which says what it would write.
+    destination: Option<Arc<dyn Destination>>,
     steps: Arc<[Step]>,
     trace: Arc<Trace>,
 }
@@ -158,7 +166,7 @@ struct Noted {
 #[async_trait]
 impl Destination for Noted {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Ok(Box::new(Noted { place: self.place, steps: self.steps.clone(), trace: self.trace.clone() }))
+        Ok(Box::new(self.clone()))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -169,13 +177,20 @@ impl Destination for Noted {
 #[async_trait]
 impl Writer for Noted {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let mut verdicts = Vec::with_capacity(rows.len());
         for row in rows {
-            match self.place {
-                Some(place) => self.trace.note(place, row.clone(), Outcome::Delivered),
-                None => self.trace.failed(row, &self.steps),
-            }
+            let Some(place) = self.place else {
+                self.trace.failed(row, &self.steps);
+                verdicts.push(Ok(Delivered::Durable));
+                continue;
+            };
+            let written = self.destination.as_ref().and_then(|destination| destination.written(row)).transpose();
+            verdicts.push(written.map(|written| {
+                self.trace.note(place, row.clone(), Outcome::Delivered(written));
+                Delivered::Durable
+            }));
         }
-        Ok(Verdicts::All(Delivered::Durable))
+        Ok(Verdicts::Each(verdicts))
     }
 
     async fn flush(&mut self) -> Result<(), Fault> {

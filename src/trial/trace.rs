@@ -48,8 +48,8 @@ pub enum Outcome {
     },
     /// The condition of the step does not hold for it.
     NotApplied,
-    /// It reached a destination.
-    Delivered,
+    /// It reached a destination, which would write this, where it writes records one by one.
+    Delivered(Option<Vec<u8>>),
 }
 
 /// Something that happened to a record, or to a piece of it.

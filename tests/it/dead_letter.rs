@@ -95,3 +95,38 @@ fn a_queue_that_cannot_be_opened_keeps_the_pipeline_from_running() {
     assert!(output.both().contains("nowhere"), "{}", output.both());
     assert_eq!(workspace.read("out.ndjson"), "");
 }
+
+/// Lines of the log about records that failed.
+fn about_failures(output: &Output) -> Vec<&str> {
+    output.stdout.lines().filter(|line| line.contains("step=fail")).collect()
+}
+
+/// Without a queue that keeps it, a failed record is found where the log says.
+#[test]
+fn the_log_says_where_the_record_is_that_failed_and_not_what_is_in_it() {
+    let (_, output) = run("", 1_000);
+    let output = output.expect_code(1);
+    let lines = about_failures(&output);
+    let [line] = &lines[..] else { panic!("{}", output.both()) };
+    for part in ["pipeline=letters", "source=in", "position=in.txt:8", "key=8", "code=", "error=\"bad line line 7\""] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(!output.both().contains("bGluZSA3"), "the record: {}", output.both());
+}
+
+#[test]
+fn failures_of_one_kind_are_counted_and_records_are_logged_at_debug_only() {
+    const QUEUE: &str = "    dead-letter-queue: { plugin: log, window-size: 0 }";
+    let (workspace, output) = run(QUEUE, 1_000);
+    let output = output.expect_code(0);
+    let lines = about_failures(&output);
+    let [first, count] = &lines[..] else { panic!("{}", output.both()) };
+    assert!(first.contains("record delivery failed") && first.contains("position=in.txt:8"), "{first}");
+    assert!(count.contains("99 more records failed like this") && count.contains("position=in.txt:998"), "{count}");
+    assert!(!output.both().contains("bGluZSA"), "records: {}", output.both());
+    assert!(output.stdout.lines().last().unwrap().contains("900 delivered, 0 filtered, 100 dead-lettered"));
+
+    workspace.append("in.txt", "line 1007\n");
+    let debug = workspace.run(&["run", "--once", "--log.level", "debug"]).expect_code(0);
+    assert!(debug.stdout.lines().any(|line| line.contains("pipeline=letters") && line.contains("bGluZSAxMDA3")));
+}

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::process::{Output, Workspace, numbered_lines, raw_after};
+use crate::process::{Output, Process, Workspace, numbered_lines, raw_after};
 
 /// Lines whose number ends in 7 fail at `fail`, after `touch`.
 fn pipeline(failing: &str, queue: &str) -> String {
@@ -91,7 +91,7 @@ fn what_failed_is_kept_as_it_was_and_arrives_once_when_the_cause_is_gone() {
     assert!(record["metadata"].get("sealed").is_none());
     let text = workspace.run(&["dlq", "show", "orders", "1"]).expect_code(0).stdout;
     assert!(text.contains("bad line 7") && text.contains("at fail"), "{text}");
-    assert!(text.contains("after as text:\nline 7\n") && text.contains("anabranch dlq replay orders 1"), "{text}");
+    assert!(text.contains("after as text:\n  line 7\n") && text.contains("anabranch dlq replay orders 1"), "{text}");
 
     // As long as the cause is there, it fails again and stays.
     let outcome = dlq(&workspace, &["replay", "orders", "1"], 1);
@@ -182,6 +182,50 @@ fn from_the_start_means_through_all_steps_and_a_step_that_is_gone_says_so() {
     assert_eq!((&replayed["metadata"]["touched"], &replayed["metadata"]["sealed"]), (&"again".into(), &"yes".into()));
 }
 
+/// One command shows the letter and the next one in the pipe replays it: both take the store, one after the other.
+#[test]
+fn a_letter_is_edited_in_a_pipe() {
+    let workspace = after_run(20, "");
+    mend(&workspace);
+    let piped = |edit: &str| {
+        let program = env!("CARGO_BIN_EXE_anabranch");
+        let line = format!("{program} dlq show orders 1 --json | {edit} | {program} dlq replay orders 1 --edit -");
+        let plain = workspace.command(["version"]);
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &line]).current_dir(workspace.root()).env_clear();
+        shell.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Process::spawn(&mut shell).finish()
+    };
+    let wrong = piped("sed s/create/creat/").expect_code(2).stderr;
+    assert!(wrong.contains("standard input:1:"), "{wrong}");
+    let mended = piped("sed s/bGluZSA3/bWVuZGVk/").expect_code(0);
+    assert!(mended.stdout.contains("1 delivered"), "{}", mended.both());
+    assert_eq!(arrived(&workspace).get("mended"), Some(&1));
+
+    // Raw data may be given as text.
+    let letter = dlq(&workspace, &["show", "orders", "2"], 0);
+    let text = letter["record"].to_string().replace("\"bGluZSAxNw==\"", r#"{ "$text": "as text" }"#);
+    workspace.write("edited.json", text);
+    dlq(&workspace, &["replay", "orders", "2", "--edit", "edited.json"], 0);
+    assert_eq!(arrived(&workspace).get("as text"), Some(&1));
+}
+
+#[test]
+fn a_record_enters_where_the_user_says_also_before_the_step_where_it_failed() {
+    let workspace = after_run(20, "");
+    // A step that makes good what the next one refuses, put before it.
+    let inserted = "      - { id: clean, plugin: field.set, settings: { field: .Payload.After, value: clean } }\n      - id: fail\n";
+    workspace.write("pipelines/p.yaml", pipeline("7", "").replace("      - id: fail\n", inserted));
+    assert_eq!(dlq(&workspace, &["replay", "orders", "1"], 1)["failedAgain"], 1, "behind the new step it fails as before");
+    let unknown = dlq(&workspace, &["replay", "orders", "1", "--from", "clear"], 2);
+    assert_eq!(unknown["error"]["code"], "dead_letter.no_step");
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("clear"), "{unknown}");
+    assert_eq!(dlq(&workspace, &["replay", "orders", "1", "--from", "clean"], 0)["delivered"], 1);
+    assert_eq!(dlq(&workspace, &["replay", "orders", "2", "--from", "step:seal"], 0)["delivered"], 1);
+    let arrived = arrived(&workspace);
+    assert_eq!((arrived.get("clean"), arrived.get("line 17")), (Some(&1), Some(&1)));
+}
+
 #[test]
 fn a_step_that_is_never_applied_is_passed_by() {
     let workspace = after_run(20, "");
@@ -229,8 +273,15 @@ fn a_full_queue_stops_the_pipeline_and_loses_no_letter() {
 }
 
 #[test]
-fn beyond_an_evicting_bound_the_oldest_letters_go() {
-    let workspace = after_run(200, ", settings: { max-count: 5, when-full: drop-oldest }");
+fn beyond_an_evicting_bound_the_oldest_letters_go_and_that_is_no_success() {
+    let after_run = |lines: usize, queue: &str, code: i32| {
+        let workspace = Workspace::new();
+        workspace.write("in.txt", numbered_lines(lines));
+        workspace.write("pipelines/p.yaml", pipeline("7", queue));
+        workspace.run(&["run", "--once"]).expect_code(code);
+        workspace
+    };
+    let workspace = after_run(200, ", settings: { max-count: 5, when-full: drop-oldest }", 6);
     let page = dlq(&workspace, &["list", "orders"], 0);
     assert_eq!(numbers(&page), [20, 19, 18, 17, 16]);
     assert_eq!((&page["count"], &page["evicted"]), (&5.into(), &15.into()));
@@ -240,13 +291,13 @@ fn beyond_an_evicting_bound_the_oldest_letters_go() {
     assert!(doctor.contains("orders: 15") && doctor.contains("lost"), "{doctor}");
 
     // A bound that a single letter exceeds keeps the newest.
-    let workspace = after_run(50, ", settings: { max-bytes: 1, when-full: drop-oldest }");
+    let workspace = after_run(50, ", settings: { max-bytes: 1, when-full: drop-oldest }", 6);
     assert_eq!(numbers(&dlq(&workspace, &["list", "orders"], 0)), [5]);
 
     // What is too old goes when the pipeline starts.
-    let workspace = after_run(50, "");
+    let workspace = after_run(50, "", 0);
     workspace.write("pipelines/p.yaml", pipeline("7", ", settings: { max-age: 1ns }"));
-    let log = workspace.once().both();
+    let log = workspace.run(&["run", "--once"]).expect_code(6).both();
     assert!(log.contains("removed because of the bounds") && log.contains("evicted=5"), "{log}");
     let page = dlq(&workspace, &["list", "orders"], 0);
     assert_eq!((&page["count"], &page["evicted"]), (&0.into(), &5.into()));
@@ -412,7 +463,7 @@ fn letters_are_kept_in_postgresql_too() {
     let url = format!("--db.postgres.connection-string={}", database.url());
     let there = ["--db.type=postgres", url.as_str()];
     let with = |arguments: &[&'static str]| -> Vec<&str> { arguments.iter().copied().chain(there).collect() };
-    workspace.run(&with(&["run", "--once"])).expect_code(0);
+    workspace.run(&with(&["run", "--once"])).expect_code(6);
     let page = dlq(&workspace, &with(&["list", "orders"]), 0);
     assert_eq!((numbers(&page), &page["evicted"]), (vec![3, 2], &1.into()));
     dlq(&workspace, &with(&["replay", "orders", "2"]), 1);

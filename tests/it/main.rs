@@ -45,6 +45,7 @@ mod letters;
 mod live;
 mod mcp;
 mod mistakes;
+mod outcome;
 mod packages;
 mod pipeline_tests;
 mod plan;

@@ -99,3 +99,31 @@ fn a_second_signal_ends_at_once() {
         let _ = reader.wait();
     }
 }
+
+/// `anabranch run | head`: the reader goes away, and nothing more is logged.
+#[test]
+fn a_service_whose_reader_goes_away_ends_although_it_has_nothing_to_say() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("quiet", ""));
+    let mut command = workspace.command(["run"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let reader = child.stdout.take().unwrap();
+    let deadline = std::time::Instant::now() + crate::process::PATIENCE;
+    while workspace.lines("out.ndjson").len() < 3 {
+        assert!(std::time::Instant::now() < deadline, "nothing was copied");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(reader);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if std::time::Instant::now() > deadline {
+            let _ = child.kill();
+            panic!("it goes on without a reader");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.code(), Some(0));
+}

@@ -60,8 +60,8 @@ fn a_letter_is_mended_in_the_editor() {
     assert!(text.contains("\"creat\""), "{text}");
     std::fs::remove_file(kept).unwrap();
     assert_eq!(workspace.lines("out.ndjson").len(), 18, "nothing was replayed until now");
-    // The editor may be given arguments, as the shell takes them; `bGluZSA3` is `line 7`, `bWVuZGVk` is `mended`.
-    let mended = on_terminal(&workspace, "sed -i -e 's/bGluZSA3/bWVuZGVk/'", ["", ""], &edit).unwrap().expect_code(0);
+    // The editor may be given arguments, as the shell takes them. Raw data that are text are edited as text.
+    let mended = on_terminal(&workspace, "sed -i -e 's/line 7/mended/'", ["", ""], &edit).unwrap().expect_code(0);
     assert!(mended.stdout.contains("1"), "{}", mended.stdout);
     assert_eq!(raw_after(workspace.lines("out.ndjson").last().unwrap()), "mended");
     let none = workspace.run(&["dlq", "replay", "orders", "2", "--edit"]).expect_code(2).both();
@@ -135,4 +135,102 @@ fn a_new_pipeline_asks_nothing() {
     assert!(again.stdout.contains("--force"), "{}", again.stdout);
     assert_eq!(again.code(), Some(2));
     assert_eq!(workspace.read("pipelines/fresh.yaml"), text);
+}
+
+/// Orders to a terminal, in seven and in eight bits; and what turns the direction of a line or hides in it.
+const ORDERS: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\u{200b}";
+
+/// What was shown holds no such order. Our own are left: colours, and how a line is drawn anew.
+#[track_caller]
+fn gives_no_orders(what: &str, output: &Output) {
+    let mut left = output.both();
+    for ours in ["\u{1b}[2K", "\u{1b}[?7l", "\u{1b}[?7h", "\r", "\n", "\t"] {
+        left = left.replace(ours, "");
+    }
+    let mut rest = left.as_str();
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        assert!(!before.contains(char::is_control), "{what}: {:?}", output.both());
+        let end = after.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(after.len());
+        assert!(after[end..].starts_with('m'), "{what}: {:?}", output.both());
+        rest = &after[end + 1..];
+    }
+    let odd = |c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{200b}');
+    assert!(!rest.contains(odd), "{what}: {:?}", output.both());
+}
+
+/// Whatever a record, a file or an error of a record says, the terminal only shows it.
+#[test]
+fn records_give_the_terminal_no_orders() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", format!("line {ORDERS} 7\nline {ORDERS} 8\n"));
+    let to_the_log = "  - id: shown\n    connectors:\n      - { id: in, type: source, plugin: file, settings: { path: in.txt } }\n      \
+         - { id: out, type: destination, plugin: log }\n";
+    let says = r#"settings: { message: 'bad {{ printf "%s" .Payload.After }}' }"#;
+    let file = refusing().replace("settings: { message: bad }", says);
+    workspace.write("pipelines/p.yaml", format!("{file}{to_the_log}"));
+    let Some(ran) = on_terminal(&workspace, "", ["", ""], &["run", "--once"]) else { return };
+    gives_no_orders("run --once", &ran);
+    assert!(ran.stdout.contains("1 dead-lettered"), "{}", ran.stdout);
+    let commands: [&[&str]; 9] = [
+        &["dlq", "list", "orders"],
+        &["dlq", "show", "orders", "1"],
+        &["dlq", "show", "orders", "1", "--json"],
+        &["dlq", "replay", "orders", "1"],
+        &["pipelines", "list"],
+        &["pipelines", "describe", "orders"],
+        &["pipelines", "dry-run"],
+        &["pipelines", "dry-run", "--json"],
+        &["template", "eval", "\u{1b}[2J\u{9b}2J\u{202e}{{ 1 }}"],
+    ];
+    for command in commands {
+        let output = on_terminal(&workspace, "", ["", ""], command).unwrap();
+        gives_no_orders(&command.join(" "), &output);
+        assert!(!output.stdout.trim().is_empty(), "{command:?}");
+    }
+    // The default queue: the first failure ends the pipeline, and its words are the last line.
+    workspace.write("pipelines/p.yaml", file.replace("    dead-letter-queue: { plugin: store, window-size: 0 }\n", ""));
+    workspace.append("in.txt", &format!("line {ORDERS} 97\n"));
+    let ended = on_terminal(&workspace, "", ["", ""], &["run", "--once"]).unwrap().expect_code(1);
+    gives_no_orders("run --once that fails", &ended);
+    assert!(ended.stdout.contains("degraded: orders"), "{}", ended.stdout);
+    gives_no_orders("list", &on_terminal(&workspace, "", ["", ""], &["pipelines", "list"]).unwrap());
+
+    workspace.write("bad.yaml", "version: \"2.2\"\npipelines:\n  - id: \"a\\e[2J\\u202Eb\"\n    \"x\\e]0;t\\ay\": 1\n");
+    for command in [&["pipelines", "validate", "bad.yaml"][..], &["pipelines", "validate", "bad.yaml", "--json"]] {
+        let output = on_terminal(&workspace, "", ["", ""], command).unwrap();
+        gives_no_orders(&command.join(" "), &output);
+        assert!(output.stdout.contains("bad.yaml"), "{}", output.stdout);
+    }
+}
+
+/// All that is printed goes through `src/terminal`, or as lines of the log through `src/log/output.rs`.
+#[test]
+fn there_is_one_way_to_the_terminal() {
+    fn sources(directory: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => sources(&path, found),
+                false => found.push(path),
+            }
+        }
+    }
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let mut found = Vec::new();
+    sources(root, &mut found);
+    assert!(found.len() > 100, "the sources are there");
+    let mut others = Vec::new();
+    for path in found.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        if name.starts_with("terminal/") || ["log/output.rs", "log/line.rs"].contains(&name.as_str()) {
+            continue;
+        }
+        let text = std::fs::read_to_string(path).unwrap();
+        let prints = |line: &&str| {
+            let line = line.replace("use_stderr()", "");
+            ["stdout()", "stderr()", "println!(", "print!(", "dbg!(", "\"\\x1b["].iter().any(|way| line.contains(way))
+        };
+        others.extend(text.lines().filter(prints).map(|line| format!("{name}: {line}")));
+    }
+    assert!(others.is_empty(), "print with crate::terminal:\n{}", others.join("\n"));
 }

@@ -412,3 +412,32 @@ fn a_dry_run_beside_a_stored_position_changes_nothing() {
     workspace.once();
     assert_eq!(workspace.lines("out.ndjson").iter().map(|line| raw_after(line)).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
+
+/// The line that a destination would write is shown, and a template that fails for a record fails there as it would in a
+/// run.
+#[test]
+fn a_dry_run_shows_what_would_be_written() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "a\nb\n");
+    let format = |template: &str| {
+        let path = "          path: out.ndjson\n";
+        let settings = format!(
+            "{path}          sdk.record.format: template\n          sdk.record.format.options: '{template}'\n"
+        );
+        workspace.write("pipelines/p.yaml", file_to_file("p", "").replace(path, &settings));
+    };
+    format(r#"got {{ printf "%s" .Payload.After }}!"#);
+    let text = workspace.run(&["pipelines", "dry-run"]).expect_code(0).stdout;
+    assert!(text.contains("would be written as\n    got a!\n"), "{text}");
+    let json = workspace.run(&["pipelines", "dry-run", "--json"]).expect_code(0).stdout;
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["result"]["pipelines"][0]["records"][1]["events"][0]["written"], "got b!");
+
+    // What is too short has no such part.
+    format(r#"{{ slice (printf "%s" .Payload.After) 5 }}"#);
+    let output = workspace.run(&["pipelines", "dry-run"]).expect_code(1);
+    assert!(output.stdout.contains("2 read, 0 delivered, 0 dropped, 2 failed"), "{}", output.both());
+    assert!(output.stdout.contains("out (file): failed, "), "{}", output.both());
+    assert!(!workspace.path("out.ndjson").exists());
+    assert!(workspace.run(&["run", "--once"]).expect_code(1).both().contains("slice"), "as a run says it");
+}

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::ambient::Within;
 use super::lanes::Lanes;
 use super::live::{Alive, Live};
 use super::open::Stage;
@@ -140,6 +141,7 @@ impl Context {
     /// Spawns a task of this run.
     pub(super) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         let alive = self.alive();
+        let task = Within::new(&self.pipeline, task);
         #[expect(
             clippy::disallowed_methods,
             reason = "the one place where a run spawns: every task is counted and joined"

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::Interrupt;
 use super::context::Context;
 use super::deliver::{Delivery, Outcome};
 use super::drain::store_fault;
+use super::failures::Failures;
 use super::lanes::Origin;
 use super::queue::Idle;
 use super::tap::{Side, Station, Tap};
@@ -21,7 +22,8 @@ use crate::destination::Delivered;
 use crate::fault::Fault;
 use crate::letter::{FullQueue, KeptLetters, Letter, LetterBounds};
 use crate::metadata::key;
-use crate::plan::stage::DeadLetterSpec;
+use crate::operator::LogLevel;
+use crate::plan::stage::{DeadLetterSpec, StagePlan};
 use crate::record::Record;
 use crate::text::Str;
 use crate::trace::{SpanContext, SpanKind};
@@ -93,6 +95,8 @@ pub(super) enum Outlet {
     Destination(Delivery),
     /// To the state store.
     Store(LetterBounds),
+    /// Nowhere: the log names them, and that is all.
+    Log,
 }
 
 /// A failure of the dead-letter queue is fatal: the rows are neither delivered nor kept.
@@ -108,6 +112,7 @@ pub(super) struct DeadLetters {
     threshold: u64,
     outlet: Outlet,
     most_rows: usize,
+    failures: Failures,
     tap: Arc<Tap>,
     tracer: Option<NodeTracer>,
     /// By lane: a partition that comes back has its rows read again in another one, with the same names.
@@ -115,13 +120,17 @@ pub(super) struct DeadLetters {
 }
 
 impl DeadLetters {
-    pub(super) fn new(context: &Arc<Context>, spec: &DeadLetterSpec, node: Str, outlet: Outlet) -> Self {
+    pub(super) fn new(context: &Arc<Context>, plan: &StagePlan, node: Str, outlet: Outlet) -> Self {
+        let spec = &plan.dead_letter;
+        let in_queue = || (LogLevel::Warn, Str::from_static("a record failed and goes to the dead-letter queue"));
+        let (level, message) = spec.destination.logs().unwrap_or_else(in_queue);
         let id = Str::from_static(DeadLetterSpec::NODE);
         let tap = context.options.taps.at(Station::DeadLetters, &id);
         let traces = context.traces.as_ref();
         DeadLetters {
             context: context.clone(),
             node,
+            failures: Failures::new(plan, level, message),
             tap,
             tracer: traces.map(|traces| NodeTracer::new(traces, &id, &spec.plugin, SpanKind::Write)),
             window_size: spec.window_size,
@@ -138,22 +147,44 @@ impl DeadLetters {
 
     /// Writes letters until the last stage has ended. Letters that wait are written together.
     pub(super) async fn run(mut self, mut failures: mpsc::Receiver<Failed>, idle: Idle) -> Result<(), Interrupt> {
-        while let Some(first) = idle.wait(failures.recv()).await {
-            let mut rows = first.batch.rows();
-            let mut failed = vec![first];
-            while rows < self.most_rows
-                && let Ok(next) = failures.try_recv()
-            {
-                rows += next.batch.rows();
-                failed.push(next);
-            }
-            self.write(failed).await?;
-        }
+        let ended = self.write_all(&mut failures, &idle).await;
+        self.failures.count(&self.context, true);
+        ended?;
         if let Outlet::Destination(delivery) = &mut self.outlet {
             let closed = delivery.writer.close().await;
             closed.map_err(|fault| failed(&self.node, &fault))?;
         }
         Ok(())
+    }
+
+    async fn write_all(&mut self, failures: &mut mpsc::Receiver<Failed>, idle: &Idle) -> Result<(), Interrupt> {
+        loop {
+            let due = self.failures.due();
+            let next = async {
+                match due {
+                    Some(due) => timeout_at(due, failures.recv()).await,
+                    None => Ok(failures.recv().await),
+                }
+            };
+            match idle.wait(next).await {
+                Ok(Some(first)) => {
+                    let mut rows = first.batch.rows();
+                    let mut failed = vec![first];
+                    while rows < self.most_rows
+                        && let Ok(next) = failures.try_recv()
+                    {
+                        rows += next.batch.rows();
+                        failed.push(next);
+                    }
+                    self.write(failed).await?;
+                }
+                Ok(None) => return Ok(()),
+                Err(_) => {}
+            }
+            if due.is_some_and(|due| due <= Instant::now()) {
+                self.failures.count(&self.context, false);
+            }
+        }
     }
 
     /// Writes the letters of rows that failed, and settles the rows. Where one is one too many, or does not fit into the
@@ -216,6 +247,7 @@ impl DeadLetters {
         let first = letters.len();
         let mut too_many = None;
         for ((record, origin), fault) in batch.records().iter().zip(origins).zip(&faults) {
+            self.failures.note(&self.context, record, &origin, fault);
             if let Err(stop) = self.check(&origin, fault) {
                 too_many = Some(stop);
                 break;
@@ -257,6 +289,7 @@ impl DeadLetters {
                 return kept.map_err(|error| store_fault(error).at(&self.node).into());
             }
             Outlet::Destination(delivery) => delivery,
+            Outlet::Log => return Ok(KeptLetters { kept: letters.len(), ..KeptLetters::default() }),
         };
         let node = &self.node;
         let records: Vec<Record> = letters.iter().map(|letter| letter.to_record(pipeline)).collect();

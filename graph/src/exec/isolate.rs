@@ -7,6 +7,7 @@ use std::thread;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::ambient::work_for;
 use super::chain::{Steps, text};
 use super::context::Context;
 use super::fan_out::Output;
@@ -54,6 +55,7 @@ impl Isolate {
         let name = format!("isolate {}", self.steps.first().map_or("", |step| &step.node));
         let thread = thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
             let _alive = alive;
+            work_for(&self.context.pipeline);
             self.live(said);
         });
         thread.map(drop).map_err(|error| Fault::transient("no_thread", format!("cannot start a thread: {error}")))

@@ -24,7 +24,7 @@ use super::write::gate::FlushGate;
 use crate::batch::Failed;
 use crate::destination::Writer;
 use crate::fault::Fault;
-use crate::operator::{BuiltOperator, Operator};
+use crate::operator::{BuiltOperator, LogLevel, Operator};
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
 use crate::source::{Mark, Partition};
 use crate::state::LaneId;
@@ -166,7 +166,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     drop(dead);
     drop(outputs);
 
-    let letters = DeadLetters::new(context, &plan.dead_letter, dead_node.clone(), letters_to);
+    let letters = DeadLetters::new(context, plan, dead_node.clone(), letters_to);
     let idle = Idle::default();
     stages.push(Stage { name: dead_node, idle: idle.clone(), task: Box::pin(letters.run(failures, idle)) });
 
@@ -190,6 +190,9 @@ async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str)
         let kept = kept.map_err(|error| store_fault(error).at(node))?;
         context.progress.add_letters_evicted(kept.evicted);
         return Ok(Outlet::Store(bounds));
+    }
+    if destination.logs().is_some() && !context.services.log.enabled(LogLevel::Debug) {
+        return Ok(Outlet::Log);
     }
     let writer = destination.open(&context.host(node)).await.map_err(|fault| fault.at(node))?;
     let retry = destination.policy().retry;

@@ -1,7 +1,7 @@
 //! Counters of a run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -32,7 +32,19 @@ pub struct Progress {
     letters_evicted: AtomicU64,
     /// Since when positions are being stored; 0 = they are not.
     pub(super) storing: AtomicU64,
+    /// Sources that came to their end and may have read nothing.
+    unread: Mutex<Vec<Unread>>,
     mask: Arc<[Str]>,
+}
+
+/// A source that came to its end with nothing read: in this run nor, as far as its marks tell, in earlier ones; or
+/// what it reads does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The connector.
+    pub connector: Str,
+    /// Why, where what it reads does not exist.
+    pub missing: Option<String>,
 }
 
 /// The time of a run: nanoseconds since it began, from 1, since 0 stands for never.
@@ -228,6 +240,7 @@ impl Progress {
             filtered: AtomicU64::new(0),
             letters_evicted: AtomicU64::new(0),
             storing: AtomicU64::new(0),
+            unread: Mutex::default(),
             mask,
         }
     }
@@ -370,6 +383,19 @@ impl Progress {
     pub fn delivered(&self) -> Vec<(Str, u64)> {
         let writes = self.stages.iter().filter(|stage| matches!(stage.kind, Role::Write { .. }));
         writes.flat_map(|stage| stage.steps.iter().map(|step| (step.node.clone(), step.rows_out()))).collect()
+    }
+
+    /// Notes that a source came to its end, and that it has nothing to show unless this run read something.
+    pub(super) fn note_unread(&self, unread: Unread) {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(unread);
+    }
+
+    /// Sources that came to their end with nothing read.
+    pub fn unread(&self) -> Vec<Unread> {
+        let noted = self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lanes = self.lanes();
+        let read = |unread: &Unread| lanes.iter().any(|lane| lane.id.connector == unread.connector && lane.read > 0);
+        noted.into_iter().filter(|unread| !read(unread)).collect()
     }
 
     /// Over the whole pipeline. While it runs the counters are read one after the other, so that sums may be off

@@ -12,6 +12,7 @@ use super::context::Context;
 use super::fan_out::Output;
 use super::lanes::Lanes;
 use super::meter::{Passed, timed};
+use super::progress::Unread;
 use super::tap::{Side, Station, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
@@ -112,6 +113,7 @@ impl Reading {
             };
             let read = self.named(read)?;
             if self.take(read, room).await? == More::No {
+                self.note_end();
                 break;
             }
         }
@@ -167,6 +169,15 @@ impl Reading {
             Read::End => return Ok(More::No),
         }
         Ok(More::Yes)
+    }
+
+    /// Notes that the source has nothing more, and whether there was ever anything.
+    fn note_end(&self) {
+        let missing = self.reader.missing();
+        let was_read = self.resume.values().any(|mark| mark.seq > 0);
+        if missing.is_some() || !was_read {
+            self.context().progress.note_unread(Unread { connector: self.connector.clone(), missing });
+        }
     }
 
     /// Collects rows of one partition until there are enough, or the first has waited long enough.

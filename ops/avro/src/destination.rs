@@ -11,12 +11,14 @@ use anabranch_graph::destination::{Destination, DestinationKind, Verdicts, Write
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
+use anabranch_graph::letter::LetterBounds;
 use anabranch_graph::metadata::Metadata;
-use anabranch_graph::operator::Host;
+use anabranch_graph::operator::{Host, LogLevel};
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::source::Mark;
 use anabranch_graph::specification::Specification;
 use anabranch_graph::state::LaneId;
+use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
 use crate::desk::Desk;
@@ -85,6 +87,18 @@ impl Destination for Coding {
 
     fn policy(&self) -> WritePolicy {
         self.inner.policy()
+    }
+
+    fn keeps_letters(&self) -> Option<LetterBounds> {
+        self.inner.keeps_letters()
+    }
+
+    fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
+        self.inner.written(record)
+    }
+
+    fn logs(&self) -> Option<(LogLevel, Str)> {
+        self.inner.logs()
     }
 }
 

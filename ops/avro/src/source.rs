@@ -14,7 +14,7 @@ use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::RecordShape;
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Data, Record};
+use anabranch_graph::record::{Data, Position, Record};
 use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
 use anabranch_graph::specification::Specification;
 use anabranch_graph::text::Str;
@@ -119,6 +119,10 @@ impl Source for Extracting {
         shape
     }
 
+    fn locate(&self, position: &Position) -> Option<String> {
+        self.inner.locate(position)
+    }
+
     async fn open(
         &self,
         resume: &BTreeMap<Partition, Mark>,
@@ -153,6 +157,10 @@ impl Reader for ExtractingReader {
             self.stamp(records)?;
         }
         Ok(read)
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.inner.missing()
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {

@@ -130,6 +130,11 @@ struct Configured {
 
 #[async_trait]
 impl Destination for Configured {
+    fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
+        let mut line = Vec::new();
+        Some(self.layout.format.encode(record, &mut line).map(|()| line))
+    }
+
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         let client = self.connection.open().await?;
         let bucket = self.connection.bucket().clone();

@@ -94,6 +94,11 @@ impl Destination for ConfiguredFile {
         self.path.to_str()
     }
 
+    fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
+        let mut line = Vec::new();
+        Some(self.format.encoder().encode(record, &mut line).map(|()| line))
+    }
+
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
     }

@@ -106,6 +106,11 @@ impl Source for ConfiguredFile {
         Some(&self.path)
     }
 
+    fn locate(&self, position: &Position) -> Option<String> {
+        let Resume { line, tail, .. } = Resume::decode(position).ok()?;
+        Some(format!("{}:{}", self.path, line + u64::from(tail > 0)))
+    }
+
     fn shape(&self) -> RecordShape {
         RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::RAW, Shape::RAW) }
     }
@@ -228,7 +233,19 @@ impl Reader for Lines {
             }
         }
     }
+
+    fn missing(&self) -> Option<String> {
+        let Some(Step::Missing) = self.found else { return None };
+        let hint = match self.path.find(WILDCARDS) {
+            Some(_) => ": the source reads one file, and wildcards are not expanded",
+            None => "",
+        };
+        Some(format!("there is no file {}{hint}", self.path))
+    }
 }
+
+/// Characters with which shells name several files.
+const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 impl Lines {
     /// Looks at the file, at most `most` bytes further. Cancel-safe: what it brings is not lost.

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use anabranch_graph::record::Record;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
+use super::show::text_of;
 use crate::cli::{Exit, Report};
 use crate::files::system;
 
@@ -45,7 +48,7 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
         return Err(Box::new(report.suggest("set EDITOR on a terminal, or give the record: --edit FILE, --edit -")));
     };
     let system = |error: &std::io::Error| failed(Exit::Environment, format!("cannot edit: {}", system(error)));
-    let before = format!("{}\n", serde_json::to_string_pretty(record).unwrap_or_default());
+    let before = format!("{}\n", serde_json::to_string_pretty(&readable(record)).unwrap_or_default());
     let mut file =
         tempfile::Builder::new().prefix("letter-").suffix(".json").tempfile().map_err(|error| system(&error))?;
     file.write_all(before.as_bytes()).and_then(|()| file.flush()).map_err(|error| system(&error))?;
@@ -94,15 +97,86 @@ fn record_of(text: &[u8]) -> (&[u8], usize) {
     }
 }
 
+/// Raw data as text, where an edited record has them so.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawText {
+    #[serde(rename = "$text")]
+    text: String,
+}
+
+/// The parts of a record that may be raw data.
+const PARTS: [&str; 3] = ["/key", "/payload/before", "/payload/after"];
+
+/// The record with raw data as text where they are text, for people to edit.
+fn readable(record: &Value) -> Value {
+    let mut record = record.clone();
+    for part in PARTS {
+        if let Some(data) = record.pointer_mut(part)
+            && let Some(text) = data.as_str().and_then(text_of)
+        {
+            *data = json!({ "$text": text });
+        }
+    }
+    record
+}
+
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow, default)]
+    key: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    payload: Option<Sides<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Sides<'a> {
+    #[serde(borrow, default)]
+    before: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    after: Option<&'a RawValue>,
+}
+
+/// The record as it is everywhere else, with raw data in base64; and where it was made longer or shorter: up to which
+/// byte, and by how much. Everything else stays as it is written.
+fn exact(written: &[u8]) -> (Vec<u8>, Vec<(usize, isize)>) {
+    let mut exact = Vec::with_capacity(written.len());
+    let mut moved = Vec::new();
+    let parts = serde_json::from_slice::<Parts<'_>>(written).ok();
+    let parts = parts.into_iter().flat_map(|parts| {
+        let sides = parts.payload.map(|sides| [sides.before, sides.after]);
+        [parts.key].into_iter().chain(sides.into_iter().flatten()).flatten()
+    });
+    let mut texts: Vec<(usize, usize, String)> = parts
+        .filter_map(|part| {
+            let RawText { text } = serde_json::from_str(part.get()).ok()?;
+            let begin = part.get().as_ptr().addr() - written.as_ptr().addr();
+            Some((begin, begin + part.get().len(), text))
+        })
+        .collect();
+    texts.sort_unstable();
+    let mut done = 0;
+    for (begin, end, text) in texts {
+        exact.extend_from_slice(&written[done..begin]);
+        exact.extend_from_slice(format!("\"{}\"", STANDARD.encode(text)).as_bytes());
+        done = end;
+        moved.push((exact.len(), done as isize - exact.len() as isize));
+    }
+    exact.extend_from_slice(&written[done..]);
+    (exact, moved)
+}
+
 fn understood(command: &'static str, shown: &str, text: &[u8]) -> Result<Edited, Box<Report>> {
     let (written, begin) = record_of(text);
-    let record = Record::from_json(written).map_err(|error| {
-        let (line, column) = place(text, begin + error.offset);
+    let (exact, moved) = exact(written);
+    let record = Record::from_json(&exact).map_err(|error| {
+        let moved = moved.iter().rfind(|(from, _)| *from <= error.offset).map_or(0, |(_, by)| *by);
+        let (line, column) = place(text, begin + error.offset.saturating_add_signed(moved));
         let message = format!("{shown}:{line}:{column}: this is not a record in JSON: {}", error.message);
         let report = Report::new(command).fail(Exit::Invalid, "dlq.invalid_record", message);
-        Box::new(report.suggest("`anabranch dlq show` shows the form"))
+        Box::new(report.suggest("`anabranch dlq show PIPELINE NUMBER --json` prints one"))
     })?;
-    Ok(Edited { json: serde_json::from_slice(written).unwrap_or_default(), record })
+    Ok(Edited { json: serde_json::from_slice(&exact).unwrap_or_default(), record })
 }
 
 /// Line and column, from 1.
@@ -134,5 +208,25 @@ mod tests {
         for other in [&b"{"[..], br#"{"result":null}"#, br#"{"result":{}}"#, b"[]", b"\xff"] {
             assert_eq!(record_of(other), (other, 0));
         }
+    }
+
+    #[test]
+    fn raw_data_are_edited_as_text() {
+        let record = serde_json::json!({
+            "position": "MQ==", "operation": "create", "metadata": {}, "key": "OA==",
+            "payload": { "before": "/w==", "after": "bGluZSAiNyIK" },
+        });
+        let shown = readable(&record);
+        assert_eq!(shown["payload"], serde_json::json!({ "before": "/w==", "after": { "$text": "line \"7\"\n" } }));
+        let text = serde_json::to_string_pretty(&shown).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&exact(text.as_bytes()).0).unwrap(), record);
+        // Fields of that name beside others are fields, and numbers stay as they are written.
+        let fields = br#"{"payload":{"after":{"$text":"x","n":1e400}}}"#;
+        assert_eq!(exact(fields).0, fields);
+        // A mistake behind text has its place in what was written.
+        let wrong = b"{\"key\":{\"$text\":\"long enough\"},\n\"operation\":\"creat\"}";
+        let Err(report) = understood("c", "f", wrong) else { panic!("it is wrong") };
+        let envelope = report.envelope().to_string();
+        assert!(envelope.contains("f:2:"), "{envelope}");
     }
 }

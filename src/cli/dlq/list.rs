@@ -15,6 +15,7 @@ use crate::dead_letters::filter::{Filter, condition};
 use crate::dead_letters::view::{LetterPage, PageError, page};
 use crate::settings::ServiceFlags;
 use crate::store::letters::nanos;
+use crate::terminal::is_unsafe;
 
 /// List the dead letters of a pipeline, newest first.
 ///
@@ -143,7 +144,7 @@ fn text(arguments: &Arguments, found: &LetterPage) -> String {
 
 /// The beginning of a text, on one line.
 fn one_line(text: &str, most: usize) -> String {
-    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let flat: String = text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect();
     match flat.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &flat[..end]),
         None => flat,

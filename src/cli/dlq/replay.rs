@@ -21,8 +21,8 @@ use crate::traces::{Exporter, FLUSH};
 
 /// Send dead letters through the rest of the pipeline again.
 ///
-/// Records enter at the step where they failed, its condition included, or with `--from start` right behind their source,
-/// and go on to the destinations. What arrives leaves the queue; what fails again stays in it. A pipeline that runs is
+/// Records enter at the step where they failed, its condition included, with `--from start` right behind their source, or
+/// with `--from ID` at a step of your choice, and go on to the destinations. What arrives leaves the queue; what fails again stays in it. A pipeline that runs is
 /// drained before and goes on after. Positions are not touched.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
@@ -34,11 +34,12 @@ pub(in crate::cli) struct Arguments {
     /// All letters of the pipeline
     #[arg(long, conflicts_with = "numbers")]
     all: bool,
-    /// Where records enter
-    #[arg(long, value_enum, default_value = "step")]
-    from: From,
-    /// Replace the record of the letter: with the JSON form of one in a file, or on standard input (`-`). Without a value
-    /// it is opened in $EDITOR
+    /// Where records enter: at the step where they failed (`step`), right behind their source (`start`), or at this
+    /// processor or destination, which may be one that was put before the step where they failed
+    #[arg(long, value_name = "step|start|ID", default_value = "step")]
+    from: String,
+    /// Replace the record of the letter: with the JSON form of one in a file, or on standard input (`-`), as `dlq show
+    /// --json` prints it. Without a value it is opened in $EDITOR. Raw data may be given as text: {"$text": "…"}
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", conflicts_with = "all")]
     edit: Option<String>,
     /// Even if the store says that the pipeline runs, as it does after a crash
@@ -56,6 +57,9 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
         let report = Report::new(COMMAND).fail(Exit::Invalid, "dead_letter.not_one", "--edit is for one letter");
         return Err(Box::new(report));
     }
+    // Before the store is opened: `dlq show` in a pipe before this one has it until it ends.
+    let given = arguments.edit.as_deref().filter(|name| !name.is_empty());
+    let given = given.map(|name| edit::read(COMMAND, name)).transpose()?;
     let shelf = Shelf::find(COMMAND, &settings)?;
     let edited = match arguments.edit.as_deref() {
         None => None,
@@ -66,7 +70,7 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
                 None => return Ok(Report::new(COMMAND).text("Nothing was changed, so nothing was replayed.\n")),
             }
         }
-        Some(name) => Some(edit::read(COMMAND, name)?),
+        Some(_) => given,
     };
     let outcome = match &shelf {
         Shelf::Service(remote) => ask(arguments, remote, edited)?,
@@ -78,7 +82,7 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
 /// Has the service do it, a part at a time: the pipeline runs in between.
 fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result<Outcome, Box<Report>> {
     let path = format!("/v1/pipelines/{}/dead-letters/replay", escaped(&arguments.pipeline));
-    let mut body = json!({ "from": arguments.from });
+    let mut body = json!({ "from": From::from(arguments.from.clone()) });
     match arguments.all {
         true => body["all"] = json!(true),
         false => body["numbers"] = json!(arguments.numbers),
@@ -93,7 +97,7 @@ fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result
         if left.is_empty() {
             break;
         }
-        let part: Outcome = remote.post(&path, &json!({ "from": arguments.from, "numbers": left }))?;
+        let part: Outcome = remote.post(&path, &json!({ "from": From::from(arguments.from.clone()), "numbers": left }))?;
         let stuck = part.replayed == 0;
         total.replayed += part.replayed;
         total.delivered += part.delivered;
@@ -142,7 +146,7 @@ fn here(
     };
     let request = Request {
         numbers: (!arguments.all).then(|| arguments.numbers.clone()),
-        from: arguments.from,
+        from: arguments.from.clone().into(),
         record: edited.map(|edited| edited.record),
     };
     let replayed = opened.runtime.block_on(async {

@@ -11,6 +11,7 @@ use crate::cli::{Context, Report};
 use crate::client::escaped;
 use crate::dead_letters::view::{LetterView, one};
 use crate::settings::ServiceFlags;
+use crate::terminal::{is_unsafe, shown};
 
 /// Show a dead letter: the record as it was when it failed, why and where.
 #[derive(Debug, clap::Args)]
@@ -59,7 +60,7 @@ fn text(pipeline: &str, letter: &LetterView) -> String {
     if *attempts > 1 {
         text.push_str(&format!("        {attempts} times, first {first_at}\n"));
     }
-    text.push_str(&format!("error   {}: {}\n", error.code, error.message));
+    text.push_str(&format!("error   {}: {}\n", error.code, shown(&error.message)));
     let partition = if partition.is_empty() { String::new() } else { format!(", partition {partition}") };
     text.push_str(&format!("from    {connector}{partition}\n"));
     if let Some(trace) = trace {
@@ -72,8 +73,9 @@ fn text(pipeline: &str, letter: &LetterView) -> String {
     }
     text.push('\n');
     for (name, pointer) in [("key", "/key"), ("before", "/payload/before"), ("after", "/payload/after")] {
-        if let Some(raw) = record.pointer(pointer).and_then(Value::as_str).and_then(readable) {
-            text.push_str(&format!("\n{name} as text:\n{raw}\n"));
+        if let Some(raw) = record.pointer(pointer).and_then(Value::as_str).and_then(text_of) {
+            let raw: String = raw.lines().map(|line| format!("  {line}\n")).collect();
+            text.push_str(&format!("\n{name} as text:\n{raw}"));
         }
     }
     text.push_str(&format!(
@@ -84,8 +86,8 @@ fn text(pipeline: &str, letter: &LetterView) -> String {
 }
 
 /// Raw data, where it is text.
-fn readable(base64: &str) -> Option<String> {
+pub(super) fn text_of(base64: &str) -> Option<String> {
     let text = String::from_utf8(STANDARD.decode(base64).ok()?).ok()?;
-    let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t' || c == '\r';
+    let is_plain = |c: char| !is_unsafe(c) || c == '\n' || c == '\t' || c == '\r';
     (!text.is_empty() && text.chars().all(is_plain)).then_some(text)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anabranch_graph::arguments::parse_duration;
 use anabranch_graph::exec::{Ending, RunOptions, start};
 use anabranch_graph::secret::mask;
+use anabranch_graph::text::Str;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};
@@ -25,7 +26,8 @@ use crate::trial::trace::{History, Outcome, Step, Trace, steps};
 /// processors. Nothing reaches the destinations or the dead-letter queue, no position is stored, and no record is
 /// acknowledged to its source. Processors that talk to the outside world do so.
 ///
-/// Shows each record as it was read, and what each step changed. Data that are no fields are shown as text where they
+/// Shows each record as it was read, what each step changed, and the line that a destination would write where it writes
+/// lines. A record for which the output format of a destination fails has failed. Data that are no fields are shown as text where they
 /// are text, as base64 otherwise.
 ///
 /// Exit codes: 0 no record failed, 1 a record or a source failed, 2 the pipeline is not valid.
@@ -127,7 +129,7 @@ impl Counts {
         let count = |is: fn(&Outcome) -> bool| events().filter(|event| is(&event.outcome)).count();
         Counts {
             read: histories.len(),
-            delivered: count(|outcome| matches!(outcome, Outcome::Delivered)),
+            delivered: count(|outcome| matches!(outcome, Outcome::Delivered(_))),
             dropped: count(|outcome| matches!(outcome, Outcome::Dropped)),
             failed: count(|outcome| matches!(outcome, Outcome::Failed { .. })),
         }
@@ -142,6 +144,21 @@ impl Counts {
 
     fn json(&self) -> Value {
         json!({ "read": self.read, "delivered": self.delivered, "dropped": self.dropped, "failed": self.failed })
+    }
+}
+
+/// Hides what variables hold in what would be written: a template may name one.
+fn hide(histories: &mut [History], secrets: &[Str]) {
+    if secrets.is_empty() {
+        return;
+    }
+    let outcomes = histories.iter_mut().flat_map(|history| &mut history.events).map(|event| &mut event.outcome);
+    for outcome in outcomes {
+        if let Outcome::Delivered(Some(written)) = outcome
+            && let Ok(text) = std::str::from_utf8(written)
+        {
+            *written = mask(text, secrets).into_bytes();
+        }
     }
 }
 
@@ -169,7 +186,8 @@ async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
         }
     };
     let steps = steps(plan);
-    let histories = trace.histories(plan, &steps);
+    let mut histories = trace.histories(plan, &steps);
+    hide(&mut histories, &pipeline.compiled.secrets);
     let fault = match ending {
         Ending::Faulted(fault) => {
             let node = fault.node().map_or_else(String::new, |node| format!(" at {node}"));

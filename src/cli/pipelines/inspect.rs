@@ -2,7 +2,7 @@
 
 mod show;
 
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::super::{Context, Exit, Report};
 use crate::client::{SocketMessage, escaped};
 use crate::files::system;
 use crate::settings::ServiceFlags;
+use crate::terminal::{self, Stream, Style, shown};
 use show::Shown;
 
 const COMMAND: &str = "pipelines inspect";
@@ -205,12 +206,9 @@ impl<'a> Watching<'a> {
         if self.context.json {
             return;
         }
-        let line = match self.context.color_errors {
-            true => format!("\x1b[2m{text}\x1b[0m\n"),
-            false => format!("{text}\n"),
-        };
+        let line = Style::DIM.paint(&shown(text), self.context.color_errors);
         // Nobody reads it: nobody needs it.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        let _ = terminal::print(Stream::Err, &format!("{line}\n"));
     }
 
     fn nothing_came(&mut self) {
@@ -288,9 +286,10 @@ impl<'a> Watching<'a> {
             Ok(())
         } else if self.context.terminal {
             let place = at.map(|at| format!("{} {}", at.side, at.node)).unwrap_or_default();
-            write(&Shown { number: self.shown, place: &place, json: record.get() }.text(self.context.color))
+            let record = Shown { number: self.shown, place: &place, json: record.get() };
+            terminal::print(Stream::Out, &record.text(self.context.color))
         } else {
-            write(&format!("{}\n", record.get()))
+            terminal::print_json(Stream::Out, &format!("{}\n", record.get()))
         };
         match written {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => ControlFlow::Break(End::Enough),
@@ -329,12 +328,6 @@ impl<'a> Watching<'a> {
             }
         }
     }
-}
-
-fn write(text: &str) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }
 
 fn records(n: u64) -> String {

@@ -12,6 +12,7 @@ use super::chosen::{Chosen, Refusal};
 use crate::cli::{Context, Exit, Report};
 use crate::pipelines::Pipeline;
 use crate::settings::SettingFlags;
+use crate::terminal::adopt;
 
 /// Show what a pipeline is compiled to.
 ///
@@ -137,7 +138,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     };
     let broken = measured.iter().flatten().any(|measured| measured.broken);
     let explain = |(pipeline, measured): (&&Pipeline, &Option<Measured>)| {
-        pipeline.compiled.explain_measured(pass, format, style, measured.as_ref())
+        adopt(&pipeline.compiled.explain_measured(pass, format, style, measured.as_ref()))
     };
     let mut plans: Vec<String> = good.iter().zip(&measured).map(explain).collect();
     for plan in &mut plans {

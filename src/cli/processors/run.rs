@@ -1,6 +1,5 @@
 //! `anabranch processors run`.
 
-use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use anabranch_graph::config::{
@@ -19,6 +18,7 @@ use crate::cli::{Context, Exit, Report, registry_with, report};
 use crate::files::system;
 use crate::log::{Log, Output};
 use crate::settings::SettingFlags;
+use crate::terminal::{Stream, data, is_terminal};
 use crate::trial::lines::{Lines, Stamp};
 use crate::trial::output::{Letters, LettersDestination, Records, RecordsDestination};
 use crate::trial::{Given, services};
@@ -70,8 +70,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         Err(findings) => return refused(&findings, &files, context),
     };
     let stamp = Stamp::new(PIPELINE, INPUT);
-    let records = Arc::new(Records::new(Box::new(std::io::stdout()), stamp.clone()));
-    let letters = Arc::new(Letters::new(Box::new(std::io::stderr())));
+    let records = Arc::new(Records::new(data(Stream::Out), stamp.clone()));
+    let letters = Arc::new(Letters::new(data(Stream::Err)));
     let source: Arc<dyn Source> = Arc::new(Lines::new(Box::new(std::io::stdin()), stamp, letters.clone()));
     let output: Arc<dyn Destination> = Arc::new(RecordsDestination(records.clone()));
     let errors: Arc<dyn Destination> = Arc::new(LettersDestination(letters.clone()));
@@ -85,7 +85,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         Err(findings) => return refused(&findings, &files, context),
     };
     // Standard error is for letters: whoever reads them in a program is not disturbed.
-    let watched = std::io::stderr().is_terminal();
+    let watched = is_terminal(Stream::Err);
     if watched {
         context.note(&compiled.warnings, &files);
     }

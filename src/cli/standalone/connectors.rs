@@ -1,6 +1,5 @@
 //! Connectors that are programs in a directory.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
@@ -32,7 +31,7 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         let connectors: Vec<_> = connectors.into_iter().map(encoded).collect();
         let warn = |text: String| {
             // With nobody to read it there is nobody to warn.
-            let _ = writeln!(std::io::stderr(), "warning: {text}");
+            let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("warning: {text}\n"));
         };
         for (path, reason) in refused {
             warn(format!("{} is not used: {reason}", path.display()));

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::{finding, span};
 use crate::cli::{Context, Exit, Report, report};
 use crate::files::system;
+use crate::terminal::{Stream, data};
 
 /// Print what a template gives for records.
 ///
@@ -147,8 +148,8 @@ impl Results<'_> {
             return Ok(());
         }
         output.push('\n');
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        let mut out = data(Stream::Out);
+        out.write_all(output.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe => Ended::ReaderGone,
             _ => Ended::Unwritable(error),
         })

@@ -82,12 +82,27 @@ fn header(columns: &[&'static str], numbers: std::ops::Range<usize>) -> Row<'sta
     Row::new(columns.iter().enumerate().map(cell).collect::<Vec<_>>()).style(bold())
 }
 
+/// Columns of the list on a screen of this width: which of [`COLUMNS`], under which name, and how wide. On a narrow one
+/// names and states keep enough room to be read.
+fn columns(width: u16) -> Vec<(usize, &'static str, Constraint)> {
+    let widths = [8, 8, 9, 14, 8, 12];
+    let narrow = [(2, "READ/S", 7), (3, "OUT/S", 7), (5, "LAG", 13), (6, "FAILED", 7), (7, "DEAD", 6)];
+    let numbers: Vec<(usize, &'static str, u16)> = match width {
+        100.. => (2..).zip(widths).map(|(at, width)| (at, COLUMNS[at], width)).collect(),
+        70.. => narrow.into(),
+        _ => narrow.into_iter().filter(|(at, ..)| !matches!(at, 3 | 5)).collect(),
+    };
+    let texts = [(0, COLUMNS[0], Constraint::Fill(3)), (1, COLUMNS[1], Constraint::Fill(2))];
+    texts.into_iter().chain(numbers.into_iter().map(|(at, name, width)| (at, name, Constraint::Length(width)))).collect()
+}
+
 fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
+    let columns = columns(area.width);
     let row = |pipeline: &&LivePipeline| {
         let (read, delivered) = state.rates.of(&pipeline.id);
         let failed = right(pipeline.failed.to_string());
         let failed = if pipeline.failed > 0 { failed.style(styled(state, Color::Red)) } else { failed };
-        Row::new(vec![
+        let cells = [
             Cell::new(pipeline.id.clone()),
             Cell::new(pipeline.status.sentence()).style(status_style(state, &pipeline.status)),
             right(short(read)),
@@ -96,20 +111,13 @@ fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
             right(rates::lag(pipeline)),
             failed,
             right(pipeline.dead_lettered.to_string()),
-        ])
+        ];
+        let shown = |at: usize| columns.iter().any(|(column, ..)| *column == at);
+        Row::new(cells.into_iter().enumerate().filter_map(|(at, cell)| shown(at).then_some(cell)).collect::<Vec<_>>())
     };
-    let widths = [
-        Constraint::Fill(3),
-        Constraint::Fill(2),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(9),
-        Constraint::Length(14),
-        Constraint::Length(8),
-        Constraint::Length(12),
-    ];
-    let table = Table::new(state.shown().iter().map(row), widths)
-        .header(header(&COLUMNS, 2..8))
+    let names: Vec<&'static str> = columns.iter().map(|(_, name, _)| *name).collect();
+    let table = Table::new(state.shown().iter().map(row), columns.iter().map(|(.., width)| *width))
+        .header(header(&names, 2..names.len()))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut selection = TableState::new().with_selected(state.selected_row());
     frame.render_stateful_widget(table, area, &mut selection);
@@ -319,6 +327,27 @@ mod tests {
             ]
         );
         assert_eq!(lines[6], "out: disk full");
+    }
+
+    /// On the usual terminal names and states can be read, and so are they on a smaller one.
+    #[test]
+    fn pipelines_are_readable_on_eighty_columns() {
+        let mut state = state();
+        let long = &mut state.live.pipelines[0];
+        let id = long.id.clone();
+        (long.failed, long.dead_lettered) = (123_456, 123_456);
+        for (width, name) in [(80, 19), (60, 19)] {
+            let shown = shown(&state, width, 24);
+            assert!(shown.lines().all(|line| line.chars().count() <= usize::from(width)), "{shown}");
+            let header = shown.lines().nth(1).unwrap();
+            let status = header.find("STATUS").unwrap_or_else(|| panic!("{shown}"));
+            assert!(status >= name, "{width}: {shown}");
+            assert!(header.contains("FAILED"), "{shown}");
+            for word in [&*id, "running", "degraded", "123456"] {
+                assert!(shown.contains(word), "{width}, {word}: {shown}");
+            }
+        }
+        assert!(shown(&state, 80, 24).contains("50 / 42 s"), "lag");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::cli::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
 use crate::cli::remote::Remote;
 use crate::client::{ClientError, escaped};
 use crate::files::system;
+use crate::terminal::is_unsafe;
 
 /// Watches until somebody wants no more; this pipeline first, or all.
 pub(super) fn run(
@@ -42,7 +44,10 @@ pub(super) fn run(
 fn watch(mut terminal: DefaultTerminal, remote: &Remote, mut state: State, interval: Duration) -> std::io::Result<()> {
     let mut due = Instant::now() + interval;
     loop {
-        terminal.draw(|frame| draw(frame, &state))?;
+        terminal.draw(|frame| {
+            draw(frame, &state);
+            give_no_orders(frame.buffer_mut());
+        })?;
         if event::poll(due.saturating_duration_since(Instant::now()))? {
             match event::read()? {
                 Event::Key(key) if key.kind == KeyEventKind::Press => match state.press(key) {
@@ -60,6 +65,14 @@ fn watch(mut terminal: DefaultTerminal, remote: &Remote, mut state: State, inter
             look(remote, &mut state);
             due = Instant::now() + interval;
         }
+    }
+}
+
+/// Replaces what names and texts of a service could do to a terminal; control characters are left out already.
+fn give_no_orders(cells: &mut Buffer) {
+    for cell in cells.content.iter_mut().filter(|cell| cell.symbol().contains(is_unsafe)) {
+        let seen: String = cell.symbol().chars().filter(|c| !is_unsafe(*c)).collect();
+        cell.set_symbol(if seen.is_empty() { "\u{fffd}" } else { &seen });
     }
 }
 

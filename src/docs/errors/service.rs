@@ -276,6 +276,11 @@ pub(super) const CODES: &[Entry] = &[
         "Make the plan again and look at it.",
     ),
     entry(
+        "pipelines.restart_not_allowed",
+        "The pipeline runs, and api.allow-live-restart-apply is false.",
+        "Stop the pipeline, apply the change and start it, or set the setting to true.",
+    ),
+    entry(
         "pipelines.switch_failed",
         "The new pipeline could not be started; the old one goes on.",
         "The message says why.",
@@ -405,7 +410,17 @@ pub(super) const CODES: &[Entry] = &[
         "A pipeline failed for good.",
         "`pipelines describe` says of what; correct it and start the pipeline.",
     ),
+    entry(
+        "run.interrupted",
+        "`run --once` was stopped before everything was read.",
+        "Run it again: it goes on where it was.",
+    ),
     entry("run.invalid_pipelines", "A pipeline file has errors.", "Correct what `pipelines validate` reports."),
+    entry(
+        "run.letters_dropped",
+        "A bound of a dead-letter queue dropped letters during `run --once`: their records are lost.",
+        "Raise max-count, max-bytes or max-age of the queue.",
+    ),
     entry("run.no_output", "The log cannot be written to standard output.", "See where it goes."),
     entry("run.no_pipelines", "There is no pipeline.", "Write one with `pipelines init`."),
     entry("run.no_valid_pipelines", "No pipeline can be started.", "Correct what `pipelines validate` reports."),
@@ -413,6 +428,11 @@ pub(super) const CODES: &[Entry] = &[
         "run.not_drained",
         "Records were still on their way when time was up; they are read again at the next start.",
         "Raise shutdown.timeout if this happens often.",
+    ),
+    entry(
+        "run.nothing_read",
+        "`run --once` read nothing: what a source reads does not exist, it never had a record, or no pipeline was started.",
+        "Correct the path that the message names, or start the pipeline: `status: running`.",
     ),
     entry("run.schema_registry", "The schema registry cannot be used.", "See the settings schema-registry.*."),
     entry("run.traces", "Traces of records cannot be sent.", "The message says why. Without traces.endpoint none are."),

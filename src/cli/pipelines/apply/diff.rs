@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::cli::report::counted;
 use crate::cli::{Exit, Report};
+use crate::terminal::Style;
 
 /// What would change, or did.
 #[derive(Debug, Deserialize)]
@@ -64,16 +65,16 @@ pub(super) fn told(diff: &Diff, color: bool) -> String {
     let mut text = format!("Pipeline {}: {}\n", diff.pipeline_id, counted(diff.changes.len(), "change"));
     for change in &diff.changes {
         let (mark, style) = match change.action.as_str() {
-            "create" => ("+", "\x1b[32m"),
-            "delete" => ("-", "\x1b[31m"),
-            _ => ("~", "\x1b[33m"),
+            "create" => ("+", Style::GREEN),
+            "delete" => ("-", Style::RED),
+            _ => ("~", Style::YELLOW),
         };
-        let (style, reset) = if color { (style, "\x1b[0m") } else { ("", "") };
         let paths = match change.config_paths.as_slice() {
             [] => String::new(),
             paths => format!(": {}", paths.join(", ")),
         };
-        let _ = writeln!(text, "  {style}{mark} {} {}{reset}{paths}", change.resource, change.id);
+        let head = style.paint(&format!("{mark} {} {}", change.resource, change.id), color);
+        let _ = writeln!(text, "  {head}{paths}");
     }
     if diff.restart {
         text.push_str("The pipeline runs: the service drains it, changes it, and resumes it.\n");

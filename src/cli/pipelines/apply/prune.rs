@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cli::Report;
 use crate::cli::remote::Remote;
 use crate::client::escaped;
+use crate::terminal::Style;
 
 /// How often and how long a stopping pipeline is looked at: the service drains it within its own time limit.
 const LOOK: Duration = Duration::from_millis(100);
@@ -66,7 +67,6 @@ impl Surplus {
     }
 
     pub(super) fn told(&self, color: bool) -> String {
-        let (style, reset) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
         let id = &self.id;
         match (self.from_file, self.live) {
             (true, _) => format!(
@@ -74,7 +74,8 @@ impl Surplus {
             ),
             (false, live) => {
                 let first = if live { "drained, stopped and " } else { "" };
-                format!("{style}- pipeline {id}{reset} is in none of the files: {first}deleted with its positions\n")
+                let head = Style::RED.paint(&format!("- pipeline {id}"), color);
+                format!("{head} is in none of the files: {first}deleted with its positions\n")
             }
         }
     }

@@ -8,13 +8,7 @@ use serde_json::Value;
 
 use super::{Description, Part};
 use crate::cli::answers::{Moment, short};
-
-const BOLD: &str = "\x1b[1m";
-const RED: &str = "\x1b[31m";
-const YELLOW: &str = "\x1b[33m";
-const GREEN: &str = "\x1b[32m";
-const DIM: &str = "\x1b[2m";
-const RESET: &str = "\x1b[0m";
+use crate::terminal::Style;
 
 /// Writes names and what stands beside them.
 struct Page {
@@ -23,18 +17,19 @@ struct Page {
 }
 
 impl Page {
-    fn styled(&self, style: &str, text: &str) -> String {
-        if self.color { format!("{style}{text}{RESET}") } else { text.to_owned() }
+    fn styled(&self, style: Style, text: &str) -> String {
+        style.paint(text, self.color)
     }
 
     fn heading(&mut self, text: &str) {
-        let text = self.styled(BOLD, text);
+        let text = self.styled(Style::BOLD, text);
         let _ = writeln!(self.out, "\n{text}");
     }
 
     /// A line `name  value`, left out where there is no value.
     fn field(&mut self, name: &str, value: &str) {
         if !value.is_empty() {
+            let value = value.replace('\n', "\\n");
             let _ = writeln!(self.out, "  {name:<13}{value}");
         }
     }
@@ -45,7 +40,7 @@ impl Page {
 
     fn part(&mut self, part: &Part, depth: usize) {
         let role = if part.role.is_empty() { String::new() } else { format!("{} ", part.role) };
-        let plugin = self.styled(DIM, &format!("({role}{})", part.plugin));
+        let plugin = self.styled(Style::DIM, &format!("({role}{})", part.plugin));
         self.line(depth, &format!("{} {plugin}", part.id));
         if !part.condition.is_empty() {
             self.line(depth + 2, &format!("if {}", part.condition));
@@ -55,7 +50,7 @@ impl Page {
                 Value::String(text) => one_line(text),
                 other => other.to_string(),
             };
-            self.line(depth + 2, &self.styled(DIM, &format!("{name}: {value}")));
+            self.line(depth + 2, &self.styled(Style::DIM, &format!("{name}: {value}")));
         }
         for processor in &part.processors {
             self.part(processor, depth + 1);
@@ -74,7 +69,7 @@ fn one_line(text: &str) -> String {
 pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, color: bool) -> String {
     let Description { pipeline, connectors, processors, dead_letter, positions, counters, service } = description;
     let mut page = Page { out: String::new(), color };
-    let title = page.styled(BOLD, &pipeline.id);
+    let title = page.styled(Style::BOLD, &pipeline.id);
     let _ = writeln!(page.out, "{title}");
     if pipeline.config.name != pipeline.id {
         page.field("name", &pipeline.config.name);
@@ -83,11 +78,11 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
 
     let status = &pipeline.status;
     let style = match status.word.as_str() {
-        "degraded" | "invalid" => RED,
-        "recovering" => YELLOW,
-        "running" | "idle" | "starting" if status.stalled.is_none() => GREEN,
-        "running" | "idle" | "starting" => YELLOW,
-        _ => "",
+        "degraded" | "invalid" => Style::RED,
+        "recovering" => Style::YELLOW,
+        "running" | "idle" | "starting" if status.stalled.is_none() => Style::GREEN,
+        "running" | "idle" | "starting" => Style::YELLOW,
+        _ => Style::PLAIN,
     };
     let word = if pipeline.detached { "detached".to_owned() } else { status.shown() };
     let since = status.since.map(|since| format!(" for {}", short(now - since.0))).unwrap_or_default();
@@ -143,7 +138,7 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
     }
     if dead_letter.evicted > 0 {
         let evicted = format!("{} removed by the bounds of the queue", dead_letter.evicted);
-        page.field("lost", &page.styled(RED, &evicted));
+        page.field("lost", &page.styled(Style::RED, &evicted));
     }
 
     page.heading("Positions");

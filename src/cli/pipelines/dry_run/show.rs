@@ -10,13 +10,8 @@ use similar::TextDiff;
 
 use super::Trial;
 use crate::cli::record::{pretty, readable};
+use crate::terminal::Style;
 use crate::trial::trace::{Event, History, Outcome, Step};
-
-const BOLD: &str = "\x1b[1m";
-const RED: &str = "\x1b[31m";
-const GREEN: &str = "\x1b[32m";
-const DIM: &str = "\x1b[2m";
-const RESET: &str = "\x1b[0m";
 
 /// Most pieces of a split record that are shown.
 const MOST_PIECES: usize = 10;
@@ -28,16 +23,13 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn line(&mut self, style: &str, text: &str) {
-        match self.color && !style.is_empty() {
-            true => self.out.extend([style, text, RESET, "\n"]),
-            false => self.out.extend([text, "\n"]),
-        }
+    fn line(&mut self, style: Style, text: &str) {
+        self.out.extend([&*style.paint(text, self.color), "\n"]);
     }
 
     fn block(&mut self, text: &str) {
         for line in text.lines() {
-            self.line("", &format!("    {line}"));
+            self.line(Style::PLAIN, &format!("    {line}"));
         }
     }
 
@@ -45,10 +37,10 @@ impl Page<'_> {
         let difference = TextDiff::from_lines(before, after);
         for line in difference.unified_diff().context_radius(3).to_string().lines() {
             let style = match line.as_bytes().first() {
-                Some(b'+') => GREEN,
-                Some(b'-') => RED,
-                Some(b'@') => DIM,
-                _ => "",
+                Some(b'+') => Style::GREEN,
+                Some(b'-') => Style::RED,
+                Some(b'@') => Style::DIM,
+                _ => Style::PLAIN,
             };
             // The mark of a text without line end at its end is of no use here.
             if !line.starts_with('\\') {
@@ -61,12 +53,12 @@ impl Page<'_> {
 /// Appends what a reader sees.
 pub(super) fn text(trial: &Trial, color: bool, out: &mut String) {
     let mut page = Page { out, color };
-    page.line(BOLD, &format!("pipeline {}", trial.pipeline));
+    page.line(Style::BOLD, &format!("pipeline {}", trial.pipeline));
     for (number, history) in trial.histories.iter().enumerate() {
-        page.line("", "");
+        page.line(Style::PLAIN, "");
         let position = quoted(&history.record.position().0);
         page.line(
-            BOLD,
+            Style::BOLD,
             &format!("record {} of {}, from {} at {position}", number + 1, trial.histories.len(), history.source),
         );
         page.block(&pretty(first(history)));
@@ -76,10 +68,10 @@ pub(super) fn text(trial: &Trial, color: bool, out: &mut String) {
             }
         }
     }
-    page.line("", "");
+    page.line(Style::PLAIN, "");
     let counts = &trial.counts;
     page.line(
-        BOLD,
+        Style::BOLD,
         &format!(
             "{} read, {} delivered, {} dropped, {} failed{}",
             counts.read,
@@ -98,30 +90,34 @@ fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
         Outcome::Kept(after) => {
             let after = pretty(after);
             if before == after {
-                page.line(DIM, &format!("  {node} ({plugin}): unchanged"));
+                page.line(Style::DIM, &format!("  {node} ({plugin}): unchanged"));
             } else {
-                page.line("", &format!("  {node} ({plugin})"));
+                page.line(Style::PLAIN, &format!("  {node} ({plugin})"));
                 page.difference(&before, &after);
             }
         }
         Outcome::Split(pieces) => {
-            page.line("", &format!("  {node} ({plugin}): {} records", pieces.len()));
+            page.line(Style::PLAIN, &format!("  {node} ({plugin}): {} records", pieces.len()));
             for (number, piece) in pieces.iter().enumerate().take(MOST_PIECES) {
-                page.line("", &format!("   {} of {}", number + 1, pieces.len()));
+                page.line(Style::PLAIN, &format!("   {} of {}", number + 1, pieces.len()));
                 page.difference(&before, &pretty(piece));
             }
             if pieces.len() > MOST_PIECES {
-                page.line("", &format!("   and {} more", pieces.len() - MOST_PIECES));
+                page.line(Style::PLAIN, &format!("   and {} more", pieces.len() - MOST_PIECES));
             }
         }
-        Outcome::Dropped => page.line(RED, &format!("  {node} ({plugin}): dropped")),
+        Outcome::Dropped => page.line(Style::RED, &format!("  {node} ({plugin}): dropped")),
         Outcome::Failed { code, message } => {
-            page.line(RED, &format!("  {node} ({plugin}): failed, {message} ({code})"));
+            page.line(Style::RED, &format!("  {node} ({plugin}): failed, {message} ({code})"));
         }
         Outcome::NotApplied => {
-            page.line(DIM, &format!("  {node} ({plugin}): not applied, the condition does not hold"));
+            page.line(Style::DIM, &format!("  {node} ({plugin}): not applied, the condition does not hold"));
         }
-        Outcome::Delivered => page.line(GREEN, &format!("  {node} ({plugin}): would be written")),
+        Outcome::Delivered(None) => page.line(Style::GREEN, &format!("  {node} ({plugin}): would be written")),
+        Outcome::Delivered(Some(written)) => {
+            page.line(Style::GREEN, &format!("  {node} ({plugin}): would be written as"));
+            page.block(&readable(written));
+        }
     }
 }
 
@@ -163,7 +159,11 @@ fn record(history: &History, steps: &[Step]) -> Value {
                     ("failed", Vec::new(), json!({ "code": code.as_str(), "message": message.as_str() }))
                 }
                 Outcome::NotApplied => ("not-applied", Vec::new(), Value::Null),
-                Outcome::Delivered => ("delivered", Vec::new(), Value::Null),
+                Outcome::Delivered(_) => ("delivered", Vec::new(), Value::Null),
+            };
+            let written = match &event.outcome {
+                Outcome::Delivered(Some(written)) => Value::from(readable(written)),
+                _ => Value::Null,
             };
             let step = node(event);
             json!({
@@ -172,6 +172,7 @@ fn record(history: &History, steps: &[Step]) -> Value {
                 "outcome": outcome,
                 "before": event.before.as_ref().map(exact),
                 "after": after,
+                "written": written,
                 "error": error,
             })
         })

@@ -3,6 +3,7 @@
 use anabranch_graph::record::Record;
 
 use crate::cli::record::{pretty, readable};
+use crate::terminal::{Style, shown};
 
 /// Most lines of a record.
 const LINES: usize = 60;
@@ -21,21 +22,21 @@ impl Shown<'_> {
     pub(super) fn text(&self, color: bool) -> String {
         let (head, body) = match Record::from_json(self.json.as_bytes()) {
             Ok(record) => {
-                let position = clean(&readable(&record.position().0));
-                (format!("at {}", cut(&position)), pretty(&record))
+                let position = readable(&record.position().0);
+                (format!("at {}", cut(&shown(&position))), pretty(&record))
             }
             Err(error) => (format!("it cannot be read: {error}"), format!("{}\n", self.json)),
         };
-        let head = format!("record {} {}, {head}", self.number, clean(self.place));
-        let mut text = if color { format!("\x1b[1m{head}\x1b[0m\n") } else { format!("{head}\n") };
+        let head = format!("record {} {}, {head}", self.number, shown(self.place));
+        let mut text = format!("{}\n", Style::BOLD.paint(&head, color));
         let mut lines = body.lines();
         for line in lines.by_ref().take(LINES) {
-            text.extend(["  ", &cut(&clean(line)), "\n"]);
+            text.extend(["  ", &cut(&shown(line)), "\n"]);
         }
         let rest = lines.count();
         if rest > 0 {
             let note = format!("  … {rest} more lines; in a pipe all of it is written");
-            text.push_str(&if color { format!("\x1b[2m{note}\x1b[0m\n") } else { format!("{note}\n") });
+            text.extend([&*Style::DIM.paint(&note, color), "\n"]);
         }
         text.push('\n');
         text
@@ -49,19 +50,11 @@ fn cut(line: &str) -> String {
     }
 }
 
-/// Without what a terminal would take for an order.
-fn clean(line: &str) -> String {
-    if !line.contains(char::is_control) {
-        return line.to_owned();
-    }
-    line.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(json: &str) -> String {
+    fn block(json: &str) -> String {
         Shown { number: 1, place: "after a", json }.text(false)
     }
 
@@ -73,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_record_is_a_block() {
-        let text = shown(&record(r#"{"n":1}"#));
+        let text = block(&record(r#"{"n":1}"#));
         assert!(text.starts_with("record 1 after a, at 1\n  {\n"), "{text}");
         assert!(text.contains("\n        \"n\": 1\n"), "{text}");
         assert!(text.ends_with("  }\n\n"), "{text}");
@@ -81,11 +74,11 @@ mod tests {
 
     #[test]
     fn what_is_too_much_to_read_is_cut_and_said_to_be() {
-        let text = shown(&record(&format!("{:?}", "eHh4".repeat(1000))));
+        let text = block(&record(&format!("{:?}", "eHh4".repeat(1000))));
         assert!(text.lines().all(|line| line.chars().count() < WIDTH + 40), "{text}");
         assert!(text.contains("more characters"), "{text}");
         let list = format!("[{}]", vec!["1"; 500].join(","));
-        let text = shown(&record(&format!(r#"{{"l":{list}}}"#)));
+        let text = block(&record(&format!(r#"{{"l":{list}}}"#)));
         assert!(text.contains("more lines; in a pipe"), "{text}");
         assert!(text.lines().count() < LINES + 5);
     }
@@ -94,7 +87,7 @@ mod tests {
     fn a_record_gives_no_orders_to_the_terminal() {
         // In the payload, as text of the record and as raw data, and in the position.
         for json in [record("{\"x\":\"\\u001b[2J\\u009b2J\"}"), record("\"G1sySg==\""), "{\x1b".to_owned()] {
-            let text = shown(&json);
+            let text = block(&json);
             assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
         }
     }

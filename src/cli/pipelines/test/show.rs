@@ -6,13 +6,8 @@ use similar::TextDiff;
 
 use crate::cli::report;
 use crate::testing::coverage::{Branch, Coverage};
+use crate::terminal::Style;
 use crate::testing::{Failure, Outcome, Suite, Tested, Verdict, placed};
-
-const BOLD: &str = "\x1b[1m";
-const RED: &str = "\x1b[31m";
-const GREEN: &str = "\x1b[32m";
-const DIM: &str = "\x1b[2m";
-const RESET: &str = "\x1b[0m";
 
 /// Most lines of a comparison that are shown.
 const MOST_LINES: usize = 200;
@@ -24,8 +19,8 @@ struct Page {
 }
 
 impl Page {
-    fn styled(&self, style: &str, text: &str) -> String {
-        if self.color { format!("{style}{text}{RESET}") } else { text.to_owned() }
+    fn styled(&self, style: Style, text: &str) -> String {
+        style.paint(text, self.color)
     }
 
     fn line(&mut self, text: &str) {
@@ -42,7 +37,7 @@ pub(super) fn text(suite: &Suite, outcome: &Outcome, color: bool, unicode: bool)
             continue;
         }
         let name = suite.files.get(file.file).map_or("", |file| file.name.as_str());
-        let heading = page.styled(BOLD, name);
+        let heading = page.styled(Style::BOLD, name);
         page.line(&heading);
         for test in &tests {
             one(test, &mut page);
@@ -57,7 +52,7 @@ pub(super) fn text(suite: &Suite, outcome: &Outcome, color: bool, unicode: bool)
         let mut parts = vec![format!("{passed} passed")];
         parts.extend((failed > 0).then(|| format!("{failed} failed")));
         parts.extend((invalid > 0).then(|| format!("{invalid} not valid")));
-        let style = if failed + invalid > 0 { RED } else { GREEN };
+        let style = if failed + invalid > 0 { Style::RED } else { Style::GREEN };
         let summary = page.styled(style, &parts.join(", "));
         page.line(&format!("{summary} in {:.2} s", outcome.elapsed.as_secs_f64()));
     }
@@ -66,20 +61,20 @@ pub(super) fn text(suite: &Suite, outcome: &Outcome, color: bool, unicode: bool)
 
 fn one(test: &Tested, page: &mut Page) {
     let (mark, word, style) = match (&test.verdict, page.unicode) {
-        (Verdict::Passed, true) => ("✓", "", GREEN),
-        (Verdict::Passed, false) => ("ok    ", "", GREEN),
-        (Verdict::Failed(_), true) => ("✗", "", RED),
-        (Verdict::Failed(_), false) => ("FAILED", "", RED),
-        (Verdict::Invalid(..), true) => ("✗", " (not valid)", RED),
-        (Verdict::Invalid(..), false) => ("INVALID", "", RED),
+        (Verdict::Passed, true) => ("✓", "", Style::GREEN),
+        (Verdict::Passed, false) => ("ok    ", "", Style::GREEN),
+        (Verdict::Failed(_), true) => ("✗", "", Style::RED),
+        (Verdict::Failed(_), false) => ("FAILED", "", Style::RED),
+        (Verdict::Invalid(..), true) => ("✗", " (not valid)", Style::RED),
+        (Verdict::Invalid(..), false) => ("INVALID", "", Style::RED),
     };
     let mark = page.styled(style, mark);
-    let time = page.styled(DIM, &format!("{} ms", test.elapsed.as_millis()));
+    let time = page.styled(Style::DIM, &format!("{} ms", test.elapsed.as_millis()));
     page.line(&format!("  {mark} {}{word}  {time}", test.name));
 }
 
 fn details(suite: &Suite, test: &Tested, page: &mut Page) {
-    let heading = page.styled(BOLD, &test.name);
+    let heading = page.styled(Style::BOLD, &test.name);
     match &test.verdict {
         Verdict::Passed => {}
         Verdict::Failed(failures) => {
@@ -100,7 +95,7 @@ fn details(suite: &Suite, test: &Tested, page: &mut Page) {
 fn failed(suite: &Suite, failure: &Failure, page: &mut Page) {
     page.line(&format!("  {} ({})", failure.what, placed(&suite.files, failure.span)));
     for said in &failure.said {
-        let said = page.styled(RED, said);
+        let said = page.styled(Style::RED, said);
         page.line(&format!("    {said}"));
     }
     let Some((expected, got)) = &failure.lists else { return };
@@ -112,12 +107,12 @@ fn failed(suite: &Suite, failure: &Failure, page: &mut Page) {
     let lines: Vec<&str> = unified.lines().filter(|line| !line.starts_with('\\')).collect();
     for line in lines.iter().take(MOST_LINES) {
         let style = match line.as_bytes().first() {
-            Some(b'+') => GREEN,
-            Some(b'-') => RED,
-            Some(b'@') => DIM,
-            _ => "",
+            Some(b'+') => Style::GREEN,
+            Some(b'-') => Style::RED,
+            Some(b'@') => Style::DIM,
+            _ => Style::PLAIN,
         };
-        let line = if style.is_empty() { (*line).to_owned() } else { page.styled(style, line) };
+        let line = page.styled(style, line);
         page.line(&format!("    {line}"));
     }
     if lines.len() > MOST_LINES {

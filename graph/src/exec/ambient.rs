@@ -1,0 +1,70 @@
+//! The pipeline that a thread works for at the moment: lines of the log that do not name one are about it.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::text::Str;
+
+thread_local! {
+    static PIPELINE: RefCell<Option<Str>> = const { RefCell::new(None) };
+}
+
+/// The pipeline for which this thread runs a task of the executor, or an operator, now.
+pub fn pipeline() -> Option<Str> {
+    PIPELINE.with(|pipeline| pipeline.try_borrow().ok()?.clone())
+}
+
+/// This thread works for a pipeline from here on.
+pub(super) fn work_for(pipeline: &Str) {
+    PIPELINE.set(Some(pipeline.clone()));
+}
+
+/// A task for a pipeline. Two moves of a pointer per poll.
+pub(super) struct Within<F> {
+    pipeline: Option<Str>,
+    task: Pin<Box<F>>,
+}
+
+impl<F> Within<F> {
+    pub(super) fn new(pipeline: &Str, task: F) -> Self {
+        Within { pipeline: Some(pipeline.clone()), task: Box::pin(task) }
+    }
+}
+
+impl<F: Future> Future for Within<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        /// Puts back what was there, also where the task panics.
+        struct Turn<'a>(&'a mut Option<Str>);
+
+        impl Drop for Turn<'_> {
+            fn drop(&mut self) {
+                PIPELINE.with(|pipeline| std::mem::swap(&mut *pipeline.borrow_mut(), self.0));
+            }
+        }
+
+        let Within { pipeline, task } = &mut *self;
+        PIPELINE.with(|current| std::mem::swap(&mut *current.borrow_mut(), pipeline));
+        let _turn = Turn(pipeline);
+        task.as_mut().poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_know_whose_they_are_and_nobody_else_does() {
+        assert_eq!(pipeline(), None);
+        let inner = Within::new(&"inner".into(), async {
+            tokio::task::yield_now().await;
+            pipeline()
+        });
+        let outer = Within::new(&"outer".into(), async { (inner.await, pipeline()) });
+        assert_eq!(outer.await, (Some("inner".into()), Some("outer".into())));
+        assert_eq!(pipeline(), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! What the log says of records that fail: the first of each kind in full, then once a minute how many more there were.
+//! Never what is in them: where a record is found is enough to look, and logs are read by many.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::lanes::Origin;
+use crate::fault::Fault;
+use crate::json::write_data;
+use crate::operator::LogLevel;
+use crate::plan::stage::{StageKind, StagePlan};
+use crate::record::{Data, Position, Record};
+use crate::source::Source;
+use crate::text::Str;
+
+/// How often failures of one kind are counted in the log.
+const EVERY: Duration = Duration::from_secs(60);
+/// Most characters of a key or a position.
+const MOST: usize = 120;
+
+/// A line of the log at a level that is known only at run time.
+macro_rules! line {
+    ($level:expr, $($fields:tt)*) => {
+        match $level {
+            LogLevel::Trace => tracing::trace!($($fields)*),
+            LogLevel::Debug => tracing::debug!($($fields)*),
+            LogLevel::Info => tracing::info!($($fields)*),
+            LogLevel::Warn => tracing::warn!($($fields)*),
+            LogLevel::Error => tracing::error!($($fields)*),
+        }
+    };
+}
+
+/// The failures of a run.
+pub(super) struct Failures {
+    level: LogLevel,
+    message: Str,
+    /// By connector: they know what their positions mean.
+    sources: HashMap<Str, Arc<dyn Source>>,
+    /// By the step and the stable code of the failure: no more than the plan and its plugins have.
+    kinds: HashMap<(Str, &'static str), Kind>,
+}
+
+/// Failures of one kind since the log had a line about them.
+struct Kind {
+    /// When it is counted.
+    due: Instant,
+    more: u64,
+    /// The latest of them.
+    latest: Option<Line>,
+}
+
+/// What is said of a failure.
+struct Line {
+    source: Str,
+    position: String,
+    key: String,
+    error: String,
+}
+
+impl Failures {
+    /// Of a run of this plan: what its log says first of each kind, and at which level.
+    pub(super) fn new(plan: &StagePlan, level: LogLevel, message: Str) -> Self {
+        let sources = plan.stages.iter().filter_map(|stage| match &stage.kind {
+            StageKind::Read(read) => Some((read.connector.clone(), read.source.clone())),
+            _ => None,
+        });
+        Failures { level, message, sources: sources.collect(), kinds: HashMap::new() }
+    }
+
+    /// Notes that a record failed: a line in the log where it is the first of its kind.
+    pub(super) fn note(&mut self, context: &Context, record: &Record, origin: &Origin, fault: &Fault) {
+        let step = fault.node().cloned().unwrap_or_default();
+        let line = self.line(context, record, origin, fault);
+        if let Some(kind) = self.kinds.get_mut(&(step.clone(), fault.code())) {
+            kind.more += 1;
+            kind.latest = Some(line);
+            return;
+        }
+        let Line { source, position, key, error } = line;
+        line!(
+            self.level, pipeline = %context.pipeline, %source, %position, %key, %step, code = fault.code(), %error,
+            "{}", self.message
+        );
+        let kind = Kind { due: Instant::now() + EVERY, more: 0, latest: None };
+        self.kinds.insert((step, fault.code()), kind);
+    }
+
+    /// When a count is due next; `None` = nothing is to be counted.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.kinds.values().filter(|kind| kind.more > 0).map(|kind| kind.due).min()
+    }
+
+    /// Writes the counts that are due: all of them at the end of the run.
+    pub(super) fn count(&mut self, context: &Context, at_end: bool) {
+        let now = Instant::now();
+        for ((step, code), kind) in self.kinds.iter_mut().filter(|(_, kind)| at_end || kind.due <= now) {
+            kind.due = now + EVERY;
+            let (more, latest) = (std::mem::take(&mut kind.more), kind.latest.take());
+            let Some(Line { source, position, key, error }) = latest else { continue };
+            let records = if more == 1 { "1 more record" } else { &*format!("{more} more records") };
+            line!(
+                self.level, pipeline = %context.pipeline, more, %source, %position, %key, %step, code, %error,
+                "{records} failed like this; the latest of them"
+            );
+        }
+    }
+
+    fn line(&self, context: &Context, record: &Record, origin: &Origin, fault: &Fault) -> Line {
+        let position = record.position();
+        let located = self.sources.get(&origin.id.connector).and_then(|source| source.locate(position));
+        let position = located.unwrap_or_else(|| readable(position, origin));
+        Line {
+            source: origin.id.connector.clone(),
+            position: context.mask(&cut(position)),
+            key: context.mask(&cut(key(&record.key))),
+            error: context.mask(&fault.message()),
+        }
+    }
+}
+
+/// A position that its source does not explain: where it is text, and which record of its partition it is.
+fn readable(position: &Position, origin: &Origin) -> String {
+    let partition = match &*origin.id.partition.0 {
+        "" => String::new(),
+        partition => format!(" of partition {partition}"),
+    };
+    let number = format!("record {}{partition}", origin.seq);
+    match std::str::from_utf8(&position.0) {
+        Ok(text) if !text.contains(char::is_control) => format!("{text} ({number})"),
+        _ => number,
+    }
+}
+
+fn key(key: &Data) -> String {
+    match key {
+        Data::Absent => String::new(),
+        Data::Raw(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Data::Structured(_) => {
+            let mut json = Vec::new();
+            match write_data(key, &mut json) {
+                Ok(()) => String::from_utf8_lossy(&json).into_owned(),
+                Err(_) => String::new(),
+            }
+        }
+    }
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(MOST) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}

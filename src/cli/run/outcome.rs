@@ -1,0 +1,229 @@
+//! What `anabranch run` came to: the last words, and the exit code.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anabranch_graph::text::Str;
+use serde_json::{Map, Value, json};
+
+use crate::cli::report::counted;
+use crate::cli::{Exit, Report};
+use crate::service::Ended;
+use crate::service::account::Account;
+use crate::service::lifecycle::{Outcome, names};
+
+/// How the service was run.
+pub(super) struct Run {
+    /// To the end of what there is to read.
+    pub(super) once: bool,
+    /// Whether the last line is text: with a log in JSON it would be the only line that is none.
+    pub(super) text: bool,
+    /// Whether pipelines were not started because their files have errors, which counts.
+    pub(super) refused: bool,
+    /// How long all of it took.
+    pub(super) took: Duration,
+}
+
+/// The exit code and the last words.
+pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
+    let mut result: Vec<Value> = ended.invalid.iter().map(|id| json!({ "id": id, "status": "invalid" })).collect();
+    result.extend(ended.outcomes.iter().map(|(id, outcome)| shown(id, outcome, ended.accounts.get(id))));
+    let total = total(ended);
+    let mut report = report
+        .summary(json!({ "pipelines": ended.outcomes.len(), "totals": totals(&total, run.took) }))
+        .result(json!({ "pipelines": result }));
+    if run.once && run.text {
+        report = report.text(last_lines(ended, &total, run.took));
+    }
+    match failure(ended, run) {
+        Some((exit, code, message)) => report.fail(exit, code, message),
+        None => report,
+    }
+}
+
+/// What keeps it from being a success; the worst where it is several things.
+fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
+    let mut left = Vec::new();
+    let mut degraded = Vec::new();
+    let mut stopped = Vec::new();
+    for (id, outcome) in &ended.outcomes {
+        match outcome {
+            Outcome::NotDrained { left: nodes } if nodes.is_empty() => left.push(id.to_string()),
+            Outcome::NotDrained { left: nodes } => left.push(format!("{id} ({})", names(nodes))),
+            Outcome::Degraded { error } => degraded.push(format!("{id}: {error}")),
+            Outcome::Stopped => stopped.push(id.to_string()),
+            Outcome::Finished => {}
+        }
+    }
+    if !left.is_empty() {
+        let message =
+            format!("not everything was delivered; what is left is read again at the next start: {}", left.join(", "));
+        return Some((Exit::Environment, "run.not_drained", message));
+    }
+    if run.refused {
+        let message = "some pipelines have errors and were not started".to_owned();
+        return Some((Exit::Invalid, "run.invalid_pipelines", message));
+    }
+    if !degraded.is_empty() && (ended.gave_up || !ended.signalled) {
+        return Some((Exit::Failed, "run.degraded", format!("degraded: {}", degraded.join("; "))));
+    }
+    if !run.once {
+        return None;
+    }
+    let accounts = || ended.accounts.iter();
+    let dropped = accounts().filter(|(_, account)| account.letters_dropped > 0);
+    let dropped: Vec<_> = dropped.map(|(id, account)| format!("{id}: {}", account.letters_dropped)).collect();
+    if !dropped.is_empty() {
+        let message = format!(
+            "dead letters were lost: a bound of the dead-letter queue (max-count, max-bytes, max-age) dropped them: {}",
+            dropped.join(", ")
+        );
+        return Some((Exit::LettersDropped, "run.letters_dropped", message));
+    }
+    // Of those that had failed before the signal came, the log says why.
+    stopped.extend(degraded);
+    if !stopped.is_empty() || ended.signalled && ended.outcomes.is_empty() {
+        let which = if stopped.is_empty() { String::new() } else { format!(": {}", stopped.join(", ")) };
+        let message = format!("interrupted before everything was read; the next run goes on from there{which}");
+        return Some((Exit::Interrupted, "run.interrupted", message));
+    }
+    if ended.outcomes.is_empty() {
+        let message = "nothing was read: no pipeline was started, as their files say `status: stopped`".to_owned();
+        return Some((Exit::NothingRead, "run.nothing_read", message));
+    }
+    let unread: Vec<String> =
+        accounts().flat_map(|(id, account)| account.unread.iter().map(move |unread| nothing(id, unread))).collect();
+    (!unread.is_empty())
+        .then(|| (Exit::NothingRead, "run.nothing_read", format!("nothing was read: {}", unread.join("; "))))
+}
+
+fn nothing(pipeline: &Str, unread: &anabranch_graph::exec::Unread) -> String {
+    let connector = &unread.connector;
+    match &unread.missing {
+        Some(why) => format!("{pipeline}:{connector}: {why}"),
+        None => format!("{pipeline}:{connector} holds no record, and none was read from it before"),
+    }
+}
+
+fn total(ended: &Ended) -> Account {
+    let mut total = Account::default();
+    for account in ended.accounts.values() {
+        total.read += account.read;
+        total.filtered += account.filtered;
+        total.dead_lettered += account.dead_lettered;
+        total.letters_dropped += account.letters_dropped;
+        total.delivered.extend(account.delivered.iter().cloned());
+    }
+    total
+}
+
+/// A line per pipeline, and one for all where there are several.
+fn last_lines(ended: &Ended, total: &Account, took: Duration) -> String {
+    let mut text = String::new();
+    for (id, outcome) in &ended.outcomes {
+        let word = match outcome {
+            Outcome::Finished => "finished",
+            Outcome::Stopped => "interrupted",
+            Outcome::NotDrained { .. } => "not drained",
+            Outcome::Degraded { .. } => "degraded",
+        };
+        let account = ended.accounts.get(id).cloned().unwrap_or_default();
+        let _ = writeln!(text, "{id} {word}: {}", sentence(&account, account.took, true));
+    }
+    if ended.outcomes.len() != 1 {
+        let pipelines = counted(ended.outcomes.len(), "pipeline");
+        let _ = writeln!(text, "{pipelines}: {}", sentence(total, took, false));
+    }
+    text
+}
+
+fn sentence(account: &Account, took: Duration, each: bool) -> String {
+    let Account { read, filtered, dead_lettered, letters_dropped, delivered, .. } = account;
+    let mut text = format!("{} read, {} delivered", of_records(*read), account.delivered_in_all());
+    if each && delivered.len() > 1 {
+        let each: Vec<String> = delivered.iter().map(|(id, rows)| format!("{id} {rows}")).collect();
+        let _ = write!(text, " ({})", each.join(", "));
+    }
+    let _ = write!(text, ", {filtered} filtered, {dead_lettered} dead-lettered");
+    if *letters_dropped > 0 {
+        let _ = write!(text, " ({letters_dropped} of the queue's letters dropped by a bound)");
+    }
+    let _ = write!(text, ", in {:.1} s", took.as_secs_f64());
+    text
+}
+
+fn of_records(n: u64) -> String {
+    format!("{n} record{}", if n == 1 { "" } else { "s" })
+}
+
+fn shown(id: &Str, outcome: &Outcome, account: Option<&Account>) -> Value {
+    let account = account.cloned().unwrap_or_default();
+    let mut shown = match outcome {
+        Outcome::Finished => json!({ "id": id, "status": "finished" }),
+        Outcome::Stopped => json!({ "id": id, "status": "stopped" }),
+        Outcome::NotDrained { left } => json!({ "id": id, "status": "stopped", "left": left }),
+        Outcome::Degraded { error } => json!({ "id": id, "status": "degraded", "error": error }),
+    };
+    let destinations: Map<String, Value> =
+        account.delivered.iter().map(|(id, rows)| (id.to_string(), (*rows).into())).collect();
+    let unread: Vec<Value> = account
+        .unread
+        .iter()
+        .map(|unread| json!({ "connector": unread.connector, "missing": unread.missing }))
+        .collect();
+    shown["totals"] = totals(&account, account.took);
+    shown["totals"]["destinations"] = destinations.into();
+    shown["unread"] = unread.into();
+    shown
+}
+
+fn totals(account: &Account, took: Duration) -> Value {
+    json!({
+        "read": account.read,
+        "delivered": account.delivered_in_all(),
+        "filtered": account.filtered,
+        "deadLettered": account.dead_lettered,
+        "lettersDropped": account.letters_dropped,
+        "seconds": (took.as_secs_f64() * 1e3).round() / 1e3,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(once: bool) -> Run {
+        Run { once, text: true, refused: false, took: Duration::from_millis(1500) }
+    }
+
+    fn ended(outcome: Outcome, account: Account) -> Ended {
+        Ended {
+            outcomes: vec![("p".into(), outcome)],
+            accounts: [("p".into(), account)].into(),
+            ..Ended::default()
+        }
+    }
+
+    #[test]
+    fn letters_that_a_bound_dropped_are_no_success() {
+        let account = Account { read: 9, dead_lettered: 9, letters_dropped: 4, ..Account::default() };
+        let ended = ended(Outcome::Finished, account);
+        let (exit, code, message) = failure(&ended, &run(true)).unwrap();
+        assert_eq!((exit, code), (Exit::LettersDropped, "run.letters_dropped"));
+        assert!(message.contains("p: 4"), "{message}");
+        assert!(failure(&ended, &run(false)).is_none(), "a service that is stopped has said so in its log");
+        assert!(last_lines(&ended, &total(&ended), Duration::ZERO).contains("4 of the queue's letters dropped"));
+    }
+
+    #[test]
+    fn the_worst_is_said() {
+        let unread = anabranch_graph::exec::Unread { connector: "in".into(), missing: None };
+        let account = Account { unread: vec![unread], ..Account::default() };
+        let code = |outcome| failure(&ended(outcome, account.clone()), &run(true)).unwrap().0;
+        assert_eq!(code(Outcome::Finished), Exit::NothingRead);
+        assert_eq!(code(Outcome::Stopped), Exit::Interrupted);
+        assert_eq!(code(Outcome::NotDrained { left: Vec::new() }), Exit::Environment);
+        assert_eq!(code(Outcome::Degraded { error: "x".into() }), Exit::Failed);
+        assert!(failure(&ended(Outcome::Finished, Account::default()), &run(true)).is_none());
+    }
+}

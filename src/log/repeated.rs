@@ -1,0 +1,80 @@
+//! Warnings and errors that come again and again: the first of a kind are written, then they are counted, once a minute.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+
+/// How many lines of a kind are written within [`EVERY`].
+const MOST: u64 = 10;
+/// How often those that were not written are counted.
+pub const EVERY: Duration = Duration::from_secs(60);
+/// Most kinds: lines of further ones are all written.
+const KINDS: usize = 4096;
+
+/// What makes lines of one place in the program kinds of their own, beside it.
+pub(super) const TELLING: [&str; 9] =
+    ["pipeline", "connector", "processor", "node", "source", "destination", "step", "code", "plugin"];
+
+/// Where a line is written, and about what.
+pub(super) type Kind = (Identifier, About);
+
+/// The telling fields of a line.
+pub(super) type About = Vec<(&'static str, String)>;
+
+/// Lines of a kind.
+struct Lines {
+    since: Instant,
+    written: u64,
+    left_out: u64,
+    /// The latest that was left out.
+    latest: String,
+}
+
+/// What was written lately.
+#[derive(Default)]
+pub(super) struct Repeated(Mutex<HashMap<Kind, Lines>>);
+
+impl Repeated {
+    /// Whether a line is to be written.
+    pub(super) fn admits(&self, kind: Kind, message: &str, now: Instant) -> bool {
+        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kinds.contains_key(&kind) && kinds.len() >= KINDS {
+            kinds.retain(|_, lines| lines.left_out > 0 || now.duration_since(lines.since) < EVERY);
+            if kinds.len() >= KINDS {
+                return true;
+            }
+        }
+        let fresh = || Lines { since: now, written: 0, left_out: 0, latest: String::new() };
+        let lines = kinds.entry(kind).or_insert_with(fresh);
+        if lines.left_out == 0 && now.duration_since(lines.since) >= EVERY {
+            *lines = fresh();
+        }
+        if lines.written < MOST {
+            lines.written += 1;
+            return true;
+        }
+        lines.left_out += 1;
+        message.clone_into(&mut lines.latest);
+        false
+    }
+
+    /// How many lines of each kind were left out, with what they were about and the latest of them: of those that are
+    /// due, or of all. From then on they are written again.
+    pub(super) fn counts(&self, all: bool, now: Instant) -> Vec<(u64, About, String)> {
+        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = |lines: &Lines| lines.left_out > 0 && (all || now.duration_since(lines.since) >= EVERY);
+        let mut counts: Vec<(u64, About, String)> = kinds
+            .iter_mut()
+            .filter(|(_, lines)| due(lines))
+            .map(|((_, about), lines)| {
+                // The next minute begins, and one line of it is the count.
+                (lines.since, lines.written) = (now, MOST - 1);
+                (std::mem::take(&mut lines.left_out), about.clone(), std::mem::take(&mut lines.latest))
+            })
+            .collect();
+        counts.sort();
+        counts
+    }
+}

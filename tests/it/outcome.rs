@@ -1,0 +1,122 @@
+//! What `run --once` says at its end, and with which exit code: success is said only where there is one.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::process::{Output, Workspace, file_to_file, numbered_lines};
+
+fn workspace() -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    workspace
+}
+
+/// `run --once`, for people.
+fn once(workspace: &Workspace) -> Output {
+    workspace.run(&["run", "--once"])
+}
+
+#[track_caller]
+fn last_line(output: &Output) -> &str {
+    output.stdout.lines().last().unwrap_or_default()
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_no_success() {
+    let workspace = workspace();
+    let output = once(&workspace).expect_code(5);
+    assert!(output.stderr.contains("nothing was read: p:in: there is no file in.txt"), "{}", output.both());
+    assert!(!output.both().contains("everything is delivered"), "{}", output.both());
+    // Nor is one that the shell would have expanded.
+    workspace.write("app-1.log", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("in.txt", "'app-*.log'"));
+    let output = once(&workspace).expect_code(5);
+    assert!(output.stderr.contains("wildcards are not expanded"), "{}", output.both());
+    let json = workspace.run(&["run", "--once", "--json"]).expect_code(5);
+    let report: Value = serde_json::from_str(last_line(&json)).unwrap();
+    assert_eq!((&report["ok"], &report["error"]["code"]), (&false.into(), &"run.nothing_read".into()));
+    assert_eq!(report["result"]["pipelines"][0]["unread"][0]["connector"], "in");
+}
+
+#[test]
+fn a_source_that_never_had_anything_is_no_success_and_one_with_nothing_new_is() {
+    let workspace = workspace();
+    workspace.write("in.txt", "");
+    let output = once(&workspace).expect_code(5);
+    assert!(output.stderr.contains("p:in holds no record"), "{}", output.both());
+    workspace.write("in.txt", numbered_lines(3));
+    let output = once(&workspace).expect_code(0);
+    assert!(last_line(&output).starts_with("p finished: 3 records read, 3 delivered, 0 filtered"), "{}", output.both());
+    let output = once(&workspace).expect_code(0);
+    assert!(last_line(&output).starts_with("p finished: 0 records read"), "{}", output.both());
+    std::fs::remove_file(workspace.path("in.txt")).unwrap();
+    once(&workspace).expect_code(5);
+}
+
+#[test]
+fn a_pipeline_that_is_not_started_is_no_success() {
+    let workspace = workspace();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("status: running", "status: stopped"));
+    let output = once(&workspace).expect_code(5);
+    assert!(output.stderr.contains("status: stopped"), "{}", output.both());
+}
+
+#[test]
+fn totals_are_the_last_line() {
+    let workspace = workspace();
+    workspace.write("in.txt", numbered_lines(30));
+    let processors = r#"      - id: fail
+        plugin: error
+        condition: '{{ hasSuffix "7" (printf "%s" .Payload.After) }}'
+        settings: { message: bad }
+      - id: leave
+        plugin: filter
+        condition: '{{ hasSuffix "8" (printf "%s" .Payload.After) }}'
+    dead-letter-queue: { plugin: store, window-size: 0 }
+"#;
+    let second = "      - { id: copy, type: destination, plugin: file, settings: { path: copy.ndjson } }\n    processors:";
+    workspace.write("pipelines/p.yaml", file_to_file("p", processors).replace("    processors:", second));
+    workspace.write("more.txt", "one\n");
+    let other = file_to_file("q", "").replace("in.txt", "more.txt").replace("out.ndjson", "more.ndjson");
+    let output = once(&workspace).expect_code(0);
+    let line = last_line(&output);
+    let words = "p finished: 30 records read, 48 delivered (out 24, copy 24), 3 filtered, 3 dead-lettered, in ";
+    assert!(line.starts_with(words) && line.ends_with(" s"), "{line}");
+
+    workspace.write("pipelines/q.yaml", other);
+    workspace.append("in.txt", "line 30\n");
+    let output = once(&workspace).expect_code(0);
+    let lines: Vec<&str> = output.stdout.lines().rev().take(3).collect();
+    assert!(lines[0].starts_with("2 pipelines: 2 records read, 3 delivered, "), "{lines:?}");
+    workspace.append("in.txt", "line 37\n");
+    let json = workspace.run(&["run", "--once", "--json"]).expect_code(0);
+    let report: Value = serde_json::from_str(last_line(&json)).unwrap();
+    let totals = &report["summary"]["totals"];
+    assert_eq!((&totals["read"], &totals["deadLettered"], &totals["lettersDropped"]), (&1.into(), &1.into(), &0.into()));
+    assert!(totals["seconds"].is_number());
+    let mut pipelines = report["result"]["pipelines"].as_array().unwrap().iter();
+    let p = pipelines.find(|pipeline| pipeline["id"] == "p").unwrap();
+    assert_eq!(p["totals"]["destinations"], serde_json::json!({ "out": 0, "copy": 0 }));
+}
+
+/// A source that is still being read when the signal comes: its destination is a pipe, read slowly.
+#[test]
+fn an_interrupted_run_is_no_success() {
+    let mut workspace = workspace();
+    workspace.env("ANABRANCH_SHUTDOWN_TIMEOUT", "0");
+    workspace.write("in.txt", numbered_lines(1_000_000));
+    assert!(Command::new("mkfifo").arg(workspace.path("pipe")).status().unwrap().success());
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("out.ndjson", "pipe"));
+    let process = workspace.start(&["run", "--once"]);
+    // Opened by both: it runs, and cannot get far.
+    let pipe = std::fs::File::open(workspace.path("pipe")).unwrap();
+    process.signal("INT");
+    let reader = std::thread::spawn(move || std::io::copy(&mut { pipe }, &mut std::io::sink()).unwrap());
+    let output = process.finish().expect_code(7);
+    reader.join().unwrap();
+    assert!(output.stderr.contains("interrupted before everything was read"), "{}", output.both());
+    let line = last_line(&output);
+    assert!(line.starts_with("p interrupted: "), "{line}");
+}
