@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use anabranch_graph::letter::{KeptLetters, Letter, LetterBounds};
 use anabranch_graph::schema::{Schema, SchemaVersion};
 use anabranch_graph::source::Mark;
-use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, StateStore, StoreError};
+use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, Receipt, StateStore, StoreError};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -72,7 +72,7 @@ enum Place {
 #[derive(Debug)]
 enum Write {
     Claim(Str),
-    Marks { epoch: Epoch, moves: Vec<(LaneId, Mark)> },
+    Marks { epoch: Epoch, moves: Vec<(LaneId, Mark)>, receipts: Vec<Receipt> },
     Status { pipeline: Str, status: Status },
     Provision(Provision),
     Replace { pipeline: Box<StoredPipeline>, at: Moment },
@@ -101,6 +101,7 @@ enum Written {
 enum Read {
     Pipelines,
     Marks(Epoch),
+    Receipts(Epoch),
     /// As they are now, whoever has the latest claim.
     Positions(Str),
     DetachedMarks(Str),
@@ -123,6 +124,7 @@ enum Read {
 enum Found {
     Pipelines(Vec<StoredPipeline>),
     Marks(BTreeMap<LaneId, Mark>),
+    Receipts(Vec<Receipt>),
     Recalled(Vec<Option<Bytes>>),
     Schemas(schemas::Answer),
     Letters(letters::Answer),
@@ -140,7 +142,7 @@ impl Store {
     pub async fn provision(&self, provision: Provision) -> Result<Vec<Change>, StoreError> {
         match self.write(Write::Provision(provision)).await? {
             Written::Changes(changes) => Ok(changes),
-            Written::Nothing | Written::Epoch(_) | Written::Schema(_) | Written::Letters(_) => Ok(Vec::new()),
+            other => Err(contradiction(&other)),
         }
     }
 
@@ -152,7 +154,7 @@ impl Store {
     pub async fn replace(&self, pipeline: StoredPipeline) -> Result<Vec<Change>, StoreError> {
         match self.write(Write::Replace { pipeline: Box::new(pipeline), at: Moment::now() }).await? {
             Written::Changes(changes) => Ok(changes),
-            Written::Nothing | Written::Epoch(_) | Written::Schema(_) | Written::Letters(_) => Ok(Vec::new()),
+            other => Err(contradiction(&other)),
         }
     }
 
@@ -196,7 +198,7 @@ impl Store {
     pub async fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
         match self.read(Read::Pipelines).await? {
             Found::Pipelines(pipelines) => Ok(pipelines),
-            Found::Marks(_) | Found::Recalled(_) | Found::Schemas(_) | Found::Letters(_) => Ok(Vec::new()),
+            other => Err(contradiction(&other)),
         }
     }
 
@@ -233,7 +235,7 @@ impl Store {
     async fn marks(&self, read: Read) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
         match self.read(read).await? {
             Found::Marks(marks) => Ok(marks),
-            Found::Pipelines(_) | Found::Recalled(_) | Found::Schemas(_) | Found::Letters(_) => Ok(BTreeMap::new()),
+            other => Err(contradiction(&other)),
         }
     }
 
@@ -269,6 +271,14 @@ fn fence(epoch: &Epoch, theirs: u64) -> Result<(), StoreError> {
     Err(StoreError::Fenced { pipeline: epoch.pipeline.clone(), ours: epoch.number, theirs })
 }
 
+/// The store answered another question than it was asked. Whatever stood in the place of the answer could be wrong: no
+/// marks, say, would start every source from its beginning.
+fn contradiction(answer: &dyn std::fmt::Debug) -> StoreError {
+    // The content of an answer may hold secrets; its kind does not.
+    let kind: String = format!("{answer:?}").chars().take_while(|c| c.is_alphanumeric()).collect();
+    StoreError::Damaged(format!("the answer `{kind}` does not belong to the question"))
+}
+
 fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::Unavailable(Box::new(error))
 }
@@ -278,9 +288,7 @@ impl StateStore for Store {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         match self.write(Write::Claim(pipeline.clone())).await? {
             Written::Epoch(epoch) => Ok(epoch),
-            Written::Nothing | Written::Changes(_) | Written::Schema(_) | Written::Letters(_) => {
-                Err(StoreError::Damaged("a claim gave no epoch".into()))
-            }
+            other => Err(contradiction(&other)),
         }
     }
 
@@ -288,8 +296,21 @@ impl StateStore for Store {
         self.marks(Read::Marks(epoch.clone())).await
     }
 
-    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
-        self.write(Write::Marks { epoch: epoch.clone(), moves: moves.to_vec() }).await.map(drop)
+    async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        match self.read(Read::Receipts(epoch.clone())).await? {
+            Found::Receipts(receipts) => Ok(receipts),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    async fn commit_with_receipts(
+        &self,
+        epoch: &Epoch,
+        moves: &[(LaneId, Mark)],
+        receipts: &[Receipt],
+    ) -> Result<(), StoreError> {
+        let (moves, receipts) = (moves.to_vec(), receipts.to_vec());
+        self.write(Write::Marks { epoch: epoch.clone(), moves, receipts }).await.map(drop)
     }
 
     async fn keep_letters(
@@ -308,7 +329,7 @@ impl Memo for Store {
     async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self.read(Read::Recall { space: space.into(), keys: keys.to_vec() }).await? {
             Found::Recalled(found) => Ok(found),
-            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) | Found::Letters(_) => Ok(vec![None; keys.len()]),
+            other => Err(contradiction(&other)),
         }
     }
 
@@ -320,7 +341,7 @@ impl Memo for Store {
         let read = Read::Active { pipeline: pipeline.clone(), connector: connector.clone() };
         match self.read(read).await? {
             Found::Recalled(found) => Ok(found.into_iter().flatten().next()),
-            Found::Pipelines(_) | Found::Marks(_) | Found::Schemas(_) | Found::Letters(_) => Ok(None),
+            other => Err(contradiction(&other)),
         }
     }
 

@@ -19,7 +19,7 @@ use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::source::{Mark, Source, SourceKind};
 use anabranch_graph::specification::Specification;
-use anabranch_graph::state::{Epoch, LaneId, Oblivion, StateStore, StoreError};
+use anabranch_graph::state::{Epoch, LaneId, Oblivion, Receipt, StateStore, StoreError};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
@@ -81,7 +81,11 @@ impl StateStore for Forgetful {
         Ok(BTreeMap::new())
     }
 
-    async fn commit(&self, _: &Epoch, _: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+    async fn receipts(&self, _: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn commit_with_receipts(&self, _: &Epoch, _: &[(LaneId, Mark)], _: &[Receipt]) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -146,7 +146,9 @@ pub trait Writer: Send {
     /// A transactional destination stores the marks as they are given, also where they are lower than those it has,
     /// with the rows in one transaction; it answers [`Delivered::Durable`] for all or [`Verdicts::Refused`]. It is
     /// fenced: once a later run of the pipeline has opened it, a transaction of an earlier one fails with nothing
-    /// written (an epoch that each run raises, or a comparison of the marks within the transaction).
+    /// written (an epoch that each run raises, or a comparison of the marks within the transaction). A transaction also
+    /// fails, transiently and with nothing written, where the destination does not have what the one before it stored: it
+    /// lost what it had confirmed, as after a failover. The next run then sees the marks that are left.
     ///
     /// # Errors
     /// Transient: the outcome is unknown, the same rows come again in the same order if the policy allows it.

@@ -9,7 +9,8 @@
 //! `open` wires all this up, `supervise` sees it to its end.
 //!
 //! A transactional destination is given whole source rows with the marks that they complete (`write/transaction`,
-//! `lanes/landing`), and `resume` compares its marks with the store's at the start.
+//! `lanes/landing`), and `resume` compares its marks with the store's at the start. What it had confirmed is stored with
+//! the positions (`receipt`), so that a destination that lost it is noticed.
 //!
 //! The order is always: destination durable, position stored, source acknowledged. So a crash, or a [`Running::kill`],
 //! at any await point can only repeat rows, at most [`Limits::replay_rows`](crate::plan::stage::Limits) per lane and
@@ -36,6 +37,7 @@ mod parallel;
 mod progress;
 mod queue;
 mod read;
+mod receipt;
 mod resume;
 mod signal;
 mod supervise;

@@ -62,12 +62,35 @@ pub fn own_key(key: &str) -> Option<Str> {
     })
 }
 
+/// What an entry takes beside the bytes of its key and its value.
+const ENTRY: usize = 64;
+
 /// Entries in insertion order, each key once.
 ///
 /// Records carry a handful of entries, so a scan that compares lengths first beats hashing and
 /// ordering. Cloning is O(1); the first write to a shared map copies it.
 #[derive(Clone, Debug, Default)]
-pub struct Metadata(Option<Arc<Vec<(Str, Str)>>>);
+pub struct Metadata(Option<Arc<Entries>>);
+
+#[derive(Clone, Default)]
+struct Entries {
+    list: Vec<(Str, Str)>,
+    /// Bytes of all keys and values.
+    text: usize,
+}
+
+impl Entries {
+    fn new(list: Vec<(Str, Str)>) -> Self {
+        let text = list.iter().map(|(key, value)| key.len() + value.len()).sum();
+        Entries { list, text }
+    }
+}
+
+impl std::fmt::Debug for Entries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.list.fmt(f)
+    }
+}
 
 impl Metadata {
     /// No entries; does not allocate.
@@ -77,7 +100,7 @@ impl Metadata {
 
     /// Room for `n` entries before the next allocation.
     pub fn with_capacity(n: usize) -> Self {
-        Metadata(Some(Arc::new(Vec::with_capacity(n))))
+        Metadata(Some(Arc::new(Entries { list: Vec::with_capacity(n), text: 0 })))
     }
 
     /// From entries in any order; the last of equal keys wins. O(n log n); many entries are kept in key order.
@@ -87,22 +110,22 @@ impl Metadata {
             let distinct = |(i, (key, _)): (usize, &(Str, Str))| entries[..i].iter().all(|(other, _)| other != key);
             return match entries.iter().enumerate().all(distinct) {
                 true if entries.is_empty() => Metadata::new(),
-                true => Metadata(Some(Arc::new(entries))),
+                true => Metadata(Some(Arc::new(Entries::new(entries)))),
                 false => entries.into_iter().collect(),
             };
         }
         entries.reverse();
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         entries.dedup_by(|later, kept| later.0 == kept.0);
-        Metadata(Some(Arc::new(entries)))
+        Metadata(Some(Arc::new(Entries::new(entries))))
     }
 
     #[inline]
     fn entries(&self) -> &[(Str, Str)] {
-        self.0.as_ref().map_or(&[], |entries| entries.as_slice())
+        self.0.as_ref().map_or(&[], |entries| entries.list.as_slice())
     }
 
-    fn entries_mut(&mut self) -> &mut Vec<(Str, Str)> {
+    fn entries_mut(&mut self) -> &mut Entries {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
@@ -121,9 +144,16 @@ impl Metadata {
     pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Str>) -> Option<Str> {
         let (key, value) = (key.into(), value.into());
         match self.find(&key) {
-            Some(i) => Some(std::mem::replace(&mut self.entries_mut()[i].1, value)),
+            Some(i) => {
+                let Entries { list, text } = self.entries_mut();
+                let before = std::mem::replace(&mut list[i].1, value);
+                *text = *text + list[i].1.len() - before.len();
+                Some(before)
+            }
             None => {
-                self.entries_mut().push((key, value));
+                let Entries { list, text } = self.entries_mut();
+                *text += key.len() + value.len();
+                list.push((key, value));
                 None
             }
         }
@@ -147,7 +177,10 @@ impl Metadata {
     /// Removes `key`; an absent key leaves a shared map shared.
     pub fn remove(&mut self, key: &str) -> Option<Str> {
         let at = self.find(key)?;
-        Some(self.entries_mut().remove(at).1)
+        let Entries { list, text } = self.entries_mut();
+        let (key, value) = list.remove(at);
+        *text -= key.len() + value.len();
+        Some(value)
     }
 
     /// Whether both are copies of one map that neither has changed since. O(1).
@@ -169,6 +202,11 @@ impl Metadata {
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries().len()
+    }
+
+    /// Rough number of bytes that the entries hold in memory. O(1).
+    pub fn weight(&self) -> usize {
+        self.0.as_ref().map_or(0, |entries| entries.list.len() * ENTRY + entries.text)
     }
 
     /// Whether there is no entry.
@@ -211,6 +249,28 @@ mod tests {
             let metadata = Metadata::from_entries(entries.collect());
             assert_eq!(metadata.len(), n);
             assert_eq!(metadata.get("k1").map(Str::as_str), Some((n + 1).to_string().as_str()));
+        }
+    }
+
+    #[test]
+    fn the_weight_follows_every_change() {
+        let weight = |entries: &[(&str, &str)]| entries.iter().map(|(k, v)| ENTRY + k.len() + v.len()).sum::<usize>();
+        let mut metadata = Metadata::new();
+        assert_eq!(metadata.weight(), 0);
+        metadata.insert("key", "x".repeat(1_000_000));
+        assert_eq!(metadata.weight(), ENTRY + 1_000_003);
+        let copy = metadata.clone();
+        metadata.insert("key", "short");
+        metadata.insert("more", "");
+        assert_eq!(metadata.weight(), weight(&[("key", "short"), ("more", "")]));
+        assert_eq!(copy.weight(), ENTRY + 1_000_003);
+        metadata.remove("key");
+        metadata.remove("none");
+        assert_eq!(metadata.weight(), weight(&[("more", "")]));
+        for n in [3, 100] {
+            let entries: Vec<(Str, Str)> = (0..2 * n).map(|k| (format!("k{}", k % n).into(), "value".into())).collect();
+            let metadata = Metadata::from_entries(entries);
+            assert_eq!(metadata.weight(), metadata.iter().map(|(k, v)| ENTRY + k.len() + v.len()).sum::<usize>());
         }
     }
 

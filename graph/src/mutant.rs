@@ -161,6 +161,8 @@ mod planted {
         BytesUnbounded;
         /// A batch that a source collects has no bound in bytes.
         CollectsTooMuch;
+        /// A destination that lost what it had confirmed is not noticed: what it lost is never delivered again.
+        WentBackGoesOn;
     }
 
     thread_local! {

@@ -182,7 +182,8 @@ impl Record {
         self.metadata.get(crate::metadata::key::COLLECTION.as_str())
     }
 
-    /// Rough number of bytes this record holds in memory; what queues are bounded by. O(fields).
+    /// Rough number of bytes this record holds in memory, with its position and metadata; what queues are bounded by.
+    /// O(fields).
     pub fn weight(&self) -> usize {
         fn of_value(value: &crate::value::Value) -> usize {
             use crate::value::Value;
@@ -204,7 +205,8 @@ impl Record {
             Data::Structured(o) => of_object(o),
         };
         size_of::<Record>()
-            + self.metadata.len() * 64
+            + self.position.0.len()
+            + self.metadata.weight()
             + of_data(&self.key)
             + of_data(&self.payload.before)
             + of_data(&self.payload.after)
@@ -214,6 +216,23 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_that_a_record_holds_weighs() {
+        let long = "x".repeat(100_000);
+        let base = Record::default().weight();
+        let mut metadata = Record::default();
+        metadata.metadata.insert("key", long.clone());
+        for record in [
+            Record::at(Position::copy_from(long.as_bytes())),
+            Record::create(Position::default(), Data::text(long.clone()), Data::Absent),
+            Record::create(Position::default(), Data::Absent, Data::text(long.clone())),
+            metadata,
+        ] {
+            let weight = record.weight() - base;
+            assert!((100_000..100_100).contains(&weight), "{weight}");
+        }
+    }
 
     #[test]
     fn operations_have_names_and_numbers() {

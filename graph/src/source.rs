@@ -65,6 +65,13 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Whether it can be opened at a position before the last one that was acknowledged, and then reads every record
+    /// after it again. A source that deletes what is acknowledged cannot. Only then a source resumes where a destination
+    /// stands that lost what it had confirmed; otherwise the pipeline stops.
+    fn rereads(&self) -> bool {
+        self.replays_exactly()
+    }
+
     /// What every record it reads is like. As it is: nothing is known.
     fn shape(&self) -> RecordShape {
         RecordShape::unknown()

@@ -27,6 +27,21 @@ pub struct Epoch {
     pub number: u64,
 }
 
+/// What a transactional destination had confirmed of a lane when a position of the lane was stored.
+///
+/// A position may be stored when every destination has the records before it. A destination that later has less than its
+/// receipt says has lost what it confirmed, as after a failover or from a restored backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Id of the destination connector.
+    pub destination: Str,
+    /// The lane.
+    pub lane: LaneId,
+    /// The least mark with which the destination has every record before the stored position that it was to get. A `seq`
+    /// of 0 asks nothing of the destination.
+    pub mark: Mark,
+}
+
 /// A failure of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -57,8 +72,22 @@ pub trait StateStore: Send + Sync {
     /// All marks of the pipeline.
     async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError>;
 
+    /// The receipts of the pipeline's transactional destinations, in any order.
+    async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError>;
+
     /// Stores marks, all or none; durable when it returns.
-    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError>;
+    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+        self.commit_with_receipts(epoch, moves, &[]).await
+    }
+
+    /// Stores marks and receipts, all or none; durable when it returns. A receipt replaces the earlier one of the same
+    /// destination and lane.
+    async fn commit_with_receipts(
+        &self,
+        epoch: &Epoch,
+        moves: &[(LaneId, Mark)],
+        receipts: &[Receipt],
+    ) -> Result<(), StoreError>;
 
     /// Keeps the letters of a pipeline whose dead-letter queue says so ([`Destination::keeps_letters`]), durably, and says
     /// how many. A letter replaces the one that has its name, which no bound prevents. When a bound is reached, the rest

@@ -55,6 +55,10 @@ impl Source for ConfiguredGenerator {
         self.settings.count.is_some()
     }
 
+    fn rereads(&self) -> bool {
+        true
+    }
+
     fn shape(&self) -> RecordShape {
         let shapes = self.settings.collections.iter().flat_map(|collection| {
             let data = match &collection.format {

@@ -9,7 +9,7 @@ use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Data, Position, Record};
 use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::state::{Epoch, LaneId, Receipt, StateStore, StoreError};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
 use async_trait::async_trait;
@@ -490,7 +490,16 @@ impl StateStore for SimStore {
         Ok(self.0.marks())
     }
 
-    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+    async fn receipts(&self, _: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        Ok(self.0.receipts())
+    }
+
+    async fn commit_with_receipts(
+        &self,
+        epoch: &Epoch,
+        moves: &[(LaneId, Mark)],
+        receipts: &[Receipt],
+    ) -> Result<(), StoreError> {
         let world = &self.0;
         let (call, troubled) = {
             let mut state = world.lock();
@@ -505,7 +514,7 @@ impl StateStore for SimStore {
         // It may have been stored all the same.
         if !fails || mix(call, 1).is_multiple_of(2) {
             world.lock().note(|| format!("stored {moves:?}"));
-            world.store(moves);
+            world.store(moves, receipts);
         }
         world.tick().await;
         tokio::task::yield_now().await;

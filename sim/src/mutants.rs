@@ -71,6 +71,7 @@ pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::StagePanicUnseen, &[47, 107, 198]),
     (Mutant::BytesUnbounded, &[4, 5, 9]),
     (Mutant::CollectsTooMuch, &[28, 59, 89]),
+    (Mutant::WentBackGoesOn, &[6]),
 ];
 
 /// Simulates a seed with a fault planted.

@@ -98,6 +98,11 @@ pub const ORIGINS: &[Origin] = &[
     ),
     origin("the last partial batch behind a splitting step is lost at close", &[TailForgotten, StripsForgotten], ""),
     origin("a batch of which nothing is left never calls its acknowledgement", &[EmptiedForgotten], ""),
+    origin(
+        "a destination fails over to a copy that is behind, and what it had confirmed is never delivered again",
+        &[WentBackGoesOn],
+        "",
+    ),
 ];
 
 /// Prints them.

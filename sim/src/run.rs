@@ -217,6 +217,14 @@ fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Pro
             if !totals.balance() {
                 return Err(format!("{totals:?} does not balance"));
             }
+            // What a destination loses just now is noticed by the next run at the earliest.
+            let now = state.shelves.iter().any(|shelf| shelf.went_back_now);
+            if let Some((lane, row)) = state.unsafe_row().filter(|_| !now) {
+                return Err(format!("{ending:?}, and row {row} of lane {lane} is not safe any more"));
+            }
+            if now {
+                return Ok(false);
+            }
             Ok(all_told)
         }
         Ending::NotDrained { .. } | Ending::Killed => Ok(false),
@@ -229,6 +237,7 @@ fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> R
     let unfair = || Err(format!("it ends with {fault:?}"));
     match (fault.class(), fault.code()) {
         (FaultClass::Transient, "sim_passing" | "store_unavailable") if state.is_troubled() => Ok(()),
+        (FaultClass::Transient, "marks_moved") if state.shelves.iter().any(|shelf| shelf.went_back_now) => Ok(()),
         (FaultClass::Fatal, "dead_letter_failed") if state.is_troubled() => Ok(()),
         (FaultClass::Fatal, "operator_panicked") if scenario.panics() && !state.repaired => Ok(()),
         (FaultClass::Fatal, "engine_panicked" | "operator_panicked") if state.panicked_outside => Ok(()),

@@ -183,6 +183,8 @@ pub struct Sink {
     pub rows: usize,
     /// How long a call waits for more, in milliseconds.
     pub linger: u64,
+    /// Before one of so many calls a transactional destination loses transactions that it had confirmed; 0 = none.
+    pub goes_back: u64,
     /// Most rows per second; 0 = no limit.
     pub rate: u32,
     /// Its own processors.
@@ -359,8 +361,9 @@ impl Step {
 impl Sink {
     fn generate(rng: &mut Rng, calm: bool) -> Sink {
         let trouble = if calm { 25 } else { 4 };
+        let salt = rng.u64(..);
         Sink {
-            salt: rng.u64(..),
+            salt,
             takes: [Takes::Durable, Takes::Accepted, Takes::Mixed][rng.usize(..3)],
             retry: [Retry::Idempotent, Retry::Idempotent, Retry::AtMostOnce, Retry::Transactional][rng.usize(..4)],
             refuses: seldom(rng, 4, 2..25),
@@ -375,6 +378,8 @@ impl Sink {
             delay: if rng.u32(..16) == 0 { 9000 } else { [0, 0, 4, 90, 600][rng.usize(..5)] },
             rows: [1, rng.usize(1..9), 1000][rng.usize(..3)],
             linger: [0, 0, 20][rng.usize(..3)],
+            // Of the salt, so that the numbers after it stay as they were recorded for the planted faults.
+            goes_back: if hits(salt, 17, 4) { 2 + mix(salt, 18) % 6 } else { 0 },
             rate: if rng.u32(..12) == 0 { rng.u32(20..400) } else { 0 },
             steps: Step::several(rng, 2, false),
         }

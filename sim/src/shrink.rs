@@ -117,6 +117,7 @@ fn sink(offer: Change<'_>, of: &dyn Fn(&mut Scenario) -> &mut Sink) {
     offer(&|s| of(s).hangs = 0);
     offer(&|s| of(s).miscounts = 0);
     offer(&|s| of(s).flush_fails = 0);
+    offer(&|s| of(s).goes_back = 0);
     offer(&|s| of(s).delay = 0);
     offer(&|s| of(s).linger = 0);
     offer(&|s| of(s).rate = 0);

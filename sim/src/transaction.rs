@@ -57,11 +57,20 @@ pub async fn write(
             () => Ok(Verdicts::Refused(refused)),
         };
     }
+    if troubled && hits(spec.salt ^ 7, call, spec.goes_back) {
+        world.goes_back(shelf, 1 + mix(call, 8) % 4);
+    }
     let fails = troubled && hits(spec.salt ^ 2, call, spec.fails);
     if fails && !(spec.ambiguous && mix(call, 9).is_multiple_of(2)) {
         return Err(Fault::transient("sim_passing", "the destination is away"));
     }
-    let moved = marks.iter().any(|(lane, _)| world.lock().shelves[shelf].marks.get(lane) != known.get(lane));
+    let (moved, went_back) = {
+        let shelf = &world.lock().shelves[shelf];
+        (shelf.marks != *known, shelf.went_back_now)
+    };
+    if moved && went_back {
+        return Err(Fault::transient("marks_moved", "the destination lost what it had confirmed"));
+    }
     if moved {
         world.breaks(|| format!("d{shelf} has marks that its writer does not know"));
     }
@@ -72,7 +81,12 @@ pub async fn write(
         }
         world.put(shelf, id, true, fails);
     }
-    world.lock().shelves[shelf].marks.extend(marks.iter().cloned());
+    {
+        let shelf = &mut world.lock().shelves[shelf];
+        let before = shelf.marks.clone();
+        shelf.transactions.push((rows.iter().map(|row| copy(row).id).collect(), before));
+        shelf.marks.extend(marks.iter().cloned());
+    }
     // A crash may come before anybody is told.
     world.tick().await;
     if fails {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anabranch_graph::exec::Progress;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::LaneId;
+use anabranch_graph::state::{LaneId, Receipt};
 use tokio::sync::Notify;
 
 use crate::oracle::{Fate, fate};
@@ -87,6 +87,7 @@ pub struct State {
     names: HashMap<Vec<u8>, u64>,
     letters_in_run: Vec<(usize, u32)>,
     marks: BTreeMap<LaneId, Mark>,
+    receipts: Vec<Receipt>,
     /// Number of the owner of the marks.
     pub epoch: u64,
     /// Calls of everything but destinations, for random numbers.
@@ -147,6 +148,7 @@ impl World {
             names: HashMap::default(),
             letters_in_run: Vec::new(),
             marks: BTreeMap::new(),
+            receipts: Vec::new(),
             epoch: 0,
             calls: 0,
             hung: false,

@@ -17,7 +17,7 @@ use anabranch_graph::plan::replay::{Entry, NoEntry, replay as plan};
 use anabranch_graph::record::{Position, Record};
 use anabranch_graph::schema::SchemaRegistry;
 use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::state::{Epoch, LaneId, Receipt, StateStore, StoreError};
 use anabranch_graph::text::Str;
 use anabranch_graph::trace::{Past, SpanContext, Tracing};
 use async_trait::async_trait;
@@ -405,7 +405,11 @@ impl StateStore for Queue {
         Ok(BTreeMap::new())
     }
 
-    async fn commit(&self, _: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+    async fn receipts(&self, _: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn commit_with_receipts(&self, _: &Epoch, moves: &[(LaneId, Mark)], _: &[Receipt]) -> Result<(), StoreError> {
         let Some(seq) = moves.iter().map(|(_, mark)| mark.seq).max() else { return Ok(()) };
         let (rows, to) = {
             let state = self.state();

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_graph::state::{Epoch, StoreError};
+use anabranch_graph::state::{Epoch, Receipt, StoreError};
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
 use tokio::sync::oneshot;
 
@@ -141,6 +141,10 @@ fn find(open: &Open, read: &Read) -> Result<Found, StoreError> {
             fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
             tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(Found::Marks)
         }
+        Read::Receipts(epoch) => {
+            fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
+            tables::receipts(&transaction, &epoch.pipeline).map(Found::Receipts)
+        }
         Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, pipeline).map(Found::Marks),
         Read::DetachedMarks(pipeline) => {
             tables::marks(&transaction, tables::DETACHED_MARKS, pipeline).map(Found::Marks)
@@ -197,7 +201,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             epochs.insert(pipeline.as_str(), number)?;
             Ok(Written::Epoch(Epoch { pipeline, number }))
         }
-        Write::Marks { epoch, moves } => {
+        Write::Marks { epoch, moves, receipts } => {
             {
                 let epochs = transaction.open_table(tables::EPOCHS)?;
                 let theirs = epochs.get(epoch.pipeline.as_str())?.map_or(0, |e| e.value());
@@ -207,6 +211,14 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             for (lane, mark) in &moves {
                 let key = (epoch.pipeline.as_str(), lane.connector.as_str(), lane.partition.0.as_str());
                 marks.insert(key, tables::encode(mark).as_slice())?;
+            }
+            if !receipts.is_empty() {
+                let mut table = transaction.open_table(tables::RECEIPTS)?;
+                for Receipt { destination, lane, mark } in &receipts {
+                    let lane = (lane.connector.as_str(), lane.partition.0.as_str());
+                    let key = (epoch.pipeline.as_str(), destination.as_str(), lane.0, lane.1);
+                    table.insert(key, tables::encode(mark).as_slice())?;
+                }
             }
             Ok(Written::Nothing)
         }

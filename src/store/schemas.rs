@@ -93,12 +93,13 @@ impl Document {
     }
 
     /// In one piece: what is equal is the same schema. No text has a zero byte.
-    fn stored(&self) -> Str {
+    fn stored(&self) -> Result<Str, StoreError> {
         if self.references.is_empty() {
-            return self.text.clone();
+            return Ok(self.text.clone());
         }
-        let references = serde_json::to_string(&self.references).unwrap_or_default();
-        format!("{}\0{references}\0{}", self.text, self.whole).into()
+        let references = serde_json::to_string(&self.references)
+            .map_err(|error| StoreError::Damaged(format!("the references of a schema cannot be written: {error}")))?;
+        Ok(format!("{}\0{references}\0{}", self.text, self.whole).into())
     }
 
     fn of_stored(stored: &Str) -> Result<Self, StoreError> {
@@ -137,7 +138,7 @@ impl Store {
     async fn answer(&self, question: Question) -> Result<Answer, SchemaError> {
         match self.read(Read::Schemas(question)).await.map_err(failed)? {
             Found::Schemas(answer) => Ok(answer),
-            Found::Pipelines(_) | Found::Marks(_) | Found::Recalled(_) | Found::Letters(_) => Err(contradiction()),
+            _ => Err(contradiction()),
         }
     }
 
@@ -176,7 +177,7 @@ impl Store {
     /// # Errors
     /// The store cannot be read.
     pub async fn identify(&self, document: &Document) -> Result<Option<SchemaId>, SchemaError> {
-        match self.answer(Question::Identify(document.stored())).await? {
+        match self.answer(Question::Identify(document.stored().map_err(failed)?)).await? {
             Answer::Id(id) => Ok(id),
             _ => Err(contradiction()),
         }
@@ -222,7 +223,7 @@ impl Store {
         }
         #[cfg(feature = "avro")]
         anabranch_ops_avro::check(whole).map_err(|error| SchemaError::Invalid(error.into()))?;
-        let write = Write::Schema { subject: subject.clone(), text: document.stored() };
+        let write = Write::Schema { subject: subject.clone(), text: document.stored().map_err(failed)? };
         match self.write(write).await.map_err(failed)? {
             Written::Schema(schema) => Ok(Arc::new(Schema { text: whole.clone(), ..schema })),
             Written::Nothing | Written::Epoch(_) | Written::Changes(_) | Written::Letters(_) => Err(contradiction()),
@@ -315,11 +316,11 @@ mod tests {
     #[test]
     fn documents_are_stored_in_one_piece() {
         let alone = Document::alone("\"int\"".into());
-        assert_eq!(alone.stored(), alone.text);
+        assert_eq!(alone.stored().unwrap(), alone.text);
         let references = vec![Reference { name: "a.b".into(), subject: "s".into(), version: 3 }];
         let document = Document { text: "\"a.b\"".into(), references, whole: "{}".into() };
         for document in [alone, document] {
-            assert_eq!(Document::of_stored(&document.stored()).unwrap(), document);
+            assert_eq!(Document::of_stored(&document.stored().unwrap()).unwrap(), document);
         }
         assert!(Document::of_stored(&"a\0b\0c".into()).is_err());
     }

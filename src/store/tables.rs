@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anabranch_graph::record::Position;
 use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::{LaneId, StoreError};
+use anabranch_graph::state::{LaneId, Receipt, StoreError};
 use anabranch_graph::text::Str;
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
@@ -29,6 +29,10 @@ type Marks = TableDefinition<'static, (&'static str, &'static str, &'static str)
 pub(super) const MARKS: Marks = TableDefinition::new("marks");
 /// The same, of connectors that are no longer in the files.
 pub(super) const DETACHED_MARKS: Marks = TableDefinition::new("detached_marks");
+
+type Receipts = TableDefinition<'static, (&'static str, &'static str, &'static str, &'static str), &'static [u8]>;
+/// (Pipeline, destination, connector, partition) -> the mark that the destination had confirmed.
+pub(super) const RECEIPTS: Receipts = TableDefinition::new("receipts");
 
 /// (Pipeline, connector) -> the settings with which a plugin was last active, in the plugin host's form.
 pub(super) const ACTIVE: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("active");
@@ -73,6 +77,26 @@ pub(super) fn marks(
         marks.insert(LaneId { connector: connector.into(), partition: Partition(partition.into()) }, mark);
     }
     Ok(marks)
+}
+
+pub(super) fn receipts(transaction: &ReadTransaction, pipeline: &str) -> Result<Vec<Receipt>, StoreError> {
+    let table = match transaction.open_table(RECEIPTS) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        other => other.map_err(unavailable)?,
+    };
+    let mut receipts = Vec::new();
+    for entry in table.range((pipeline, "", "", "")..).map_err(unavailable)? {
+        let (key, value) = entry.map_err(unavailable)?;
+        let (owner, destination, connector, partition) = key.value();
+        if owner != pipeline {
+            break;
+        }
+        let mark = decode(value.value())
+            .ok_or_else(|| StoreError::Damaged(format!("a receipt of {owner}:{destination} is cut off")))?;
+        let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+        receipts.push(Receipt { destination: destination.into(), lane, mark });
+    }
+    Ok(receipts)
 }
 
 pub(super) fn epoch(transaction: &ReadTransaction, pipeline: &str) -> Result<u64, StoreError> {
@@ -171,6 +195,7 @@ pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(
     for marks in [MARKS, DETACHED_MARKS] {
         transaction.open_table(marks)?.retain(|(owner, _, _), _| owner != pipeline)?;
     }
+    transaction.open_table(RECEIPTS)?.retain(|(owner, ..), _| owner != pipeline)?;
     transaction.open_table(ACTIVE)?.retain(|(owner, _), _| owner != pipeline)?;
     Ok(())
 }
@@ -181,6 +206,9 @@ pub(super) fn forget(transaction: &WriteTransaction, pipeline: &str, connector: 
     transaction.open_table(ACTIVE)?.remove((pipeline, connector))?;
     let mut marks = transaction.open_table(DETACHED_MARKS)?;
     marks.retain(|(owner, owning, _), _| (owner, owning) != (pipeline, connector))?;
+    transaction.open_table(RECEIPTS)?.retain(|(owner, destination, source, _), _| {
+        owner != pipeline || (destination != connector && source != connector)
+    })?;
     Ok(())
 }
 

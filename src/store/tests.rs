@@ -167,6 +167,55 @@ async fn of_two_marks_of_a_lane_the_later_counts() {
 }
 
 #[tokio::test]
+async fn receipts_are_stored_with_the_marks_and_go_with_them() {
+    let receipt = |destination: &str, source: &str, seq: u64| {
+        let partition = Partition("a \"b\", [c]".into());
+        let lane = LaneId { connector: source.into(), partition };
+        Receipt { destination: destination.into(), lane, mark: mark(seq) }
+    };
+    let of = async |store: &Store| {
+        let epoch = store.claim(&"p1".into()).await.unwrap();
+        let mut found = store.receipts(&epoch).await.unwrap();
+        found.sort_by_key(|receipt| (receipt.destination.clone(), receipt.lane.clone()));
+        found
+    };
+    let places = Places::new();
+    for database in places.durable() {
+        let store = with_position(Store::open(&database).unwrap()).await;
+        assert_eq!(of(&store).await, []);
+        let old = store.claim(&"p1".into()).await.unwrap();
+        let epoch = store.claim(&"p1".into()).await.unwrap();
+        let fenced = store.commit_with_receipts(&old, &[], &[receipt("out", "in", 1)]).await;
+        assert!(matches!(fenced, Err(StoreError::Fenced { .. })), "{fenced:?}");
+        let all = [receipt("out", "in", 8), receipt("out", "other", 3), receipt("more", "in", 4)];
+        store.commit_with_receipts(&epoch, &[(lane("in"), mark(8))], &all).await.unwrap();
+        store.commit_with_receipts(&epoch, &[(lane("in"), mark(9))], &[receipt("out", "in", 9)]).await.unwrap();
+        let other = store.claim(&"p2".into()).await.unwrap();
+        store.commit_with_receipts(&other, &[], &[receipt("out", "in", 1)]).await.unwrap();
+        drop(store);
+        let store = Store::open(&database).unwrap();
+        assert_eq!(position(&store).await, Some(9));
+        let expected = [receipt("more", "in", 4), receipt("out", "in", 9), receipt("out", "other", 3)];
+        assert_eq!(of(&store).await, expected);
+        assert!(matches!(store.receipts(&epoch).await, Err(StoreError::Fenced { .. })));
+        store.forget(&"p1".into(), &"other".into()).await.unwrap();
+        assert_eq!(of(&store).await, expected[..2]);
+        store.forget(&"p1".into(), &"more".into()).await.unwrap();
+        assert_eq!(of(&store).await, expected[1..2]);
+        store.delete(&"p1".into()).await.unwrap();
+        assert_eq!(of(&store).await, []);
+        assert_eq!(store.receipts(&other).await.unwrap().len(), 1);
+    }
+}
+
+/// Whatever stood in the place of an answer could be wrong: no marks start every source from its beginning.
+#[test]
+fn an_answer_to_another_question_is_no_answer() {
+    let error = contradiction(&Found::Recalled(vec![Some(Bytes::from_static(b"secret"))]));
+    assert_eq!(error.to_string(), "state store is damaged: the answer `Recalled` does not belong to the question");
+}
+
+#[tokio::test]
 async fn what_is_remembered_is_found_by_space_and_key() {
     for database in Places::new().durable() {
         let key = |n: u8| [n; 32];

@@ -35,6 +35,7 @@ mod documents;
 mod drawing;
 mod edits;
 mod examples;
+mod failover;
 mod fix;
 mod gallery;
 mod generated;
@@ -52,6 +53,7 @@ mod plan;
 mod positions;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod power;
 mod process;
 mod processors;
 

@@ -105,7 +105,8 @@ impl Segment {
     fn owes(&self, row: usize) -> u64 {
         match &self.owed {
             Owed::Uniform(v) => *v,
-            Owed::PerRow { owed, .. } => owed.get(row).copied().unwrap_or(0),
+            // A row that is not there is never settled.
+            Owed::PerRow { owed, .. } => owed.get(row).copied().unwrap_or(u64::MAX),
         }
     }
 

@@ -13,6 +13,7 @@ use super::lanes::Lanes;
 use super::live::{Alive, Live};
 use super::open::Stage;
 use super::progress::Progress;
+use super::receipt::Confirmed;
 use super::signal::Signal;
 use super::trace::Traces;
 use super::{RunOptions, Services};
@@ -61,6 +62,8 @@ pub(super) struct Context {
     pub(super) options: RunOptions,
     pub(super) progress: Arc<Progress>,
     pub(super) lanes: Lanes,
+    /// What the transactional destinations have.
+    pub(super) confirmed: Confirmed,
     pub(super) alarm: Arc<Alarm>,
     pub(super) traces: Option<Arc<Traces>>,
     /// Sources stop reading.
@@ -106,6 +109,7 @@ impl Context {
                 progress.clone(),
             ),
             progress,
+            confirmed: Confirmed::default(),
             alarm: Arc::default(),
             traces: traces.map(Arc::new),
             stopping: Signal::default(),

@@ -116,10 +116,11 @@ impl Drain {
         progress.set_storing(true);
         self.store_and_tell(settled).await?;
         progress.set_storing(false);
-        self.context.lanes.told(&lanes);
+        // First: afterwards a lane may be replaced, and its place taken.
         if let Some(traces) = &self.context.traces {
             lanes.iter().zip(below).for_each(|(lane, below)| traces.acknowledged(*lane, below));
         }
+        self.context.lanes.told(&lanes);
         Ok(())
     }
 
@@ -131,7 +132,8 @@ impl Drain {
         if mutant!(AckBeforeStore) {
             return self.acknowledge(settled).await;
         }
-        let stored = self.context.services.store.commit(&self.epoch, &moves).await;
+        let receipts = self.context.confirmed.receipts(&moves);
+        let stored = self.context.services.store.commit_with_receipts(&self.epoch, &moves, &receipts).await;
         if !(mutant!(FencedGoesOn) && matches!(stored, Err(StoreError::Fenced { .. }))) {
             stored.map_err(store_fault)?;
         }

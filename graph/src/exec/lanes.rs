@@ -56,6 +56,10 @@ struct Lane {
     hold: Hold,
     /// Transactions under way that hold rows of it.
     writing: usize,
+    /// Writers that may still ask for it although its rows are settled.
+    pins: usize,
+    /// Bytes of the positions that were read and are not stored, as far as they count among those that are held.
+    positions: usize,
     /// A part of it is being stored and acknowledged.
     committing: bool,
     /// Number of the first row that was given up: settled, and not written. It and those after it are never stored.
@@ -66,7 +70,24 @@ struct Lane {
     progress: Arc<LaneProgress>,
 }
 
+/// Bytes of positions.
+fn weight(positions: &[Position]) -> usize {
+    positions.iter().map(|position| position.0.len()).sum()
+}
+
 impl Lane {
+    /// Whether nothing refers to it any more, so that another lane may take its place.
+    fn is_gone(&self) -> bool {
+        self.hold == Hold::Replaced && self.ledger.is_empty() && self.pins == 0 && self.writing == 0 && !self.committing
+    }
+
+    /// Takes bytes of positions out of those that are held: at most as many as it has among them.
+    fn release(&mut self, bytes: usize) -> usize {
+        let released = bytes.min(self.positions);
+        self.positions -= released;
+        released
+    }
+
     /// Shows since when positions wait to be stored.
     fn show_unstored(&self) {
         let since = if self.hold == Hold::Ours { self.unstored.since() } else { 0 };
@@ -76,7 +97,9 @@ impl Lane {
 
 struct State {
     lanes: Vec<Lane>,
-    /// Bytes of the segments that have open rows.
+    /// Places in `lanes` that may be taken.
+    free: Vec<LaneIndex>,
+    /// Bytes of the segments that have open rows, and of the positions that are not stored.
     held: usize,
     due: Due,
 }
@@ -120,9 +143,13 @@ impl State {
         exact: bool,
         progress: Arc<LaneProgress>,
     ) -> Result<LaneIndex, Fault> {
-        let index = u16::try_from(self.lanes.len())
-            .map_err(|_| Fault::fatal("too_many_lanes", "a pipeline can have at most 65536 partitions in a run"))?;
-        self.lanes.push(Lane {
+        let free = self.free.pop();
+        let index = match free {
+            Some(index) => index.0,
+            None => u16::try_from(self.lanes.len())
+                .map_err(|_| Fault::fatal("too_many_lanes", "a pipeline can have at most 65536 partitions in a run"))?,
+        };
+        let lane = Lane {
             ledger: Ledger::new(LaneIndex(index), resume.as_ref()),
             progress,
             id,
@@ -131,12 +158,33 @@ impl State {
             idle: false,
             hold: Hold::Ours,
             writing: 0,
+            pins: 0,
+            positions: 0,
             committing: false,
             given_up: u64::MAX,
             stored: resume,
             unstored: Unstored::default(),
-        });
+        };
+        match free {
+            Some(_) => self.lanes[usize::from(index)] = lane,
+            None => self.lanes.push(lane),
+        }
         Ok(LaneIndex(index))
+    }
+
+    /// What is settled of a lane that was replaced leaves: nobody stores it. A lane without rows gives its place away.
+    fn clear_replaced(&mut self, index: LaneIndex) {
+        let lane = &mut self.lanes[usize::from(index.0)];
+        if lane.hold != Hold::Replaced {
+            return;
+        }
+        if let Some(advance) = lane.ledger.advance() {
+            self.held -= lane.release(weight(&advance.positions));
+        }
+        if lane.is_gone() && !self.free.contains(&index) {
+            self.held -= lane.release(usize::MAX);
+            self.free.push(index);
+        }
     }
 }
 
@@ -146,7 +194,7 @@ fn overdrawn(cause: Overdrawn) -> Fault {
 
 impl Lanes {
     pub(super) fn new(replay_rows: usize, held_bytes: usize, landing: bool, progress: Arc<Progress>) -> Self {
-        let state = State { lanes: Vec::new(), held: 0, due: Due::Never };
+        let state = State { lanes: Vec::new(), free: Vec::new(), held: 0, due: Due::Never };
         Lanes {
             state: Mutex::new(state),
             commit: Notify::new(),
@@ -182,7 +230,7 @@ impl Lanes {
         self.lock().add(source, id, resume.cloned(), exact, progress)
     }
 
-    /// Opens one segment per strip, under one lock.
+    /// Opens one segment per strip, under one lock. The bytes of a strip are those of its records with their positions.
     pub(super) fn open(
         &self,
         lane: LaneIndex,
@@ -196,9 +244,13 @@ impl Lanes {
         lane.idle = false;
         for (positions, bytes) in strips {
             lane.unstored.add(positions.len() as u64, now);
-            state.held += bytes;
+            // The content goes when the rows are settled, the positions when they are stored.
+            let of_positions = weight(&positions);
+            let content = bytes.saturating_sub(of_positions);
+            lane.positions += of_positions;
+            state.held += content + of_positions;
             lane.progress.read.fetch_add(positions.len() as u64, Ordering::Relaxed);
-            take(lane.ledger.open(positions, bytes));
+            take(lane.ledger.open(positions, content));
         }
         lane.show_unstored();
     }
@@ -207,10 +259,13 @@ impl Lanes {
     pub(super) fn progress(&self, lane: LaneIndex, position: Position) {
         let now = self.progress.clock.now();
         let mut state = self.lock();
+        let of_position = position.0.len();
         let lane = &mut state.lanes[usize::from(lane.0)];
         lane.ledger.open_progress(position);
+        lane.positions += of_position;
         lane.unstored.add(1, now);
         lane.show_unstored();
+        state.held += of_position;
         self.raise(&mut state, Due::Soon);
     }
 
@@ -245,14 +300,14 @@ impl Lanes {
         let held_before = state.held;
         let mut due = Due::Never;
         for run in lineage.settle_runs() {
-            let lane = &mut state.lanes[usize::from(run.lane().0)];
+            let index = run.lane();
+            let lane = &mut state.lanes[usize::from(index.0)];
             let settlement = settle(&mut lane.ledger, run).map_err(overdrawn)?;
             state.held -= if mutant!(BytesLeak) { 0 } else { settlement.bytes };
             if settlement.rows > 0 {
                 lane.progress.settled.fetch_add(settlement.rows as u64, Ordering::Relaxed);
                 if lane.hold == Hold::Replaced {
-                    // Nobody stores it: it need not be kept.
-                    lane.ledger.advance();
+                    state.clear_replaced(index);
                     continue;
                 }
                 due = due.max(if lane.ledger.unpersisted() * 2 >= self.replay_rows {
@@ -386,16 +441,18 @@ impl Lanes {
 
     /// Notes that these are stored, which makes room for as many rows.
     pub(super) fn persisted(&self, settled: &[Settled]) {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         for settled in settled {
             let lane = &mut state.lanes[usize::from(settled.lane.0)];
             lane.ledger.persist(settled.advance.positions.len());
+            state.held -= lane.release(weight(&settled.advance.positions));
             lane.stored = Some(settled.advance.mark.clone());
             lane.progress.persisted.fetch_add(settled.advance.positions.len() as u64, Ordering::Relaxed);
             lane.unstored.store(settled.advance.positions.len() as u64);
             lane.show_unstored();
         }
-        drop(state);
+        drop(guard);
         self.room.notify_waiters();
     }
 
@@ -412,10 +469,13 @@ impl Lanes {
     /// Gives up what is open in a lane that is somebody else's.
     pub(super) fn abandon(&self, lane: LaneIndex) {
         if !mutant!(RevokedLingers) {
-            let mut state = self.lock();
+            let mut guard = self.lock();
+            let state = &mut *guard;
             let lane = &mut state.lanes[usize::from(lane.0)];
             lane.hold = Hold::Abandoned;
             lane.show_unstored();
+            // They wait for the partition to come back, however long that is: nobody else is to wait for them.
+            state.held -= lane.release(usize::MAX);
         }
         self.room.notify_waiters();
         self.gathered.notify_waiters();
@@ -447,6 +507,7 @@ impl Lanes {
                 old.hold = Hold::Replaced;
             }
             let (source, id, exact, progress) = (old.source, old.id.clone(), old.exact, old.progress.clone());
+            state.clear_replaced(lane);
             Some(state.add(source, id, mark.clone(), exact, progress).map(|lane| (lane, mark)))
         })
         .await
@@ -477,6 +538,12 @@ impl Lanes {
     /// Whether the counters of every ledger agree with its open rows. O(segments).
     pub(super) fn conserved(&self) -> bool {
         self.lock().lanes.iter().all(|lane| lane.ledger.in_flight() == lane.ledger.open_rows())
+    }
+
+    /// How many lanes there were at most at a time.
+    #[cfg(test)]
+    pub(super) fn places_taken(&self) -> usize {
+        self.lock().lanes.len()
     }
 
     /// The lane of a partition of a connector, by its id.

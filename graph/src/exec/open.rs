@@ -17,7 +17,7 @@ use super::isolate;
 use super::parallel;
 use super::queue::{Gauge, Idle, Receiver, Sender, queue};
 use super::read::Reading;
-use super::resume::{Foreign, resume};
+use super::resume::{Foreign, Lost, Remedy, resume, shown};
 use super::tap::Station;
 use super::write::Writing;
 use super::write::gate::FlushGate;
@@ -86,6 +86,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let store = &context.services.store;
     let epoch = store.claim(&plan.pipeline).await.map_err(store_fault)?;
     let mut marks = store.load(&epoch).await.map_err(store_fault)?;
+    let receipts = store.receipts(&epoch).await.map_err(store_fault)?;
     let Wiring { mut inputs, outputs, gauges } = wire(plan)?;
     context.progress.set_queues(gauges);
 
@@ -95,7 +96,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let (letters_to, mut writers) = futures::try_join!(dead_letter, writers)?;
 
     let mut known = read_marks(plan, &mut writers).await?;
-    let mut resume = resume(plan, &marks, &known);
+    let mut resume = resume(plan, &marks, &known, &receipts)?;
     for Foreign { destination, lane, theirs, ours } in &resume.foreign {
         tracing::warn!(
             pipeline = %plan.pipeline, %destination, source = %lane.connector, partition = %lane.partition.0,
@@ -103,8 +104,24 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
              and records that the destination has already may come again"
         );
     }
-    if !resume.moves.is_empty() {
-        store.commit(&epoch, &resume.moves).await.map_err(store_fault)?;
+    for Lost { destination, lane, confirmed, left, remedy } in &resume.lost {
+        let left = left.as_ref().map_or_else(|| "none".to_owned(), shown);
+        let what = match remedy {
+            Remedy::Rewound => "the source reads again what the destination lost",
+            Remedy::MovedByUser => "the source resumes where a user moved it to",
+        };
+        tracing::warn!(
+            pipeline = %plan.pipeline, %destination, source = %lane.connector, partition = %lane.partition.0,
+            confirmed = shown(confirmed), left, "the destination lost records that it had confirmed: {what}"
+        );
+    }
+    for (at, known) in &known {
+        if let StageKind::Write(write) = &plan.stages[at.0].kind {
+            context.confirmed.add(*at, write.connector.clone(), known.clone());
+        }
+    }
+    if !resume.moves.is_empty() || !resume.receipts.is_empty() {
+        store.commit_with_receipts(&epoch, &resume.moves, &resume.receipts).await.map_err(store_fault)?;
         marks.extend(resume.moves.drain(..));
     }
 

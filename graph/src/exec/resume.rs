@@ -1,26 +1,40 @@
-//! Where sources go on, when transactional destinations have marks too.
+//! Where sources resume, when transactional destinations have marks too.
 //!
-//! The store says where, except that a source whose rows all go to one transactional destination goes on after the mark
-//! of that destination: what it has is exactly the rows up to there. With several destinations the source goes on where
-//! the store says, the slowest; a transactional one among them leaves out what it has, if the numbers of the rows that
-//! come again mean the same rows as before.
+//! The state store decides, with two exceptions. A source whose rows all go to one transactional destination resumes
+//! after the mark of that destination: it has exactly the rows before it. A destination that has less than its receipt
+//! lost what it had confirmed: the source resumes after what is left there, if it can read the rows again, and otherwise
+//! the pipeline stops. With several destinations the source resumes after the lowest of these marks; a transactional
+//! destination leaves out what it has, if the numbers of the rows that come again mean the same rows as before.
+//!
+//! A mark of the store that is ahead of the destination's says nothing: rows that are filtered or dead-lettered move the
+//! one and not the other. A destination without a receipt is new, or takes part in transactions since this run.
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::deliver::Known;
+use super::receipt::needed;
 use crate::destination::Retry;
-use crate::plan::stage::{StageId, StageKind, StagePlan};
+use crate::fault::Fault;
+use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, WriteSpec};
+use crate::record::Position;
 use crate::source::Mark;
-use crate::state::LaneId;
+use crate::state::{LaneId, Receipt};
 use crate::text::Str;
 
 /// What was decided.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Resume {
-    /// Marks that the store does not have yet: it is brought up to them before a source is opened.
+    /// Marks that the store gets before a source is opened.
     pub(super) moves: Vec<(LaneId, Mark)>,
+    /// Receipts that the store gets with them.
+    pub(super) receipts: Vec<Receipt>,
     /// Marks of destinations that are left aside.
     pub(super) foreign: Vec<Foreign>,
+    /// Destinations that have less than they had confirmed.
+    pub(super) lost: Vec<Lost>,
 }
 
 /// A mark of another generation than the store's.
@@ -36,9 +50,43 @@ pub(super) struct Foreign {
     pub(super) ours: u64,
 }
 
-/// Compares what the store has with what the destinations have, by stage. O(sources × (stages + marks)).
-pub(super) fn resume(plan: &StagePlan, stored: &BTreeMap<LaneId, Mark>, known: &BTreeMap<StageId, Known>) -> Resume {
+/// A destination that has less than it had confirmed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Lost {
+    /// The destination connector.
+    pub(super) destination: Str,
+    /// The lane.
+    pub(super) lane: LaneId,
+    /// What it had confirmed.
+    pub(super) confirmed: Mark,
+    /// What it has.
+    pub(super) left: Option<Mark>,
+    /// What is done about it.
+    pub(super) remedy: Remedy,
+}
+
+/// What is done where a destination lost what it had confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// The source resumes after what is left.
+    Rewound,
+    /// Nothing: a user moved the position since, and decided with it what is delivered again.
+    MovedByUser,
+}
+
+/// Compares what the store has with what the destinations have, by stage. O(sources × (stages + marks + receipts)).
+///
+/// # Errors
+/// A destination lost what it had confirmed, and its source cannot deliver it again.
+pub(super) fn resume(
+    plan: &StagePlan,
+    stored: &BTreeMap<LaneId, Mark>,
+    known: &BTreeMap<StageId, Known>,
+    receipts: &[Receipt],
+) -> Result<Resume, Fault> {
     let mut resume = Resume::default();
+    let receipts: BTreeMap<(&Str, &LaneId), &Mark> =
+        receipts.iter().map(|receipt| ((&receipt.destination, &receipt.lane), &receipt.mark)).collect();
     for (index, stage) in plan.stages.iter().enumerate() {
         let StageKind::Read(read) = &stage.kind else { continue };
         let reached = plan.reachable(StageId(index));
@@ -47,10 +95,34 @@ pub(super) fn resume(plan: &StagePlan, stored: &BTreeMap<LaneId, Mark>, known: &
             _ => None,
         });
         let writes: Vec<_> = writes.collect();
-        for (at, write) in &writes {
-            if write.destination.policy().retry != Retry::Transactional {
-                continue;
+        let transactional: Vec<_> =
+            writes.iter().filter(|(_, write)| write.destination.policy().retry == Retry::Transactional).collect();
+        let mut moves: BTreeMap<LaneId, Mark> = BTreeMap::new();
+        for (at, write) in &transactional {
+            let theirs = known.get(at);
+            for ((_, lane), confirmed) in receipts
+                .iter()
+                .filter(|((destination, lane), _)| **destination == write.connector && lane.connector == read.connector)
+            {
+                let (Some(ours), left) = (stored.get(lane), theirs.and_then(|theirs| theirs.get(lane))) else {
+                    continue;
+                };
+                if has(left, confirmed) || mutant!(WentBackGoesOn) {
+                    continue;
+                }
+                let remedy = remedy(read, write, lane, ours, confirmed, left)?;
+                if let (Remedy::Rewound, Some(left)) = (remedy, left) {
+                    let to = moves.entry((*lane).clone()).or_insert_with(|| left.clone());
+                    if left.seq < to.seq {
+                        *to = left.clone();
+                    }
+                }
+                let (destination, lane) = (write.connector.clone(), (*lane).clone());
+                let (confirmed, left) = ((*confirmed).clone(), left.cloned());
+                resume.lost.push(Lost { destination, lane, confirmed, left, remedy });
             }
+        }
+        for (at, write) in &transactional {
             let marks = known.get(at).into_iter().flatten().filter(|(lane, _)| lane.connector == read.connector);
             for (lane, theirs) in marks {
                 let ours = stored.get(lane);
@@ -61,10 +133,82 @@ pub(super) fn resume(plan: &StagePlan, stored: &BTreeMap<LaneId, Mark>, known: &
                     continue;
                 }
                 if writes.len() == 1 && ours.is_none_or(|ours| ours.seq < theirs.seq) {
-                    resume.moves.push((lane.clone(), theirs.clone()));
+                    moves.insert(lane.clone(), theirs.clone());
                 }
             }
         }
+        for (at, write) in &transactional {
+            let of_source = |(lane, _): &(&LaneId, &Mark)| lane.connector == read.connector;
+            let unmoved = stored.iter().filter(of_source).filter(|(lane, _)| !moves.contains_key(*lane));
+            for (lane, ours) in unmoved.chain(&moves) {
+                let theirs = known.get(at).and_then(|theirs| theirs.get(lane));
+                let before = receipts.get(&(&write.connector, lane)).copied();
+                let mark = needed(theirs, ours);
+                if (theirs.is_some() || before.is_some()) && before != Some(&mark) {
+                    resume.receipts.push(Receipt { destination: write.connector.clone(), lane: lane.clone(), mark });
+                }
+            }
+        }
+        resume.moves.extend(moves);
     }
-    resume
+    Ok(resume)
+}
+
+/// Whether a destination with this mark has all that it had confirmed.
+fn has(left: Option<&Mark>, confirmed: &Mark) -> bool {
+    confirmed.seq == 0 || left.is_some_and(|left| (left.generation, left.seq) >= (confirmed.generation, confirmed.seq))
+}
+
+fn remedy(
+    read: &ReadSpec,
+    write: &WriteSpec,
+    lane: &LaneId,
+    ours: &Mark,
+    confirmed: &Mark,
+    left: Option<&Mark>,
+) -> Result<Remedy, Fault> {
+    if ours.generation > confirmed.generation && ours.seq == 0 {
+        return Ok(Remedy::MovedByUser);
+    }
+    let same = left.filter(|left| left.generation == confirmed.generation && left.generation == ours.generation);
+    if same.is_some() && read.source.rereads() {
+        return Ok(Remedy::Rewound);
+    }
+    let partition = match lane.partition.0.as_str() {
+        "" => String::new(),
+        partition => format!(", partition {partition:?}"),
+    };
+    let has = match left {
+        None => "it has none".to_owned(),
+        Some(left) => format!("it has {}", shown(left)),
+    };
+    let why = match same {
+        Some(_) => "the source cannot read records again that it was told are delivered",
+        None => "it holds no position from which the source could resume",
+    };
+    let what = format!(
+        "the destination lost records that it had confirmed, as after a failover, from a restored backup or in another \
+         database: of source {}{partition} it had confirmed {}, and {has}; {why}. Restore the destination, or choose \
+         where the source resumes: `anabranch positions reset` delivers everything again, `anabranch positions rewind` \
+         what comes after a position",
+        lane.connector,
+        shown(confirmed),
+    );
+    Err(Fault::fatal("destination_went_back", what).at(&write.connector))
+}
+
+/// A mark as people read it.
+pub(super) fn shown(mark: &Mark) -> String {
+    let Mark { generation, seq, position } = mark;
+    let records = if *seq == 1 { "1 record".to_owned() } else { format!("{seq} records") };
+    format!("{records} of generation {generation}, up to position {}", text(position))
+}
+
+/// In the form in which the command line takes it.
+fn text(position: &Position) -> String {
+    match std::str::from_utf8(&position.0) {
+        Ok("") => "(the beginning)".to_owned(),
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => format!("base64:{}", STANDARD.encode(&position.0)),
+    }
 }

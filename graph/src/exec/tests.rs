@@ -16,6 +16,7 @@ mod recovery;
 mod together;
 mod transaction;
 mod trial;
+mod unsound;
 mod workers;
 
 use std::sync::Arc;

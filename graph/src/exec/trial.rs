@@ -16,7 +16,7 @@ use crate::plan::stage::{StageKind, StagePlan};
 use crate::record::{Position, Record};
 use crate::schema::MemoryRegistry;
 use crate::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use crate::state::{Epoch, LaneId, Oblivion, StateStore, StoreError};
+use crate::state::{Epoch, LaneId, Oblivion, Receipt, StateStore, StoreError};
 use crate::text::Str;
 
 /// How a plan is tried out.
@@ -216,7 +216,11 @@ impl StateStore for Nowhere {
         Ok(BTreeMap::new())
     }
 
-    async fn commit(&self, _: &Epoch, _: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+    async fn receipts(&self, _: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn commit_with_receipts(&self, _: &Epoch, _: &[(LaneId, Mark)], _: &[Receipt]) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -144,6 +144,17 @@ impl Shelf {
         locked(&self.marks).clone()
     }
 
+    /// As if the destination failed over to a copy, or were restored from one, that has the first `rows` rows and a mark
+    /// of a lane; without one, the copy is empty.
+    pub fn restore(&self, lane: &LaneId, mark: Option<Mark>) {
+        let rows = mark.as_ref().map_or(0, |mark| mark.seq);
+        locked(&self.durable).retain(|row| row_at(row.position()) < rows);
+        match mark {
+            Some(mark) => drop(locked(&self.marks).insert(lane.clone(), mark)),
+            None => locked(&self.marks).clear(),
+        }
+    }
+
     /// As if an earlier run had stored a mark.
     pub fn set_mark(&self, lane: LaneId, mark: Mark) {
         locked(&self.marks).insert(lane, mark);

@@ -42,6 +42,7 @@ pub struct Upstream {
     ack_faults: Mutex<Vec<Fault>>,
     read: AtomicU64,
     exact: bool,
+    rereads: bool,
 }
 
 impl Upstream {
@@ -70,6 +71,7 @@ impl Upstream {
             ack_faults: Mutex::default(),
             read: AtomicU64::new(0),
             exact: false,
+            rereads: false,
         }
     }
 
@@ -84,6 +86,13 @@ impl Upstream {
     #[must_use]
     pub fn exact(mut self) -> Self {
         self.exact = true;
+        self
+    }
+
+    /// Keeps the rows that are acknowledged, so that they can be read again.
+    #[must_use]
+    pub fn rereading(mut self) -> Self {
+        self.rereads = true;
         self
     }
 
@@ -147,6 +156,10 @@ impl Source for UpstreamSource {
         self.0.exact
     }
 
+    fn rereads(&self) -> bool {
+        self.0.rereads
+    }
+
     async fn open(
         &self,
         resume: &BTreeMap<Partition, Mark>,
@@ -156,7 +169,7 @@ impl Source for UpstreamSource {
             return Err(fault);
         }
         // What is stored below a mark is as good as acknowledged: the run before may not have come to say so.
-        for (partition, mark) in resume {
+        for (partition, mark) in resume.iter().filter(|_| !self.0.rereads) {
             if let Some(rows) = locked(&self.0.rows).get_mut(partition) {
                 *rows = rows.split_off(&(row_at(&mark.position) + 1));
             }
@@ -233,7 +246,9 @@ impl Acker for UpstreamAcker {
         for at in positions {
             let row = row_at(at);
             debug_assert_eq!(&position(row), at);
-            rows.entry(partition.clone()).or_default().remove(&row);
+            if !self.upstream.rereads {
+                rows.entry(partition.clone()).or_default().remove(&row);
+            }
             self.upstream.journal.note(Event::Acked(partition.clone(), row));
         }
         Ok(())

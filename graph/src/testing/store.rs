@@ -7,13 +7,14 @@ use async_trait::async_trait;
 
 use super::{Event, Journal, locked};
 use crate::source::Mark;
-use crate::state::{Epoch, LaneId, StateStore, StoreError};
+use crate::state::{Epoch, LaneId, Receipt, StateStore, StoreError};
 use crate::text::Str;
 
 #[derive(Default)]
 struct State {
     epochs: BTreeMap<Str, u64>,
     marks: BTreeMap<(Str, LaneId), Mark>,
+    receipts: BTreeMap<(Str, Str, LaneId), Mark>,
     commits: usize,
     failing: Option<usize>,
     hanging: bool,
@@ -40,6 +41,16 @@ impl MemoryStore {
     /// As if an earlier run had stored a mark.
     pub fn set_mark(&self, pipeline: &str, lane: LaneId, mark: Mark) {
         locked(&self.state).marks.insert((pipeline.into(), lane), mark);
+    }
+
+    /// As if an earlier run had stored what a destination had confirmed.
+    pub fn set_receipt(&self, pipeline: &str, destination: &str, lane: LaneId, mark: Mark) {
+        locked(&self.state).receipts.insert((pipeline.into(), destination.into(), lane), mark);
+    }
+
+    /// What a destination had confirmed of a lane.
+    pub fn receipt(&self, pipeline: &str, destination: &str, lane: &LaneId) -> Option<Mark> {
+        locked(&self.state).receipts.get(&(pipeline.into(), destination.into(), lane.clone())).cloned()
     }
 
     /// After so many more commits every one fails.
@@ -84,7 +95,23 @@ impl StateStore for MemoryStore {
         Ok(ours.map(|((_, lane), mark)| (lane.clone(), mark.clone())).collect())
     }
 
-    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+    async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        let state = locked(&self.state);
+        let ours = state.receipts.iter().filter(|((pipeline, ..), _)| *pipeline == epoch.pipeline);
+        let receipt = |((_, destination, lane), mark): (&(Str, Str, LaneId), &Mark)| Receipt {
+            destination: destination.clone(),
+            lane: lane.clone(),
+            mark: mark.clone(),
+        };
+        Ok(ours.map(receipt).collect())
+    }
+
+    async fn commit_with_receipts(
+        &self,
+        epoch: &Epoch,
+        moves: &[(LaneId, Mark)],
+        receipts: &[Receipt],
+    ) -> Result<(), StoreError> {
         // A commit takes time, and a crash may come before or after it.
         tokio::task::yield_now().await;
         if locked(&self.state).hanging {
@@ -104,6 +131,9 @@ impl StateStore for MemoryStore {
             for (lane, mark) in moves {
                 state.marks.insert((epoch.pipeline.clone(), lane.clone()), mark.clone());
                 self.journal.note(Event::Committed(lane.clone(), mark.clone()));
+            }
+            for Receipt { destination, lane, mark } in receipts {
+                state.receipts.insert((epoch.pipeline.clone(), destination.clone(), lane.clone()), mark.clone());
             }
         }
         tokio::task::yield_now().await;

@@ -106,6 +106,10 @@ impl Source for Extracting {
         self.inner.file()
     }
 
+    fn rereads(&self) -> bool {
+        self.inner.rereads()
+    }
+
     fn shape(&self) -> RecordShape {
         let mut shape = self.inner.shape();
         for extraction in &self.parts {

@@ -43,6 +43,8 @@ const COLUMNS: &str = "SELECT a.attname::text, a.atttypid, format_type(a.atttypi
      FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped \
      ORDER BY a.attnum";
 
+const EXISTS: &str = "SELECT to_regclass($1) IS NOT NULL";
+
 const TYPES: &str = "WITH RECURSIVE reached(oid) AS (\
      SELECT a.atttypid FROM pg_attribute a \
      WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped \
@@ -64,7 +66,8 @@ const NAMES: &str = "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname:
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
      WHERE c.relkind IN ('r', 'p', 'v', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema') LIMIT 10000";
 
-/// Looks a table up, in one round trip once the statements are prepared. `None` if there is no such table.
+/// Looks a table up, in one round trip once the statements are prepared. `None` if there is no such table; one without
+/// columns has an empty layout.
 pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<Layout>, Error> {
     let table = table.to_string();
     // Before the rest: what changes in between makes the rest newer than it.
@@ -72,7 +75,7 @@ pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<
     let (columns, types, unique) =
         try_join3(client.query(COLUMNS, &[&table]), client.query(TYPES, &[&table]), client.query(UNIQUE, &[&table]))
             .await?;
-    if columns.is_empty() {
+    if columns.is_empty() && !client.query_one(EXISTS, &[&table]).await?.try_get::<_, bool>(0)? {
         return Ok(None);
     }
     let types = types

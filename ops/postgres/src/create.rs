@@ -55,6 +55,18 @@ impl Fields {
         Ok(format!("CREATE TABLE IF NOT EXISTS {table} ({})", lines.join(", ")))
     }
 
+    /// `ALTER TABLE` that makes a table without columns what [`Fields::create_table`] would have made.
+    pub(crate) fn fill_table(&self, table: &TableName) -> Result<String, Fault> {
+        let both = self.keys.iter().chain(self.rest.iter().filter(|(field, _)| !self.keys.contains_key(*field)));
+        let mut lines = both
+            .map(|(field, seen)| Ok(format!("ADD COLUMN IF NOT EXISTS {} {}", checked(field, table)?, seen.sql_type())))
+            .collect::<Result<Vec<_>, Fault>>()?;
+        if !self.keys.is_empty() {
+            lines.push(format!("ADD PRIMARY KEY ({})", list(self.keys.keys().map(String::as_str))));
+        }
+        Ok(format!("ALTER TABLE {table} {}", lines.join(", ")))
+    }
+
     /// `ALTER TABLE` for the fields that have no column; nothing if all have one.
     pub(crate) fn add_columns(&self, table: &TableName, there: &[&str]) -> Result<Option<String>, Fault> {
         let new = self.keys.iter().chain(&self.rest).filter(|(field, _)| !there.contains(&field.as_str()));

@@ -19,6 +19,7 @@ use async_trait::async_trait;
 
 use crate::address::Address;
 use crate::name::{TableName, check};
+use crate::past::Past;
 use crate::writer::TableWriter;
 
 const COLLECTION: &str = r#"{{ index .Metadata "recfmt.collection" }}"#;
@@ -34,6 +35,11 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
              A batch is one transaction. Rows that PostgreSQL refuses are found by bisection and go to the \
              dead-letter queue with its message; the others are written. Of several records with one key in a batch \
              the last is written.\n\n\
+             A table that is dropped or altered while the pipeline runs fails no record: the destination retries with \
+             back-off, and then the pipeline recovers, until the table fits again. The same holds for a right that \
+             was revoked, and for a write of eight records or more that all lack the same table, column, type or key. \
+             At the first start a missing table stops the pipeline. If you changed the table on purpose, change the \
+             pipeline and apply it, or restart it.\n\n\
              Types: text is read as the column's type (uuid, numbers, dates, intervals, enums …), lists become \
              arrays, vectors or JSON, maps become JSON. A time without an offset is in UTC. A value that does not fit \
              is an error of its record: a number out of range, a fraction for an integer, an integer that double \
@@ -72,7 +78,9 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
                 "exactlyOnce",
                 ParameterKind::Bool,
                 "Store the position of the source in the transaction of the rows, in the table anabranch_marks: \
-                 after a crash no row is written twice, not even one without a key.",
+                 after a crash no row is written twice, not even one without a key. If the database loses \
+                 transactions, as after a failover or from a restored backup, the source delivers them again, or the \
+                 pipeline stops and says both positions.",
             )
             .default_value("false"),
         )
@@ -128,6 +136,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>
             marks_schema,
             create_tables: flag("createTables"),
             add_columns: flag("addColumns"),
+            past: Past::default(),
         })))),
         _ => Err(findings),
     }
@@ -141,6 +150,7 @@ pub(crate) struct Settings {
     pub(crate) marks_schema: Option<String>,
     pub(crate) create_tables: bool,
     pub(crate) add_columns: bool,
+    pub(crate) past: Past,
 }
 
 /// Which table a record goes to.

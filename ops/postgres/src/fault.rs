@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Lost(Fault),
     /// The server took it back, and it may work later.
     Retry(Fault),
+    /// The server denies a right to a whole table; it may be granted.
+    Denied(Fault),
     /// It can never work.
     Fatal(Fault),
 }
@@ -26,6 +28,7 @@ impl Failure {
             | Failure::Stale(fault)
             | Failure::Lost(fault)
             | Failure::Retry(fault)
+            | Failure::Denied(fault)
             | Failure::Fatal(fault) => fault,
         }
     }
@@ -41,6 +44,10 @@ impl From<Error> for Failure {
         match meaning {
             Meaning::Lost => Failure::Lost(Fault::transient("server_unavailable", text)),
             Meaning::Retry => Failure::Retry(Fault::transient("transaction_conflict", text)),
+            Meaning::Denied => {
+                let text = format!("{text}; grant the right, and the pipeline resumes");
+                Failure::Denied(Fault::transient("postgres_denied", text))
+            }
             Meaning::Stale => Failure::Stale(Fault::record(row_code(code), text)),
             Meaning::Row => Failure::Row(Fault::record(row_code(code), text)),
             Meaning::Fatal => Failure::Fatal(Fault::fatal("postgres_refused", text)),
@@ -53,6 +60,7 @@ enum Meaning {
     Stale,
     Lost,
     Retry,
+    Denied,
     Fatal,
 }
 
@@ -64,7 +72,9 @@ fn meaning(code: &SqlState) -> Meaning {
         ("08" | "53" | "57" | "58", _) => Meaning::Lost,
         ("40", _) | (_, "55P03" | "55006" | "25006" | "25P03") => Meaning::Retry,
         (_, "42P01" | "42703" | "42704" | "42804" | "42P10" | "0A000" | "22P03" | "26000" | "3F000") => Meaning::Stale,
-        ("28" | "3D", _) | (_, "42501" | "XX001" | "XX002") => Meaning::Fatal,
+        // A right that is denied for a whole table is no fault of a row, and can be granted.
+        (_, "42501") => Meaning::Denied,
+        ("28" | "3D", _) | (_, "XX001" | "XX002") => Meaning::Fatal,
         _ => Meaning::Row,
     }
 }
@@ -130,7 +140,7 @@ pub(crate) fn connect(error: &Error, place: &str) -> Fault {
         let text = format!("cannot connect to {place}: {}{hint}", describe(db));
         let class = match meaning(db.code()) {
             Meaning::Lost | Meaning::Retry => FaultClass::Transient,
-            Meaning::Row | Meaning::Stale | Meaning::Fatal => FaultClass::Fatal,
+            Meaning::Row | Meaning::Stale | Meaning::Denied | Meaning::Fatal => FaultClass::Fatal,
         };
         let fault = Fault::new(class, "connect_failed", text);
         // A wrong password, a user that is not there, or one that may not log in.

@@ -26,6 +26,7 @@ mod encode;
 mod fault;
 mod marks;
 mod name;
+mod past;
 mod session;
 mod statement;
 mod table;

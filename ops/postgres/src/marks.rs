@@ -3,7 +3,9 @@
 //! `anabranch_marks` holds how far each lane was written. `anabranch_writers` has a row per pipeline and destination:
 //! each run raises `epoch` when it opens, and every transaction raises `writes` under the epoch of its run. So the
 //! transactions of one destination are serial, one of an older run finds no row and gives up, and a run that lost its
-//! connection while it committed can tell by `writes` whether it did.
+//! connection while it committed can tell by `writes` whether it did. A server that lost transactions which it had
+//! confirmed, as after a failover or from a restored backup, has an earlier `epoch` or fewer `writes` than the run knows
+//! of: then nothing is written, and the run ends.
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::Host;
@@ -21,6 +23,8 @@ pub(crate) struct Fence {
     pipeline: String,
     destination: String,
     epoch: i64,
+    /// Transactions that are there for certain.
+    committed: i64,
     /// A transaction whose outcome is unknown.
     pending: Option<Pending>,
     /// The number of the transaction that is open.
@@ -67,8 +71,16 @@ impl Tables {
         if there.try_get(0)? {
             return Ok(());
         }
+        // `CREATE SCHEMA IF NOT EXISTS` needs the right to create schemas even where there is nothing to do.
         let schema = match &self.schema {
-            Some(schema) => format!("CREATE SCHEMA IF NOT EXISTS {};", Quoted(schema)),
+            Some(schema) => {
+                let quoted = Quoted(schema).to_string();
+                let row = client.query_one("SELECT to_regnamespace($1) IS NOT NULL", &[&quoted]).await?;
+                match row.try_get(0)? {
+                    true => String::new(),
+                    false => format!("CREATE SCHEMA IF NOT EXISTS {quoted};"),
+                }
+            }
             None => String::new(),
         };
         // `IF NOT EXISTS` alone fails when two do it at once.
@@ -86,23 +98,32 @@ impl Tables {
 }
 
 impl Fence {
-    /// Takes the pipeline over from earlier runs: waits for a transaction that one of them has open.
+    /// Takes the pipeline over from earlier runs: waits for a transaction that one of them has open. Epochs rise with the
+    /// server's clock, so that two runs have different ones also where a server forgot the first.
     pub(crate) async fn raise(client: &Client, host: &Host, schema: Option<&str>) -> Result<Fence, Failure> {
         let tables = Tables::new(schema);
         tables.create(client).await?;
         let (pipeline, destination) = (host.pipeline.to_string(), host.node.to_string());
         let sql = format!(
-            "INSERT INTO {} AS w (pipeline, destination, epoch, writes) VALUES ($1, $2, 1, 0) \
-             ON CONFLICT (pipeline, destination) DO UPDATE SET epoch = w.epoch + 1 RETURNING epoch",
+            "INSERT INTO {} AS w (pipeline, destination, epoch, writes) \
+             VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0) \
+             ON CONFLICT (pipeline, destination) DO UPDATE SET epoch = greatest(w.epoch + 1, EXCLUDED.epoch) \
+             RETURNING epoch, writes",
             tables.writers
         );
-        let epoch = client.query_one(&sql, &[&pipeline, &destination]).await?.try_get(0)?;
-        Ok(Fence { tables, pipeline, destination, epoch, pending: None, current: 0 })
+        let row = client.query_one(&sql, &[&pipeline, &destination]).await?;
+        let (epoch, committed) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(Fence { tables, pipeline, destination, epoch, committed, pending: None, current: 0 })
     }
 
     /// What fails in the tables of the marks is no fault of a record.
     fn own(failure: Failure) -> Failure {
         match failure {
+            // The next run makes them, and then sees what was in them.
+            Failure::Stale(fault) if fault.code() == "table_missing" => {
+                let text = format!("the tables of the marks are gone: {}", fault.message());
+                Failure::Retry(Fault::transient("marks_moved", text))
+            }
             Failure::Row(fault) | Failure::Stale(fault) => {
                 let text = format!("the tables of the marks cannot be used: {}", fault.message());
                 Failure::Fatal(Fault::fatal("marks_damaged", text))
@@ -121,11 +142,16 @@ impl Fence {
         // Two statements under one lock: each sees what was committed before it began.
         client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         let sql = format!(
-            "SELECT FROM {} WHERE pipeline = $1 AND destination = $2 AND epoch = $3 FOR UPDATE",
+            "SELECT writes FROM {} WHERE pipeline = $1 AND destination = $2 AND epoch = $3 FOR UPDATE",
             self.tables.writers
         );
-        if client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await?.is_none() {
-            return Err(self.fenced());
+        let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await? else {
+            return Err(self.turned_away(client).await?);
+        };
+        let writes: i64 = row.try_get(0)?;
+        let pending = self.pending.as_ref().map(|pending| pending.writes);
+        if writes != self.committed && Some(writes) != pending {
+            return Err(self.went_back(writes));
         }
         let sql = format!(
             "SELECT connector, partition, generation, seq, position FROM {} WHERE pipeline = $1 AND destination = $2",
@@ -133,7 +159,7 @@ impl Fence {
         );
         let rows = client.query(&sql, &[&self.pipeline, &self.destination]).await?;
         client.batch_execute("COMMIT").await?;
-        self.pending = None;
+        (self.pending, self.committed) = (None, writes);
         rows.iter()
             .map(|row| {
                 let (connector, partition): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
@@ -151,9 +177,30 @@ impl Fence {
             .collect()
     }
 
-    fn fenced(&self) -> Failure {
+    /// Why the row of the fence does not have the epoch of this run.
+    async fn turned_away(&self, client: &Client) -> Result<Failure, Error> {
+        let sql = format!("SELECT epoch FROM {} WHERE pipeline = $1 AND destination = $2", self.tables.writers);
+        let row = client.query_opt(&sql, &[&self.pipeline, &self.destination]).await?;
+        let theirs = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
+        if theirs.is_none_or(|theirs| theirs < self.epoch) {
+            let text = format!(
+                "{} does not know this run: the server lost what it had confirmed, as after a failover or from a \
+                 restored backup",
+                self.tables.writers
+            );
+            return Ok(Failure::Retry(Fault::transient("marks_moved", text)));
+        }
         let text = format!("another run of pipeline {} has taken over this destination: this one stops", self.pipeline);
-        Failure::Fatal(Fault::fatal("fenced", text))
+        Ok(Failure::Fatal(Fault::fatal("fenced", text)))
+    }
+
+    fn went_back(&self, writes: i64) -> Failure {
+        let text = format!(
+            "the server had confirmed {} transactions of this pipeline and has {writes}: it lost some, as after a \
+             failover or from a restored backup",
+            self.committed
+        );
+        Failure::Retry(Fault::transient("marks_moved", text))
     }
 
     /// Begins the work of a transaction that is open: passes the fence and stores the marks.
@@ -173,13 +220,12 @@ impl Fence {
             self.tables.writers
         );
         let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await? else {
-            return Err(self.fenced());
+            return Err(self.turned_away(client).await?);
         };
         self.current = row.try_get(0)?;
         // Had the pending transaction not been committed, this one would have its number.
-        if let Some(pending) = self.pending.take()
-            && pending.writes < self.current
-        {
+        if let Some(pending) = self.pending.take_if(|pending| pending.writes + 1 == self.current) {
+            self.committed = pending.writes;
             if !rows.iter().map(Record::position).eq(&pending.positions) {
                 return Err(Failure::Fatal(Fault::fatal(
                     "write_changed",
@@ -188,6 +234,10 @@ impl Fence {
             }
             return Ok(Entered::Written);
         }
+        if self.current != self.committed + 1 {
+            return Err(self.went_back(self.current - 1));
+        }
+        self.pending = None;
         self.store(client, marks).await?;
         Ok(Entered::Write)
     }
@@ -226,7 +276,11 @@ impl Fence {
     }
 
     /// The outcome is known.
-    pub(crate) fn settle(&mut self) {
-        self.pending = None;
+    pub(crate) fn settle(&mut self, committed: bool) {
+        if let Some(pending) = self.pending.take()
+            && committed
+        {
+            self.committed = pending.writes;
+        }
     }
 }

@@ -143,7 +143,7 @@ impl Session {
                 match self.execute(&statement::create_stage(table, shape, step.action)).await {
                     Ok(()) => self.stages.insert(stage),
                     // Such as a user without the right TEMP.
-                    Err(Failure::Fatal(fault)) => {
+                    Err(Failure::Denied(fault) | Failure::Fatal(fault)) => {
                         self.copy_from = usize::MAX;
                         return Ok(Some(fault));
                     }

@@ -34,7 +34,9 @@ pub(crate) struct Shape {
     /// How many of them are the key's.
     pub(crate) keys: usize,
     /// Whether a row can be inserted with these columns.
-    complete: bool,
+    pub(crate) complete: bool,
+    /// Rows of it were written, and that is remembered.
+    pub(crate) written: bool,
     key_fields: Vec<Str>,
     /// Fields of the payload; those that the key sets already are left out.
     payload_fields: Vec<(Str, bool)>,
@@ -56,9 +58,35 @@ pub(crate) enum Action {
 /// Why a row cannot be encoded.
 pub(crate) enum Misfit {
     /// A column is not there: it may be new.
-    Unknown(Fault),
+    Unknown(Unfit),
     /// Anything else.
-    Final(Fault),
+    Final(Unfit),
+}
+
+/// The fault of a row, and what of the table it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Unfit {
+    pub(crate) fault: Fault,
+    pub(crate) lack: Option<Lack>,
+}
+
+/// What rows do not find in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// The table itself.
+    Table,
+    /// A column of this name.
+    Column(Str),
+    /// A column of this name that takes their value.
+    Type(Str),
+    /// A unique key over these columns, in order.
+    Key(Vec<Str>),
+}
+
+impl From<Fault> for Unfit {
+    fn from(fault: Fault) -> Self {
+        Unfit { fault, lack: None }
+    }
 }
 
 static NEXT_SHAPE: AtomicU64 = AtomicU64::new(0);
@@ -70,6 +98,10 @@ impl Table {
 
     pub(crate) fn shape(&self, index: usize) -> &Shape {
         &self.shapes[index]
+    }
+
+    pub(crate) fn shape_mut(&mut self, index: usize) -> &mut Shape {
+        &mut self.shapes[index]
     }
 
     pub(crate) fn column(&self, index: usize) -> &Column {
@@ -109,7 +141,7 @@ impl Table {
         key: &Object,
         payload: &Object,
         out: &mut Vec<u8>,
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Unfit> {
         let shape = &self.shapes[shape];
         let mut columns = shape.columns.iter().map(|i| &self.layout.columns[*i]);
         for ((field, value), column) in key.iter().zip(columns.by_ref()) {
@@ -117,7 +149,8 @@ impl Table {
                 return Err(Fault::record(
                     "key_null",
                     format!("the field {field:?} of the key is null: no row of {} is identified by it", self.name),
-                ));
+                )
+                .into());
             }
             self.encode_field(column, value, out)?;
         }
@@ -129,12 +162,11 @@ impl Table {
         Ok(key_end)
     }
 
-    fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), Unfit> {
         encode::encode(&column.kind, value, out).map_err(|Mismatch(why)| {
-            Fault::record(
-                "value_mismatch",
-                format!("column {} ({}) of {}: {why}", Quoted(&column.name), column.sql_type, self.name),
-            )
+            let text = format!("column {} ({}) of {}: {why}", Quoted(&column.name), column.sql_type, self.name);
+            let lack = Some(Lack::Type(column.name.as_str().into()));
+            Unfit { fault: Fault::record("value_mismatch", text), lack }
         })
     }
 
@@ -154,7 +186,7 @@ impl Table {
             self.layout.columns.iter().enumerate().all(|(i, column)| !column.required || columns.contains(&i));
         let action = if action == Action::Update && complete { Action::Upsert } else { action };
         let id = NEXT_SHAPE.fetch_add(1, Ordering::Relaxed);
-        Ok(Shape { id, action, columns, keys: key_fields.len(), complete, key_fields, payload_fields })
+        Ok(Shape { id, action, columns, keys: key_fields.len(), complete, written: false, key_fields, payload_fields })
     }
 
     fn find(&self, field: &Str) -> Result<usize, Misfit> {
@@ -162,21 +194,24 @@ impl Table {
         let Some(found) = columns.iter().position(|column| *column.name == **field) else {
             let names = || columns.iter().map(|column| column.name.as_str());
             let hint = match did_you_mean(field, names()) {
+                None if columns.is_empty() => "it has no columns at all".to_owned(),
                 Some(near) => format!("did you mean {near:?}?"),
                 None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
             };
             let text = format!("{} has no column {:?}; {hint}", self.name, field.as_str());
-            return Err(Misfit::Unknown(Fault::record("column_missing", text)));
+            let lack = Some(Lack::Column(field.clone()));
+            return Err(Misfit::Unknown(Unfit { fault: Fault::record("column_missing", text), lack }));
         };
         if columns[found].filled == Filled::Generated {
             let text = format!("column {} of {} is generated: leave the field out", Quoted(field), self.name);
-            return Err(Misfit::Final(Fault::record("column_generated", text)));
+            let lack = Some(Lack::Type(field.clone()));
+            return Err(Misfit::Final(Unfit { fault: Fault::record("column_generated", text), lack }));
         }
         Ok(found)
     }
 
     /// `ON CONFLICT` needs an index over just the key's columns, and a deletion is to find one row.
-    fn check_unique(&self, key: &[Str]) -> Result<(), Fault> {
+    fn check_unique(&self, key: &[Str]) -> Result<(), Unfit> {
         let unique = &self.layout.unique;
         if unique.iter().any(|columns| columns.iter().map(String::as_str).eq(key.iter().map(Str::as_str))) {
             return Ok(());
@@ -187,10 +222,8 @@ impl Table {
             some => format!("its unique keys are {}", some.iter().map(|c| list(c)).collect::<Vec<_>>().join(", ")),
         };
         let wanted: Vec<String> = key.iter().map(|field| field.as_str().to_owned()).collect();
-        Err(Fault::record(
-            "key_not_unique",
-            format!("{} has no primary key or unique constraint on {}: {there}", self.name, list(&wanted)),
-        ))
+        let text = format!("{} has no primary key or unique constraint on {}: {there}", self.name, list(&wanted));
+        Err(Unfit { fault: Fault::record("key_not_unique", text), lack: Some(Lack::Key(key.to_vec())) })
     }
 
     /// Columns that PostgreSQL reads from text, as messages list them.

@@ -3,13 +3,14 @@
 mod encoded;
 mod known;
 mod make;
+mod shortfall;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_graph::destination::{Delivered, Verdicts, Writer};
-use anabranch_graph::fault::Fault;
+use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
@@ -19,12 +20,14 @@ use async_trait::async_trait;
 
 use self::encoded::Encoded;
 use self::known::KnownTables;
+use self::shortfall::Shortfall;
 use crate::batch::plan;
 use crate::destination::{Settings, TableOf};
 use crate::fault::Failure;
 use crate::marks::{Entered, Fence};
+use crate::name::TableName;
 use crate::session::{COPY_FROM, Session};
-use crate::table::Misfit;
+use crate::table::{Lack, Misfit, Unfit};
 
 /// Rows that cannot be written, by index of the call.
 type Refused = Vec<(usize, Fault)>;
@@ -40,6 +43,8 @@ pub(crate) struct TableWriter {
     batch: Encoded,
     /// Tables that could not be made for all records of this call at once.
     narrow: HashSet<Str>,
+    /// Why rows of this call were refused.
+    shortfall: Shortfall,
     /// From how many rows on steps are copied.
     copy_from: usize,
 }
@@ -56,23 +61,35 @@ impl TableWriter {
             known: KnownTables::default(),
             batch: Encoded::default(),
             narrow: HashSet::new(),
+            shortfall: Shortfall::default(),
             copy_from: COPY_FROM,
+        };
+        // What is missing at the first start is a mistake of the pipeline; later it was taken away, and may come back.
+        let missing = |fault: &Fault| {
+            let class = if settings.past.was_opened() { FaultClass::Transient } else { FaultClass::Fatal };
+            Fault::new(class, fault.code(), fault.message())
         };
         if let TableOf::Fixed(text) = &settings.table
             && !settings.create_tables
         {
-            match writer.known.look_up(&session, text).await.map_err(Failure::into_fault)? {
+            let found = writer.known.look_up(&session, text).await.map_err(|failure| match failure {
+                Failure::Denied(fault) => missing(&fault),
+                other => other.into_fault(),
+            })?;
+            match found {
                 Ok(_) => {}
-                Err(fault) => return Err(Fault::fatal(fault.code(), fault.message())),
+                Err(unfit) => return Err(missing(&unfit.fault)),
             }
         }
         if settings.exactly_once {
             let fence = Fence::raise(session.client(), host, settings.marks_schema.as_deref()).await;
             writer.fence = Some(fence.map_err(|failure| match failure {
                 Failure::Row(fault) | Failure::Stale(fault) => Fault::fatal(fault.code(), fault.message()),
+                Failure::Denied(fault) => missing(&fault),
                 other => other.into_fault(),
             })?);
         }
+        settings.past.note_opened();
         writer.session = Some(session);
         Ok(writer)
     }
@@ -122,6 +139,9 @@ impl TableWriter {
         if fresh && !refused.is_empty() && !self.is_current(session).await? {
             return Err(changed());
         }
+        if let Some(fault) = self.shortfall.fault(records.len()) {
+            return Err(Failure::Retry(fault));
+        }
         if self.fence.is_none() || refused.is_empty() {
             match self.attempt(session, records, marks).await {
                 Ok(()) => return Ok(verdicts(records.len(), refused)),
@@ -139,9 +159,10 @@ impl TableWriter {
         self.known.tidy();
         self.batch.clear();
         self.narrow.clear();
+        self.shortfall = Shortfall::default();
         let mut refused = Refused::new();
         let mut looked_up: HashSet<Str> = HashSet::new();
-        let mut missing: HashMap<Str, Fault> = HashMap::new();
+        let mut missing: HashMap<Str, Unfit> = HashMap::new();
         let mut rendered = String::new();
         let mut last: Option<(Str, usize)> = None;
         let mut last_shape = 0;
@@ -149,12 +170,13 @@ impl TableWriter {
             let name = match self.settings.table.of(record, &mut rendered) {
                 Ok(name) => name,
                 Err(fault) => {
+                    self.shortfall.note_other();
                     refused.push((index, fault));
                     continue;
                 }
             };
-            if let Some(fault) = missing.get(name) {
-                refused.push((index, fault.clone()));
+            if let Some(unfit) = missing.get(name) {
+                refused.push((index, self.refuse(&Str::from(name), None, unfit.clone())));
                 continue;
             }
             let table = match &last {
@@ -168,11 +190,11 @@ impl TableWriter {
                                 looked_up.insert(name.clone());
                                 table
                             }
-                            Err(fault) => {
-                                refused.push((index, fault.clone()));
+                            Err(unfit) => {
+                                refused.push((index, self.refuse(&name, None, unfit.clone())));
                                 // Anything else is a matter of this record's fields.
-                                if matches!(fault.code(), "table_missing" | "table_name") {
-                                    missing.insert(name, fault);
+                                if matches!(unfit.fault.code(), "table_missing" | "table_name") {
+                                    missing.insert(name, unfit);
                                 }
                                 continue;
                             }
@@ -184,33 +206,59 @@ impl TableWriter {
             };
             match self.batch.push(index, record, &mut self.known.tables, table, &mut last_shape) {
                 Ok(()) => continue,
-                Err(Misfit::Final(fault)) => refused.push((index, fault)),
-                Err(Misfit::Unknown(fault)) => {
-                    let Some((name, _)) = last.take() else { continue };
+                Err(Misfit::Final(unfit)) => {
+                    let name = last.as_ref().map(|(name, _)| name.clone()).unwrap_or_default();
+                    refused.push((index, self.refuse(&name, Some(table), unfit)));
+                }
+                Err(Misfit::Unknown(unfit)) => {
+                    let name = last.take().map(|(name, _)| name).unwrap_or_default();
                     if !looked_up.insert(name.clone()) && !self.settings.add_columns {
-                        refused.push((index, fault));
+                        refused.push((index, self.refuse(&name, Some(table), unfit)));
                         last = Some((name, table));
                         continue;
                     }
                     // It may have been added since, or is to be.
+                    let mut table = None;
                     let again = match self.look_up_again(session, &name, &records[index..]).await? {
-                        Ok((table, why)) => {
-                            last = Some((name, table));
-                            let pushed = self.batch.push(index, record, &mut self.known.tables, table, &mut last_shape);
+                        Ok((found, why)) => {
+                            table = Some(found);
+                            last = Some((name.clone(), found));
+                            let pushed = self.batch.push(index, record, &mut self.known.tables, found, &mut last_shape);
                             match (pushed, why) {
-                                (Err(Misfit::Unknown(_)), Some(why)) => Err(Misfit::Final(why)),
+                                (Err(Misfit::Unknown(_)), Some(why)) => Err(Misfit::Final(why.into())),
                                 (pushed, _) => pushed,
                             }
                         }
-                        Err(fault) => Err(Misfit::Final(fault)),
+                        Err(unfit) => Err(Misfit::Final(unfit)),
                     };
-                    if let Err(Misfit::Final(fault) | Misfit::Unknown(fault)) = again {
-                        refused.push((index, fault));
+                    if let Err(Misfit::Final(unfit) | Misfit::Unknown(unfit)) = again {
+                        refused.push((index, self.refuse(&name, table, unfit)));
                     }
                 }
             }
         }
         Ok(refused)
+    }
+
+    /// Remembers which columns the rows of this call were written with. O(rows).
+    fn note_written(&mut self) {
+        for row in &self.batch.rows {
+            let table = &mut self.known.tables[row.table];
+            if !std::mem::replace(&mut table.shape_mut(row.shape).written, true) {
+                self.settings.past.note_written(table, table.shape(row.shape));
+            }
+        }
+    }
+
+    /// The fault of a row that is refused; notes whether its table is at fault. `table`: where it is.
+    fn refuse(&mut self, name: &Str, table: Option<usize>, unfit: Unfit) -> Fault {
+        let lost = unfit.lack.as_ref().is_some_and(|lack| {
+            let fixed = *lack == Lack::Table && matches!(self.settings.table, TableOf::Fixed(_));
+            let now = table.map(|table| &self.known.tables[table]);
+            fixed || TableName::parse(name).is_ok_and(|name| self.settings.past.had(&name.to_string(), lack, now))
+        });
+        self.shortfall.note(name, &unfit, lost);
+        unfit.fault
     }
 
     /// Whether the tables of this call are still as they were looked up.
@@ -284,7 +332,10 @@ impl TableWriter {
                 }
                 let committed = session.execute("COMMIT").await;
                 if let (Some(fence), false) = (&mut self.fence, matches!(committed, Err(Failure::Lost(_)))) {
-                    fence.settle();
+                    fence.settle(committed.is_ok());
+                }
+                if committed.is_ok() {
+                    self.note_written();
                 }
                 committed
             }
@@ -340,6 +391,9 @@ impl TableWriter {
         while let Some(range) = stack.pop().filter(|range| !range.is_empty()) {
             match self.try_rows(session, range.clone()).await? {
                 Ok(()) => {}
+                Err(fault) if range.len() == 1 && self.is_altered(range.start, &fault) => {
+                    return Err(Failure::Retry(shortfall::of_table(&self.blame(range.start, &fault), shortfall::LOST)));
+                }
                 Err(fault) if range.len() == 1 => {
                     refused.push((self.batch.rows[range.start].record, self.blame(range.start, &fault)));
                 }
@@ -352,6 +406,14 @@ impl TableWriter {
         }
         refused.sort_by_key(|(record, _)| *record);
         Ok(())
+    }
+
+    /// Whether PostgreSQL refuses a row because its table was altered since rows like it were written.
+    fn is_altered(&self, row: usize, fault: &Fault) -> bool {
+        let row = &self.batch.rows[row];
+        let table = &self.known.tables[row.table];
+        matches!(fault.code(), "value_rejected" | "not_null_violation" | "row_rejected")
+            && self.settings.past.refuses_since(table, table.shape(row.shape))
     }
 
     /// Writes some rows of the batch, or none of them.

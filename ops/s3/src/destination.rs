@@ -5,12 +5,13 @@ mod name;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
+use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
 use anabranch_graph::kind;
@@ -110,6 +111,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>
             },
             content_type: text("contentType"),
         }),
+        wrote: Wrote::default(),
     }))
 }
 
@@ -126,6 +128,26 @@ struct Configured {
     connection: Connection,
     layout: Arc<Layout>,
     bytes: usize,
+    wrote: Wrote,
+}
+
+/// Whether an object was written since the plan was made, by this run or an earlier one: what is refused then was taken
+/// away, and may come back.
+#[derive(Clone, Default)]
+struct Wrote(Arc<AtomicBool>);
+
+impl Wrote {
+    fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn judge(&self, fault: Fault) -> Fault {
+        let taken = matches!(fault.code(), "bucket_missing" | "not_found" | "access_denied" | "credentials_refused");
+        match taken && self.0.load(Ordering::Relaxed) {
+            true => fault.with_class(FaultClass::Transient),
+            false => fault,
+        }
+    }
 }
 
 #[async_trait]
@@ -143,16 +165,17 @@ impl Destination for Configured {
             let fault = refused(&format!("cannot reach bucket {bucket}"), &error);
             // Who may only put objects may not ask for the bucket.
             if fault.code() != "access_denied" {
-                return Err(match fault.code() {
+                return Err(self.wrote.judge(match fault.code() {
                     "not_found" => Fault::fatal("bucket_missing", format!("there is no bucket {bucket}")),
                     _ => fault,
-                });
+                }));
             }
         }
         Ok(Box::new(Objects {
             client,
             bucket,
             layout: self.layout.clone(),
+            wrote: self.wrote.clone(),
             names: Names::new(&host.pipeline, &host.node),
         }))
     }
@@ -173,6 +196,7 @@ struct Objects {
     client: Client,
     bucket: Str,
     layout: Arc<Layout>,
+    wrote: Wrote,
     names: Names,
 }
 
@@ -251,8 +275,16 @@ impl Objects {
             .body(ByteStream::from(body))
             .send()
             .await;
-        put.map(drop)
-            .map_err(|error| refused(&format!("cannot write object {key:?} of bucket {}", self.bucket), &error))
+        match put {
+            Ok(_) => {
+                self.wrote.note();
+                Ok(())
+            }
+            Err(error) => {
+                let fault = refused(&format!("cannot write object {key:?} of bucket {}", self.bucket), &error);
+                Err(self.wrote.judge(fault))
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use async_trait::async_trait;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
+use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
 use anabranch_graph::kind;
@@ -35,7 +36,8 @@ pub fn kind() -> Arc<dyn DestinationKind> {
              says which bytes those were. What others wrote is never cut; where it does not end in a line feed, \
              one is added. After a power failure an unfinished line may stay, on a line of its own. If the file is \
              moved away, a new one is begun. Pipes and devices, /dev/stdout for instance, are written to as they \
-             are.",
+             are. If the directory or the right to write is taken away while the pipeline runs, the destination \
+             retries with back-off until it is back.",
         )
         .with(Parameter::new("path", ParameterKind::File, "The file.").required())
         .with(
@@ -58,6 +60,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>
         path: PathBuf::from(arguments.text("path").map(Str::as_str).unwrap_or_default()),
         sync: arguments.text("durability").is_some_and(|text| text.trim() == "disk"),
         format: Arc::new(RecordFormat::from_arguments(arguments)?),
+        opened: AtomicBool::new(false),
     }))
 }
 
@@ -65,6 +68,8 @@ struct ConfiguredFile {
     path: PathBuf,
     sync: bool,
     format: Arc<RecordFormat>,
+    /// It was opened before, in this run of the pipeline or an earlier one of the process.
+    opened: AtomicBool,
 }
 
 #[async_trait]
@@ -74,7 +79,11 @@ impl Destination for ConfiguredFile {
         let appender = tokio::task::spawn_blocking(move || Appender::open(&path, sync))
             .await
             .map_err(|e| Fault::fatal("file_unwritable", e))?
-            .map_err(|e| unwritable(&self.path, &e))?;
+            .map_err(|e| match self.opened.load(Ordering::Relaxed) {
+                true => taken_away(unwritable(&self.path, &e)),
+                false => unwritable(&self.path, &e),
+            })?;
+        self.opened.store(true, Ordering::Relaxed);
         let mut writer = Lines {
             host: host.clone(),
             path: self.path.clone(),
@@ -140,7 +149,7 @@ impl Writer for Lines {
             if let Some(output) = self.output.here() {
                 output.frame.clear();
             }
-            written.map_err(|_| broken())?.map_err(|e| unwritable(&self.path, &e))?;
+            written.map_err(|_| broken())?.map_err(|e| taken_away(unwritable(&self.path, &e)))?;
         }
         let delivered = if self.sync { Delivered::Accepted } else { Delivered::Durable };
         if failures.is_empty() {
@@ -157,7 +166,7 @@ impl Writer for Lines {
         let _ = self.output.settle().await;
         if self.sync {
             let synced = self.output.run(|output| output.appender.sync()).await.map_err(|_| broken())?;
-            synced.map_err(|e| unwritable(&self.path, &e))?;
+            synced.map_err(|e| taken_away(unwritable(&self.path, &e)))?;
         }
         Ok(())
     }
@@ -173,6 +182,12 @@ impl Lines {
 
 fn broken() -> Fault {
     Fault::fatal("file_unwritable", "the thread that writes the file panicked")
+}
+
+/// What could be written and cannot any more may come back: a directory that was moved, a right that was revoked, a
+/// file system that is mounted anew. Nobody reads a pipe again that has lost its reader.
+fn taken_away(fault: Fault) -> Fault {
+    if fault.code() == "reader_gone" { fault } else { fault.with_class(FaultClass::Transient) }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Fault {

@@ -111,6 +111,11 @@ impl Source for ConfiguredFile {
         Some(format!("{}:{}", self.path, line + u64::from(tail > 0)))
     }
 
+    /// Acknowledged lines stay in the file, and in the rotated ones as long as these are there.
+    fn rereads(&self) -> bool {
+        true
+    }
+
     fn shape(&self) -> RecordShape {
         RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::RAW, Shape::RAW) }
     }
@@ -332,7 +337,7 @@ impl Lines {
                 start = end + 1;
                 continue;
             }
-            let weight = size_of::<Record>() + 64 + 20 + line.len();
+            let weight = size_of::<Record>() + self.metadata.weight() + LONGEST + line.len();
             if records.len() == most || (bytes + weight > room.bytes && !records.is_empty()) {
                 break;
             }

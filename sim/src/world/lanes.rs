@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anabranch_graph::record::Position;
 use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::LaneId;
+use anabranch_graph::state::{LaneId, Receipt};
 use tokio::time::Instant;
 
 use super::{State, World};
@@ -73,6 +73,11 @@ impl Lane {
     }
 }
 
+/// Where rows are looked at from when a lane goes back to a mark: all of them where it goes back at all.
+fn lane_start(lane: &Lane, mark: &Mark) -> u32 {
+    lane.rows_upto(mark).filter(|upto| *upto < lane.stored).map_or(lane.stored, |_| 0)
+}
+
 /// The position of a row, or the one after it that comes without a record.
 pub fn position(lane: usize, row: u32, kind: u8) -> Position {
     let [a, b, c, d] = row.to_be_bytes();
@@ -124,19 +129,34 @@ impl World {
         self.lock().marks.clone()
     }
 
+    /// What transactional destinations had confirmed.
+    pub fn receipts(&self) -> Vec<Receipt> {
+        self.lock().receipts.clone()
+    }
+
     /// Marks are stored.
-    pub fn store(&self, moves: &[(LaneId, Mark)]) {
+    pub fn store(&self, moves: &[(LaneId, Mark)], receipts: &[Receipt]) {
         let mut state = self.lock();
         let state = &mut *state;
+        for receipt in receipts {
+            state.receipts.retain(|old| (&old.destination, &old.lane) != (&receipt.destination, &receipt.lane));
+            state.receipts.push(receipt.clone());
+        }
         for (id, mark) in moves {
             let Some(lane) = state.lanes.iter().position(|lane| lane.id == *id) else {
                 return self.broken(state, || format!("a mark of lane {id:?}, which there is not"));
             };
-            let before = state.lanes[lane].stored;
+            let mut before = state.lanes[lane].stored;
+            if state.shelves.iter().any(|shelf| shelf.went_back && shelf.marks.get(id) == Some(mark)) {
+                // The source resumes where such a destination stands; no other one may have less.
+                before = before.min(lane_start(&state.lanes[lane], mark));
+            }
             let Some(upto) = state.lanes[lane].rows_upto(mark).filter(|upto| *upto >= before) else {
                 return self.broken(state, || format!("lane {lane}: stored {mark:?} after {before} rows"));
             };
-            let missing = (before..upto).find(|row| !state.is_durable(&state.lanes[lane].fates[*row as usize], &[]));
+            let confirmed = if upto > state.lanes[lane].stored { state.confirmed() } else { Vec::new() };
+            let missing =
+                (before..upto).find(|row| !state.is_durable(&state.lanes[lane].fates[*row as usize], &confirmed));
             if let Some(row) = missing {
                 return self.broken(state, || format!("row {row} of lane {lane} is stored as settled and is not safe"));
             }
@@ -205,6 +225,12 @@ impl State {
     /// Whether everything that was read was acknowledged, and no source has more.
     pub fn all_told(&self) -> bool {
         self.lanes.iter().all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
+    }
+
+    /// A row that is stored as settled and is not safe.
+    pub fn unsafe_row(&self) -> Option<(usize, u32)> {
+        let rows = self.lanes.iter().enumerate().flat_map(|(at, lane)| (0..lane.stored).map(move |row| (at, row)));
+        rows.into_iter().find(|(lane, row)| !self.is_durable(&self.lanes[*lane].fates[*row as usize], &[]))
     }
 
     /// As [`State::all_told`], without the partitions that are somebody else's.

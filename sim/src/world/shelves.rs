@@ -1,6 +1,6 @@
 //! Destinations: what may arrive at them, in which order, and what of it is durable; letters and their names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_graph::record::Position;
 use anabranch_graph::source::Mark;
@@ -19,6 +19,14 @@ pub struct Shelf {
     pub durable: HashMap<u64, u32>,
     /// What its transactions stored.
     pub marks: BTreeMap<LaneId, Mark>,
+    /// Its transactions: what each put down, and the marks before it.
+    pub transactions: Vec<(Vec<u64>, BTreeMap<LaneId, Mark>)>,
+    /// It lost transactions at some time.
+    pub went_back: bool,
+    /// Copies that it lost and that did not come again.
+    lost: BTreeSet<u64>,
+    /// It lost transactions in this run.
+    pub went_back_now: bool,
     /// Accepted and not flushed: a crash may lose each.
     unsynced: Vec<u64>,
     /// How often each copy was put down in this run, and how often that was uncertain.
@@ -62,6 +70,7 @@ impl Shelf {
                 *self.durable.entry(id).or_default() += 1;
             }
         }
+        self.went_back_now = false;
         self.put.clear();
         self.latest.clear();
         self.latest_put.clear();
@@ -139,6 +148,26 @@ impl World {
         }
     }
 
+    /// A transactional destination loses its latest transactions, at most so many; each lane keeps a mark.
+    pub fn goes_back(&self, shelf: usize, most: u64) {
+        let mut state = self.lock();
+        let at = &mut state.shelves[shelf];
+        let mut lost = 0;
+        while lost < most && at.transactions.last().is_some_and(|(_, before)| before.len() == at.marks.len()) {
+            let Some((ids, before)) = at.transactions.pop() else { break };
+            for id in ids {
+                at.durable.remove(&id);
+                at.lost.insert(id);
+            }
+            at.marks = before;
+            lost += 1;
+        }
+        if lost > 0 {
+            (at.went_back, at.went_back_now) = (true, true);
+            state.note(|| format!("d{shelf} loses {lost} transactions"));
+        }
+    }
+
     /// A destination was flushed.
     pub fn flushed(&self, shelf: usize) {
         self.lock().shelves[shelf].sync();
@@ -189,6 +218,12 @@ impl World {
 }
 
 impl State {
+    /// What destinations confirmed and lost: until a run notices, nobody can know that it is gone.
+    pub(super) fn confirmed(&self) -> Vec<(usize, u64)> {
+        let lost = |(at, shelf): (usize, &Shelf)| shelf.lost.iter().map(|id| (at, *id)).collect::<Vec<_>>();
+        self.shelves.iter().enumerate().flat_map(lost).collect()
+    }
+
     /// Whether a fate has come true, `given` counting as delivered.
     pub(super) fn is_durable(&self, fate: &Fate, given: &[(usize, u64)]) -> bool {
         match fate {

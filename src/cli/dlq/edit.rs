@@ -176,7 +176,11 @@ fn understood(command: &'static str, shown: &str, text: &[u8]) -> Result<Edited,
         let report = Report::new(command).fail(Exit::Invalid, "dlq.invalid_record", message);
         Box::new(report.suggest("`anabranch dlq show PIPELINE NUMBER --json` prints one"))
     })?;
-    Ok(Edited { json: serde_json::from_slice(&exact).unwrap_or_default(), record })
+    let json = serde_json::from_slice(&exact).map_err(|error| {
+        let report = Report::new(command).fail(Exit::Invalid, "dlq.invalid_record", format!("{shown}: {error}"));
+        Box::new(report.suggest("`anabranch dlq show` shows the form"))
+    })?;
+    Ok(Edited { json, record })
 }
 
 /// Line and column, from 1.

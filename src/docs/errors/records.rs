@@ -83,6 +83,12 @@ pub(super) const CODES: &[Entry] = &[
         "The dead-letter queue holds as many letters as its bounds allow, so the pipeline stops before one is lost.",
         "Replay or remove letters, raise `max-count` or `max-bytes`, or set `when-full: drop-oldest`; then start it.",
     ),
+    entry(
+        "destination_went_back",
+        "A transactional destination lost records that it had confirmed, and the source cannot deliver them again by \
+         itself.",
+        "Restore the destination, or reset or rewind the position of the source.",
+    ),
     entry("directory_missing", "The directory is not there.", "Make it."),
     entry("disk_full", "The disk is full; it is tried again.", "Make room."),
     entry("downstream_gone", "A later stage ended first.", "The message of that stage says why."),
@@ -149,8 +155,9 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "marks_moved",
-        "Another run wrote to the destination meanwhile.",
-        "Run the pipeline once only; it starts again by itself.",
+        "A transactional destination does not have what this run stored: it lost it, as after a failover, or another \
+         run wrote there.",
+        "The pipeline starts again by itself; run it once only.",
     ),
     entry(
         "needs_arch_v2",
@@ -220,6 +227,11 @@ pub(super) const CODES: &[Entry] = &[
         "position_unknown",
         "The stored position is not one of this source.",
         "Reset the position, or give the connector another id.",
+    ),
+    entry(
+        "postgres_denied",
+        "PostgreSQL denies a right to a table, schema or database; it is tried again.",
+        "Grant the right that the message names.",
     ),
     entry("postgres_refused", "PostgreSQL refuses.", "The message is PostgreSQL's."),
     entry("prompt_refused", "The prompt is not one that is sent.", "Shorten the text before."),

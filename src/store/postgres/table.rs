@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::{Epoch, LaneId, MemoKey, StoreError};
+use anabranch_graph::state::{Epoch, LaneId, MemoKey, Receipt, StoreError};
 use anabranch_graph::text::Str;
 use bytes::Bytes;
 use tokio_postgres::GenericClient;
@@ -23,6 +23,8 @@ const EPOCH: &str = "epoch";
 const PIPELINE: &str = "pipeline";
 const MARK: &str = "mark";
 const DETACHED: &str = "detached";
+/// Of a destination (`connector`); `partition` is a JSON list of the source connector and its partition.
+const RECEIPT: &str = "receipt";
 const ACTIVE: &str = "active";
 
 /// Most bytes of remembered results.
@@ -149,7 +151,7 @@ impl Table {
                     // The number of the latest claim stays: a run that hangs must not own the marks of a pipeline that
                     // is made under the same id.
                     let sql = format!(
-                        "DELETE FROM {} WHERE kind IN ('{PIPELINE}', '{MARK}', '{DETACHED}', '{ACTIVE}') \
+                        "DELETE FROM {} WHERE kind IN ('{PIPELINE}', '{MARK}', '{DETACHED}', '{RECEIPT}', '{ACTIVE}') \
                          AND pipeline = $1",
                         self.state
                     );
@@ -178,6 +180,12 @@ impl Table {
                         let sql = format!(
                             "DELETE FROM {} WHERE kind IN ('{DETACHED}', '{ACTIVE}') AND pipeline = $1 \
                              AND connector = $2",
+                            self.state
+                        );
+                        transaction.execute(&sql, &[&&**pipeline, &&**connector]).await?;
+                        let sql = format!(
+                            "DELETE FROM {} WHERE kind = '{RECEIPT}' AND pipeline = $1 \
+                             AND (connector = $2 OR CASE kind WHEN '{RECEIPT}' THEN partition::json ->> 0 END = $2)",
                             self.state
                         );
                         transaction.execute(&sql, &[&&**pipeline, &&**connector]).await?;
@@ -236,32 +244,40 @@ impl Table {
         transaction: &Transaction<'_>,
         writes: &[Write],
     ) -> Result<Vec<Result<Written, StoreError>>, Error> {
-        let pipelines = writes.iter().filter_map(marks_of).map(|(epoch, _)| &*epoch.pipeline).collect();
+        let pipelines = writes.iter().filter_map(marks_of).map(|(epoch, ..)| &*epoch.pipeline).collect();
         let epochs = self.epochs(transaction, &pipelines).await?;
         let mut outcomes = Vec::with_capacity(writes.len());
         // Of several marks of a lane the last.
-        let mut latest: BTreeMap<[&str; 3], &Mark> = BTreeMap::new();
-        for (epoch, moves) in writes.iter().filter_map(marks_of) {
+        let mut latest: BTreeMap<(&str, &str, &str, Str), &Mark> = BTreeMap::new();
+        for (epoch, moves, receipts) in writes.iter().filter_map(marks_of) {
             let outcome = fence(epoch, epochs.get(&*epoch.pipeline).copied().unwrap_or(0));
             if outcome.is_ok() {
                 let pipeline = epoch.pipeline.as_str();
                 for (lane, mark) in moves {
-                    latest.insert([pipeline, lane.connector.as_str(), lane.partition.0.as_str()], mark);
+                    latest.insert((MARK, pipeline, lane.connector.as_str(), lane.partition.0.clone()), mark);
+                }
+                for Receipt { destination, lane, mark } in receipts {
+                    latest.insert((RECEIPT, pipeline, destination.as_str(), lane_text(lane)), mark);
                 }
             }
             outcomes.push(outcome.map(|()| Written::Nothing));
         }
-        let column = |at: usize| latest.keys().map(|key| key[at]).collect::<Vec<&str>>();
+        let column =
+            |of: fn(&(&'static str, &str, &str, Str)) -> String| latest.keys().map(of).collect::<Vec<String>>();
         let values: Vec<Vec<u8>> = latest.values().map(|mark| encode(mark)).collect();
         if !values.is_empty() {
             let sql = format!(
-                "INSERT INTO {} SELECT '{MARK}', pipeline, connector, partition, 0, value \
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) \
-                 AS moved (pipeline, connector, partition, value) \
+                "INSERT INTO {} SELECT kind, pipeline, connector, partition, 0, value \
+                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[]) \
+                 AS moved (kind, pipeline, connector, partition, value) \
                  ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
                 self.state
             );
-            transaction.execute(&sql, &[&column(0), &column(1), &column(2), &values]).await?;
+            let kinds = column(|key| key.0.to_owned());
+            let pipelines = column(|key| key.1.to_owned());
+            let connectors = column(|key| key.2.to_owned());
+            let partitions = column(|key| key.3.to_string());
+            transaction.execute(&sql, &[&kinds, &pipelines, &connectors, &partitions, &values]).await?;
         }
         Ok(outcomes)
     }
@@ -277,6 +293,12 @@ impl Table {
             Err(error) => return Ok(Err(error)),
         };
         let found = compared(stored);
+        // Before anything is changed.
+        let puts = found.puts.iter().map(|pipeline| Ok((&pipeline.id, json(pipeline)?)));
+        let puts = match puts.collect::<Result<Vec<_>, StoreError>>() {
+            Ok(puts) => puts,
+            Err(error) => return Ok(Err(error)),
+        };
         for (moved, from, to) in [(&found.detached, MARK, DETACHED), (&found.attached, DETACHED, MARK)] {
             for (pipeline, connector) in moved {
                 let Table { state, .. } = self;
@@ -292,8 +314,8 @@ impl Table {
                 transaction.execute(&rename, &[&&**pipeline, &&**connector]).await?;
             }
         }
-        for pipeline in &found.puts {
-            self.put_pipeline(transaction, pipeline).await?;
+        for (id, json) in puts {
+            self.put_pipeline(transaction, id, &json).await?;
         }
         Ok(Ok(Written::Changes(found.changes)))
     }
@@ -311,20 +333,22 @@ impl Table {
             Err(error) => Ok(Err(error)),
             Ok(mut stored) => {
                 change(&mut stored);
-                self.put_pipeline(transaction, &stored).await?;
+                match json(&stored) {
+                    Ok(json) => self.put_pipeline(transaction, &stored.id, &json).await?,
+                    Err(error) => return Ok(Err(error)),
+                }
                 Ok(Ok(Written::Nothing))
             }
         }
     }
 
-    async fn put_pipeline(&self, transaction: &Transaction<'_>, pipeline: &StoredPipeline) -> Result<(), Error> {
+    async fn put_pipeline(&self, transaction: &Transaction<'_>, id: &str, json: &[u8]) -> Result<(), Error> {
         let sql = format!(
             "INSERT INTO {} VALUES ('{PIPELINE}', $1, '', '', 0, $2) \
              ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
             self.state
         );
-        let json = serde_json::to_vec(pipeline).unwrap_or_default();
-        transaction.execute(&sql, &[&&*pipeline.id, &json]).await?;
+        transaction.execute(&sql, &[&id, &json]).await?;
         Ok(())
     }
 
@@ -383,6 +407,17 @@ impl Table {
                 let marks = marks.iter().map(|row| (row.get(1), row.get(2), row.get(4)));
                 Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.pipeline, marks)).map(Found::Marks))
             }
+            Read::Receipts(epoch) => {
+                let sql = format!(
+                    "SELECT kind, connector, partition, number, value FROM {state} \
+                     WHERE kind IN ('{EPOCH}', '{RECEIPT}') AND pipeline = $1"
+                );
+                let rows = client.query(&sql, &[&&*epoch.pipeline]).await?;
+                let (claims, receipts): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
+                let theirs = claims.first().map_or(0, |row| number(row.get(3)));
+                let receipts = receipts.iter().map(|row| receipt(row.get(1), row.get(2), row.get(4)));
+                Ok(fence(epoch, theirs).and_then(|()| receipts.collect()).map(Found::Receipts))
+            }
             Read::Positions(pipeline) => self.marks(client, pipeline, MARK).await,
             Read::DetachedMarks(pipeline) => self.marks(client, pipeline, DETACHED).await,
             Read::Recall { space, keys } => {
@@ -427,9 +462,27 @@ impl Table {
     }
 }
 
-fn marks_of(write: &Write) -> Option<(&Epoch, &[(LaneId, Mark)])> {
+/// Nothing is stored of what cannot be written.
+fn json(pipeline: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(pipeline)
+        .map_err(|error| StoreError::Damaged(format!("pipeline {} cannot be written: {error}", pipeline.id)))
+}
+
+/// The name of a lane in the place of a partition.
+fn lane_text(lane: &LaneId) -> Str {
+    serde_json::json!([lane.connector.as_str(), lane.partition.0.as_str()]).to_string().into()
+}
+
+fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, StoreError> {
+    let damaged = || StoreError::Damaged(format!("a receipt of {destination} cannot be understood"));
+    let (connector, partition): (String, String) = serde_json::from_str(lane).map_err(|_| damaged())?;
+    let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+    Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })
+}
+
+fn marks_of(write: &Write) -> Option<(&Epoch, &[(LaneId, Mark)], &[Receipt])> {
     match write {
-        Write::Marks { epoch, moves } => Some((epoch, moves)),
+        Write::Marks { epoch, moves, receipts } => Some((epoch, moves, receipts)),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use anabranch_graph::source::Mark;
-use anabranch_graph::state::{Epoch, LaneId, StateStore, StoreError};
+use anabranch_graph::state::{Epoch, LaneId, Receipt, StateStore, StoreError};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
@@ -26,7 +26,17 @@ impl StateStore for Marks {
         Ok(locked(&self.0).1.clone())
     }
 
-    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
+    /// Its destinations are scripted, and have no transactions.
+    async fn receipts(&self, _: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn commit_with_receipts(
+        &self,
+        epoch: &Epoch,
+        moves: &[(LaneId, Mark)],
+        _: &[Receipt],
+    ) -> Result<(), StoreError> {
         let mut marks = locked(&self.0);
         if marks.0 != epoch.number {
             let (pipeline, theirs) = (epoch.pipeline.clone(), marks.0);

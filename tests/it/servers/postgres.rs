@@ -187,6 +187,20 @@ impl Server {
         assert!(self.launch(), "the server does not start again: {}", self.log());
     }
 
+    /// A copy of the data of a server that is stopped, as a backup or a standby that stays behind has it.
+    pub fn back_up(&self) -> PathBuf {
+        let copy = self.dir.path().join("backup");
+        let _ = fs::remove_dir_all(&copy);
+        copy_all(&self.data(), &copy);
+        copy
+    }
+
+    /// Puts a copy in the place of the data of a server that is stopped.
+    pub fn restore(&self, copy: &Path) {
+        fs::remove_dir_all(self.data()).unwrap();
+        copy_all(copy, &self.data());
+    }
+
     /// CPU seconds, user and system, of all its processes until now, ended ones too.
     pub fn cpu_seconds(&self) -> f64 {
         let Some(main) = self.main_process() else { return 0.0 };
@@ -282,6 +296,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end("QUIT");
     }
+}
+
+/// With owners and rights.
+fn copy_all(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).output().unwrap();
+    assert!(copied.status.success(), "cp: {}", String::from_utf8_lossy(&copied.stderr));
 }
 
 fn children(pid: u32) -> Vec<u32> {

@@ -6,6 +6,7 @@ use super::{Backoff, Delivery, checked};
 use crate::destination::{Delivered, Verdicts};
 use crate::exec::Interrupt;
 use crate::fault::{Fault, FaultClass};
+use crate::plan::stage::StageId;
 use crate::record::Record;
 use crate::source::Mark;
 use crate::state::LaneId;
@@ -30,7 +31,7 @@ enum Found {
     Written,
     /// Nothing of it.
     Nothing,
-    /// Marks that this run did not store.
+    /// Other marks than this run stored.
     Strange,
 }
 
@@ -61,7 +62,8 @@ impl Delivery {
                 Found::Written => return Ok(self.written(marks)),
                 Found::Nothing => {}
                 Found::Strange => {
-                    let what = "the destination has positions that this run did not store: another run writes there";
+                    let what = "the destination does not have the positions that this run stored there: it lost what it \
+                                had confirmed, or another run writes there";
                     return Err(Fault::transient("marks_moved", what).into());
                 }
             }
@@ -70,6 +72,9 @@ impl Delivery {
 
     fn written(&mut self, marks: &[(LaneId, Mark)]) -> Transacted {
         self.known.extend(marks.iter().cloned());
+        if let Some(stage) = self.stage {
+            self.context.confirmed.note(StageId(stage), marks);
+        }
         Transacted::Written
     }
 
@@ -85,6 +90,10 @@ impl Delivery {
 }
 
 fn compare(marks: &[(LaneId, Mark)], known: &Known, stored: &Known) -> Found {
+    let others = known.iter().filter(|(lane, _)| marks.iter().all(|(of, _)| of != *lane));
+    if others.into_iter().any(|(lane, mark)| stored.get(lane) != Some(mark)) {
+        return Found::Strange;
+    }
     // Known first: where a replay that is not exact writes below the marks, these say nothing about it.
     if marks.iter().all(|(lane, _)| stored.get(lane) == known.get(lane)) {
         Found::Nothing

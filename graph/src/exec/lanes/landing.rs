@@ -105,6 +105,21 @@ impl Lanes {
         last
     }
 
+    /// Keeps the places of these lanes from being given to others, until [`Lanes::unpin`].
+    pub(in crate::exec) fn pin(&self, lanes: &LastRows) {
+        let mut state = self.lock();
+        lanes.iter().for_each(|(lane, _)| state.lanes[usize::from(lane.0)].pins += 1);
+    }
+
+    /// The opposite of [`Lanes::pin`].
+    pub(in crate::exec) fn unpin(&self, lanes: &LastRows) {
+        let mut state = self.lock();
+        for (lane, _) in lanes {
+            state.lanes[usize::from(lane.0)].pins -= 1;
+            state.clear_replaced(*lane);
+        }
+    }
+
     /// The marks with which these rows are the last that are settled. They are open still.
     pub(in crate::exec) fn marks(&self, last: &LastRows) -> Result<Vec<(LaneId, Mark)>, Fault> {
         let state = self.lock();
@@ -140,7 +155,10 @@ impl Lanes {
     /// The transaction is over, whatever became of it.
     pub(in crate::exec) fn end_transaction(&self, last: &LastRows) {
         let mut state = self.lock();
-        last.iter().for_each(|(lane, _)| state.lanes[usize::from(lane.0)].writing -= 1);
+        for (lane, _) in last {
+            state.lanes[usize::from(lane.0)].writing -= 1;
+            state.clear_replaced(*lane);
+        }
         drop(state);
         self.room.notify_waiters();
     }

@@ -53,10 +53,20 @@ async fn a_hung_destination_stops_the_reader_at_the_window() {
 
 #[tokio::test(start_paused = true)]
 async fn bytes_held_are_bounded() {
+    bounded(|record| record.payload.after = Data::Raw(vec![0; 10_000].into())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_of_metadata_are_bounded() {
+    bounded(|record| drop(record.metadata.insert("key", "x".repeat(10_000)))).await;
+}
+
+/// Reads records of about 10,000 bytes, of which ten may be held.
+async fn bounded(fill: fn(&mut crate::record::Record)) {
     let bench = Bench::new();
-    let upstream = Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1).make(|row| {
+    let upstream = Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1).make(move |row| {
         let mut record = crate::testing::record(row);
-        record.payload.after = Data::Raw(vec![0; 10_000].into());
+        fill(&mut record);
         record
     });
     let upstream = Arc::new(upstream);

@@ -8,7 +8,7 @@ use super::*;
 use crate::fault::{Fault, FaultClass};
 use crate::operator::{ConfiguredOperator, Decision, Verdict};
 use crate::plan::stage::StageKind;
-use crate::record::{Data, Record};
+use crate::record::{Data, Position, Record};
 use crate::source::Mark;
 use crate::state::LaneId;
 use crate::testing::{AtEnd, Event, Reaction, asynchronous, inline, position, record, row_at};
@@ -322,6 +322,163 @@ async fn beside_another_destination_rows_are_left_out_if_the_source_replays_exac
         assert_eq!(b.rows(), (40..100).collect::<Vec<_>>());
         assert!(progress.totals().balance());
     }
+}
+
+/// What a destination has of a run over rows `0..100`, with the store's mark and receipt.
+async fn after_a_run(bench: &Bench, pipeline: &Arc<crate::plan::stage::StagePlan>) {
+    finished(&bench.run(pipeline).await);
+    assert_eq!(bench.store.mark("p", &lane("in")), Some(mark(1, 100)));
+    assert_eq!(bench.store.receipt("p", "a", &lane("in")), Some(mark(1, 100)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_destination_lost_is_delivered_again() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 100, AtEnd::End).rereading());
+    let a = Arc::new(transactional(&bench, "a", 10));
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &a);
+    let plan = pipeline.plan();
+    after_a_run(&bench, &plan).await;
+    a.restore(&lane("in"), Some(mark(1, 60)));
+    after_a_run(&bench, &plan).await;
+    assert_eq!(a.rows(), (0..100).collect::<Vec<_>>());
+    assert_eq!(upstream.rows_read(), 140);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_lost_what_cannot_be_read_again_stops_the_pipeline() {
+    // Whether the source keeps what is acknowledged, what is left at the destination, and what the fault says.
+    for (rereads, left, words) in [
+        (false, Some(mark(1, 60)), "cannot read records again"),
+        (true, None, "it has none"),
+        (false, None, "it has none"),
+    ] {
+        let bench = Bench::new();
+        let mut upstream = Upstream::new(&bench.journal, 100, AtEnd::End);
+        if rereads {
+            upstream = upstream.rereading();
+        }
+        let upstream = Arc::new(upstream);
+        let a = Arc::new(transactional(&bench, "a", 10));
+        let mut pipeline = bench.pipeline();
+        let read = pipeline.read("in", &upstream);
+        pipeline.write(&[read], "a", &a);
+        let plan = pipeline.plan();
+        after_a_run(&bench, &plan).await;
+        a.restore(&lane("in"), left.clone());
+        for _ in 0..2 {
+            let Ending::Faulted(fault) = bench.run(&plan).await else { panic!("it went on") };
+            assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "destination_went_back"));
+            assert_eq!(fault.node().map(|node| node.as_str()), Some("a"));
+            let message = fault.message();
+            assert!(message.contains("100 records of generation 1, up to position 99"), "{message}");
+            assert!(message.contains(words) && message.contains("positions reset"), "{message}");
+            if left.is_some() {
+                assert!(message.contains("60 records of generation 1, up to position 59"), "{message}");
+            }
+        }
+        // A user decides.
+        bench.store.set_mark("p", lane("in"), Mark { generation: 2, seq: 0, position: position(79) });
+        upstream.add(80..100);
+        finished(&bench.run(&plan).await);
+        let from = left.map_or(0, |left| left.seq);
+        assert_eq!(a.rows(), (0..from).chain(80..100).collect::<Vec<_>>());
+        assert_eq!(
+            bench.store.receipt("p", "a", &lane("in")),
+            Some(Mark { generation: 2, seq: 20, position: position(99) })
+        );
+        finished(&bench.run(&plan).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_goes_back_in_mid_run_is_noticed() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 50, AtEnd::Wait).rereading());
+    let a = Arc::new(transactional(&bench, "a", 10));
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &a);
+    let plan = pipeline.plan();
+    let running = bench.start(&plan);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    a.restore(&lane("in"), Some(mark(1, 20)));
+    upstream.add(50..100);
+    let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("it went on") };
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "marks_moved"));
+    let running = bench.start(&plan);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    running.stop(None);
+    assert!(matches!(in_time(running.join()).await, Ending::Stopped));
+    assert_eq!(a.rows(), (0..100).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_destinations_the_one_that_lost_most_decides() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 100, AtEnd::End).rereading().exact());
+    let [a, b, c] = ["a", "b", "c"].map(|name| Arc::new(transactional(&bench, name, 10)));
+    let plain = shelf(&bench, "d");
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    for (name, shelf) in [("a", &a), ("b", &b), ("c", &c), ("d", &plain)] {
+        pipeline.write(&[read], name, shelf);
+    }
+    let plan = pipeline.plan();
+    after_a_run(&bench, &plan).await;
+    a.restore(&lane("in"), Some(mark(1, 60)));
+    b.restore(&lane("in"), Some(mark(1, 40)));
+    after_a_run(&bench, &plan).await;
+    for shelf in [&a, &b, &c] {
+        assert_eq!(shelf.rows(), (0..100).collect::<Vec<_>>());
+    }
+    assert_eq!(plain.rows().len(), 160, "a destination without transactions gets them again");
+}
+
+/// A destination that has less than the store says, and has lost nothing.
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_is_behind_has_not_lost_anything() {
+    let run = async |bench: &Bench, a: &Arc<Shelf>, keep: fn(u64) -> bool| {
+        let upstream = Arc::new(Upstream::new(&bench.journal, 100, AtEnd::End));
+        let mut pipeline = bench.pipeline();
+        let read = pipeline.read("in", &upstream);
+        let only = inline(move |record| match keep(row_at(record.position())) {
+            true => Ok(Decision::Keep),
+            false => Ok(Decision::Filter),
+        });
+        let chain = pipeline.chain(&[read], &[only]);
+        pipeline.write(&[chain], "a", a);
+        finished(&bench.run(&pipeline.plan()).await);
+    };
+    // The last rows are filtered.
+    let bench = Bench::new();
+    let a = Arc::new(transactional(&bench, "a", 10));
+    for _ in 0..2 {
+        run(&bench, &a, |row| row < 70).await;
+        assert_eq!(a.marks()[&lane("in")], mark(1, 70));
+        assert_eq!(bench.store.mark("p", &lane("in")), Some(mark(1, 100)));
+        assert_eq!(bench.store.receipt("p", "a", &lane("in")), Some(mark(1, 70)));
+    }
+    // It is new, or takes part in transactions since this run.
+    let bench = Bench::new();
+    let a = Arc::new(transactional(&bench, "a", 10));
+    bench.store.set_mark("p", lane("in"), mark(1, 30));
+    for _ in 0..2 {
+        run(&bench, &a, |_| true).await;
+        assert_eq!(a.rows(), (30..100).collect::<Vec<_>>());
+    }
+    // A user moved the position, and nothing was delivered since.
+    let bench = Bench::new();
+    let a = Arc::new(transactional(&bench, "a", 10));
+    run(&bench, &a, |_| true).await;
+    bench.store.set_mark("p", lane("in"), Mark { generation: 2, seq: 0, position: Position::copy_from(b"") });
+    for _ in 0..2 {
+        run(&bench, &a, |_| false).await;
+        assert_eq!(bench.store.mark("p", &lane("in")).unwrap().generation, 2);
+    }
+    assert_eq!(a.rows().len(), 100);
 }
 
 #[tokio::test(start_paused = true)]

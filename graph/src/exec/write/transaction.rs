@@ -141,6 +141,9 @@ impl Writing {
             }
             let context = self.output.context.clone();
             let mut last = context.lanes.last_rows(part.lineage());
+            // Rows that are refused may be settled, and their lanes replaced, while their letters are waited for.
+            let pinned = last.clone();
+            context.lanes.pin(&pinned);
             let mut marks = context.lanes.marks(&last)?;
             while part.rows() > 0 {
                 if !context.lanes.begin_transaction(&last) {
@@ -188,6 +191,7 @@ impl Writing {
                     more.await;
                 }
             }
+            context.lanes.unpin(&pinned);
             if self.gate.is_wanted() {
                 self.flush().await?;
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::state::{Memo, MemoKey};
 use anabranch_graph::value::Value;
 use bytes::Bytes;
+use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
 use super::{Embedding, Model};
@@ -56,7 +57,8 @@ impl Memory {
 
     fn context(&self, model: &Model) -> Sha256 {
         let dimensions = model.dimensions.map_or_else(String::new, |n| n.to_string());
-        let more = serde_json::to_string(&model.more).unwrap_or_default();
+        // As a value it is written without a way to fail: two models never share a key.
+        let more = Json::Object(model.more.clone()).to_string();
         let mut hash = Sha256::new();
         for part in [self.service.as_str(), &format!("{:?}", model.protocol), &model.name, &dimensions, &more] {
             hash.update((part.len() as u64).to_le_bytes());

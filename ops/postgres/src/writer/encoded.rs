@@ -49,7 +49,7 @@ impl Encoded {
         if !self.tables.contains(&table) {
             self.tables.push(table);
         }
-        let (action, key, payload) = parts(record).map_err(Misfit::Final)?;
+        let (action, key, payload) = parts(record).map_err(|fault| Misfit::Final(fault.into()))?;
         let found = &mut tables[table];
         let shape = found.shape_of(*last_shape, action, &key, payload)?;
         *last_shape = shape;

@@ -9,7 +9,7 @@ use crate::catalog;
 use crate::fault::Failure;
 use crate::name::TableName;
 use crate::session::Session;
-use crate::table::Table;
+use crate::table::{Lack, Table, Unfit};
 
 /// Most tables that are remembered.
 const MOST_TABLES: usize = 1024;
@@ -32,23 +32,27 @@ impl KnownTables {
     }
 
     /// Looks a table up. The inner error is the record's.
-    pub(super) async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, Fault>, Failure> {
+    pub(super) async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, Unfit>, Failure> {
         let name = match TableName::parse(text) {
             Ok(name) => name,
             Err(why) => {
                 return Ok(Err(Fault::record(
                     "table_name",
                     format!("{:?} is no name of a table: {why}", text.as_str()),
-                )));
+                )
+                .into()));
             }
         };
         let Some(layout) = catalog::layout(session.client(), &name).await? else {
             let names = catalog::table_names(session.client()).await?;
-            let hint = match anabranch_graph::diagnostic::did_you_mean(text, names.iter().map(String::as_str)) {
+            // A table of this name that has just been made, or that another role owns, is no hint.
+            let others = names.iter().map(String::as_str).filter(|other| *other != text.as_str());
+            let hint = match anabranch_graph::diagnostic::did_you_mean(text, others) {
                 Some(near) => format!("did you mean {near:?}?"),
                 None => "create it, or set createTables; names are case-sensitive".to_owned(),
             };
-            return Ok(Err(Fault::record("table_missing", format!("there is no table {name}; {hint}"))));
+            let fault = Fault::record("table_missing", format!("there is no table {name}; {hint}"));
+            return Ok(Err(Unfit { fault, lack: Some(Lack::Table) }));
         };
         // Rows of this call may be encoded for an earlier layout that fits still, as before a column was added.
         for earlier in self.tables.iter_mut().filter(|earlier| earlier.name == name) {

@@ -10,7 +10,7 @@ use crate::create::Fields;
 use crate::fault::Failure;
 use crate::name::TableName;
 use crate::session::Session;
-use crate::table::Table;
+use crate::table::{Lack, Table, Unfit};
 
 impl TableWriter {
     /// The table of a record, made for it and those after it if that is wanted.
@@ -19,16 +19,30 @@ impl TableWriter {
         session: &mut Session,
         name: &Str,
         records: &[Record],
-    ) -> Result<Result<usize, Fault>, Failure> {
+    ) -> Result<Result<usize, Unfit>, Failure> {
+        // A record that cannot be a row says nothing about its table.
+        if self.settings.create_tables
+            && let Some(Err(fault)) = records.first().map(parts)
+        {
+            return Ok(Err(fault.into()));
+        }
         let found = self.known.look_up(session, name).await?;
-        let missing = matches!(&found, Err(fault) if fault.code() == "table_missing");
-        if !missing || !self.settings.create_tables {
+        // A table without columns has nothing to keep.
+        let (missing, empty) = match &found {
+            Ok(index) => (false, self.known.tables[*index].layout.columns.is_empty()),
+            Err(unfit) => (unfit.lack == Some(Lack::Table), false),
+        };
+        if !(missing || empty) || !self.settings.create_tables {
             return Ok(found);
         }
         let Ok(table) = TableName::parse(name) else { return Ok(found) };
-        let made = self.make(session, name, &table, records, |fields| fields.create_table(&table).map(Some)).await?;
+        let sql = |fields: &Fields| match empty {
+            true => fields.fill_table(&table).map(Some),
+            false => fields.create_table(&table).map(Some),
+        };
+        let made = self.make(session, name, &table, records, sql).await?;
         Ok(match (self.known.look_up(session, name).await?, made) {
-            (Err(_), Err(why)) => Err(why),
+            (Err(_), Err(why)) => Err(why.into()),
             (found, _) => found,
         })
     }
@@ -39,7 +53,7 @@ impl TableWriter {
         session: &mut Session,
         name: &Str,
         records: &[Record],
-    ) -> Result<Result<(usize, Option<Fault>), Fault>, Failure> {
+    ) -> Result<Result<(usize, Option<Fault>), Unfit>, Failure> {
         let index = match self.known.look_up(session, name).await? {
             Ok(index) if self.settings.add_columns => index,
             found => return Ok(found.map(|index| (index, None))),
@@ -69,9 +83,11 @@ impl TableWriter {
                 Ok(None) => return Ok(Ok(())),
                 Err(fault) => return Ok(Err(fault)),
             };
-            tracing::info!(pipeline = %self.host.pipeline, connector = %self.host.node, table = %name, "{sql}");
             let fault = match session.execute(&sql).await {
-                Ok(()) => return Ok(Ok(())),
+                Ok(()) => {
+                    tracing::info!(pipeline = %self.host.pipeline, connector = %self.host.node, table = %name, "{sql}");
+                    return Ok(Ok(()));
+                }
                 Err(Failure::Row(fault) | Failure::Stale(fault)) => fault,
                 Err(other) => return Err(other),
             };

@@ -163,7 +163,7 @@ impl Bucket {
         if let Some(answer) = &answer {
             let keys = Keys { encoded: answer.encoding_type().is_some() };
             for upload in answer.uploads() {
-                let key = keys.decode(upload.key().unwrap_or_default())?;
+                let key = keys.decode(upload.key().ok_or_else(|| self.nameless())?)?;
                 uploads.push(Upload::new(&key, Moment::of(upload.initiated()).seconds));
             }
         }
@@ -194,7 +194,7 @@ impl Bucket {
             let size = object.size().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
             let etag = object.e_tag().map(str::to_owned);
             let version = Version::new(Moment::of(object.last_modified()), size, etag, None, false);
-            page.versions.push((keys.decode(object.key().unwrap_or_default())?, version));
+            page.versions.push((keys.decode(object.key().ok_or_else(|| self.nameless())?)?, version));
         }
         if self.goes_on(answer.is_truncated())? {
             page.next = Some(match (page.versions.last(), answer.next_continuation_token()) {
@@ -226,13 +226,13 @@ impl Bucket {
         for version in answer.versions() {
             let size = version.size().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
             let (etag, id) = (version.e_tag().map(str::to_owned), version.version_id().map(str::to_owned));
-            let key = keys.decode(version.key().unwrap_or_default())?;
+            let key = keys.decode(version.key().ok_or_else(|| self.nameless())?)?;
             let latest = version.is_latest() == Some(true);
             versions.push((key, latest, Version::new(Moment::of(version.last_modified()), size, etag, id, false)));
         }
         for marker in answer.delete_markers() {
             let id = marker.version_id().map(str::to_owned);
-            let key = keys.decode(marker.key().unwrap_or_default())?;
+            let key = keys.decode(marker.key().ok_or_else(|| self.nameless())?)?;
             let latest = marker.is_latest() == Some(true);
             versions.push((key, latest, Version::new(Moment::of(marker.last_modified()), 0, None, id, true)));
         }
@@ -269,6 +269,12 @@ impl Bucket {
     }
 
     /// A page that does not say whether there is more, or where.
+    /// An object without a key cannot be read, and would move the position before all others.
+    fn nameless(&self) -> Fault {
+        let text = format!("cannot list bucket {}: the server names an object without its key", self.name);
+        Fault::transient("s3_unavailable", text)
+    }
+
     fn cut_short(&self) -> Fault {
         let text = format!("cannot list bucket {}: the server does not say how the listing goes on", self.name);
         Fault::transient("s3_unavailable", text)

@@ -84,6 +84,33 @@ async fn a_batch_is_an_object_of_lines_and_again_the_same_object() {
     assert_eq!(objects.keys().filter(|key| server.objects().contains_key(*key)).count(), 2);
 }
 
+/// A bucket that was there, or a right that was given, may come back; one that never was is a mistake of the pipeline.
+#[tokio::test]
+async fn a_bucket_that_is_taken_away_is_waited_for() {
+    for (status, code, fault_code) in [(404, "NoSuchBucket", "bucket_missing"), (403, "AccessDenied", "access_denied")]
+    {
+        let server = Server::start();
+        let destination = configure(&server, &[]).unwrap();
+        let refuse = || server.fail(move |request| (request.method == "PUT").then_some(Fault::Refuse(status, code)));
+        let mut writer = destination.open(&host()).await.unwrap();
+        refuse();
+        let fault = writer.write(&rows(0..3), &[]).await.err().unwrap();
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, fault_code));
+        server.heal();
+        write(&mut writer, &rows(0..3)).await;
+        refuse();
+        let fault = writer.write(&rows(3..5), &[]).await.err().unwrap();
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, fault_code));
+        // The next run of the plan, too.
+        let mut writer = destination.open(&host()).await.unwrap();
+        let fault = writer.write(&rows(3..5), &[]).await.err().unwrap();
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, fault_code));
+        server.heal();
+        write(&mut writer, &rows(3..5)).await;
+        assert_eq!(server.objects().len(), 2);
+    }
+}
+
 #[tokio::test]
 async fn a_failed_write_comes_again_under_its_name_and_a_copy_under_another() {
     let server = Server::start();

@@ -77,6 +77,32 @@ async fn what_cannot_be_opened_is_said_at_once() {
     }
 }
 
+/// No record is at fault, and none can be written: it is tried again until the directory is back.
+#[tokio::test]
+async fn a_directory_that_is_taken_away_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (here, away) = (directory.path().join("here"), directory.path().join("away"));
+    fs::create_dir(&here).unwrap();
+    let path = here.join("out");
+    let kind = super::kind();
+    let settings = Settings::from_pairs([("path", path.to_str().unwrap())]);
+    let destination = kind.configure(&Arguments::parse(kind.specification(), &settings).unwrap()).unwrap();
+    let mut writer = destination.open(&host()).await.unwrap();
+    writer.write(&[row("a")], &[]).await.unwrap();
+    fs::rename(&here, &away).unwrap();
+    for _ in 0..2 {
+        let fault = writer.write(&[row("b")], &[]).await.unwrap_err();
+        assert_eq!((fault.code(), fault.class()), ("directory_missing", FaultClass::Transient), "{fault}");
+        let fault = destination.open(&host()).await.err().unwrap();
+        assert_eq!((fault.code(), fault.class()), ("directory_missing", FaultClass::Transient), "{fault}");
+    }
+    fs::create_dir(&here).unwrap();
+    writer.write(&[row("b")], &[]).await.unwrap();
+    writer.flush().await.unwrap();
+    let texts = [&away.join("out"), &path].map(|path| fs::read_to_string(path).unwrap().lines().count());
+    assert_eq!(texts, [1, 1]);
+}
+
 #[tokio::test]
 async fn a_pipe_takes_lines_until_its_reader_is_gone() {
     let directory = tempfile::tempdir().unwrap();

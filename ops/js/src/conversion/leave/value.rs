@@ -12,7 +12,7 @@ use boa_engine::builtins::typed_array::TypedArray;
 use boa_engine::object::builtins::{JsArrayBuffer, JsDate, JsUint8Array};
 use boa_engine::property::PropertyKey;
 use boa_engine::value::JsVariant;
-use boa_engine::{JsObject, JsString, JsValue};
+use boa_engine::{JsError, JsNativeError, JsObject, JsString, JsValue};
 use chrono::DateTime;
 
 use super::{Leave, text_of, whole};
@@ -270,7 +270,9 @@ impl Leave<'_> {
     pub(super) fn bytes(&mut self, object: &JsObject) -> Result<Option<Vec<u8>>> {
         if object.is::<ArrayBuffer>() {
             let buffer = JsArrayBuffer::from_object(object.clone())?;
-            return Ok(Some(buffer.to_vec().unwrap_or_default()));
+            // Its bytes were moved to another buffer; none at all would be another value.
+            let detached = || JsError::from(JsNativeError::typ().with_message("the ArrayBuffer is detached"));
+            return Ok(Some(buffer.to_vec().ok_or_else(detached)?));
         }
         if !object.is::<TypedArray>() {
             return Ok(None);

@@ -63,6 +63,38 @@ async fn an_older_run_writes_no_more() {
     assert_eq!(db.query("SELECT n FROM t ORDER BY n"), ["0", "1"]);
 }
 
+/// A server that was restored, or a standby that took over before it had everything, has an earlier state of the fence.
+#[tokio::test]
+async fn a_server_that_lost_what_it_confirmed_is_noticed() {
+    let Some(db) = Database::create() else { return };
+    for lost in [
+        "UPDATE state.anabranch_writers SET writes = writes - 1",
+        "UPDATE state.anabranch_writers SET epoch = epoch - 1, writes = 0",
+        "DELETE FROM state.anabranch_writers",
+        "TRUNCATE state.anabranch_marks, state.anabranch_writers",
+        "DROP SCHEMA state CASCADE",
+    ] {
+        db.query("DROP TABLE IF EXISTS t; CREATE TABLE t (n int)");
+        let mut writer = open(&db.url(), SETTINGS).await.unwrap();
+        writer.write(&rows(0, 1), &[mark(1)]).await.unwrap();
+        writer.write(&rows(1, 2), &[mark(2)]).await.unwrap();
+        db.query(lost);
+        let fault = writer.write(&rows(2, 3), &[mark(3)]).await.unwrap_err();
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "marks_moved"), "{lost}: {fault}");
+        let fault = writer.marks().await.unwrap_err();
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "marks_moved"), "{lost}: {fault}");
+        assert_eq!(db.query("SELECT n FROM t ORDER BY n"), ["0", "1"], "{lost}");
+        // The next run is told what is left.
+        let mut next = open(&db.url(), SETTINGS).await.unwrap();
+        let left = next.marks().await.unwrap();
+        assert_eq!(left.is_empty(), lost.starts_with("TRUNCATE") || lost.starts_with("DROP"), "{lost}: {left:?}");
+        let fault = writer.write(&rows(2, 3), &[mark(3)]).await.unwrap_err();
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "fenced"), "{lost}: {fault}");
+        next.write(&rows(2, 3), &[mark(3)]).await.unwrap();
+        assert_eq!(next.marks().await.unwrap(), [mark(3)]);
+    }
+}
+
 #[tokio::test]
 async fn a_commit_that_fails_is_repeated() {
     let Some(db) = Database::create() else { return };

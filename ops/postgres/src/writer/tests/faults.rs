@@ -105,18 +105,141 @@ async fn changed_tables_are_looked_up_again() {
     all_good(&write(&mut writer, &rows(200, "a")).await);
     all_good(&write(&mut writer, &rows(300, "a")[..1]).await);
     db.query("ALTER TABLE t DROP COLUMN later");
-    let outcomes = write(&mut writer, &rows(400, "later")).await;
-    assert!(
-        outcomes.iter().all(|o| o == "column_missing: \"t\" has no column \"later\"; it has id, a"),
-        "{outcomes:?}"
-    );
+    let outcomes = write(&mut writer, &rows(400, "nmae")[..7]).await;
+    assert!(outcomes.iter().all(|o| o == "column_missing: \"t\" has no column \"nmae\"; it has id, a"), "{outcomes:?}");
+}
+
+/// What no record can be written to is no fault of a record: the rows come again, and none is dead-lettered.
+#[tokio::test]
+async fn a_table_that_is_dropped_or_altered_is_retried() {
+    let Some(db) = Database::create() else { return };
+    let make = "CREATE TABLE t (id int PRIMARY KEY, a text, b inet)";
+    for settings in [vec![("table", "t")], vec![], vec![("table", "t"), ("exactlyOnce", "true")]] {
+        db.query(&format!("DROP TABLE IF EXISTS t; {make}"));
+        let mut writer = open(&db.url(), &settings).await.unwrap();
+        let row = |n: i32| to("t", create(&format!(r#"{{"id":{n}}}"#), &format!(r#"{{"a":"{n}","b":"10.0.0.1"}}"#)));
+        all_good(&write(&mut writer, &[row(0)]).await);
+        for (n, (damage, mend, code, words)) in [
+            ("DROP TABLE t", make, "table_missing", "there is no table \"t\""),
+            ("ALTER TABLE t DROP COLUMN a", "ALTER TABLE t ADD COLUMN a text", "column_missing", "no column \"a\""),
+            (
+                "ALTER TABLE t ALTER COLUMN a TYPE uuid USING NULL",
+                "ALTER TABLE t ALTER COLUMN a TYPE text",
+                "value_mismatch",
+                "column \"a\" (uuid)",
+            ),
+            (
+                "ALTER TABLE t DROP CONSTRAINT t_pkey",
+                "ALTER TABLE t ADD PRIMARY KEY (id)",
+                "key_not_unique",
+                "no primary key",
+            ),
+            (
+                // PostgreSQL itself reads the text of such a type.
+                "ALTER TABLE t ALTER COLUMN b TYPE interval USING NULL",
+                "ALTER TABLE t ALTER COLUMN b TYPE inet USING NULL",
+                "value_rejected",
+                "invalid input syntax for type interval",
+            ),
+            (
+                "ALTER TABLE t ADD COLUMN c int; UPDATE t SET c = 1; ALTER TABLE t ALTER COLUMN c SET NOT NULL",
+                "ALTER TABLE t DROP COLUMN c",
+                "not_null_violation",
+                "null value in column \"c\"",
+            ),
+            (
+                "ALTER TABLE t RENAME TO other",
+                "ALTER TABLE other RENAME TO t",
+                "table_missing",
+                "there is no table \"t\"",
+            ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let n = n as i32 * 10 + 1;
+            // A single row, and many.
+            for count in [1, 9] {
+                db.query(damage);
+                let rows: Vec<Record> = (n..n + count).map(row).collect();
+                for _ in 0..2 {
+                    let fault = writer.write(&rows, &[]).await.unwrap_err();
+                    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, code), "{damage}: {fault}");
+                    assert!(fault.message().contains(words) && fault.message().contains("retries"), "{fault}");
+                }
+                db.query(mend);
+                all_good(&write(&mut writer, &rows).await);
+            }
+        }
+        writer.close().await.unwrap();
+    }
+}
+
+/// A run that starts while the table is away waits for it, if an earlier run of the plan had it.
+#[tokio::test]
+async fn a_recovery_waits_for_the_table() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY)");
+    let destination = configure(&db.url(), &[("table", "t")]).unwrap();
+    drop(destination.open(&host()).await.unwrap());
     db.query("DROP TABLE t");
-    let outcomes = write(&mut writer, &rows(500, "a")).await;
-    assert!(outcomes.iter().all(|o| o.starts_with("table_missing: there is no table \"t\"")), "{outcomes:?}");
-    db.query("CREATE TABLE t (id int PRIMARY KEY, a uuid)");
-    let outcomes = write(&mut writer, &rows(500, "a")).await;
-    assert!(outcomes[0].ends_with("column \"a\" (uuid) of \"t\": the text \"500\" is not a UUID"), "{outcomes:?}");
-    assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
+    let fault = destination.open(&host()).await.err().unwrap();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "table_missing"), "{fault}");
+    let fault = open(&db.url(), &[("table", "t")]).await.err().unwrap();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "table_missing"), "{fault}");
+}
+
+/// Also where the pipeline never wrote a row: a call of which every row fails for the same want of the table.
+#[tokio::test]
+async fn rows_that_all_lack_the_same_are_not_at_fault() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, name text, at inet)");
+    let mut writer = open(&db.url(), &[]).await.unwrap();
+    let row = |table: &str, after: &str| to(table, create(r#"{"id":1}"#, after));
+    for (table, after, code) in [
+        ("gone", "{}", "table_missing"),
+        ("t", r#"{"nmae":"x"}"#, "column_missing"),
+        ("t", r#"{"name":{"a":1},"id":"x"}"#, "row"),
+    ] {
+        let mut rows = vec![row(table, after); 8];
+        match code {
+            "row" => drop(writer.write(&rows, &[]).await.unwrap()),
+            code => {
+                let fault = writer.write(&rows, &[]).await.unwrap_err();
+                assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, code), "{fault}");
+                // With one that fits, or fewer, they are odd records.
+                rows[7] = row("t", r#"{"name":"x"}"#);
+                let outcomes = write(&mut writer, &rows).await;
+                assert!(outcomes[..7].iter().all(|outcome| outcome.starts_with(code)), "{outcomes:?}");
+                assert_eq!(outcomes[7], "ok");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn tables_are_made_of_records_that_can_be_rows() {
+    let Some(db) = Database::create() else { return };
+    let mut writer = open(&db.url(), &[("table", "t1"), ("createTables", "true")]).await.unwrap();
+    let mut raw = create("null", r#"{"n":1}"#);
+    raw.key = Data::text("line 7");
+    let outcomes = write(&mut writer, &[raw.clone(), raw.clone()]).await;
+    assert!(outcomes.iter().all(|outcome| outcome.starts_with("key_raw: ")), "{outcomes:?}");
+    assert_eq!(db.query("SELECT to_regclass('t1') IS NULL"), ["t"]);
+    // The key is mended: the table is made for it.
+    all_good(&write(&mut writer, &[create(r#"{"id":1}"#, r#"{"n":1}"#)]).await);
+    assert_eq!(db.query("SELECT id, n FROM t1"), ["1|1"]);
+    // A table without columns is one that has nothing to keep.
+    db.query("CREATE TABLE t2 ()");
+    let row = create(r#"{"id":1}"#, r#"{"n":1}"#);
+    let mut plain = open(&db.url(), &[("table", "t2")]).await.unwrap();
+    assert_eq!(
+        write(&mut plain, std::slice::from_ref(&row)).await,
+        ["column_missing: \"t2\" has no column \"id\"; it has no columns at all"]
+    );
+    let mut writer = open(&db.url(), &[("table", "t2"), ("createTables", "true")]).await.unwrap();
+    all_good(&write(&mut writer, &[row.clone(), row]).await);
+    assert_eq!(db.query("SELECT id, n FROM t2"), ["1|1"]);
 }
 
 #[tokio::test]
@@ -153,7 +276,7 @@ async fn what_cannot_be_opened_says_what_to_do() {
 
     let mut writer = open(&db.url().replace("postgres@", "nobody_special@"), &[("table", "users")]).await.unwrap();
     let fault = writer.write(&[create("{}", r#"{"id":1}"#)], &[]).await.unwrap_err();
-    assert_eq!(fault.class(), FaultClass::Fatal);
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "postgres_denied"));
     assert!(fault.message().contains("permission denied for table users"), "{fault}");
 }
 

@@ -29,7 +29,9 @@ async fn rows_that_a_policy_or_a_trigger_forbids_are_letters() {
     assert_eq!(db.query("SELECT id FROM t ORDER BY id"), ["1", "4"]);
     db.query("REVOKE INSERT ON t FROM tenant_one");
     let fault = writer.write(&[row(5, 1)], &[]).await.unwrap_err();
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "postgres_refused"), "{fault}");
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "postgres_denied"), "{fault}");
+    db.query("GRANT INSERT ON t TO tenant_one");
+    all_good(&write(&mut writer, &[row(5, 1)]).await);
 }
 
 #[tokio::test]
@@ -56,6 +58,23 @@ async fn marks_that_are_gone_are_no_fault_of_the_records() {
     all_good(&write(&mut writer, &rows).await);
     db.query("DROP TABLE anabranch_marks, anabranch_writers");
     let fault = writer.write(&rows, &[]).await.unwrap_err();
-    assert_eq!(fault.class(), FaultClass::Fatal, "{fault}");
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "marks_moved"), "{fault}");
     assert!(fault.message().contains("anabranch_writers"), "{fault}");
+}
+
+/// The right to create schemas is a right on the database, which the owner of one schema need not have.
+#[tokio::test]
+async fn marks_go_to_a_schema_of_our_own() {
+    let Some(db) = Database::create() else { return };
+    let url = role(&db, "owner_of_state");
+    db.query(
+        "CREATE SCHEMA state AUTHORIZATION owner_of_state; CREATE TABLE t (n int); GRANT ALL ON t TO owner_of_state",
+    );
+    let settings = [("table", "t"), ("exactlyOnce", "true"), ("marks.schema", "state")];
+    let mut writer = open(&url, &settings).await.unwrap();
+    all_good(&write(&mut writer, &[create("{}", r#"{"n":1}"#)]).await);
+    assert_eq!(db.query("SELECT writes FROM state.anabranch_writers"), ["1"]);
+    let missing = [("table", "t"), ("exactlyOnce", "true"), ("marks.schema", "elsewhere")];
+    let fault = open(&url, &missing).await.err().unwrap();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "postgres_denied"), "{fault}");
 }

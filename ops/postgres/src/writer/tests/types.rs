@@ -17,6 +17,7 @@ async fn stored(db: &Database, sql_type: &str, values: &[Value]) -> Vec<String> 
             marks_schema: None,
             create_tables: false,
             add_columns: false,
+            past: Default::default(),
         };
         let mut writer = TableWriter::open(Arc::new(settings), &host()).await.unwrap();
         let copy_from = if copied { 1 } else { usize::MAX };

@@ -1,0 +1,63 @@
+//! What the transactional destinations of a run have confirmed, so that it is stored with the positions.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::deliver::Known;
+use crate::plan::stage::StageId;
+use crate::record::Position;
+use crate::source::Mark;
+use crate::state::{LaneId, Receipt};
+use crate::text::Str;
+
+/// The marks that the transactional destinations have, shared by their writers and the commit loop.
+#[derive(Default)]
+pub(super) struct Confirmed(Mutex<BTreeMap<StageId, Destination>>);
+
+struct Destination {
+    connector: Str,
+    known: Known,
+}
+
+/// The receipt that goes with a stored mark: the least mark at the destination with which nothing before the stored
+/// position is missing there.
+pub(super) fn needed(known: Option<&Mark>, stored: &Mark) -> Mark {
+    match known {
+        Some(known) if known.generation == stored.generation && known.seq > stored.seq => stored.clone(),
+        Some(known) if known.generation <= stored.generation => known.clone(),
+        // Marks of a later generation are replaced by those of this one.
+        _ => Mark { generation: stored.generation, seq: 0, position: Position::copy_from(b"") },
+    }
+}
+
+impl Confirmed {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<StageId, Destination>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a destination with the marks that it has when it is opened.
+    pub(super) fn add(&self, stage: StageId, connector: Str, known: Known) {
+        self.lock().insert(stage, Destination { connector, known });
+    }
+
+    /// Notes the marks of a transaction that was made.
+    pub(super) fn note(&self, stage: StageId, marks: &[(LaneId, Mark)]) {
+        if let Some(destination) = self.lock().get_mut(&stage) {
+            destination.known.extend(marks.iter().cloned());
+        }
+    }
+
+    /// The receipts that go with marks about to be stored. O(destinations × marks).
+    pub(super) fn receipts(&self, moves: &[(LaneId, Mark)]) -> Vec<Receipt> {
+        let destinations = self.lock();
+        let of = |destination: &Destination| {
+            let receipt = |(lane, mark): &(LaneId, Mark)| {
+                let known = destination.known.get(lane)?;
+                let (destination, lane) = (destination.connector.clone(), lane.clone());
+                Some(Receipt { destination, lane, mark: needed(Some(known), mark) })
+            };
+            moves.iter().filter_map(receipt).collect::<Vec<_>>()
+        };
+        destinations.values().flat_map(of).collect()
+    }
+}
