@@ -38,8 +38,7 @@ pub struct Log {
 impl Log {
     /// A log that writes to `output`.
     pub fn new(settings: LogSettings, output: Arc<Output>) -> Arc<Log> {
-        let style =
-            Style { format: settings.format, color: output.is_colored(), terminal: output.is_terminal() };
+        let style = Style { format: settings.format, color: output.is_colored(), terminal: output.is_terminal() };
         Arc::new(Log { settings, style, output, masks: RwLock::default(), repeated: Repeated::default() })
     }
 
@@ -185,7 +184,8 @@ mod tests {
     }
 
     fn write(log: &Log, level: LogLevel, message: &str) -> io::Result<()> {
-        let line = LogLine { level, pipeline: "demo", component: "plugin", connector: "demo:out", plugin: "log", message };
+        let line =
+            LogLine { level, pipeline: "demo", component: "plugin", connector: "demo:out", plugin: "log", message };
         log.write_records(&line, &mut [&b"{\"a\":1}"[..], b"{\"a\":2}\n"].into_iter())
     }
 
@@ -271,7 +271,10 @@ mod tests {
         log.count_repeated(true);
         let text = content(&file);
         let last = text.lines().last().unwrap();
-        assert!(last.ends_with("990 more lines like this were left out; the latest: it fails again, 999 pipeline=busy"), "{last}");
+        assert!(
+            last.ends_with("990 more lines like this were left out; the latest: it fails again, 999 pipeline=busy"),
+            "{last}"
+        );
     }
 
     #[test]
@@ -295,7 +298,14 @@ mod tests {
     #[test]
     fn a_batch_larger_than_the_buffer_is_whole() {
         let (log, file) = log(LogFormat::Cli);
-        let line = LogLine { level: LogLevel::Info, pipeline: "demo", component: "plugin", connector: "c", plugin: "log", message: "" };
+        let line = LogLine {
+            level: LogLevel::Info,
+            pipeline: "demo",
+            component: "plugin",
+            connector: "c",
+            plugin: "log",
+            message: "",
+        };
         let record = format!("{{\"x\":\"{}\"}}", "y".repeat(1000)).into_bytes();
         log.write_records(&line, &mut std::iter::repeat_n(&record[..], 1000)).unwrap();
         let text = content(&file);

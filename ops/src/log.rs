@@ -112,15 +112,14 @@ struct Output {
 
 impl Output {
     fn write(&self, level: LogLevel) -> io::Result<()> {
-        let line =
-            LogLine {
-                level,
-                pipeline: &self.pipeline,
-                component: "plugin",
-                connector: &self.connector,
-                plugin: "log",
-                message: &self.message,
-            };
+        let line = LogLine {
+            level,
+            pipeline: &self.pipeline,
+            component: "plugin",
+            connector: &self.connector,
+            plugin: "log",
+            message: &self.message,
+        };
         let mut start = 0;
         let mut records = self.ends.iter().map(|end| &self.bytes[std::mem::replace(&mut start, *end)..*end]);
         self.log.write_records(&line, &mut records)

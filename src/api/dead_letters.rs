@@ -202,7 +202,9 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
             let kind = match error {
                 ReplayError::NotFound(_) => Kind::NotFound,
                 ReplayError::Store(_) => Kind::Unavailable,
-                ReplayError::NotOne(_) | ReplayError::NotThere(_) | ReplayError::NoEntry { .. } => Kind::Malformed(StatusCode::BAD_REQUEST),
+                ReplayError::NotOne(_) | ReplayError::NotThere(_) | ReplayError::NoEntry { .. } => {
+                    Kind::Malformed(StatusCode::BAD_REQUEST)
+                }
             };
             let answer = ApiError::new(kind, error.code(), error.to_string());
             match error.suggestion() {

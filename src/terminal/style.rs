@@ -99,7 +99,10 @@ mod tests {
     fn only_styles_of_ours_become_escape_sequences() {
         assert_eq!(rendered(&Style::RED.paint("a\x1b[32mb", true)), "\x1b[31ma\\u{1b}[32mb\x1b[0m");
         assert_eq!(Style::RED.paint("a", false), "a");
-        assert_eq!(rendered(&adopt("\x1b[1;31mx\x1b[0m\x1b[2J\x1b]0;t\x07")), "\x1b[1;31mx\x1b[0m\\u{1b}[2J\\u{1b}]0;t\\u{7}");
+        assert_eq!(
+            rendered(&adopt("\x1b[1;31mx\x1b[0m\x1b[2J\x1b]0;t\x07")),
+            "\x1b[1;31mx\x1b[0m\\u{1b}[2J\\u{1b}]0;t\\u{7}"
+        );
         // A mark with another number is none.
         let foreign = format!("{OPEN}000000000000000031{CLOSE}x{OPEN}");
         assert!(!rendered(&foreign).contains('\x1b'), "{}", rendered(&foreign));

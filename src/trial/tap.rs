@@ -35,17 +35,14 @@ pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan
             StageKind::Async { step, .. } => tap(step, place(0), trace),
             StageKind::Write(write) => {
                 let destination = Some(write.destination.clone());
-                write.destination = Arc::new(Noted {
-                    place: Some(place(0)),
-                    destination,
-                    steps: noted.clone(),
-                    trace: trace.clone(),
-                });
+                write.destination =
+                    Arc::new(Noted { place: Some(place(0)), destination, steps: noted.clone(), trace: trace.clone() });
                 (write.batch_rows, write.batch_delay, write.rate) = (None, None, None);
             }
         }
     }
-    plan.dead_letter.destination = Arc::new(Noted { place: None, destination: None, steps: noted, trace: trace.clone() });
+    plan.dead_letter.destination =
+        Arc::new(Noted { place: None, destination: None, steps: noted, trace: trace.clone() });
     (plan.dead_letter.window_size, plan.dead_letter.threshold) = (0, 0);
     plan
 }

@@ -216,7 +216,11 @@ fn a_record_enters_where_the_user_says_also_before_the_step_where_it_failed() {
     // A step that makes good what the next one refuses, put before it.
     let inserted = "      - { id: clean, plugin: field.set, settings: { field: .Payload.After, value: clean } }\n      - id: fail\n";
     workspace.write("pipelines/p.yaml", pipeline("7", "").replace("      - id: fail\n", inserted));
-    assert_eq!(dlq(&workspace, &["replay", "orders", "1"], 1)["failedAgain"], 1, "behind the new step it fails as before");
+    assert_eq!(
+        dlq(&workspace, &["replay", "orders", "1"], 1)["failedAgain"],
+        1,
+        "behind the new step it fails as before"
+    );
     let unknown = dlq(&workspace, &["replay", "orders", "1", "--from", "clear"], 2);
     assert_eq!(unknown["error"]["code"], "dead_letter.no_step");
     assert!(unknown["error"]["message"].as_str().unwrap().contains("clear"), "{unknown}");

@@ -76,7 +76,8 @@ fn totals_are_the_last_line() {
         condition: '{{ hasSuffix "8" (printf "%s" .Payload.After) }}'
     dead-letter-queue: { plugin: store, window-size: 0 }
 "#;
-    let second = "      - { id: copy, type: destination, plugin: file, settings: { path: copy.ndjson } }\n    processors:";
+    let second =
+        "      - { id: copy, type: destination, plugin: file, settings: { path: copy.ndjson } }\n    processors:";
     workspace.write("pipelines/p.yaml", file_to_file("p", processors).replace("    processors:", second));
     workspace.write("more.txt", "one\n");
     let other = file_to_file("q", "").replace("in.txt", "more.txt").replace("out.ndjson", "more.ndjson");
@@ -94,7 +95,10 @@ fn totals_are_the_last_line() {
     let json = workspace.run(&["run", "--once", "--json"]).expect_code(0);
     let report: Value = serde_json::from_str(last_line(&json)).unwrap();
     let totals = &report["summary"]["totals"];
-    assert_eq!((&totals["read"], &totals["deadLettered"], &totals["lettersDropped"]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!(
+        (&totals["read"], &totals["deadLettered"], &totals["lettersDropped"]),
+        (&1.into(), &1.into(), &0.into())
+    );
     assert!(totals["seconds"].is_number());
     let mut pipelines = report["result"]["pipelines"].as_array().unwrap().iter();
     let p = pipelines.find(|pipeline| pipeline["id"] == "p").unwrap();

@@ -421,9 +421,8 @@ fn a_dry_run_shows_what_would_be_written() {
     workspace.write("in.txt", "a\nb\n");
     let format = |template: &str| {
         let path = "          path: out.ndjson\n";
-        let settings = format!(
-            "{path}          sdk.record.format: template\n          sdk.record.format.options: '{template}'\n"
-        );
+        let settings =
+            format!("{path}          sdk.record.format: template\n          sdk.record.format.options: '{template}'\n");
         workspace.write("pipelines/p.yaml", file_to_file("p", "").replace(path, &settings));
     };
     format(r#"got {{ printf "%s" .Payload.After }}!"#);

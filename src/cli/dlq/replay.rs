@@ -97,7 +97,8 @@ fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result
         if left.is_empty() {
             break;
         }
-        let part: Outcome = remote.post(&path, &json!({ "from": From::from(arguments.from.clone()), "numbers": left }))?;
+        let part: Outcome =
+            remote.post(&path, &json!({ "from": From::from(arguments.from.clone()), "numbers": left }))?;
         let stuck = part.replayed == 0;
         total.replayed += part.replayed;
         total.delivered += part.delivered;

@@ -197,11 +197,7 @@ mod tests {
     }
 
     fn ended(outcome: Outcome, account: Account) -> Ended {
-        Ended {
-            outcomes: vec![("p".into(), outcome)],
-            accounts: [("p".into(), account)].into(),
-            ..Ended::default()
-        }
+        Ended { outcomes: vec![("p".into(), outcome)], accounts: [("p".into(), account)].into(), ..Ended::default() }
     }
 
     #[test]

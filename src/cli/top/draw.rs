@@ -93,7 +93,10 @@ fn columns(width: u16) -> Vec<(usize, &'static str, Constraint)> {
         _ => narrow.into_iter().filter(|(at, ..)| !matches!(at, 3 | 5)).collect(),
     };
     let texts = [(0, COLUMNS[0], Constraint::Fill(3)), (1, COLUMNS[1], Constraint::Fill(2))];
-    texts.into_iter().chain(numbers.into_iter().map(|(at, name, width)| (at, name, Constraint::Length(width)))).collect()
+    texts
+        .into_iter()
+        .chain(numbers.into_iter().map(|(at, name, width)| (at, name, Constraint::Length(width))))
+        .collect()
 }
 
 fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {

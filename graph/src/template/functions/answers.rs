@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{Allowance, CallError, Context, Function, Param, TABLES, methods};
 use crate::record::Record;
 use crate::template::val::{Dict, Elements, List, Map, Time, Val};
-use crate::template::{Allowance, MissingKey, Template};
+use crate::template::{MissingKey, Template};
 
 /// Where we mean to differ from Go: the template and why.
 const DELIBERATE: &[(&str, &str)] = &[

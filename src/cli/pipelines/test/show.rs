@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
 use crate::cli::report;
-use crate::testing::coverage::{Branch, Coverage};
 use crate::terminal::Style;
+use crate::testing::coverage::{Branch, Coverage};
 use crate::testing::{Failure, Outcome, Suite, Tested, Verdict, placed};
 
 /// Most lines of a comparison that are shown.
