@@ -258,7 +258,7 @@ fn little_is_spent_on_finding_a_constant() {
 fn costly(levels: usize) -> CompiledCondition {
     let next = r#"{{template "f" (print . "x")}}"#;
     compile(&format!(
-        r#"{{{{define "f"}}}}{{{{if lt (len .) {levels}}}}}{next}{next}{{{{end}}}}{{{{end}}}}{{{{template "f" ""}}}}true"#
+        r#"{{{{define "f"}}}}{{{{if lt (len .) {levels}}}}}{next}{next}{{{{end}}}}{{{{end}}}}{{{{template "f" ""}}}}{{{{with .Key}}}}{{{{end}}}}true"#
     ))
 }
 

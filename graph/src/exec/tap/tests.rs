@@ -230,7 +230,7 @@ async fn what_the_condition_fails_on_is_told() {
 async fn a_condition_that_would_never_end_is_given_up() {
     let next = r#"{{template "f" (print . "x")}}"#;
     let condition = format!(
-        r#"{{{{define "f"}}}}{{{{if lt (len .) 200}}}}{next}{next}{{{{end}}}}{{{{end}}}}{{{{template "f" ""}}}}true"#
+        r#"{{{{define "f"}}}}{{{{if lt (len .) 40}}}}{next}{next}{{{{end}}}}{{{{end}}}}{{{{template "f" ""}}}}true"#
     );
     let (tap, mut inspection) = source(Some(&condition), 10);
     tap.watchers().unwrap().show(Side::After, &numbered(3));
