@@ -49,7 +49,7 @@ fn command<'c>(cli: &'c Command, line: &[String]) -> (&'c Command, usize) {
     (command, last)
 }
 
-/// A command of a group without its group (`validate`), and a command of no group behind one (`pipelines … run`).
+/// `validate` by itself is a command of a group, as most of them are of `pipelines`; `pipelines run` is one of none.
 fn elsewhere(cli: &Command, name: &str, line: &[String]) -> Option<Vec<String>> {
     let at = line.iter().position(|word| word == name)?;
     let (before, after) = (&line[..at], &line[at + 1..]);

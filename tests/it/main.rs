@@ -34,6 +34,7 @@ mod doctor;
 mod documents;
 mod drawing;
 mod edits;
+mod elsewhere;
 mod examples;
 mod failover;
 mod fix;

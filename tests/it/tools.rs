@@ -189,7 +189,7 @@ fn wrong_arguments_are_underlined() {
     refused(&["field.set", "--set", "field"], &["--set:1:1", "--set name=value"]);
     refused(&["field.set", "--set", "fild=.Key", "--set", "value=x"], &["--set:1:1", "did you mean \"field\"?"]);
     refused(&["field.set", "--set", "field=.Key", "--set", "value={{ uper }}"], &["--set:1:10", "^^^^", "`upper`"]);
-    refused(&["filter", "--condition", "{{ eq 1"], &["--condition:1:1", "unclosed"]);
+    refused(&["filter", "--condition", "{{ eq 1"], &["--condition:1:1", "is not closed"]);
     refused(&["filter", "--workers", "0"], &["--workers"]);
     refused(&["clone", "--set", "count=0"], &["must be at least 1"]);
     refused(&["generator"], &["cannot be used as a processor"]);

@@ -42,7 +42,7 @@ fn an_unclosed_template() {
     finds_at(
         "      - { id: s, plugin: field.set, settings: { field: .Metadata.x, value: '{{ .Key' } }\n",
         "{{ .Key",
-        &["unclosed"],
+        &["is not closed", "end it with `}}`"],
     );
 }
 

@@ -62,6 +62,47 @@ fn usual_shapes_are_native_and_decided() {
 }
 
 #[test]
+fn metadata_by_names_of_another_service_are_ours() {
+    let mut record = order();
+    record.metadata.insert("recfmt.collection", "orders");
+    for text in [
+        r#"{{ eq (index .Metadata "opencdc.collection") "orders" }}"#,
+        r#"{{ eq "orders" (index $.Metadata "opencdc.collection") }}"#,
+        r#"{{ $m := .Metadata }}{{ eq (index $m "opencdc.collection") "orders" }}"#,
+        r#"{{ with .Metadata }}{{ eq (index . "opencdc.collection") "orders" }}{{ end }}"#,
+        r#"{{ eq (index .Metadata "conduit.nothing") "" }}"#,
+    ] {
+        let condition = compile(text);
+        assert!(condition.evaluate(&record).unwrap(), "{text}");
+        assert!(condition.render(&record, &mut String::new()).unwrap(), "{text}");
+    }
+    let reads = compile(r#"{{ eq (index .Metadata "opencdc.collection") "x" }}"#).reads();
+    assert_eq!(reads, compile(r#"{{ eq (index .Metadata "recfmt.collection") "x" }}"#).reads());
+}
+
+#[test]
+fn contradictions_decide_on_every_record() {
+    for (text, settled) in [
+        ("and (gt .Key.id 10) (lt .Key.id 5)", Some(false)),
+        ("and (gt .Key.id 5) (lt .Key.id 5)", Some(false)),
+        ("and (ge .Key.id 5) (le .Key.id 5)", None),
+        ("and (eq .Key.id 1 2 3) (gt .Key.id 2)", None),
+        ("and (eq .Key.id 1 2 3) (gt .Key.id 3)", Some(false)),
+        ("and (eq .Metadata.k \"a\") (eq .Metadata.k \"b\")", Some(false)),
+        ("and (eq .Metadata.k \"a\") (ne .Metadata.k \"a\")", Some(false)),
+        ("and (eq .Metadata.k \"a\") (eq .Metadata.l \"b\")", None),
+        ("or (ne .Metadata.k \"a\") (ne .Metadata.k \"b\")", Some(true)),
+        ("or (eq .Metadata.k \"a\") (ne .Metadata.k \"a\")", Some(true)),
+        ("or (eq .Metadata.k \"a\") (eq .Metadata.k \"b\")", None),
+        ("not (and (gt .Key.id 10) (lt .Key.id 5))", Some(true)),
+        ("or (and (gt .Key.id 10) (lt .Key.id 5)) (eq .Key.id 7)", None),
+        ("and (gt .Key.id 10) (eq .Key.id \"x\")", Some(false)),
+    ] {
+        assert_eq!(compile(&format!("{{{{ {text} }}}}")).settled(), settled, "{text}");
+    }
+}
+
+#[test]
 fn conditions_of_nothing_are_constant() {
     assert_eq!(compile("true").constant(), Some(true));
     assert_eq!(compile(" {{ eq 1 2 }}\n").constant(), Some(false));

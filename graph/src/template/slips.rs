@@ -462,8 +462,13 @@ impl Reader {
             return (!self.at_atom()).then_some(first);
         };
         let at = self.tokens[self.next].1.clone();
+        // By itself it is the name of a field, as `count`.
+        let is_called = matches!(
+            self.tokens.get(self.next + 1).map(|(token, _)| token),
+            Some(Token::Value(_) | Token::Open { .. } | Token::Name(_))
+        );
         let function = functions::find(&name).map(|function| function.name).or_else(|| {
-            let function = functions::elsewhere(&name)?;
+            let function = functions::elsewhere(&name).filter(|_| is_called)?;
             self.note(at.clone(), format!("there is no function {name:?}"));
             Some(function)
         });
@@ -563,6 +568,8 @@ mod tests {
             (".a = True", "eq .a true"),
             ("not .a == null", "eq (not .a) nil"),
             ("len(.a) > 3", "gt (len .a) 3"),
+            ("count == 3", "eq .Payload.After.count 3"),
+            ("count(.a) == 3", "eq (len .a) 3"),
         ] {
             assert_eq!(Reader::rewritten(text).map(|(text, _)| text).as_deref(), Some(meant), "{text}");
         }

@@ -132,7 +132,7 @@ pub(super) const ROWS: &[Row] = &[
     (
         CONDITION,
         "'{{ if .Payload.After.active }}true{{ elif gt .Payload.After.count 1 }}true{{ else }}false{{ end }}'",
-        "23:59",
+        "23:58",
         &["no `elif`", "`else if`"],
         Fix,
     ),
@@ -416,7 +416,7 @@ pub(super) const ROWS: &[Row] = &[
         &["one level", ".Metadata[\"recfmt.collection\"]"],
         Fix,
     ),
-    ("window-size: 5", "window-size: \"5\"", "28:0", &["remove the quotes"], Fix),
+    ("window-size: 5", "window-size: \"5\"", "29:20", &["remove the quotes"], Fix),
     ("id: orders", "id: my orders", "3:11", &["ids cannot hold (' ')", "`my-orders`"], Write("my orders", "my-orders")),
     (
         "path: out.txt",

@@ -123,8 +123,10 @@ impl Walk<'_> {
             Known::Literal(Literal::Text(text)) if theirs == Classes::BOOL => {
                 matches!(text.as_str(), "true" | "false").then(|| text.to_string())
             }
+            // A character in single quotes is a number.
             Known::Literal(Literal::Number(_) | Literal::Bool(_)) if theirs == Classes::TEXT => {
-                Some(format!("\"{written}\""))
+                let plain = written.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).unwrap_or(written);
+                Some(format!("\"{plain}\""))
             }
             Known::Literal(Literal::Number(_)) if theirs == Classes::FLOAT && ours == Classes::INT => {
                 written.parse::<i64>().is_ok().then(|| format!("{written}.0"))

@@ -233,7 +233,12 @@ impl Walk<'_> {
             Param::Time => (Classes::TIME, "a time"),
         };
         let Some(classes) = self.classes(value) else { return };
-        let literal = matches!((param, value), (Param::Float, Known::Literal(Literal::Number(_))));
+        // A literal number is what is asked for, where it can be.
+        let literal = match (param, value) {
+            (Param::Float, Known::Literal(Literal::Number(_))) => true,
+            (Param::Int, Known::Literal(Literal::Number(number))) => number.int.is_some(),
+            _ => false,
+        };
         if classes.is_empty() || literal || classes.overlaps(takes | Classes::OTHER) {
             return;
         }
