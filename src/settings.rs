@@ -175,7 +175,7 @@ pub struct ProcessorSettings {
     pub path: PathBuf,
     /// Longest time of one call; `None` = no limit.
     pub timeout: Option<Duration>,
-    /// Most memory of one instance, in bytes.
+    /// Most memory of one instance, in bytes: all memories and tables of a module together, the heap of a script.
     pub max_memory: usize,
     /// HTTP requests.
     pub egress: EgressSettings,

@@ -24,7 +24,7 @@ pub(crate) fn per_record(binary: &Path, lengths: [u64; 2], job: impl Fn(u64) -> 
 
 /// Instructions of a whole run.
 fn count(binary: &Path, job: &Job) -> anyhow::Result<u64> {
-    let prepared = job.prepare()?;
+    let prepared = job.prepare(binary)?;
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(binary);
     let output = prepared

@@ -55,16 +55,17 @@ pub(crate) struct Prepared<'a> {
 
 impl Job {
     /// Writes everything it reads, in memory-backed storage where there is some.
-    pub(crate) fn prepare(&self) -> anyhow::Result<Prepared<'_>> {
+    pub(crate) fn prepare(&self, binary: &Path) -> anyhow::Result<Prepared<'_>> {
         let base = Path::new("/dev/shm");
         let directory = if base.is_dir() { tempfile::tempdir_in(base)? } else { tempfile::tempdir()? };
         fs::create_dir(directory.path().join("pipelines"))?;
         for (i, pipeline) in self.pipelines.iter().enumerate() {
             fs::write(directory.path().join(format!("pipelines/p{i}.yaml")), pipeline)?;
         }
-        if self.pipelines.iter().any(|pipeline| pipeline.contains("standalone:")) {
-            fs::create_dir(directory.path().join("processors"))?;
-            fs::write(directory.path().join("processors/guest.wasm"), guest()?)?;
+        for (i, pipeline) in self.pipelines.iter().enumerate() {
+            let Some(module) = guest(pipeline, binary)? else { continue };
+            fs::create_dir_all(directory.path().join("processors"))?;
+            fs::write(directory.path().join(format!("processors/guest{i}.wasm")), module)?;
         }
         if let Some((line, lines)) = &self.input {
             let mut input = BufWriter::new(File::create(directory.path().join("in.txt"))?);
@@ -78,7 +79,7 @@ impl Job {
 
     /// Runs it once and counts what arrived.
     pub(crate) fn run(&self, binary: &Path) -> anyhow::Result<Cost> {
-        let prepared = self.prepare()?;
+        let prepared = self.prepare(binary)?;
         let (stdout, first) = match self.outputs.first() {
             Some((name, _)) if self.to_log => (prepared.path(name), prepared.path(name)),
             Some((name, _)) => (PathBuf::from("/dev/null"), prepared.path(name)),

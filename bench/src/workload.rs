@@ -1,5 +1,12 @@
 //! The measured workloads.
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, ensure};
+
 /// One measured pipeline.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
@@ -83,13 +90,45 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         fewer: 2,
         ..Workload::new("w10", "a WebAssembly guest that changes nothing", include_str!("../workloads/w10.yaml"))
     },
+    Workload {
+        fewer: 2,
+        ..Workload::new("w10rust", "a WebAssembly guest in Rust", include_str!("../workloads/w10rust.yaml"))
+    },
 ];
 
 /// The module of the processor `test.gst` that w10 runs: it copies each record into its answer.
-pub(crate) fn guest() -> anyhow::Result<Vec<u8>> {
+fn copying_guest() -> anyhow::Result<Vec<u8>> {
     let text = include_str!("../../tests/guests/guest.wat");
     let text = text.replacen("08NAME", "08test.gst", 1).replacen("08VERSION", "08v0.01.00", 1);
     Ok(wat::parse_str(text.replacen("    PROCESS", "call $all_kept", 1))?)
+}
+
+/// The module of the processor that `processors new` of this binary makes, which w10rust runs: it puts a text before
+/// another one.
+fn guest_in_rust(binary: &Path) -> anyhow::Result<Vec<u8>> {
+    static MODULE: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(module) = MODULE.get() {
+        return Ok(module.clone());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no directory of the workspace")?;
+    let made = tempfile::tempdir()?;
+    let ran = Command::new(binary).args(["processors", "new", "bench-guest", "--path"]).arg(made.path()).output()?;
+    ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let target = root.join("target/bench-guest");
+    let build = root.join("tests/guests/cargo-wasm");
+    let ran = Command::new(build).arg(made.path().join("bench-guest")).arg(&target).output()?;
+    ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let module = fs::read(target.join("wasm32-wasip1/release/bench-guest.wasm"))?;
+    Ok(MODULE.get_or_init(|| module).clone())
+}
+
+/// The module that a pipeline names, if it names one.
+pub(crate) fn guest(pipeline: &str, binary: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    Ok(match pipeline {
+        _ if pipeline.contains("standalone:test.gst") => Some(copying_guest()?),
+        _ if pipeline.contains("standalone:bench-guest") => Some(guest_in_rust(binary)?),
+        _ => None,
+    })
 }
 
 fn list_line(i: u64) -> String {

@@ -10,7 +10,8 @@ pub fn page() -> Page {
     let mut text = String::from(
         "<!-- Written by `anabranch docs write`. -->\n\n# Settings\n\nA flag (`--db.path`) wins over a variable \
          (`ANABRANCH_DB_PATH`), which wins over `anabranch.yaml`. `anabranch init` writes that file with every setting \
-         explained, `anabranch config` prints what holds and where it comes from.\n",
+         explained, `anabranch config` prints what holds and where it comes from. In the file, `${NAME}`, `${NAME:-default}` and \
+         `${file:PATH}` stand for variables of the environment and contents of files, as they do in pipelines.\n",
     );
     for (section, title) in SECTIONS {
         let keys: Vec<_> = KEYS.iter().filter(|key| key.section() == *section && !key.has_no_effect()).collect();

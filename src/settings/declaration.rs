@@ -299,7 +299,7 @@ pub const KEYS: &[Key] = &[
         "processors.max-memory",
         Kind::Bytes { min: 64 << 10 },
         Some("1GiB"),
-        "Most memory of one instance of a standalone processor or script; there is one for each worker.",
+        "Most memory of one instance of a processor, of which each worker has one: the memories and tables of a module, the heap of a script.",
     ),
     Key::new(
         "processors.egress.enabled",

@@ -54,7 +54,8 @@ mod tests {
             .filter(|line| line.split_once(':').is_some_and(|(name, _)| find(name).is_some()))
             .map(|line| format!("{line}\n"))
             .collect();
-        let (entries, findings) = super::super::file::read(FileId(0), &uncommented);
+        let (entries, findings) =
+            super::super::file::read(FileId(0), &uncommented, &super::super::file::tests::Nothing);
         assert!(findings.is_empty(), "{findings:?}");
         for key in KEYS.iter().filter(|k| k.name != "config.path") {
             let entry = entries.iter().find(|e| e.key.name == key.name);

@@ -1,7 +1,9 @@
 //! Reading `anabranch.yaml`: dotted keys, nested maps, or both.
 
+use std::cell::RefCell;
 use std::fmt;
 
+use anabranch_graph::config::{Variables, value_of};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Span, did_you_mean};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::Spanned;
@@ -13,13 +15,16 @@ use super::declaration::{KEYS, Key, Kind, REPLACED, find};
 pub(super) struct Entry {
     pub(super) key: &'static Key,
     pub(super) text: String,
+    /// The value as it is written, where variables in it were replaced.
+    pub(super) written: Option<String>,
     /// Where the value stands.
     pub(super) span: Span,
 }
 
-/// What the file says. Unknown keys are warnings, everything else that is wrong is an error.
-pub(super) fn read(file: FileId, text: &str) -> (Vec<Entry>, Diagnostics) {
-    let mut reading = Reading { file, entries: Vec::new(), findings: Diagnostics::new(), text };
+/// What the file says, with variables replaced as in pipeline files. Unknown keys are warnings, everything else that is
+/// wrong is an error.
+pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<Entry>, Diagnostics) {
+    let mut reading = Reading { file, entries: Vec::new(), findings: Diagnostics::new(), text, variables };
     match serde_yaml::from_str::<Option<Spanned<Node>>>(text) {
         Ok(None) => {}
         Ok(Some(root)) => reading.walk("", &root),
@@ -42,6 +47,7 @@ fn plain(message: &str) -> &str {
 struct Reading<'a> {
     file: FileId,
     text: &'a str,
+    variables: &'a dyn Variables,
     entries: Vec<Entry>,
     findings: Diagnostics,
 }
@@ -114,8 +120,37 @@ impl Reading<'_> {
                     .with_span(span)
                     .with_related(first.span, "set here already"),
             ),
-            None => self.entries.push(Entry { key, text, span }),
+            None => match self.replaced(text, span) {
+                Ok((text, written)) => self.entries.push(Entry { key, text, written, span }),
+                Err(findings) => self.findings.extend(findings),
+            },
         }
+    }
+
+    /// A value with its variables replaced, and what it was where they came from outside of the file.
+    fn replaced(&self, text: String, span: Span) -> Result<(String, Option<String>), Diagnostics> {
+        if !text.contains("${") {
+            return Ok((text, None));
+        }
+        let recorded = Recorded { variables: self.variables, missing: RefCell::default() };
+        if let Some(value) = value_of(&text.as_str().into(), &recorded) {
+            return Ok((value.value().to_string(), value.is_substituted().then_some(text)));
+        }
+        let missing = recorded.missing.into_inner();
+        if missing.is_empty() {
+            let finding = Diagnostic::error(
+                "config.variable_invalid",
+                format!("{text:?} holds what is not a variable"),
+            )
+            .with_span(span)
+            .with_hint(
+                "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`; or `$${` for the two characters themselves",
+            );
+            return Err(Diagnostics::from(finding));
+        }
+        let mut findings = Diagnostics::new();
+        missing.into_iter().for_each(|finding| findings.push(finding.with_span(span)));
+        Err(findings)
     }
 
     fn wrong_shape(&mut self, path: &str, span: Span) {
@@ -145,6 +180,32 @@ impl Reading<'_> {
             Some(hint) => finding.with_hint(hint),
             None => finding,
         });
+    }
+}
+
+/// Variables, and what there is to say about those without a value.
+struct Recorded<'a> {
+    variables: &'a dyn Variables,
+    missing: RefCell<Vec<Diagnostic>>,
+}
+
+impl Variables for Recorded<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        let value = self.variables.variable(name);
+        if value.is_none() {
+            let finding =
+                Diagnostic::error("config.variable_unset", format!("the environment variable {name} is not set"));
+            let hint = format!("set it, or write `${{{name}:-default}}` to have a default");
+            self.missing.borrow_mut().push(finding.with_hint(hint));
+        }
+        value
+    }
+
+    fn file(&self, path: &str) -> Result<String, String> {
+        self.variables.file(path).inspect_err(|why| {
+            let finding = Diagnostic::error("config.variable_file", format!("{path:?} cannot be read: {why}"));
+            self.missing.borrow_mut().push(finding);
+        })
     }
 }
 
@@ -219,8 +280,24 @@ impl<'de> Deserialize<'de> for Node {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// No variables and no files.
+    pub(in crate::settings) struct Nothing;
+
+    impl Variables for Nothing {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+        fn file(&self, _: &str) -> Result<String, String> {
+            Err("not there".to_owned())
+        }
+    }
+
+    fn read(file: FileId, text: &str) -> (Vec<Entry>, Diagnostics) {
+        super::read(file, text, &Nothing)
+    }
 
     fn read_text(text: &str) -> (Vec<(&'static str, String)>, Vec<String>) {
         let (entries, findings) = read(FileId(0), text);

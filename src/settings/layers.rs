@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anabranch_graph::arguments::{parse_bool, parse_bytes, parse_duration};
+use anabranch_graph::config::Variables;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files, Span, did_you_mean};
 use anabranch_graph::operator::LogLevel;
 use anabranch_graph::plan::stage::Limits;
@@ -54,14 +55,27 @@ pub struct Resolved {
     pub source: Source,
     /// The variable, where it is one that programs of all kinds read.
     pub standard: Option<&'static str>,
+    /// What the file says, where the value of a variable or the content of a file is in the text.
+    written: Option<String>,
     span: Option<Span>,
 }
 
 impl Resolved {
-    /// The value for showing: credentials are masked.
+    /// The value for showing: credentials are masked, and variables are shown by their names.
     pub fn shown(&self) -> Option<&str> {
         let text = self.text.as_deref()?;
-        Some(if self.key.secret && !text.is_empty() { "***" } else { text })
+        Some(if self.key.secret && !text.is_empty() { "***" } else { self.written.as_deref().unwrap_or(text) })
+    }
+
+    /// A message about the value, which shows it as the file has it.
+    fn hidden(&self, message: String) -> String {
+        let (Some(text), Some(written)) = (self.text.as_deref().map(str::trim), &self.written) else { return message };
+        let quoted = format!("{text:?}");
+        match message {
+            message if text.is_empty() => message,
+            message if message.contains(&quoted) => message.replace(&quoted, &format!("{written:?}")),
+            message => message.replace(text, written),
+        }
     }
 }
 
@@ -97,12 +111,13 @@ impl Layers<'_> {
         };
         let mut resolved: Vec<Resolved> = Vec::with_capacity(KEYS.len());
         for key in KEYS {
-            let mut standard = None;
+            let (mut standard, mut written) = (None, None);
             let (text, source, span) = if let Some(text) = self.flag(key) {
                 (Some(text), Source::Flag, None)
             } else if let Some(text) = self.variable(key, &mut found.findings) {
                 (Some(text), Source::Environment, None)
             } else if let Some(entry) = entries.iter().find(|e| e.key.name == key.name) {
+                written.clone_from(&entry.written);
                 (Some(entry.text.clone()), Source::File, Some(entry.span))
             } else if let Some((name, text)) = self.standard(key, &mut found.findings) {
                 standard = Some(name);
@@ -110,7 +125,7 @@ impl Layers<'_> {
             } else {
                 (key.default.map(str::to_owned), Source::Default, None)
             };
-            resolved.push(Resolved { key, text, source, standard, span });
+            resolved.push(Resolved { key, text, source, standard, written, span });
         }
         self.near_misses(&mut found.findings);
         let mut checking = Checking { base: &base, resolved: &resolved, findings: &mut found.findings };
@@ -162,7 +177,7 @@ impl Layers<'_> {
         match files::read_text(path, MAX_BYTES) {
             Ok(text) => {
                 let id = found.files.add(name, text.as_str());
-                let (entries, findings) = file::read(id, &text);
+                let (entries, findings) = file::read(id, &text, self);
                 found.findings.extend(findings);
                 entries
             }
@@ -193,6 +208,18 @@ impl Layers<'_> {
                 );
             }
         }
+    }
+}
+
+/// What `${NAME}` and `${file:PATH}` mean in the file: the same as in a pipeline file.
+impl Variables for Layers<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        let (_, value) = self.environment.iter().find(|(given, _)| given.to_str() == Some(name))?;
+        value.to_str().map(str::to_owned)
+    }
+
+    fn file(&self, path: &str) -> Result<String, String> {
+        files::read_text(Path::new(path), MAX_BYTES).map_err(|error| error.to_string())
     }
 }
 
@@ -271,6 +298,8 @@ impl<'a> Checking<'a> {
     }
 
     fn report(&mut self, entry: &Resolved, finding: Diagnostic, hint: Option<String>) {
+        let finding = Diagnostic { message: entry.hidden(finding.message), ..finding };
+        let hint = hint.map(|hint| entry.hidden(hint));
         let finding = match (entry.span, entry.source) {
             (Some(span), _) => finding.with_span(span),
             (None, Source::Environment) => {
@@ -578,6 +607,44 @@ mod tests {
             resolve(&[], &[("ANABRANCH_DB_POSTGRES_CONNECTION_STRING", "postgres://u:hunter2@h")], "").unwrap();
         let entry = settings.resolved.iter().find(|r| r.key.name == "db.postgres.connection-string").unwrap();
         assert_eq!(entry.shown(), Some("***"));
+    }
+
+    #[test]
+    fn the_file_may_name_variables_and_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let secret = directory.path().join("secret");
+        std::fs::write(&secret, "postgres://u:hunter2@h/d\n").unwrap();
+        let yaml = format!(
+            "db.type: postgres\ndb.postgres.connection-string: ${{file:{}}}\nlog:\n  level: ${{LEVEL}}\n\
+             pipelines.path: \"${{NONE:-flows}}/$${{x}}\"\nengine.replay-rows: ${{ROWS}}\n",
+            secret.display()
+        );
+        let env = [("LEVEL", "debug"), ("ROWS", "77")];
+        let (settings, found) = resolve(&[], &env, &yaml).unwrap_or_else(|refused| panic!("{:?}", messages(&refused)));
+        assert!(found.findings.is_empty(), "{:?}", messages(&found));
+        let entry = |name: &str| settings.resolved.iter().find(|r| r.key.name == name).unwrap();
+        assert_eq!(settings.log.level, LogLevel::Debug);
+        assert_eq!(entry("db.postgres.connection-string").text.as_deref(), Some("postgres://u:hunter2@h/d"));
+        assert_eq!(entry("db.postgres.connection-string").shown(), Some("***"));
+        assert_eq!(entry("log.level").shown(), Some("${LEVEL}"));
+        assert_eq!(entry("pipelines.path").shown(), Some("flows/${x}"));
+        assert_eq!(entry("engine.replay-rows").text.as_deref(), Some("77"));
+
+        let yaml = "log.level: ${LEVEL}\nengine.replay-rows: ${ROWS}\ndb.path: ${NOT_SET}\nshutdown.timeout: \"${a b}\"\n\
+                    pipelines.path: ${file:/not/there}\n";
+        let refused = resolve(&[], &[("LEVEL", "hunter2"), ("ROWS", "-5")], yaml).unwrap_err();
+        let text = messages(&refused).join("\n");
+        for part in [
+            "the environment variable NOT_SET is not set",
+            "what is not a variable",
+            "\"/not/there\" cannot be read",
+            "log.level: \"${LEVEL}\" is not one of",
+            "engine.replay-rows: ${ROWS} must be at least 1",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(refused.findings.iter().all(|finding| finding.label.is_some()), "each at its place");
     }
 
     #[test]

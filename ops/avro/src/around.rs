@@ -8,7 +8,7 @@
 //!
 //! WebAssembly processors do the same on their side, see [`crate::guest`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anabranch_graph::fault::{Fault, FaultClass};
@@ -21,7 +21,7 @@ use anabranch_graph::reference::Side;
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, RegistryClient};
 use crate::given::Given;
 use crate::record::{Part, decode, has_schema, is_encoded, refresh};
 use crate::strip::Prepared;
@@ -109,7 +109,8 @@ impl ConfiguredOperator for Configured {
             })),
             BuiltOperator::Async(inner) => {
                 let renames = self.renames();
-                BuiltOperator::Async(Arc::new(AroundAsync { inner, desk: Mutex::new(desk), switches, renames }))
+                let (client, desk) = (RegistryClient::new(host.schemas.clone()), Mutex::new(desk));
+                BuiltOperator::Async(Arc::new(AroundAsync { inner, client, desk, switches, renames }))
             }
         })
     }
@@ -218,15 +219,10 @@ impl<O: Operator + ?Sized> Operator for Around<O> {
 
 struct AroundAsync {
     inner: Arc<dyn AsyncOperator>,
+    client: RegistryClient,
     desk: Mutex<Desk>,
     switches: Switches,
     renames: bool,
-}
-
-impl AroundAsync {
-    fn with<T>(&self, f: impl FnOnce(&mut Desk) -> T) -> T {
-        f(&mut self.desk.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 #[async_trait]
@@ -235,8 +231,12 @@ impl AsyncOperator for AroundAsync {
         if !rows.iter().any(|record| Part::ALL.iter().any(|part| has_schema(*part, record))) {
             return self.inner.call(rows).await;
         }
-        let outcomes: Vec<Result<bool, Fault>> =
-            self.with(|desk| rows.iter_mut().map(|record| decode_all(desk, self.switches, record)).collect());
+        let outcomes: Vec<Result<bool, Fault>> = self
+            .with(|desk| {
+                let decode = |record: &mut Record| decode_all(desk, self.switches, record);
+                rows.iter_mut().map(decode).collect()
+            })
+            .await;
         let good = rows.into_iter().zip(&outcomes).filter_map(|(record, outcome)| outcome.is_ok().then_some(record));
         let good: Vec<Record> = good.collect();
         let mut given = Given::new(self.renames);
@@ -247,7 +247,7 @@ impl AsyncOperator for AroundAsync {
             all.push(match outcome {
                 Err(fault) => Verdict::Fail(fault),
                 Ok(_) => match verdicts.next() {
-                    Some((row, verdict)) => self.with(|desk| self.refreshed(desk, &given, row, verdict)),
+                    Some((row, verdict)) => self.refreshed(&given, row, verdict).await,
                     // The rest is given again.
                     None => break,
                 },
@@ -262,21 +262,33 @@ impl AsyncOperator for AroundAsync {
 }
 
 impl AroundAsync {
-    fn refreshed(&self, desk: &mut Desk, given: &Given, row: usize, verdict: Verdict) -> Verdict {
-        let mut refresh = |record: &mut Record| refresh_all(desk, self.switches, given, row, record);
-        match verdict {
-            Verdict::Keep(mut record) => match refresh(&mut record) {
-                Ok(()) => Verdict::Keep(record),
-                Err(fault) => Verdict::Fail(fault),
-            },
-            Verdict::Split(mut records) => match records.iter_mut().try_for_each(refresh) {
-                Ok(()) => Verdict::Split(records),
-                Err(fault) => Verdict::Fail(fault),
-            },
-            other => other,
+    async fn with<T>(&self, work: impl FnMut(&mut Desk) -> T) -> T {
+        Desk::attend_shared(&self.desk, &self.client, work).await
+    }
+
+    async fn refreshed(&self, given: &Given, row: usize, mut verdict: Verdict) -> Verdict {
+        let records = match &mut verdict {
+            Verdict::Keep(record) => std::slice::from_mut(record),
+            Verdict::Split(records) => records.as_mut_slice(),
+            Verdict::Filter | Verdict::Fail(_) => return verdict,
+        };
+        let refresh = |desk: &mut Desk| {
+            records.iter_mut().try_for_each(|record| {
+                let before = record.metadata.clone();
+                let refreshed = refresh_all(desk, self.switches, given, row, record);
+                if desk.is_stuck() {
+                    // The next attempt is to see what the processor made.
+                    record.metadata = before;
+                }
+                refreshed
+            })
+        };
+        match self.with(refresh).await {
+            Ok(()) => verdict,
+            Err(fault) => Verdict::Fail(fault),
         }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

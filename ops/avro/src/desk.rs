@@ -1,19 +1,24 @@
 //! What one worker knows of the registry: schemas it has used, ready to encode and decode.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_graph::fault::Fault;
+use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::metadata::Metadata;
-use anabranch_graph::schema::{Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_graph::schema::{Schema, SchemaError, SchemaId, SchemaRegistry, SchemaVersion};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::Object;
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::codec::{Codec, CodecError};
 use crate::infer::infer;
 use crate::record::Part;
 use crate::shape::Shape;
+
+use self::question::{Answered, Question};
+
+pub(crate) use self::question::RegistryClient;
+
+mod question;
 
 /// Most schemas kept of each kind: data whose shape never repeats must not fill the memory.
 const KEPT: usize = 1024;
@@ -50,9 +55,11 @@ pub struct Known {
 }
 
 /// Schemas by the ways in which one asks for them. What is known costs a look-up and no lock; what is not, a question
-/// to the registry for which the thread waits.
+/// to the registry: the thread waits for the answer, or, within [`Desk::attend`], the task does.
 pub struct Desk {
-    registry: Arc<dyn SchemaRegistry>,
+    client: RegistryClient,
+    /// What was asked in the attempt that is made; `None` = questions are asked on this thread.
+    attempt: Option<Attempt>,
     versions: HashMap<Str, HashMap<SchemaVersion, Arc<Known>>>,
     texts: HashMap<Str, HashMap<Str, Arc<Known>>>,
     codecs: HashMap<SchemaId, Arc<Codec>>,
@@ -77,7 +84,61 @@ impl Desk {
     pub fn new(registry: Arc<dyn SchemaRegistry>) -> Desk {
         let (versions, texts, codecs) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (repeats, unnamed) = ([None, None], [None, None]);
-        Desk { registry, versions, texts, codecs, shapes: Vec::new(), repeats, unnamed }
+        let client = RegistryClient::new(registry);
+        Desk { client, attempt: None, versions, texts, codecs, shapes: Vec::new(), repeats, unnamed }
+    }
+
+    /// Does `work`, for which schemas may be missing: as often as there is another one that has to be asked for. What it
+    /// gave and what it changed until then must not matter; no more must be done when [`Desk::is_stuck`].
+    pub(crate) async fn attend<T>(&mut self, mut work: impl FnMut(&mut Desk) -> T) -> T {
+        let mut answers = Answers::default();
+        loop {
+            match self.attempt(&mut answers, &mut work) {
+                Ok(done) => return done,
+                Err(question) => answers.ask(question, &self.client).await,
+            }
+        }
+    }
+
+    /// The same for a desk that several share: it is locked only while something is done, and not while it is waited
+    /// for an answer.
+    pub(crate) async fn attend_shared<T>(
+        desk: &Mutex<Desk>,
+        client: &RegistryClient,
+        mut work: impl FnMut(&mut Desk) -> T,
+    ) -> T {
+        let mut answers = Answers::default();
+        loop {
+            let attempt = desk.lock().unwrap_or_else(PoisonError::into_inner).attempt(&mut answers, &mut work);
+            match attempt {
+                Ok(done) => return done,
+                Err(question) => answers.ask(question, client).await,
+            }
+        }
+    }
+
+    /// Whether something is missing for the attempt that is made: nothing that it does matters any more.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.missing.is_some())
+    }
+
+    fn attempt<T>(&mut self, answers: &mut Answers, work: &mut impl FnMut(&mut Desk) -> T) -> Result<T, Question> {
+        // What a work that panicked left behind is overwritten.
+        self.attempt = Some(Attempt { answers: std::mem::take(answers), missing: None });
+        let done = work(self);
+        let Some(attempt) = self.attempt.take() else { return Ok(done) };
+        *answers = attempt.answers;
+        attempt.missing.map_or(Ok(done), Err)
+    }
+
+    fn ask(&mut self, question: Question) -> Answered {
+        match &mut self.attempt {
+            None => question.wait(&self.client),
+            Some(attempt) => attempt.answers.to(&question).unwrap_or_else(|| {
+                attempt.missing.get_or_insert(question);
+                Err(Fault::transient("schema_registry_unavailable", "the schema registry is being asked"))
+            }),
+        }
     }
 
     /// A version of a subject.
@@ -88,7 +149,7 @@ impl Desk {
         if let Some(known) = self.versions.get(subject).and_then(|versions| versions.get(&version)) {
             return Ok(known.clone());
         }
-        let schema = wait(self.registry.get(subject, version))??;
+        let schema = self.ask(Question::Version(subject.clone(), version))?.schema()?;
         let known = self.known(schema)?;
         remember(&mut self.versions, subject, version, &known);
         Ok(known)
@@ -103,7 +164,7 @@ impl Desk {
             return Ok(known.clone());
         }
         let text = Str::from(text);
-        let schema = wait(self.registry.create(subject, SchemaKind::Avro, &text))??;
+        let schema = self.ask(Question::Text(subject.clone(), text.clone()))?.schema()?;
         let known = self.known(schema)?;
         remember(&mut self.texts, subject, text, &known);
         remember(&mut self.versions, subject, known.schema.version, &known);
@@ -118,7 +179,7 @@ impl Desk {
         if let Some(codec) = self.codecs.get(&id) {
             return Ok(codec.clone());
         }
-        let definition = wait(self.registry.by_id(id))??;
+        let definition = self.ask(Question::Id(id))?.definition()?;
         self.codec(id, &definition.text)
     }
 
@@ -234,20 +295,31 @@ fn remember<K: Eq + std::hash::Hash>(
     of_subject.insert(key, known.clone());
 }
 
-/// Waits for the registry on this thread, once per schema. The question runs on a runtime of its own, so that it does
-/// not need the one whose thread waits; that one is told to let others work meanwhile.
-fn wait<T: Send>(question: impl Future<Output = T> + Send) -> Result<T, Fault> {
-    let gone = || Fault::transient("schema_registry_unavailable", "the schema registry panicked");
-    let ask = || {
-        let on_thread = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| Fault::transient("schema_registry_unavailable", error))?;
-            Ok(runtime.block_on(question))
-        };
-        std::thread::scope(|scope| scope.spawn(on_thread).join()).unwrap_or_else(|_| Err(gone()))
-    };
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(ask),
-        _ => ask(),
+/// Something that is done with what is known, and as far as that goes.
+#[derive(Default)]
+struct Attempt {
+    answers: Answers,
+    /// The first question without an answer.
+    missing: Option<Question>,
+}
+
+/// What the registry said since a work began.
+#[derive(Default)]
+struct Answers(Vec<(Question, Answered)>);
+
+impl Answers {
+    /// A registry that is away, or refuses us, is not asked once for each schema.
+    fn to(&self, question: &Question) -> Option<Answered> {
+        let is_final = |answer: &Answered| answer.as_ref().is_err_and(|fault| fault.class() != FaultClass::Record);
+        let of = |(asked, answer): &&(Question, Answered)| asked == question || is_final(answer);
+        self.0.iter().find(of).map(|(_, answer)| answer.clone())
+    }
+
+    async fn ask(&mut self, question: Question, client: &RegistryClient) {
+        let answer = question.clone().answer(client).await;
+        self.0.push((question, answer));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,24 +142,8 @@ impl Writer for CodingWriter {
             return self.inner.write(rows, marks).await;
         }
         let mut coded = rows.to_vec();
-        let mut refused = Vec::new();
-        for (row, record) in coded.iter_mut().enumerate() {
-            for part in &self.parts {
-                let done = match self.step {
-                    Step::Decode => decode(&mut self.desk, *part, record),
-                    Step::Encode => encode(&mut self.desk, *part, record),
-                };
-                match done {
-                    Ok(_) => {}
-                    Err(fault) if fault.class() != FaultClass::Record => return Err(fault),
-                    Err(fault) if self.step == Step::Encode => tracing::debug!(error = %fault, "sent as fields"),
-                    Err(fault) => {
-                        refused.push((row, fault));
-                        break;
-                    }
-                }
-            }
-        }
+        let (desk, parts, step) = (&mut self.desk, &self.parts, self.step);
+        let refused = desk.attend(|desk| code(desk, step, parts, &mut coded)).await?;
         if refused.is_empty() { self.inner.write(&coded, marks).await } else { Ok(Verdicts::Refused(refused)) }
     }
 
@@ -170,6 +154,29 @@ impl Writer for CodingWriter {
     async fn close(&mut self) -> Result<(), Fault> {
         self.inner.close().await
     }
+}
+
+/// Decodes or encodes rows. Gives those whose data cannot be decoded, with the reason.
+fn code(desk: &mut Desk, step: Step, parts: &[Part], rows: &mut [Record]) -> Result<Vec<(usize, Fault)>, Fault> {
+    let mut refused = Vec::new();
+    for (row, record) in rows.iter_mut().enumerate() {
+        for part in parts {
+            let done = match step {
+                Step::Decode => decode(desk, *part, record),
+                Step::Encode => encode(desk, *part, record),
+            };
+            match done {
+                Ok(_) => {}
+                Err(fault) if fault.class() != FaultClass::Record => return Err(fault),
+                Err(fault) if step == Step::Encode => tracing::debug!(error = %fault, "sent as fields"),
+                Err(fault) => {
+                    refused.push((row, fault));
+                    break;
+                }
+            }
+        }
+    }
+    Ok(refused)
 }
 
 #[cfg(test)]

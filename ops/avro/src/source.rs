@@ -140,13 +140,20 @@ impl Source for Extracting {
         };
         let parts = self.parts.iter().map(|part| Extractor::new(part.clone(), &context, host)).collect();
         let desk = Desk::new(host.schemas.clone());
-        Ok((Box::new(ExtractingReader { inner, desk, parts, stamps: Vec::new() }), acker))
+        let stamper = Stamper { parts, stamps: Vec::new() };
+        Ok((Box::new(ExtractingReader { inner, desk, stamper, read: None }), acker))
     }
 }
 
 struct ExtractingReader {
     inner: Box<dyn Reader>,
     desk: Desk,
+    stamper: Stamper,
+    /// What was read and waits for its schemas: a call that is dropped meanwhile loses nothing.
+    read: Option<Read>,
+}
+
+struct Stamper {
     parts: Vec<Extractor>,
     /// Of the record at hand; kept for its memory.
     stamps: Vec<Option<Stamp>>,
@@ -155,12 +162,22 @@ struct ExtractingReader {
 #[async_trait]
 impl Reader for ExtractingReader {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
-        let mut read = self.inner.read(room).await?;
-        // Nothing is awaited from here on: a call that is dropped loses nothing.
-        if let Read::Rows { records, .. } = &mut read {
-            self.stamp(records)?;
+        if self.read.is_none() {
+            self.read = Some(self.inner.read(room).await?);
         }
-        Ok(read)
+        let ExtractingReader { desk, stamper, read, .. } = self;
+        let stamped = match read {
+            Some(Read::Rows { records, .. }) => desk.attend(|desk| stamper.stamp(desk, records)).await,
+            _ => Ok(()),
+        };
+        match read.take() {
+            Some(read) => stamped.map(|()| read),
+            None => Ok(Read::CaughtUp),
+        }
+    }
+
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
+        self.inner.go_on(partition, mark).await
     }
 
     fn missing(&self) -> Option<String> {
@@ -172,15 +189,15 @@ impl Reader for ExtractingReader {
     }
 }
 
-impl ExtractingReader {
-    fn stamp(&mut self, records: &mut [Record]) -> Result<(), Fault> {
+impl Stamper {
+    fn stamp(&mut self, desk: &mut Desk, records: &mut [Record]) -> Result<(), Fault> {
         // Metadata as they came and as they became, of the last record whose successor shares them.
         let mut shared: Option<(Metadata, Vec<Option<Stamp>>, Metadata)> = None;
         for row in 0..records.len() {
             let record = &records[row];
             self.stamps.clear();
             for part in &mut self.parts {
-                self.stamps.push(part.stamp(&mut self.desk, record)?);
+                self.stamps.push(part.stamp(desk, record)?);
             }
             if self.stamps.iter().all(Option::is_none) {
                 continue;
@@ -323,4 +340,4 @@ impl Extractor {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
 use message::Message;
@@ -233,7 +234,7 @@ impl ConfiguredOperator for Configured {
         let (ca, skip_verify) = &self.tls;
         let roots = ca.as_ref().map(|path| {
             let unreadable = |error| Fault::fatal("tls_invalid", format!("tls.ca: cannot read {path}: {error}"));
-            std::fs::read(path.as_str()).map_err(unreadable)
+            read_roots(path).map_err(unreadable)
         });
         let tls = Tls { roots: roots.transpose()?, skip_verify: *skip_verify };
         Ok(BuiltOperator::Async(Arc::new(Requests {
@@ -242,6 +243,28 @@ impl ConfiguredOperator for Configured {
             concurrency: self.policy.concurrency,
             client: Client::new(&tls, host.network, self.policy.clone())?.advising("set request.url to it"),
         })))
+    }
+}
+
+/// Largest file of trusted roots. Those of a whole system have a quarter of a mebibyte.
+const MOST_ROOTS: u64 = 16 << 20;
+
+/// Reads a file. A thread of the executor is told to let others work meanwhile, since the file may be on a server that
+/// is away; a pipe, which may never end, is refused.
+fn read_roots(path: &str) -> std::io::Result<Vec<u8>> {
+    let read = || {
+        let refused = |why: &str| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned()));
+        let metadata = std::fs::metadata(path)?;
+        match metadata.len() {
+            _ if metadata.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
+            _ if !metadata.is_file() => refused("it is not a regular file"),
+            size if size > MOST_ROOTS => refused("it is larger than 16 MiB"),
+            _ => std::fs::read(path),
+        }
+    };
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(read),
+        _ => read(),
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use anabranch_graph::record::Record;
 use anabranch_graph::schema::{Schema, SchemaError, SchemaKind, SchemaVersion};
 use anabranch_ops_opencdc::http;
 use anabranch_ops_opencdc::wire::{self, CommandResponse};
 use bytes::Bytes;
 use prost::Message as _;
+use prost::encoding::{WireType, decode_key, decode_varint};
 use wasmtime::{Caller, Linker, Result};
 
 use crate::egress::Refusal;
@@ -101,6 +103,11 @@ fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resu
     if !state.outstanding {
         return Err(wasmtime::Error::msg("it answered without a command"));
     }
+    // An empty record is two bytes there and some hundred here.
+    if records(&memory[range.clone()]).saturating_mul(size_of::<Record>()) > state.limits.memory {
+        let text = "it answered with more records than the memory of `processors.max-memory` holds";
+        return Err(wasmtime::Error::msg(text));
+    }
     state.outstanding = false;
     let bytes = Bytes::copy_from_slice(&memory[range]);
     // Records stay slices of `bytes`: this is cheap, and done again by who asked.
@@ -110,6 +117,44 @@ fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resu
     }
     let _ = state.replies.send(Ok(bytes));
     Ok(0)
+}
+
+/// How many records a response has, those of splits counted one by one. One that is no message has those before the
+/// place where it stops being one.
+fn records(response: &[u8]) -> usize {
+    let mut count = 0;
+    fields(response, 5, |processed| {
+        fields(processed, 1, |result| {
+            count += 1;
+            fields(result, 4, |parts| fields(parts, 1, |_| count += 1));
+        });
+    });
+    count
+}
+
+/// Calls `each` with every field of this number that has bytes.
+fn fields(mut message: &[u8], number: u32, mut each: impl FnMut(&[u8])) {
+    let mut next = || -> Option<(u32, Option<&[u8]>)> {
+        let (key, wire_type) = decode_key(&mut message).ok()?;
+        let length = match wire_type {
+            WireType::Varint => {
+                decode_varint(&mut message).ok()?;
+                return Some((key, None));
+            }
+            WireType::SixtyFourBit => 8,
+            WireType::ThirtyTwoBit => 4,
+            WireType::LengthDelimited => usize::try_from(decode_varint(&mut message).ok()?).ok()?,
+            WireType::StartGroup | WireType::EndGroup => return None,
+        };
+        let (content, rest) = message.split_at_checked(length)?;
+        message = rest;
+        Some((key, (wire_type == WireType::LengthDelimited).then_some(content)))
+    };
+    while let Some((key, content)) = next() {
+        if let Some(content) = content.filter(|_| key == number) {
+            each(content);
+        }
+    }
 }
 
 /// A call whose answer takes the place of its request. An answer that is too long is kept for the next call, which

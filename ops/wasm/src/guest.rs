@@ -12,8 +12,9 @@ use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::wire::{CommandRequest, CommandResponse, Request, Response};
 use bytes::Bytes;
 use prost::Message as _;
-use wasmtime::{Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder, Trap, UpdateDeadline};
+use wasmtime::{Linker, Memory, Module, Store, Trap, UpdateDeadline};
 
+use crate::budget::Budget;
 use crate::calls::{self, Parked};
 use crate::egress::Network;
 use crate::module::engine;
@@ -32,7 +33,7 @@ const COOKIE: &str = "3stnegqd0x02axggy0vrc4izjeq2zik6g7somyb3ye4vy5iivvjm5s1edp
 pub struct Limits {
     /// Longest time for one command, the records of one call; `None` = no limit.
     pub time: Option<Duration>,
-    /// Bytes of its memory.
+    /// Bytes of all its memories and tables together, and of the records of one answer as they are held here.
     pub memory: usize,
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct State {
     pub(crate) limits: Limits,
     /// Nobody waits for the guest any more.
     pub(crate) abandoned: Arc<AtomicBool>,
-    store: StoreLimits,
+    budget: Budget,
 }
 
 impl State {
@@ -120,6 +121,7 @@ impl State {
     pub(crate) fn begin(&mut self) {
         self.deadline = self.limits.time.map(|time| Instant::now() + time);
         self.output.forget();
+        self.budget.forget();
     }
 
     fn gone(&mut self, death: Death) -> Gone {
@@ -176,7 +178,7 @@ impl Guest {
             deadline: limits.time.map(|time| Instant::now() + time),
             limits,
             abandoned: abandoned.clone(),
-            store: StoreLimitsBuilder::new().memory_size(limits.memory).build(),
+            budget: Budget::new(limits.memory),
         };
         let module = module.clone();
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
@@ -262,6 +264,10 @@ fn linker() -> Result<&'static Linker<State>, String> {
     made.as_ref().map_err(Clone::clone)
 }
 
+fn with(text: String, reason: Option<String>) -> String {
+    [Some(text), reason].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
 /// The life of the thread.
 fn live(module: &Module, state: State) {
     let replies = state.replies.clone();
@@ -273,7 +279,7 @@ fn live(module: &Module, state: State) {
             return;
         }
     };
-    store.limiter(|state| &mut state.store);
+    store.limiter(|state| &mut state.budget);
     // The epoch moves when any guest is abandoned.
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|context| match context.data().abandoned.load(Ordering::Acquire) {
@@ -286,19 +292,23 @@ fn live(module: &Module, state: State) {
     let ended = match start {
         Ok(start) => start.call(&mut store, ()),
         Err(error) => {
-            let _ = replies.send(Err(unstartable(format!("{error:#}"))));
+            let text = with(format!("{error:#}"), store.data().budget.reason());
+            let _ = replies.send(Err(unstartable(text)));
             return;
         }
     };
     let state = store.data_mut();
     state.output.flush();
-    let exited = |code, state: &State| Death::Exited { code, said: state.output.said().map(str::to_owned) };
+    let exited = |code, state: &State| {
+        let said = [state.output.said().map(str::to_owned), state.budget.reason()];
+        Death::Exited { code, said: said.into_iter().flatten().reduce(|said, reason| format!("{said}; {reason}")) }
+    };
     let death = match ended {
         Ok(()) => exited(0, state),
         Err(error) => match (error.downcast_ref::<Exit>(), error.downcast_ref::<Trap>()) {
             (Some(exit), _) => exited(exit.0, state),
-            (_, Some(trap)) => Death::Trapped(trap.to_string()),
-            _ => Death::Trapped(error.root_cause().to_string()),
+            (_, Some(trap)) => Death::Trapped(with(trap.to_string(), state.budget.reason())),
+            _ => Death::Trapped(with(error.root_cause().to_string(), state.budget.reason())),
         },
     };
     let gone = state.gone(death);

@@ -50,6 +50,9 @@ pub(crate) const REQUIRED: &str = "a value is required";
 /// | `regex = "…"` | the text must match somewhere: write `^…$` for the whole text |
 /// | `nested` | the field is a struct with parameters of its own, whose names begin with the name of this field and a dot |
 ///
+/// Text is taken as it was written, white space around it included; of any other kind, white space around it is left
+/// out. White space alone is no value.
+///
 /// A field is required where it has no default and its type has no value that means absence, as [`Option`], [`Vec`]
 /// and maps have. A field of type `BTreeMap<String, T>` takes all settings `name.*`, by what stands for the `*`.
 pub trait Parameters: Sized {
@@ -206,7 +209,7 @@ impl Settings {
         let mut left = BTreeMap::new();
         // Collecting would sort them, by code that is large.
         for (key, value) in settings {
-            left.insert(key.trim().to_owned(), value.trim().to_owned());
+            left.insert(key.trim().to_owned(), value);
         }
         Settings { left, problems: Vec::new() }
     }
@@ -242,7 +245,7 @@ impl Settings {
 
     /// The value of one setting, or its default; `Some(None)` where there is neither and the type knows that.
     fn one<T: Setting>(&mut self, key: &str, field: &Field) -> Option<T> {
-        let given = self.left.remove(key).filter(|text| !text.is_empty());
+        let given = self.left.remove(key).filter(|text| !text.trim().is_empty());
         let Some(text) = given.as_deref().or(field.default).filter(|text| !text.is_empty()) else {
             let required = field.validations.contains(&Validation::Required);
             let absent = T::absent().filter(|_| !required);
@@ -255,6 +258,10 @@ impl Settings {
     }
 
     fn checked<T: Setting>(&mut self, key: &str, text: &str, field: &Field) -> Option<T> {
+        let text = match T::KIND {
+            ParameterKind::String | ParameterKind::File => text,
+            _ => text.trim(),
+        };
         let before = self.problems.len();
         for problem in field.validations.iter().filter_map(|validation| validation.problem(text)) {
             self.problem(key, &problem);

@@ -59,7 +59,7 @@ impl Processor for Keep {
 #[test]
 fn values_defaults_and_names() {
     let mut keep = testing::start::<Keep>(&[
-        ("request.url", " https://x "),
+        ("request.url", "https://x"),
         ("tags", "x,y"),
         ("headers.content-type", "text"),
         ("retry.mostTries", "0"),
@@ -127,4 +127,42 @@ fn hosts_see_the_declarations() {
         .map(|(name, _)| name.as_str())
         .collect();
     assert_eq!(required, ["request.url", "tags"]);
+}
+
+/// Names that the derive uses itself.
+#[derive(Debug, PartialEq, Parameters)]
+struct Names {
+    prefix: String,
+    settings: Option<String>,
+    declarations: Option<String>,
+    value_0: Option<i64>,
+    #[parameter(nested)]
+    retry: Retry,
+}
+
+struct Named(Names);
+
+impl Processor for Named {
+    type Parameters = Names;
+
+    fn specification() -> Specification {
+        Specification::new("named", "v1.2.3")
+    }
+
+    fn configure(names: Names) -> Result<Self, Error> {
+        Ok(Named(names))
+    }
+
+    fn process(&mut self, record: Record) -> Result<Output, Error> {
+        Ok(record.into())
+    }
+}
+
+#[test]
+fn fields_may_have_any_name() {
+    let mut named = testing::start::<Named>(&[("prefix", "p "), ("settings", "s"), ("value0", "7")]).unwrap();
+    let retry = Retry { delay: Duration::from_secs(1), most_tries: 3 };
+    let expected =
+        Names { prefix: "p ".to_owned(), settings: Some("s".to_owned()), declarations: None, value_0: Some(7), retry };
+    assert_eq!(named.processor().unwrap().0, expected);
 }

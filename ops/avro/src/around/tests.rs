@@ -13,10 +13,10 @@ use crate::testing::{after, configured, fields, host};
 mod raw;
 
 /// Adds a field where it sees fields, fails a record that says so, and makes two of one that asks for it.
-struct Adding(Specification, Class);
+pub(crate) struct Adding(Specification, Class);
 
 impl Adding {
-    fn kind(class: Class) -> Arc<dyn OperatorKind> {
+    pub(crate) fn kind(class: Class) -> Arc<dyn OperatorKind> {
         around(Arc::new(Adding(Specification::builtin("adding", "Adds.").with_all(shared::processor()), class)))
     }
 }
@@ -84,10 +84,10 @@ impl AsyncOperator for Add {
     }
 }
 
-const ID: &str = r#"{"name":"record","type":"record","fields":[{"name":"id","type":"long"}]}"#;
+pub(crate) const ID: &str = r#"{"name":"record","type":"record","fields":[{"name":"id","type":"long"}]}"#;
 const FAIL: &str = r#"{"name":"record","type":"record","fields":[{"name":"fail","type":"long"}]}"#;
 
-fn named(data: Bytes, version: &str) -> Record {
+pub(crate) fn named(data: Bytes, version: &str) -> Record {
     let mut record = after(anabranch_graph::record::Data::Raw(data));
     record.metadata.insert(key::PAYLOAD_SCHEMA_SUBJECT, "s");
     record.metadata.insert(key::PAYLOAD_SCHEMA_VERSION, version);

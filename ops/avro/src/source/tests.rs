@@ -2,7 +2,7 @@ use std::sync::Mutex;
 
 use anabranch_graph::config::Settings;
 use anabranch_graph::record::Position;
-use anabranch_graph::schema::{MemoryRegistry, SchemaRegistry as _, SchemaVersion};
+use anabranch_graph::schema::{MemoryRegistry, SchemaRegistry, SchemaVersion};
 use anabranch_graph::specification::shared;
 
 use super::*;
@@ -67,6 +67,14 @@ fn extracted_by(
             other => panic!("{other:?}"),
         }
     })
+}
+
+/// A source of structured data that gives these records.
+pub(crate) async fn reader_of(registry: Arc<dyn SchemaRegistry>, records: Vec<Record>) -> Box<dyn Reader> {
+    let specification = Specification::builtin("given", "Given.").with_all(shared::structured_source());
+    let kind = around(Arc::new(Given(specification, records)));
+    let arguments = Arguments::parse(kind.specification(), &Settings::default()).unwrap();
+    kind.configure(&arguments).unwrap().open(&BTreeMap::new(), &host(registry)).await.unwrap().0
 }
 
 /// Extraction as a source of structured data has it.

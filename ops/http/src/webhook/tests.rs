@@ -30,7 +30,7 @@ fn configured(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, 
         .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
 }
 
-fn opened(settings: &[(&str, &str)]) -> Arc<dyn AsyncOperator> {
+fn open(settings: &[(&str, &str)]) -> Result<Arc<dyn AsyncOperator>, Fault> {
     let host = Host {
         pipeline: "p".into(),
         node: "p:n".into(),
@@ -39,9 +39,36 @@ fn opened(settings: &[(&str, &str)]) -> Arc<dyn AsyncOperator> {
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };
-    match configured(settings).unwrap().build(0, &host).unwrap() {
+    configured(settings).unwrap().build(0, &host).map(|built| match built {
         BuiltOperator::Async(operator) => operator,
         _ => panic!("not async"),
+    })
+}
+
+fn opened(settings: &[(&str, &str)]) -> Arc<dyn AsyncOperator> {
+    open(settings).unwrap()
+}
+
+/// A pipe is read until somebody ends it, which is never.
+#[test]
+fn trusted_roots_are_read_from_files_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let large = folder.path().join("large");
+    std::fs::File::create(&large).unwrap().set_len(MOST_ROOTS + 1).unwrap();
+    let reasons =
+        [(pipe, "not a regular file"), (large, "larger than 16 MiB"), (folder.path().to_owned(), "directory")];
+    for (path, reason) in reasons {
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+            let settings = [("request.url", "http://x"), ("tls.ca", path.to_str().unwrap())];
+            let opening = runtime.block_on(async { open(&settings).map(drop) });
+            tell.send(opening.map_err(|fault| format!("{} {fault}", fault.code()))).unwrap();
+        });
+        let refused = told.recv_timeout(Duration::from_secs(60)).expect("it is not waited for").unwrap_err();
+        assert!(refused.contains("tls_invalid") && refused.contains(reason), "{refused}");
     }
 }
 

@@ -127,7 +127,7 @@ impl Sweep {
         let newest = versions.first().map_or(0, |version| version.fingerprint);
         let looks = match self.restless.get(&sum) {
             Some(looks) if looks.last == newest => *looks,
-            Some(looks) => Looks { times: looks.times + 1, last: newest },
+            Some(looks) => Looks { times: looks.times.saturating_add(1), last: newest },
             None => Looks { times: 1, last: newest },
         };
         // With versions none is missed by waiting.

@@ -23,9 +23,15 @@ impl LogSink for Silence {
 }
 
 pub(crate) fn wasm(process: &str) -> Vec<u8> {
+    wasm_with(process, "")
+}
+
+/// The same with more of a module.
+fn wasm_with(process: &str, more: &str) -> Vec<u8> {
     let text = include_str!("../../../../tests/guests/guest.wat");
     let text = text.replacen("08NAME", "08the-test", 1).replacen("08VERSION", "08v0.01.00", 1);
-    wat::parse_str(text.replacen("    PROCESS", process, 1)).unwrap()
+    let text = text.replacen("    PROCESS", process, 1);
+    wat::parse_str(format!("{} {more})", &text[..text.rfind(')').unwrap()])).unwrap()
 }
 
 fn host() -> Host {
@@ -40,9 +46,13 @@ fn host() -> Host {
 }
 
 fn open(process: &str, limits: Limits) -> Wasm {
-    let module = compile(&wasm(process), None, || ()).unwrap();
+    try_open(&wasm(process), limits).unwrap()
+}
+
+fn try_open(wasm: &[u8], limits: Limits) -> Result<Wasm, Fault> {
+    let module = compile(wasm, None, || ()).unwrap();
     let configured = Configured { module, configure: Configure::default(), granted: Granted::default(), limits };
-    Wasm::open(&configured, &host()).unwrap()
+    Wasm::open(&configured, &host())
 }
 
 fn record(key: &str) -> Record {
@@ -182,4 +192,104 @@ fn a_hang_ends_when_its_time_is_over() {
     let mut operator = open("(loop $ever (br $ever))", quick());
     assert_eq!(run_on(&mut operator, &["a"]), ["wasm_timeout"]);
     assert!(begun.elapsed() >= Duration::from_millis(200));
+}
+
+/// The memory of the guest itself, of 64 MiB, and this much for what it does.
+const ROOM: usize = 1 << 20;
+
+fn tight() -> Limits {
+    Limits { time: None, memory: (64 << 20) + ROOM }
+}
+
+/// Asks for `what` until it is refused, eight times as much as there is room at most, and traps if it was given more
+/// than there is room.
+fn greedy(what: &str, bytes: usize) -> String {
+    let (steps, most) = (8 * ROOM / bytes, ROOM / bytes);
+    format!(
+        "(local $given i32)
+        (loop $more
+          (if (i32.ne (i32.const -1) ({what})) (then
+            (local.set $given (i32.add (local.get $given) (i32.const 1)))
+            (br_if $more (i32.lt_u (local.get $given) (i32.const {steps}))))))
+        (if (i32.gt_u (local.get $given) (i32.const {most})) (then unreachable))
+        (if (i32.eqz (local.get $given)) (then unreachable))
+        call $all_kept"
+    )
+}
+
+/// A `PROCESS` that has locals must come first in its function: it gets one of its own.
+fn apart(process: &str, more: &str) -> Vec<u8> {
+    wasm_with("(call $apart)", &format!("(func $apart {process}) {more}"))
+}
+
+#[test]
+fn tables_are_memory() {
+    let wasm = apart(&greedy("table.grow $t (ref.null func) (i32.const 8192)", 8192 * 8), "(table $t 1 funcref)");
+    assert_eq!(run_on(&mut try_open(&wasm, tight()).unwrap(), &["a"]), ["="]);
+}
+
+#[test]
+fn memories_share_their_limit() {
+    let memories: String = (0..20).map(|i| format!("(memory $m{i} 0) ")).collect();
+    let grown: String = (0..20).map(|i| format!("(drop (memory.grow $m{i} (i32.const 8)))")).collect();
+    let sum: String = (0..20).map(|i| format!("(memory.size $m{i}) i32.add ")).collect();
+    let most = ROOM >> 16;
+    let process = format!("{grown} i32.const 0 {sum} i32.const {most} i32.gt_u (if (then unreachable)) call $all_kept");
+    let mut operator = try_open(&apart(&process, &memories), tight()).unwrap();
+    assert_eq!(run_on(&mut operator, &["a"]), ["="]);
+}
+
+#[test]
+fn memory_that_is_not_to_be_had_is_the_reason_that_is_given() {
+    let trap = apart(&format!("{} unreachable", greedy("memory.grow (i32.const 2)", 2 << 16)), "");
+    let mut operator = try_open(&trap, tight()).unwrap();
+    let mut records = [record("a")];
+    let mut decisions = Vec::new();
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let [(0, Decision::Fail(fault))] = decisions.as_slice() else { panic!("{decisions:?}") };
+    assert!(fault.to_string().contains("`processors.max-memory` allows, 65 MiB"), "{fault}");
+
+    for (declared, starts) in [("(table $t 60000 funcref)", true), ("(table $t 70000 funcref)", false)] {
+        let found = try_open(&wasm_with("call $all_kept", declared), tight());
+        let text = found.as_ref().map_or_else(|fault| fault.to_string(), |_| String::new());
+        assert_eq!(found.is_ok(), starts, "{declared}: {text}");
+        assert_eq!(!starts, text.contains("`processors.max-memory` allows, 65 MiB"), "{declared}: {text}");
+    }
+}
+
+/// What is bounded elsewhere is not to be counted, and what nothing bounds is not to be had.
+#[test]
+fn there_are_no_shared_memories_and_no_collected_heap() {
+    for module in [
+        "(module (memory 1 2 shared))",
+        "(module (table 1 externref))",
+        "(module (type $s (struct (field i32))) (func (drop (struct.new $s (i32.const 1)))))",
+    ] {
+        let error = compile(&wat::parse_str(module).unwrap(), None, || ()).err();
+        assert!(error.is_some(), "{module}");
+    }
+}
+
+/// Two bytes there, a record of some hundred bytes here.
+#[test]
+fn an_answer_unpacks_to_no_more_than_the_limit() {
+    let many = |count: usize, head: &str| {
+        format!(
+            "(local $left i32) {head} (local.set $left (i32.const {count}))
+            (loop $more
+              (i32.store16 (global.get $to) (i32.const 0x000a))
+              (global.set $to (i32.add (global.get $to) (i32.const 2)))
+              (br_if $more (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))"
+        )
+    };
+    let run = |process: &str| run_on(&mut try_open(&apart(process, ""), tight()).unwrap(), &["a"]);
+    // As results, and as the parts of one result.
+    let count = 2 << 20;
+    assert_eq!(run(&many(count, "")), ["wasm_trap"]);
+    let parts = 2 * count;
+    let head = format!(
+        "(call $byte (i32.const 0x0a)) (call $write (i32.const {})) (call $byte (i32.const 0x22)) (call $write (i32.const {parts}))",
+        parts + 5
+    );
+    assert_eq!(run(&many(count, &head)), ["wasm_trap"]);
 }

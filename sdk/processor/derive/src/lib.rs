@@ -1,7 +1,7 @@
 //! The derive of `Parameters`; its documentation is with the trait in `anabranch-processor`.
 
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use syn::parse::{Parse as _, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Data, DeriveInput, Expr, Fields, Lit, LitStr, Meta, Token, UnOp};
@@ -25,6 +25,7 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
         Fields::Unnamed(_) => return Err(syn::Error::new(fields.span(), "the fields of parameters have names")),
     };
     let (mut declared, mut read, mut names, mut seen) = (Vec::new(), Vec::new(), Vec::new(), Vec::<String>::new());
+    let mut values = Vec::new();
     for field in fields {
         let Some(ident) = &field.ident else { continue };
         let attributes = Attributes::of(&field.attrs)?;
@@ -33,13 +34,15 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
             return Err(syn::Error::new(ident.span(), format!("there is another parameter named {name:?}")));
         }
         let kind = &field.ty;
+        // Not the name of the field, which may be that of an argument.
+        let value = format_ident!("value_{}", values.len());
         if attributes.nested {
             let prefix = format!("{name}.");
             declared.push(quote_spanned! { kind.span() =>
                 <#kind as ::anabranch_processor::parameters::Parameters>::declare(&[prefix, #prefix].concat(), declarations);
             });
             read.push(quote_spanned! { kind.span() =>
-                let #ident = <#kind as ::anabranch_processor::parameters::Parameters>::read(&[prefix, #prefix].concat(), settings);
+                let #value = <#kind as ::anabranch_processor::parameters::Parameters>::read(&[prefix, #prefix].concat(), settings);
             });
         } else {
             let (description, validations) = (documentation(&field.attrs), &attributes.validations);
@@ -56,10 +59,11 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
                 } }
             };
             declared.push(quote_spanned! { kind.span() => declarations.add::<#kind>(prefix, #field); });
-            read.push(quote_spanned! { kind.span() => let #ident = settings.read::<#kind>(prefix, #field); });
+            read.push(quote_spanned! { kind.span() => let #value = settings.read::<#kind>(prefix, #field); });
         }
         seen.push(name);
         names.push(ident);
+        values.push(value);
     }
     let (ident, (generics, arguments, clause)) = (&input.ident, input.generics.split_for_impl());
     // All are read before the first that failed ends it, so that all problems are told at once.
@@ -76,7 +80,7 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
             ) -> ::core::option::Option<Self> {
                 let _ = (&prefix, &settings);
                 #(#read)*
-                ::core::option::Option::Some(Self { #(#names: #names?),* })
+                ::core::option::Option::Some(Self { #(#names: #values?),* })
             }
         }
     })

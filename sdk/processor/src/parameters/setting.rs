@@ -15,7 +15,8 @@ pub trait Setting: Sized {
     /// The kind that hosts and their users see.
     const KIND: ParameterKind;
 
-    /// The value of a text that is not empty, or what is wrong with it.
+    /// The value of a text that is not blank, or what is wrong with it. There is white space around it only where the
+    /// kind is a string or a file.
     ///
     /// # Errors
     /// What is wrong, as a sentence without its subject: the name of the parameter is put before it.
@@ -57,7 +58,7 @@ impl Setting for Reference {
     const KIND: ParameterKind = ParameterKind::String;
 
     fn parse(text: &str) -> Result<Self, String> {
-        Reference::parse(text).map_err(|error| error.to_string())
+        Reference::parse(text.trim()).map_err(|error| error.to_string())
     }
 }
 

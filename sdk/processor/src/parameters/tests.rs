@@ -17,7 +17,7 @@ const PLAIN: Field = Field { name: "x", description: "", default: None, validati
 
 #[test]
 fn values_are_of_their_types() {
-    assert_eq!(one(&PLAIN, " text "), Ok("text".to_owned()));
+    assert_eq!(one(&PLAIN, "text"), Ok("text".to_owned()));
     assert_eq!(one(&PLAIN, "-3"), Ok(-3_i64));
     assert_eq!(one(&PLAIN, "2.5"), Ok(2.5_f64));
     assert_eq!(one(&PLAIN, "T"), Ok(true));
@@ -27,6 +27,22 @@ fn values_are_of_their_types() {
     assert_eq!(one(&PLAIN, ""), Ok(None::<i32>));
     assert_eq!(one(&PLAIN, "7"), Ok(Some(7_u8)));
     assert!(one::<Reference>(&PLAIN, ".Key.a").is_ok());
+}
+
+/// As the service gives them to built-in plugins.
+#[test]
+fn white_space_is_part_of_text_and_of_nothing_else() {
+    assert_eq!(one(&PLAIN, " a text "), Ok(" a text ".to_owned()));
+    assert_eq!(one(&PLAIN, " a text "), Ok(Some(" a text ".to_owned())));
+    assert_eq!(one(&PLAIN, " 3 "), Ok(3));
+    assert_eq!(one(&PLAIN, "\ttrue\n"), Ok(true));
+    assert_eq!(one(&PLAIN, " 1s "), Ok(Duration::from_secs(1)));
+    assert_eq!(one::<Reference>(&PLAIN, " .Key.a ").unwrap().to_string(), ".Key.a");
+    assert_eq!(one(&PLAIN, " \t"), Ok(None::<String>));
+    const DEFAULT: Field = Field { default: Some(" - "), ..PLAIN };
+    assert_eq!(one(&DEFAULT, "  "), Ok(" - ".to_owned()));
+    let mut map = settings(&[(" x.a ", " b ")]);
+    assert_eq!(map.read("", &PLAIN), Some(BTreeMap::from([("a".to_owned(), " b ".to_owned())])));
 }
 
 #[test]

@@ -88,3 +88,17 @@ fn versions_come_oldest_first_and_go_on_in_the_middle() {
     assert_eq!(run(Some(horizon(20)), Some(third)), ["delete true", "create false"]);
     assert_eq!(run(None, None), ["create false"]);
 }
+
+/// A clock that is behind makes each look one too early, and with versions nothing is delivered before its time.
+#[test]
+fn an_object_may_change_at_any_number_of_looks() {
+    let mut memory = Memory::default();
+    for look in 0..300 {
+        let mut sweep = Sweep::new(Purpose::Changes, (Some(horizon(5)), horizon(10)), None, true, memory);
+        let mut finds = VecDeque::new();
+        sweep.see("k".to_owned(), vec![version(10, &format!("{look}"))], &mut finds).unwrap();
+        let ended = sweep.end(&mut finds);
+        assert_eq!((finds.len(), ended.deferred), (0, Some(10)), "look {look}");
+        memory = ended.memory;
+    }
+}

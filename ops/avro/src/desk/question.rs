@@ -1,0 +1,116 @@
+//! Questions to the registry. They are asked on a runtime of their own, one for the process: whoever waits for an answer
+//! may stand on any thread, and the registry needs none of those that wait.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_graph::text::Str;
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+
+/// A registry, and the longest time for one question, whatever its own retries take.
+#[derive(Clone)]
+pub(crate) struct RegistryClient {
+    pub(crate) registry: Arc<dyn SchemaRegistry>,
+    pub(crate) patience: Duration,
+}
+
+impl RegistryClient {
+    pub(crate) fn new(registry: Arc<dyn SchemaRegistry>) -> RegistryClient {
+        RegistryClient { registry, patience: Duration::from_secs(30) }
+    }
+}
+
+/// What only the registry can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// The text of a version.
+    Version(Str, SchemaVersion),
+    /// The version of a subject that has this text; it is registered where there is none.
+    Text(Str, Str),
+    /// The text of an id.
+    Id(SchemaId),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Schema(Arc<Schema>),
+    Definition(Arc<Definition>),
+}
+
+pub(crate) type Answered = Result<Answer, Fault>;
+
+fn unavailable(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Fault {
+    Fault::transient("schema_registry_unavailable", why)
+}
+
+fn contradiction() -> Fault {
+    unavailable("the schema registry answered another question")
+}
+
+impl Answer {
+    pub(super) fn schema(self) -> Result<Arc<Schema>, Fault> {
+        match self {
+            Answer::Schema(schema) => Ok(schema),
+            Answer::Definition(_) => Err(contradiction()),
+        }
+    }
+
+    pub(super) fn definition(self) -> Result<Arc<Definition>, Fault> {
+        match self {
+            Answer::Definition(definition) => Ok(definition),
+            Answer::Schema(_) => Err(contradiction()),
+        }
+    }
+}
+
+impl Question {
+    async fn put(self, registry: &dyn SchemaRegistry) -> Answered {
+        Ok(match self {
+            Question::Version(subject, version) => Answer::Schema(registry.get(&subject, version).await?),
+            Question::Text(subject, text) => Answer::Schema(registry.create(&subject, SchemaKind::Avro, &text).await?),
+            Question::Id(id) => Answer::Definition(registry.by_id(id).await?),
+        })
+    }
+
+    /// Asks, and gives the answer to `tell`; drops that if the registry panics.
+    fn ask(self, client: &RegistryClient, tell: impl FnOnce(Answered) + Send + 'static) {
+        let runtime = match runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => return tell(Err(unavailable(error))),
+        };
+        let RegistryClient { registry, patience } = client.clone();
+        runtime.spawn(async move {
+            let late = || unavailable(format!("the schema registry did not answer within {patience:?}"));
+            let answer = tokio::time::timeout(patience, self.put(&*registry)).await;
+            tell(answer.unwrap_or_else(|_| Err(late())));
+        });
+    }
+
+    /// Waits for the answer without a thread.
+    pub(super) async fn answer(self, client: &RegistryClient) -> Answered {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        self.ask(client, |answer| drop(tell.send(answer)));
+        told.await.unwrap_or_else(|_| Err(unavailable("the schema registry panicked")))
+    }
+
+    /// Waits for the answer on this thread. Where it is a thread of an executor, that is told to let others work
+    /// meanwhile.
+    pub(super) fn wait(self, client: &RegistryClient) -> Answered {
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        self.ask(client, move |answer| drop(tell.send(answer)));
+        let wait = || told.recv().unwrap_or_else(|_| Err(unavailable("the schema registry panicked")));
+        match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
+            _ => wait(),
+        }
+    }
+}
+
+/// Where questions are asked. It is there from the first one on, and stays.
+fn runtime() -> Result<&'static Runtime, String> {
+    static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
+    let start = || Builder::new_multi_thread().worker_threads(1).thread_name("anabranch-schemas").enable_all().build();
+    RUNTIME.get_or_init(|| start().map_err(|error| error.to_string())).as_ref().map_err(Clone::clone)
+}

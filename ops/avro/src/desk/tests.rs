@@ -1,0 +1,162 @@
+//! A registry that does not answer.
+
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::Duration;
+
+use anabranch_graph::operator::{BuiltOperator, Class, Verdict};
+use anabranch_graph::record::Record;
+use anabranch_graph::schema::{Definition, MemoryRegistry, SchemaKind};
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::around::tests::{Adding, ID, named};
+use crate::source::tests::reader_of;
+use crate::testing::{configured, fields, host};
+
+/// Answers for subject `s`, and for others when it is let go.
+struct Hangs {
+    others: MemoryRegistry,
+    asked: Sender<Str>,
+    answers: Semaphore,
+}
+
+#[async_trait]
+impl SchemaRegistry for Hangs {
+    async fn create(&self, subject: &Str, kind: SchemaKind, text: &Str) -> Result<Arc<Schema>, SchemaError> {
+        self.wait(subject).await;
+        self.others.create(subject, kind, text).await
+    }
+    async fn get(&self, subject: &Str, version: SchemaVersion) -> Result<Arc<Schema>, SchemaError> {
+        self.wait(subject).await;
+        self.others.get(subject, version).await
+    }
+    async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
+        self.others.by_id(id).await
+    }
+    async fn versions(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {
+        self.others.versions(subject).await
+    }
+}
+
+impl Hangs {
+    fn new() -> (Arc<Hangs>, mpsc::Receiver<Str>) {
+        let (asked, questions) = mpsc::channel();
+        let others = MemoryRegistry::new();
+        let create = |subject: &str| {
+            crate::testing::block_on(others.create(&subject.into(), SchemaKind::Avro, &ID.into())).unwrap()
+        };
+        create("s");
+        create("hangs");
+        (Arc::new(Hangs { others, asked, answers: Semaphore::new(0) }), questions)
+    }
+
+    async fn wait(&self, subject: &Str) {
+        if subject != "s" {
+            let _ = self.asked.send(subject.clone());
+            let _ = self.answers.acquire().await;
+        }
+    }
+
+    fn let_go(&self) {
+        self.answers.close();
+    }
+}
+
+/// What nobody may wait for.
+const LONG: Duration = Duration::from_secs(60);
+
+fn of_subject(subject: &str) -> Record {
+    let mut record = named(bytes::Bytes::from_static(b"\x02"), "1");
+    record.metadata.insert("recfmt.payload.schema.subject", subject.to_owned());
+    record
+}
+
+#[test]
+fn other_strips_go_on_while_one_waits_for_the_registry() {
+    let (registry, questions) = Hangs::new();
+    let kind = configured(&Adding::kind(Class::Async), &[]).unwrap();
+    let BuiltOperator::Async(operator) = kind.build(0, &host(registry.clone())).unwrap() else { panic!() };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let call = |subject: &'static str| {
+        let (operator, (tell, told)) = (operator.clone(), mpsc::channel());
+        runtime.spawn(async move { tell.send(operator.call(vec![of_subject(subject)]).await) });
+        told
+    };
+    let held_up = call("hangs");
+    assert_eq!(questions.recv_timeout(LONG).unwrap(), "hangs");
+    for _ in 0..3 {
+        let verdicts = call("s").recv_timeout(LONG).expect("the other strip goes on");
+        assert!(matches!(&verdicts[..], [Verdict::Keep(_)]), "{verdicts:?}");
+    }
+    assert!(held_up.try_recv().is_err(), "nobody has answered");
+    registry.let_go();
+    let verdicts = held_up.recv_timeout(LONG).unwrap();
+    assert!(matches!(&verdicts[..], [Verdict::Keep(_)]), "{verdicts:?}");
+}
+
+/// A read that is dropped while it waits for a schema is there at the next call.
+#[test]
+fn a_source_that_waits_for_the_registry_holds_no_thread_and_loses_nothing() {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let (registry, questions) = Hangs::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let record = crate::testing::after(fields(r#"{"id":1}"#));
+            let mut reader = reader_of(registry.clone(), vec![record]).await;
+            let room = || anabranch_graph::source::Room { rows: 9, bytes: 1 << 20 };
+            tokio::select! {
+                biased;
+                read = reader.read(room()) => panic!("{read:?}"),
+                () = async { while questions.try_recv().is_err() { tokio::time::sleep(Duration::from_millis(1)).await } } => {}
+            }
+            registry.let_go();
+            let read = reader.read(room()).await.unwrap();
+            let anabranch_graph::source::Read::Rows { records, .. } = read else { panic!("{read:?}") };
+            let version = records[0].metadata.get("recfmt.payload.schema.version").cloned();
+            tell.send((records.len(), version)).unwrap();
+        });
+    });
+    assert_eq!(told.recv_timeout(LONG).expect("the thread is not held"), (1, Some("1".into())));
+}
+
+#[test]
+fn a_question_has_an_end() {
+    let (registry, _questions) = Hangs::new();
+    let mut desk = Desk::new(registry);
+    desk.client.patience = Duration::from_millis(20);
+    let code = |answer: Result<Arc<Known>, Fault>| answer.map(drop).map_err(|fault| (fault.code(), fault.class()));
+    let late = Err(("schema_registry_unavailable", FaultClass::Transient));
+    assert_eq!(code(desk.version(&"hangs".into(), SchemaVersion::FIRST)), late);
+    assert_eq!(code(crate::testing::block_on(desk.attend(|desk| desk.register(&"other".into(), ID)))), late);
+    assert_eq!(code(desk.version(&"s".into(), SchemaVersion::FIRST)), Ok(()));
+}
+
+/// Each question is asked once, whatever the answer; one that says that the registry is away is that to all others.
+#[test]
+fn a_work_asks_each_question_once() {
+    let (registry, questions) = Hangs::new();
+    let mut desk = Desk::new(registry.clone());
+    registry.let_go();
+    let attend = |desk: &mut Desk, subjects: &[&'static str]| {
+        let subjects = subjects.to_vec();
+        crate::testing::block_on(desk.attend(move |desk| {
+            let code = |subject: &&str| {
+                desk.version(&(*subject).into(), SchemaVersion::FIRST).map_or_else(|f| f.code(), |_| "")
+            };
+            subjects.iter().map(code).collect::<Vec<&str>>()
+        }))
+    };
+    let missing = "schema_subject_not_found";
+    assert_eq!(attend(&mut desk, &["a", "s", "b", "a", "hangs", "b"]), [missing, "", missing, missing, "", missing]);
+    assert_eq!(questions.try_iter().collect::<Vec<Str>>(), ["a", "b", "hangs"]);
+
+    let (registry, questions) = Hangs::new();
+    let mut desk = Desk::new(registry);
+    desk.client.patience = Duration::from_millis(20);
+    let away = "schema_registry_unavailable";
+    assert_eq!(attend(&mut desk, &["s", "a", "b", "c"]), ["", away, away, away]);
+    assert_eq!(questions.try_iter().collect::<Vec<Str>>(), ["a"]);
+}
