@@ -4,12 +4,13 @@
 //! What rows were written with tells such a table from a record that never fitted. The memory ends with the plan, so that
 //! a pipeline that is applied or restarted takes its tables as they are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anabranch_graph::text::Str;
 
+use crate::column::Column;
 use crate::table::{Lack, Shape, Table};
 
 /// Most tables that are remembered.
@@ -29,6 +30,8 @@ struct Taken {
     columns: HashMap<String, (u32, i32)>,
     /// Columns of keys that rows were found by, in order.
     keys: Vec<Vec<String>>,
+    /// Columns that a row had to have.
+    required: HashSet<String>,
 }
 
 impl Past {
@@ -57,6 +60,8 @@ impl Past {
         for column in shape.columns.iter().map(|column| table.column(*column)) {
             taken.columns.insert(column.name.clone(), column.type_of);
         }
+        let required = table.layout.columns.iter().filter(|column| column.required);
+        taken.required.extend(required.map(|column| column.name.clone()));
         let key: Vec<String> = shape.key_columns().iter().map(|column| table.column(*column).name.clone()).collect();
         if !key.is_empty() && !taken.keys.contains(&key) {
             taken.keys.push(key);
@@ -84,8 +89,11 @@ impl Past {
     pub(crate) fn refuses_since(&self, table: &Table, shape: &Shape) -> bool {
         let known = self.lock();
         let Some(past) = known.get(&table.name.to_string()) else { return false };
-        let columns = || shape.columns.iter().map(|column| table.column(*column));
-        columns().any(|now| past.columns.get(&now.name).is_some_and(|was| *was != now.type_of))
-            || !shape.complete && columns().all(|now| past.columns.contains_key(&now.name))
+        let mut used = shape.columns.iter().map(|column| table.column(*column));
+        let missing = |(at, column): (usize, &Column)| {
+            column.required && !shape.columns.contains(&at) && !past.required.contains(&column.name)
+        };
+        used.any(|now| past.columns.get(&now.name).is_some_and(|was| *was != now.type_of))
+            || table.layout.columns.iter().enumerate().any(missing)
     }
 }

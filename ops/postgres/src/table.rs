@@ -34,7 +34,7 @@ pub(crate) struct Shape {
     /// How many of them are the key's.
     pub(crate) keys: usize,
     /// Whether a row can be inserted with these columns.
-    pub(crate) complete: bool,
+    complete: bool,
     /// Rows of it were written, and that is remembered.
     pub(crate) written: bool,
     key_fields: Vec<Str>,
