@@ -5,6 +5,7 @@
 
 pub(crate) mod access;
 mod apply;
+mod backup;
 mod body;
 pub(crate) mod connections;
 mod credentials;
@@ -33,6 +34,7 @@ mod ui;
 mod viewer;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use anabranch_graph::registry::Registry;
@@ -119,6 +121,7 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(edit::router())
         .merge(apply::router())
         .merge(positions::router())
+        .merge(backup::router())
         .merge(live::router())
         .merge(graph::router())
         .merge(inspect::router())
@@ -167,6 +170,14 @@ impl Api {
     /// The same with how it is spoken to: `https://127.0.0.1:8080`.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls.borrow().is_some() { "https" } else { "http" }, self.address)
+    }
+
+    /// Answers probes until `stop`: the service lives, and waits for its store.
+    pub async fn wait_for_store(&self, why: watch::Receiver<String>, stop: impl Future<Output = ()>) {
+        let cloned = self.listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
+        let Ok(listener) = cloned.and_then(TcpListener::from_std) else { return stop.await };
+        let router = Router::from(health::waiting()).with_state((why, self.access.clone()));
+        connections::serve(listener, self.tls.subscribe(), router, stop, async {}).await;
     }
 
     /// Answers until `stop`, and then only what was asked before.

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod answers;
+mod backup;
 mod config;
 mod connectors;
 mod dlq;
@@ -95,6 +96,7 @@ enum Command {
     #[command(subcommand, hide = true)]
     Docs(docs::Command),
     Doctor(doctor::Arguments),
+    Backup(backup::Arguments),
     /// Print the version.
     Version,
     /// Print completions for a shell.
@@ -142,6 +144,7 @@ fn dispatch(command: Command, context: &Context) -> Report {
         Command::Quickstart(arguments) => quickstart::quickstart(&arguments, context),
         Command::Config(arguments) => config::config(&arguments, context),
         Command::Doctor(arguments) => doctor::doctor(&arguments, context),
+        Command::Backup(arguments) => backup::backup(&arguments, context),
         Command::Mcp(arguments) => mcp::mcp(&arguments, context),
         Command::Docs(command) => docs::dispatch(&command),
         Command::Version => version(),

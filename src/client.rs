@@ -3,8 +3,9 @@
 //! It speaks to a service of this very program and knows the form of its errors; nothing else is needed of it, so it has
 //! no pool, follows no redirect, and heeds no proxy.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use anabranch_ops_tls::TlsError;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST};
 use axum::http::{HeaderValue, Method, Request, StatusCode};
+use futures::StreamExt as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -291,6 +293,46 @@ impl Client {
             Ok(Err(error)) => Err(broken(error.to_string())),
             Err(_) => Err(ClientError::Silent { url: self.url(), after: ANSWER }),
         }
+    }
+
+    /// Writes what the service answers into a file, part by part.
+    ///
+    /// # Errors
+    /// The service cannot be asked, or refuses, or the file cannot be written.
+    pub async fn download(&self, path: &str, to: &Path) -> Result<(), ClientError> {
+        let broken = |what: String| ClientError::Broken { url: self.url(), what };
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(HOST, self.authority())
+            .header(CONNECTION, "close");
+        if let Some(token) = self.authorization() {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Body::empty()).map_err(|error| broken(error.to_string()))?;
+        let stream = self.connect().await?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(readable(&error)))?;
+        let unwritten = |error: io::Error| broken(format!("{}: {}", to.display(), crate::files::system(&error)));
+        let answered = async move {
+            let silent = || ClientError::Silent { url: self.url(), after: ANSWER };
+            let answer = timeout(ANSWER, sender.send_request(request)).await.map_err(|_| silent())?;
+            let (head, body) = answer.map_err(|error| broken(readable(&error)))?.into_parts();
+            if !head.status.is_success() {
+                let body = to_bytes(Body::new(body), BODY).await.map_err(|error| broken(error.to_string()))?;
+                return Err(self.refused(head.status, &body));
+            }
+            let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(to).map_err(unwritten)?;
+            let mut parts = Body::new(body).into_data_stream();
+            while let Some(part) = timeout(ANSWER, parts.next()).await.map_err(|_| silent())? {
+                let part = part.map_err(|error| broken(error.to_string()))?;
+                file.write_all(&part).map_err(unwritten)?;
+            }
+            Ok(())
+        };
+        // The connection moves the bytes; what is wrong with it, the answer knows too.
+        let (answered, _) = tokio::join!(answered, connection);
+        answered
     }
 
     fn written(&self, body: &impl Serialize) -> Result<Vec<u8>, ClientError> {

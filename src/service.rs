@@ -33,7 +33,7 @@ use anabranch_graph::text::Str;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -42,7 +42,7 @@ use crate::log::{COUNTED_EVERY, Log};
 use crate::pipelines::{Invalid, Pipelines};
 use crate::runtime;
 use crate::settings::Settings;
-use crate::store::{Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
+use crate::store::{Holding, Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
 use crate::terminal::{StatusLine, Stream, is_terminal};
 use crate::traces::{Exporter, FLUSH};
 use account::Account;
@@ -96,6 +96,8 @@ pub struct Ended {
     pub signalled: bool,
     /// Whether a degraded pipeline ended it.
     pub gave_up: bool,
+    /// Why it lost its store for good, where that ended it.
+    pub taken: Option<String>,
 }
 
 impl Ended {
@@ -135,6 +137,13 @@ pub enum ServiceError {
 
 /// How long a pipeline may take beyond its budget before it is left behind.
 const GRACE: Duration = Duration::from_secs(2);
+/// Waits between two attempts to open the store: from this one, doubling, to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// Shortest time between two lines of the log that say the same about waiting for the store.
+const WAITING_LINE: Duration = Duration::from_secs(60);
+/// Time between two looks at the file of the store.
+const LOOK: Duration = Duration::from_secs(1);
 /// What the first signal is answered with.
 const STOPPING: &str = "stopping; a second signal ends at once";
 /// How many pipelines open at the same time: hundreds that open at once would need a thread each for their files.
@@ -154,9 +163,12 @@ impl Service {
         let executor = executor().map_err(system("start the executor"))?;
         let ended = control.block_on(async {
             let mut signals = Signals::listen().and_then(Signals::with_hangups).map_err(system("listen to signals"))?;
-            let Some(store) = self.attended(&mut signals, self.open()).await else { return Ok(Ended::signalled()) };
-            let store = store?;
-            let api = self.listen().await?;
+            let Some(opened) = self.attended(&mut signals, self.open()).await else { return Ok(Ended::signalled()) };
+            let (store, early) = opened?;
+            let api = match early {
+                Some(api) => Some(api),
+                None => self.listen().await?,
+            };
             if let (Some(tell), Some(api)) = (self.on_listening.take(), &api) {
                 tell(api.address());
             }
@@ -177,6 +189,7 @@ impl Service {
             });
             let view = Arc::new(View::new(store, self.registry.clone(), control));
             let ended = beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals, companion)).await;
+            view.store.release().await;
             if let Some(traces) = traces {
                 traces.close(FLUSH).await;
             }
@@ -188,12 +201,56 @@ impl Service {
         ended
     }
 
-    /// The store, opened on a thread of its own: a server or a disk may take long, and signals are heard meanwhile.
-    async fn open(&self) -> Result<Store, ServiceError> {
-        let database = self.settings.database.clone();
-        let opened = tokio::task::spawn_blocking(move || Store::open(&database)).await;
-        let failed = |error| ServiceError::System { what: "open the store", error: std::io::Error::other(error) };
-        Ok(opened.map_err(failed)??)
+    /// The store, and the listener where it was opened meanwhile to say that the service waits for the store.
+    async fn open(&self) -> Result<(Store, Option<Api>), ServiceError> {
+        let (tell, mut why) = watch::channel(String::new());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let told = async {
+            if why.changed().await.is_err() {
+                return None;
+            }
+            // Another service on this machine may have the address as long as it has the store.
+            let api = self.listen().await.ok()??;
+            api.wait_for_store(why, async { stopped.await.unwrap_or_default() }).await;
+            Some(api)
+        };
+        let opened = async {
+            let store = self.open_store(&tell).await;
+            drop((tell, stop));
+            store
+        };
+        let (store, api) = tokio::join!(opened, told);
+        Ok((store?, api))
+    }
+
+    /// The store, opened on a thread of its own: a server or a disk may take long, and signals are heard meanwhile. Waits
+    /// for it as long as the settings say, and tells why.
+    async fn open_store(&self, tell: &watch::Sender<String>) -> Result<Store, ServiceError> {
+        let begun = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        let mut logged: Option<(String, Instant)> = None;
+        loop {
+            let database = self.settings.database.clone();
+            let opened = tokio::task::spawn_blocking(move || Store::own(&database)).await;
+            let failed = |error| ServiceError::System { what: "open the store", error: std::io::Error::other(error) };
+            let error = match opened.map_err(failed)? {
+                Ok(store) => return Ok(store),
+                Err(error) => error,
+            };
+            let left = self.settings.store_wait.saturating_sub(begun.elapsed());
+            if left.is_zero() || !error.is_passing() {
+                return Err(error.into());
+            }
+            let why = error.to_string();
+            if logged.as_ref().is_none_or(|(before, at)| *before != why || at.elapsed() >= WAITING_LINE) {
+                tracing::warn!("waiting for the state store: {why}");
+                logged = Some((why.clone(), Instant::now()));
+            }
+            tell.send_if_modified(|before| std::mem::replace(before, why.clone()) != why);
+            sleep(pause.min(left)).await;
+            let longest = if matches!(error, OpenError::InUse { .. }) { FIRST_PAUSE * 2 } else { LONGEST_PAUSE };
+            pause = (pause * 2).min(longest);
+        }
     }
 
     /// Does something that comes before pipelines run. A signal asks to stop, which leaves it a moment; a second one
@@ -297,6 +354,15 @@ impl Service {
             pending::<()>().await;
         });
 
+        let store = control.shared().store.clone();
+        let mut holding = store.holding();
+        // Pipelines that are idle write nothing, and would not notice that the file is gone.
+        let mut looking = pin!(async {
+            loop {
+                sleep(LOOK).await;
+                store.look().await;
+            }
+        });
         let mut doing = FuturesUnordered::new();
         let mut status_line = StatusLine::new(self.log.output().clone());
         let mut redraw = interval(StatusLine::PERIOD);
@@ -372,6 +438,14 @@ impl Service {
                 () = &mut companion => {}
                 () = until(deadline) => break,
                 _ = counting.tick() => self.log.count_repeated(false),
+                () = &mut looking => {}
+                why = store_taken(&mut holding), if ended.taken.is_none() => {
+                    tracing::error!("{why}; the service ends");
+                    ended.taken = Some(why);
+                    stopping = true;
+                    control.stop_all(Some(Duration::ZERO));
+                    deadline = Some(Instant::now() + GRACE);
+                }
                 _ = redraw.tick(), if status_line.is_live() => status_line.draw(control.all()),
             }
         }
@@ -502,6 +576,15 @@ async fn finished(loading: &mut Option<JoinHandle<Pipelines>>) -> Option<Pipelin
                 None
             }
         },
+        None => pending().await,
+    }
+}
+
+/// Who owns the store, when this service lost it for good.
+async fn store_taken(holding: &mut watch::Receiver<Holding>) -> String {
+    let taken = holding.wait_for(|holding| matches!(holding, Holding::Taken(_))).await;
+    match taken.ok().and_then(|taken| taken.refusal().map(str::to_owned)) {
+        Some(why) => why,
         None => pending().await,
     }
 }

@@ -29,6 +29,8 @@ pub struct Settings {
     pub config_path: PathBuf,
     /// Where state is stored.
     pub database: Database,
+    /// How long the start of a service waits for the store; 0 = not at all.
+    pub store_wait: Duration,
     /// Where schemas live.
     pub schemas: Schemas,
     /// Where HTTP is served; `None` = nowhere.

@@ -4,18 +4,22 @@
 //! Writers queue up and one of them commits for all that came in the meantime (group commit): a commit costs one
 //! `fsync`, or one transaction, however many pipelines wait for it.
 
+mod backup;
 mod compare;
 mod embedded;
 mod entity;
 mod failure;
 pub mod letters;
 mod open;
+mod owner;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod schemas;
 mod tables;
 
 use std::collections::BTreeMap;
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
 
 use anabranch_graph::letter::{KeptLetters, Letter, LetterBounds};
 use anabranch_graph::schema::{Schema, SchemaVersion};
@@ -24,13 +28,16 @@ use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, Receipt, StateStore, 
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::sync::watch;
 
+pub use backup::{Backup, BackupError};
 pub use compare::{Action, Change, Entity, between};
 pub use entity::{
     Moment, Origin, Status, StopReason, StoredConnector, StoredDeadLetter, StoredPipeline, StoredProcessor,
     StoredSetting,
 };
 pub use open::OpenError;
+pub use owner::{Holding, Owner};
 pub use schemas::{Deletion, Document, Entry, Reference};
 
 use crate::dead_letters::form;
@@ -58,6 +65,10 @@ pub struct Store {
     place: Place,
     last_write: LastWrite,
     evictions: Evictions,
+    holding: watch::Receiver<Holding>,
+    /// The session that shows that this process owns a store in PostgreSQL.
+    #[cfg(feature = "postgres")]
+    ownership: Option<Arc<postgres::Ownership>>,
 }
 
 /// Where it is.
@@ -72,19 +83,79 @@ enum Place {
 #[derive(Debug)]
 enum Write {
     Claim(Str),
-    Marks { epoch: Epoch, moves: Vec<(LaneId, Mark)>, receipts: Vec<Receipt> },
-    Status { pipeline: Str, status: Status },
+    Marks {
+        epoch: Epoch,
+        moves: Vec<(LaneId, Mark)>,
+        receipts: Vec<Receipt>,
+    },
+    Status {
+        pipeline: Str,
+        status: Status,
+    },
     Provision(Provision),
-    Replace { pipeline: Box<StoredPipeline>, at: Moment },
-    Delete { pipeline: Str },
-    Keep { space: Str, entries: Vec<(MemoKey, Bytes)> },
-    Active { pipeline: Str, connector: Str, settings: Bytes },
-    Forget { pipeline: Str, connector: Str },
-    Schema { subject: Str, text: Str },
-    DeleteSchemas { subject: Str, versions: Vec<SchemaVersion>, how: Deletion },
-    Level { subject: Option<Str>, level: Option<Str> },
-    Letters { pipeline: Str, change: letters::Change },
-    Trial,
+    Replace {
+        pipeline: Box<StoredPipeline>,
+        at: Moment,
+    },
+    Delete {
+        pipeline: Str,
+    },
+    Keep {
+        space: Str,
+        entries: Vec<(MemoKey, Bytes)>,
+    },
+    Active {
+        pipeline: Str,
+        connector: Str,
+        settings: Bytes,
+    },
+    Forget {
+        pipeline: Str,
+        connector: Str,
+    },
+    Schema {
+        subject: Str,
+        text: Str,
+    },
+    DeleteSchemas {
+        subject: Str,
+        versions: Vec<SchemaVersion>,
+        how: Deletion,
+    },
+    Level {
+        subject: Option<Str>,
+        level: Option<Str>,
+    },
+    Letters {
+        pipeline: Str,
+        change: letters::Change,
+    },
+    /// So many bytes, which are removed again.
+    Trial(usize),
+}
+
+impl Write {
+    /// Bytes that it writes, roughly.
+    fn weight(&self) -> usize {
+        /// A mark, a status, a claim.
+        const SMALL: usize = 128;
+        match self {
+            Write::Marks { moves, .. } => moves.iter().map(|(_, mark)| SMALL + mark.position.0.len()).sum(),
+            Write::Provision(provision) => provision.good.len() * 8 * SMALL,
+            Write::Replace { .. } => 8 * SMALL,
+            Write::Keep { entries, .. } => entries.iter().map(|(_, value)| SMALL + value.len()).sum(),
+            Write::Active { settings, .. } => SMALL + settings.len(),
+            Write::Schema { text, .. } => SMALL + text.len(),
+            Write::Letters { change, .. } => SMALL + change.weight(),
+            Write::Trial(bytes) => *bytes,
+            Write::Claim(_)
+            | Write::Status { .. }
+            | Write::Delete { .. }
+            | Write::Forget { .. }
+            | Write::DeleteSchemas { .. }
+            | Write::Level { .. } => SMALL,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -210,7 +281,11 @@ impl Store {
         match self.last_write.known() {
             Known::Works => {}
             Known::Fails(failure) => return Err(failure.error()),
-            Known::Unknown => drop(self.write(Write::Trial).await?),
+            Known::Unknown(bytes) => drop(self.write(Write::Trial(bytes)).await?),
+        }
+        self.look().await;
+        if let Some(why) = self.holding.borrow().refusal() {
+            return Err(StoreError::Unavailable(why.into()));
         }
         self.pipelines().await.map(drop)
     }
@@ -247,18 +322,50 @@ impl Store {
         }
     }
 
+    /// Whether this process may run pipelines with the store, and when that changes.
+    pub fn holding(&self) -> watch::Receiver<Holding> {
+        self.holding.clone()
+    }
+
+    /// Looks whether the file of an embedded store is still there; [`Store::holding`] changes if it is not.
+    pub async fn look(&self) {
+        match &self.place {
+            Place::Embedded(embedded) => embedded.look().await,
+            #[cfg(feature = "postgres")]
+            Place::Postgres(_) => {}
+        }
+    }
+
+    /// Lets the next owner begin at once: this process runs no pipeline any more.
+    pub async fn release(&self) {
+        #[cfg(feature = "postgres")]
+        if let Some(ownership) = &self.ownership {
+            ownership.release().await;
+        }
+    }
+
+    /// The same store, of which a test says who holds it.
+    #[cfg(test)]
+    pub fn held_by(self, holding: watch::Receiver<Holding>) -> Store {
+        Store { holding, ..self }
+    }
+
     async fn write(&self, write: Write) -> Result<Written, StoreError> {
+        if let Holding::Paused(why) | Holding::Taken(why) = &*self.holding.borrow() {
+            return Err(StoreError::Unavailable(why.clone().into()));
+        }
         // What need not be durable may succeed where nothing else does.
         let tells = !matches!(write, Write::Keep { .. });
+        let bytes = write.weight();
         let written = match &self.place {
             Place::Embedded(embedded) => embedded.write(write).await,
             #[cfg(feature = "postgres")]
             Place::Postgres(postgres) => postgres.write(write).await,
         };
         match &written {
-            Ok(_) if tells => self.last_write.succeeded(),
+            Ok(_) if tells => self.last_write.succeeded(bytes),
             Ok(_) => {}
-            Err(error) => self.last_write.failed(error),
+            Err(error) => self.last_write.failed(error, bytes),
         }
         written
     }

@@ -58,6 +58,9 @@ pub enum StoreError {
     /// The store cannot be read or written.
     #[error("state store: {0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The file of the store is gone, or another one is in its place: nothing is written until the user puts it back.
+    #[error("{0}")]
+    Gone(String),
     /// What it holds cannot be understood.
     #[error("state store is damaged: {0}")]
     Damaged(String),

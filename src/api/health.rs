@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -33,6 +34,27 @@ pub(super) fn router() -> OpenApiRouter<Probed> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
+/// What is told while the service waits for its store.
+pub(super) type Waiting = (watch::Receiver<String>, Arc<Access>);
+
+/// Probes of a service that waits for its store: everything else is told to come again.
+pub(super) fn waiting() -> Router<Waiting> {
+    Router::new().fallback(wait)
+}
+
+async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap) -> Response {
+    if uri.path() == "/healthz" {
+        return Json(Health { status: "SERVING" }).into_response();
+    }
+    // It names machines and processes.
+    let reason = match access.knows_token(&headers) {
+        true => why.borrow().clone(),
+        false => "the service waits for its state store".to_owned(),
+    };
+    let body = Json(Readiness { status: "waiting", reason: Some(reason), pipelines: None });
+    (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+}
+
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Asked {
@@ -52,7 +74,7 @@ struct Health {
 /// Whether the service does its work.
 #[derive(Serialize, ToSchema)]
 struct Readiness {
-    /// `ready`, `starting`, `stopping` or `unavailable`
+    /// `ready`, `waiting` for the state store, `starting`, `stopping` or `unavailable`
     status: &'static str,
     /// Why it is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]

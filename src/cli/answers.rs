@@ -50,6 +50,21 @@ pub(super) struct PipelineAnswer {
     pub(super) updated_at: Option<Moment>,
 }
 
+impl PipelineAnswer {
+    /// What the counters alone know of a pipeline.
+    pub(super) fn of_live(live: &LivePipeline) -> Self {
+        PipelineAnswer {
+            id: live.id.clone(),
+            config: ConfigAnswer::default(),
+            status: live.status.clone(),
+            processor_ids: Vec::new(),
+            detached: false,
+            created_at: None,
+            updated_at: None,
+        }
+    }
+}
+
 /// Its name and what it is for.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct ConfigAnswer {

@@ -58,6 +58,19 @@ impl Shelf {
     /// Whoever has the store: a file is locked by the service that runs with it, so where it can be opened nobody does. A
     /// database is asked only where no service answers.
     fn find(command: &'static str, settings: &Settings) -> Result<Shelf, Box<Report>> {
+        Shelf::opened_by(Store::open, command, settings)
+    }
+
+    /// The same for a command that changes letters: no service has the store meanwhile.
+    fn find_to_change(command: &'static str, settings: &Settings) -> Result<Shelf, Box<Report>> {
+        Shelf::opened_by(Store::own, command, settings)
+    }
+
+    fn opened_by(
+        open: fn(&Database) -> Result<Store, OpenError>,
+        command: &'static str,
+        settings: &Settings,
+    ) -> Result<Shelf, Box<Report>> {
         let unusable = |error: &OpenError| {
             Box::new(Report::new(command).fail(Exit::Environment, "store.unavailable", error.to_string()))
         };
@@ -74,7 +87,7 @@ impl Shelf {
         }
         match &settings.database {
             Database::Postgres(_) => {
-                let store = Store::open(&settings.database).map_err(|error| unusable(&error))?;
+                let store = open(&settings.database).map_err(|error| unusable(&error))?;
                 Opened::new(command, store).map(Shelf::Store)
             }
             Database::Embedded(_) | Database::InMemory => Err(Box::new(
@@ -83,6 +96,12 @@ impl Shelf {
                     .suggest("the first `anabranch run` makes it; --db.path names another place"),
             )),
         }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.store.release());
     }
 }
 

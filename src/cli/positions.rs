@@ -23,7 +23,7 @@ use crate::client::escaped;
 use crate::positions::shown;
 use crate::settings::Database;
 use crate::store::letters::LetterTotals;
-use crate::store::{Store, StoredPipeline};
+use crate::store::{OpenError, Store, StoredPipeline};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -114,15 +114,39 @@ pub(super) struct Opened {
     runtime: Runtime,
 }
 
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.store.release());
+    }
+}
+
 impl Opened {
     /// Opens the store that is there.
     ///
     /// # Errors
     /// The report of the command `command`: there is none, or it cannot be used.
     pub(super) fn open(command: &'static str, database: &Database) -> Result<Self, Box<Report>> {
+        Opened::opened_by(Store::open, command, database)
+    }
+
+    /// The same for a command that changes positions: no service has the store meanwhile.
+    ///
+    /// # Errors
+    /// As [`Opened::open`]; a service has it.
+    pub(super) fn open_to_change(command: &'static str, database: &Database) -> Result<Self, Box<Report>> {
+        Opened::opened_by(Store::own, command, database)
+    }
+
+    fn opened_by(
+        open: fn(&Database) -> Result<Store, OpenError>,
+        command: &'static str,
+        database: &Database,
+    ) -> Result<Self, Box<Report>> {
         let failed =
             |message: String| Box::new(Report::new(command).fail(Exit::Environment, "store.unavailable", message));
-        let Some(store) = Store::open_existing(database).map_err(|e| failed(e.to_string()))? else {
+        let there = !matches!(database, Database::Embedded(path) if !path.exists());
+        let store = if there { Some(open(database).map_err(|e| failed(e.to_string()))?) } else { None };
+        let Some(store) = store else {
             let report = Report::new(command).fail(Exit::Environment, "positions.none", "there is no store yet");
             return Err(Box::new(report.suggest("the first `anabranch run` makes it; --db.path names another place")));
         };

@@ -64,6 +64,15 @@ impl Remote {
         }
     }
 
+    /// The same; why the state store of the service is not available, where that is what the service answers.
+    pub(super) fn get_of_store<T: DeserializeOwned>(&self, path: &str) -> Result<Result<T, String>, Box<Report>> {
+        match self.runtime.block_on(self.client.get(path)) {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(ClientError::Refused(refusal)) if refusal.reason == "store.unavailable" => Ok(Err(refusal.message)),
+            Err(error) => Err(self.refused(&error)),
+        }
+    }
+
     /// See [`Client::post`].
     pub(super) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Box<Report>> {
         self.run(self.client.post(path, body))

@@ -21,7 +21,7 @@ use super::status::{Event, next};
 use crate::log::Log;
 use crate::pipelines::{NotReadAgain, Pipeline};
 use crate::settings::RecoveryPolicy;
-use crate::store::{Status, StopReason, Store};
+use crate::store::{Holding, Status, StopReason, Store};
 
 /// What is asked of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +155,8 @@ pub struct Life {
 
 /// How long a pipeline that opens keeps its permit: one that waits for a service far away holds up nobody for long.
 const OPENING: Duration = Duration::from_millis(100);
+/// The place of a fault of the store.
+const STORE: Str = Str::from_static("state-store");
 
 impl Life {
     /// Runs the pipeline until it is finished, stopped or degraded. It is shown as starting at once.
@@ -170,13 +172,19 @@ impl Life {
         let mut first = Some(stored);
         loop {
             // Sources need not wait until the disk knows that they are read.
-            let ending = match first.take() {
+            let (ending, lost) = match first.take() {
                 Some(stored) => tokio::join!(self.run(), stored).0,
                 None => {
                     let stored = self.enter(Event::Start);
                     tokio::join!(self.run(), stored).0
                 }
             };
+            if let Some(why) = lost {
+                match self.regain(why).await {
+                    Some(outcome) => return outcome,
+                    None => continue,
+                }
+            }
             let (error, place) = match ending {
                 Ending::Finished => {
                     self.enter(Event::End).await;
@@ -237,8 +245,45 @@ impl Life {
         }
     }
 
-    /// One run, from the stored positions to its end.
-    async fn run(&mut self) -> Ending {
+    /// Waits until the store is this service's again; gives how the life of the pipeline ends where it is not.
+    async fn regain(&mut self, why: String) -> Option<Outcome> {
+        let mut holding = self.store.holding();
+        if *self.orders.borrow() != Order::Run {
+            return Some(self.stopped(Outcome::NotDrained { left: Vec::new() }).await);
+        }
+        if !matches!(*holding.borrow(), Holding::Gone(_)) {
+            // Shown and not stored: the store takes nothing.
+            drop(self.enter(Event::Retry { error: why.clone() }));
+            tracing::warn!(pipeline = %self.id, error = why, "stopped reading until the store is this service's again");
+        }
+        let decided = async {
+            let decided = holding.wait_for(|holding| matches!(holding, Holding::Held | Holding::Gone(_))).await;
+            match decided.ok().map(|holding| holding.clone()) {
+                Some(holding) => holding,
+                None => std::future::pending().await,
+            }
+        };
+        let again = tokio::select! {
+            holding = decided => Some(holding),
+            _ = self.orders.wait_for(|order| *order != Order::Run) => None,
+        };
+        match again {
+            Some(Holding::Held) => None,
+            Some(other) => {
+                let error = other.refusal().unwrap_or(&why).to_owned();
+                Some(self.degraded(error, Some(STORE)).await)
+            }
+            None => Some(self.stopped(Outcome::Stopped).await),
+        }
+    }
+
+    /// One run, from the stored positions to its end; and why it was ended, where the store was lost.
+    async fn run(&mut self) -> (Ending, Option<String>) {
+        let mut holding = self.store.holding();
+        let refusal = holding.borrow().refusal().map(str::to_owned);
+        if refusal.is_some() {
+            return (Ending::Killed, refusal);
+        }
         let services = Services {
             store: Arc::new(self.store.clone()) as Arc<dyn StateStore>,
             log: self.log.clone(),
@@ -248,13 +293,13 @@ impl Life {
         let permit = tokio::select! {
             biased;
             permit = self.opening.clone().acquire_owned() => permit,
-            _ = self.orders.wait_for(|order| *order != Order::Run) => return Ending::Stopped,
+            _ = self.orders.wait_for(|order| *order != Order::Run) => return (Ending::Stopped, None),
         };
         let mut permit = Some(permit);
         let renewed = tokio::select! {
             biased;
             renewed = (self.renewal)() => renewed,
-            _ = self.orders.wait_for(|order| *order != Order::Run) => return Ending::Stopped,
+            _ = self.orders.wait_for(|order| *order != Order::Run) => return (Ending::Stopped, None),
         };
         match renewed {
             Ok(Some(pipeline)) => {
@@ -262,7 +307,9 @@ impl Life {
                 self.options.mask = pipeline.compiled.secrets.clone().into();
             }
             Ok(None) => {}
-            Err(error) => return Ending::Faulted(Fault::fatal("credentials_unreadable", error).of_login()),
+            Err(error) => {
+                return (Ending::Faulted(Fault::fatal("credentials_unreadable", error).of_login()), None);
+            }
         }
         let mut running = {
             let _on_executor = self.executor.enter();
@@ -279,6 +326,7 @@ impl Life {
         let mut told = Order::Run;
         // Whether somebody is left who can give orders.
         let mut ordered = true;
+        let mut lost = None;
         loop {
             tokio::select! {
                 ending = running.wait() => {
@@ -287,7 +335,12 @@ impl Life {
                             seen.account.add(&run);
                         }
                     });
-                    return ending;
+                    return (ending, lost);
+                }
+                why = refused(&mut holding), if lost.is_none() => {
+                    // What is in flight is read again: another service may write soon.
+                    lost = Some(why);
+                    running.kill();
                 }
                 result = &mut opened, if opening => {
                     opening = false;
@@ -376,6 +429,17 @@ impl Life {
 /// The next order that is another one than `told`; `None` where there is nobody left to give one.
 async fn hear(orders: &mut watch::Receiver<Order>, told: Order) -> Option<Order> {
     orders.wait_for(|order| *order != told).await.ok().map(|order| *order)
+}
+
+/// Why the store is not this service's any more, when that is so.
+async fn refused(holding: &mut watch::Receiver<Holding>) -> String {
+    let lost = holding.wait_for(|holding| holding.refusal().is_some()).await;
+    let why = lost.ok().and_then(|lost| lost.refusal().map(str::to_owned));
+    match why {
+        Some(why) => why,
+        // A store that nobody can lose.
+        None => std::future::pending().await,
+    }
 }
 
 /// Names in a row.

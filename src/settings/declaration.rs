@@ -175,6 +175,13 @@ pub const KEYS: &[Key] = &[
     ),
     Key::new("db.path", Kind::Path, Some("./anabranch.db"), "File of the embedded store."),
     Key::new(
+        "db.wait",
+        Kind::Duration { zero: true },
+        Some("0s"),
+        "How long the start waits for a store that another service owns, or whose server is away; 0 = not at all.",
+    )
+    .alias("wait-for-store"),
+    Key::new(
         "db.postgres.connection-string",
         Kind::Text,
         None,

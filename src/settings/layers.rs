@@ -370,6 +370,7 @@ impl<'a> Checking<'a> {
                 }),
                 _ => Database::Embedded(self.path("db.path")),
             },
+            store_wait: self.duration("db.wait"),
             schemas: match self.text("schema-registry.type") {
                 "confluent" => Schemas::Confluent(ConfluentSettings {
                     url: self.text("schema-registry.confluent.connection-string").to_owned(),

@@ -1,16 +1,17 @@
 //! The store in one file of `redb`, used by one process, or in memory. Everything that touches the file runs in
 //! `spawn_blocking`.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_graph::state::{Epoch, Receipt, StoreError};
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::failure::Failure;
 use super::letters::{Change, Which};
 use super::open::Site;
-use super::{Found, Read, Write, Written, compare, fence, tables, unavailable};
+use super::{Found, Holding, Read, Write, Written, compare, fence, tables, unavailable};
 use crate::panics::caught;
 use held::{Held, Open};
 
@@ -46,6 +47,23 @@ impl Embedded {
     /// `site`: where it can be opened again after an error; none where it is in memory.
     pub(super) fn new(database: Database, site: Option<Site>) -> Self {
         Embedded { shared: Arc::new(Shared { held: Held::new(database, site), queue: Mutex::default() }) }
+    }
+
+    /// Whether the file is the one that was opened, and when that changes.
+    pub(super) fn holding(&self) -> watch::Receiver<Holding> {
+        self.shared.held.holding()
+    }
+
+    /// Looks whether it is.
+    pub(super) async fn look(&self) {
+        let shared = self.shared.clone();
+        // A disk may take long.
+        let _ = tokio::task::spawn_blocking(move || shared.held.look()).await;
+    }
+
+    /// Copies the file while nobody commits; says why that cannot be done.
+    pub(super) fn copy_to(&self, draft: &Path) -> Result<(), String> {
+        self.shared.held.copy_to(draft).map_err(|failure| failure.error().to_string())
     }
 
     pub(super) async fn read(&self, read: Read) -> Result<Found, StoreError> {
@@ -120,6 +138,8 @@ impl Shared {
     }
 
     fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, Failure> {
+        // What is written to a file without a name is lost, and another service may begin with another file.
+        self.held.look()?;
         self.held.with(|open| {
             // A panic here is a damaged page; it must not leave others waiting for ever.
             match caught(|| commit(&open.database, writes)) {
@@ -165,6 +185,7 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written,
     if writes.iter().all(|write| matches!(write, Write::Keep { .. })) {
         transaction.set_durability(Durability::None)?;
     }
+    let is_trial = writes.iter().any(|write| matches!(write, Write::Trial(_)));
     let mut outcomes = Vec::with_capacity(writes.len());
     for write in writes {
         match apply(&transaction, write) {
@@ -178,6 +199,12 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written,
         }
     }
     transaction.commit()?;
+    if is_trial {
+        // It showed what it was for; if this fails, the next one replaces it.
+        let transaction = database.begin_write()?;
+        transaction.delete_table(tables::TRIAL)?;
+        transaction.commit()?;
+    }
     Ok(outcomes)
 }
 
@@ -263,8 +290,10 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             schemas::set_level(transaction, subject.as_ref(), level.as_ref())?;
             Ok(Written::Nothing)
         }
-        Write::Trial => {
-            transaction.open_table(tables::META)?.insert("schema", tables::SCHEMA)?;
+        Write::Trial(bytes) => {
+            // What an earlier trial left goes: there is one at most. Zeros would need no room on some file systems.
+            let mut trial = transaction.open_table(tables::TRIAL)?;
+            trial.insert((), vec![0xa5; bytes].as_slice())?;
             Ok(Written::Nothing)
         }
     }

@@ -12,6 +12,7 @@ use super::OpenError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Unavailable(String),
+    Gone(String),
     Damaged(String),
 }
 
@@ -21,6 +22,7 @@ impl Failure {
         match error {
             StoreError::Fenced { .. } => None,
             StoreError::Unavailable(cause) => Some(Failure::Unavailable(cause.to_string())),
+            StoreError::Gone(what) => Some(Failure::Gone(what.clone())),
             StoreError::Damaged(what) => Some(Failure::Damaged(what.clone())),
         }
     }
@@ -28,6 +30,7 @@ impl Failure {
     pub(super) fn error(&self) -> StoreError {
         match self {
             Failure::Unavailable(cause) => StoreError::Unavailable(cause.clone().into()),
+            Failure::Gone(what) => StoreError::Gone(what.clone()),
             Failure::Damaged(what) => StoreError::Damaged(what.clone()),
         }
     }
@@ -36,6 +39,7 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
+            gone @ OpenError::Gone { .. } => Failure::Gone(gone.to_string()),
             OpenError::Damaged { path, what } => Failure::Damaged(format!("{}: {what}", path.display())),
             other => Failure::Unavailable(other.to_string()),
         }
@@ -44,11 +48,23 @@ impl From<OpenError> for Failure {
 
 /// How long a failure is told before it is tried whether it is over: who asks often must not keep the store busy.
 const TOLD: Duration = Duration::from_secs(1);
+/// A trial writes at least this much: a small write may succeed on a full disk, in place of something old.
+const TRIAL_BYTES: usize = 64 << 10;
+/// A trial writes at most this much.
+const MOST_TRIAL_BYTES: usize = 4 << 20;
 
 /// How the last write went; clones share it.
 #[derive(Clone, Default)]
 pub(super) struct LastWrite {
-    failed: Arc<Mutex<Option<(Instant, Failure)>>>,
+    failed: Arc<Mutex<Option<Failed>>>,
+}
+
+/// A write that failed.
+struct Failed {
+    at: Instant,
+    why: Failure,
+    /// Its bytes, and those of larger ones that failed before it.
+    bytes: usize,
 }
 
 /// What is known of writing.
@@ -58,35 +74,40 @@ pub(super) enum Known {
     Works,
     /// It failed just now.
     Fails(Failure),
-    /// It failed a while ago.
-    Unknown,
+    /// It failed a while ago; a trial of this many bytes shows whether that is over.
+    Unknown(usize),
 }
 
 impl LastWrite {
-    pub(super) fn succeeded(&self) {
-        if self.lock().take().is_some() {
+    /// A write of so many bytes succeeded. It says nothing about larger ones.
+    pub(super) fn succeeded(&self, bytes: usize) {
+        let mut failed = self.lock();
+        if failed.as_ref().is_some_and(|failed| bytes >= failed.bytes.min(MOST_TRIAL_BYTES)) {
+            *failed = None;
+            drop(failed);
             tracing::info!("the state store can be written again");
         }
     }
 
-    pub(super) fn failed(&self, error: &StoreError) {
-        if let Some(failure) = Failure::of(error) {
-            // Said once: writes are repeated, and each says why it failed where it was asked for.
-            if self.lock().replace((Instant::now(), failure)).is_none() {
-                tracing::warn!(%error, "a write of the state store failed");
-            }
+    pub(super) fn failed(&self, error: &StoreError, bytes: usize) {
+        let Some(why) = Failure::of(error) else { return };
+        let mut failed = self.lock();
+        let bytes = failed.as_ref().map_or(bytes, |before| before.bytes.max(bytes));
+        // Said once: writes are repeated, and each says why it failed where it was asked for.
+        if failed.replace(Failed { at: Instant::now(), why, bytes: bytes.max(TRIAL_BYTES) }).is_none() {
+            tracing::warn!(%error, "a write of the state store failed");
         }
     }
 
     pub(super) fn known(&self) -> Known {
         match &*self.lock() {
             None => Known::Works,
-            Some((at, failure)) if at.elapsed() < TOLD => Known::Fails(failure.clone()),
-            Some(_) => Known::Unknown,
+            Some(failed) if failed.at.elapsed() < TOLD => Known::Fails(failed.why.clone()),
+            Some(failed) => Known::Unknown(failed.bytes.min(MOST_TRIAL_BYTES)),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Instant, Failure)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Failed>> {
         // It is replaced as a whole: a panic elsewhere leaves it usable.
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,11 +121,20 @@ mod tests {
     fn what_failed_is_known_until_a_write_succeeds() {
         let last = LastWrite::default();
         assert_eq!(last.known(), Known::Works);
-        last.failed(&StoreError::Fenced { pipeline: "p".into(), ours: 1, theirs: 2 });
+        last.failed(&StoreError::Fenced { pipeline: "p".into(), ours: 1, theirs: 2 }, 10);
         assert_eq!(last.known(), Known::Works, "the store did what it is there for");
-        last.failed(&StoreError::Unavailable("full".into()));
+        last.failed(&StoreError::Unavailable("full".into()), 1 << 20);
         assert_eq!(last.clone().known(), Known::Fails(Failure::Unavailable("full".to_owned())));
-        last.succeeded();
+        // A small write may succeed on a full disk, in place of something old.
+        last.succeeded(1000);
+        assert_eq!(last.known(), Known::Fails(Failure::Unavailable("full".to_owned())));
+        last.succeeded(1 << 20);
         assert_eq!(last.known(), Known::Works);
+        last.failed(&StoreError::Unavailable("full".into()), 10);
+        last.succeeded(TRIAL_BYTES - 1);
+        assert_ne!(last.known(), Known::Works);
+        last.failed(&StoreError::Unavailable("full".into()), 1 << 30);
+        last.succeeded(MOST_TRIAL_BYTES);
+        assert_eq!(last.known(), Known::Works, "a trial is never larger");
     }
 }

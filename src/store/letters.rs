@@ -116,6 +116,18 @@ pub(super) enum Change {
     Remove(Which),
 }
 
+impl Change {
+    /// Bytes that it writes, roughly.
+    pub(super) fn weight(&self) -> usize {
+        let of = |letters: &[StoredLetter]| letters.iter().map(StoredLetter::encoded_len).sum::<usize>();
+        match self {
+            Change::Keep { letters, .. } => of(letters),
+            Change::Settle(settled) => settled.iter().map(|one| of(&one.copies)).sum(),
+            Change::Remove(_) => 0,
+        }
+    }
+}
+
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {

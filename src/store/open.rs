@@ -5,15 +5,19 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
 
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, StorageBackend as _, StorageError, TableError};
+#[cfg(feature = "postgres")]
+use tokio::sync::watch;
 
 use super::embedded::Embedded;
 use super::failure::LastWrite;
 use super::letters::Evictions;
 use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
-use super::{Place, Store};
+use super::{Holding, Owner, Place, Store};
 use crate::files::system;
 use crate::panics::caught;
 use crate::settings;
@@ -21,12 +25,28 @@ use crate::settings;
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process holds it.
+    /// Another process owns it.
     #[error(
-        "the store {} is in use by another process: stop that one first, or give this one its own --db.path",
-        .path.display()
+        "the store {place} is in use by {}: stop that process, wait for it with --db.wait, or give this one a store of \
+         its own with {}",
+        owner.as_ref().map_or_else(|| "another process".to_owned(), ToString::to_string),
+        if *.is_file { "--db.path" } else { "--db.postgres.table" }
     )]
     InUse {
+        /// The file, or the table and its server.
+        place: String,
+        /// The process, where it is known.
+        owner: Option<Owner>,
+        /// Whether it is a file.
+        is_file: bool,
+    },
+    /// The file of a store that was open is gone, or another file is in its place.
+    #[error(
+        "the file of the state store, {}, is gone or another file is in its place: put it back before you start the \
+         service again; with an empty store every source starts from its beginning",
+        .path.display()
+    )]
+    Gone {
         /// The file.
         path: PathBuf,
     },
@@ -86,9 +106,66 @@ const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
 /// Memory for pages. Marks are few and small; the default of a gigabyte is for databases.
 const CACHE_BYTES: usize = 4 << 20;
 
+impl OpenError {
+    /// Whether the store may be usable later without a change: another process ends, or the server answers again.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            OpenError::InUse { .. } => true,
+            #[cfg(feature = "postgres")]
+            OpenError::Postgres(refused) => refused.is_passing(),
+            #[cfg(not(feature = "postgres"))]
+            OpenError::LeftOut => false,
+            OpenError::Gone { .. }
+            | OpenError::Foreign { .. }
+            | OpenError::Newer { .. }
+            | OpenError::Damaged { .. }
+            | OpenError::System { .. } => false,
+        }
+    }
+}
+
+/// A file in use, with the name of its user.
+fn in_use(path: &Path) -> OpenError {
+    OpenError::InUse { place: path.display().to_string(), owner: Owner::of_file(path), is_file: true }
+}
+
 impl Store {
     pub(super) fn at(place: Place) -> Store {
-        Store { place, last_write: LastWrite::default(), evictions: Evictions::default() }
+        let holding = match &place {
+            Place::Embedded(embedded) => embedded.holding(),
+            #[cfg(feature = "postgres")]
+            Place::Postgres(_) => watch::channel(Holding::Held).1,
+        };
+        Store {
+            place,
+            last_write: LastWrite::default(),
+            evictions: Evictions::default(),
+            holding,
+            #[cfg(feature = "postgres")]
+            ownership: None,
+        }
+    }
+
+    /// Opens the store for a service that runs pipelines with it, or for a command that changes what it holds: nobody
+    /// else does so meanwhile. A store in PostgreSQL waits up to 10 s for the lease of an owner that did not release it.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; another process owns it.
+    pub fn own(database: &settings::Database) -> Result<Store, OpenError> {
+        let store = Store::open(database)?;
+        #[cfg(feature = "postgres")]
+        if let settings::Database::Postgres(address) = database {
+            let owned = super::postgres::own(address, &Owner::here());
+            let ownership = owned.map_err(|error| match error {
+                super::postgres::Taking::Refused(refused) => OpenError::Postgres(refused),
+                super::postgres::Taking::InUse(owner) => {
+                    OpenError::InUse { place: super::postgres::place(address), owner, is_file: false }
+                }
+            })?;
+            let holding = ownership.holding();
+            return Ok(Store { holding, ownership: Some(Arc::new(ownership)), ..store });
+        }
+        Ok(store)
     }
 
     /// Opens the store that the settings name, and makes it if there is none.
@@ -136,7 +213,7 @@ fn builder() -> Builder {
     builder
 }
 
-fn open_file(path: &Path) -> Result<Store, OpenError> {
+pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
     let database = match head(path) {
         Ok(Some(head)) => open_existing(path, &head)?,
         Ok(None) => match create(path)? {
@@ -181,20 +258,25 @@ impl Site {
         Ok(Site { path: path.into(), identity })
     }
 
+    /// Looks whether the file still has its name. Costs one call of the system.
+    pub(super) fn look(&self) -> Result<(), OpenError> {
+        match identity(&self.path) {
+            Ok(found) if found == self.identity => Ok(()),
+            Ok(_) => Err(OpenError::Gone { path: self.path.clone() }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(OpenError::Gone { path: self.path.clone() }),
+            Err(error) => Err(io(&self.path, &error)),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens the file as at the start, but makes none. Nobody else has it open in this process.
     pub(super) fn open(&self) -> Result<Database, OpenError> {
         let path = &self.path;
-        let gone = || OpenError::System {
-            path: path.clone(),
-            what: "the file is gone, or another one is in its place: put it back, or start the service again"
-                .to_owned(),
-        };
-        match identity(path) {
-            Ok(found) if found == self.identity => {}
-            Ok(_) => return Err(gone()),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(gone()),
-            Err(error) => return Err(io(path, &error)),
-        }
+        let gone = || OpenError::Gone { path: path.clone() };
+        self.look()?;
         let head = head(path).map_err(|error| io(path, &error))?.ok_or_else(gone)?;
         open_existing(path, &head)
     }
@@ -215,7 +297,7 @@ fn verify(path: &Path) -> Result<(), OpenError> {
     let mut file = File::open(path).map_err(|e| refuse(&e))?;
     match file.try_lock_shared() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: path.into() }),
+        Err(TryLockError::WouldBlock) => return Err(in_use(path)),
         Err(TryLockError::Error(error)) => return Err(refuse(&error)),
     }
     let length = file.metadata().map_err(|e| refuse(&e))?.len();
@@ -261,9 +343,7 @@ fn create(path: &Path) -> Result<Option<Database>, OpenError> {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let made = (|| {
-        // It holds dead letters and settings: nobody else reads them.
-        let empty = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
-        empty.map_err(|error| io(path, &error))?;
+        private(&draft).map_err(|error| io(path, &error))?;
         let database = builder().create(&draft).map_err(|error| refused(path, error))?;
         let database = initialized(database, path)?;
         match std::fs::hard_link(&draft, path) {
@@ -280,6 +360,11 @@ fn create(path: &Path) -> Result<Option<Database>, OpenError> {
         File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| io(path, &error))?;
     }
     made
+}
+
+/// Makes an empty file. A store holds dead letters and settings: nobody else reads them.
+pub(super) fn private(path: &Path) -> std::io::Result<()> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).map(drop)
 }
 
 fn initialized(database: Database, path: &Path) -> Result<Database, OpenError> {
@@ -316,7 +401,7 @@ fn check(database: &Database, path: &Path) -> Result<(), OpenError> {
 
 fn refused(path: &Path, error: DatabaseError) -> OpenError {
     match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.into() },
+        DatabaseError::DatabaseAlreadyOpen => in_use(path),
         DatabaseError::Storage(StorageError::Io(error))
             if !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
         {

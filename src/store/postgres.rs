@@ -10,6 +10,7 @@
 
 mod connection;
 mod letters;
+mod owner;
 mod schemas;
 mod session;
 mod table;
@@ -19,11 +20,13 @@ use std::time::Duration;
 
 use anabranch_graph::state::StoreError;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::owner::Owner;
 use super::{Found, Read, Write, Written};
 use crate::settings::PostgresDatabase;
 use connection::{Address, is_passing};
+pub(in crate::store) use owner::Ownership;
 use session::{Client, Failure, Session};
 use table::Table;
 
@@ -32,6 +35,11 @@ use table::Table;
 const ATTEMPTS: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// A server that was found away counts as away for this long: reads are refused at once, so that commands and probes are
+/// answered. After that a request is tried once, without repetition, until one succeeds.
+const AWAY: Duration = Duration::from_secs(1);
+/// How long a server that was away may take to take a connection.
+const AWAY_OPENING: Duration = Duration::from_secs(2);
 
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +84,21 @@ pub enum Refused {
     System(std::io::Error),
 }
 
+impl Refused {
+    /// Whether it may be over in a while: the server is away, or does not take the login yet.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Refused::Server { .. })
+    }
+}
+
+/// Why a process does not become the owner of the store.
+pub(super) enum Taking {
+    /// The server cannot be reached, or refuses.
+    Refused(Refused),
+    /// Another process owns it; its name, where that is known.
+    InUse(Option<Owner>),
+}
+
 enum Request {
     Read(Read, oneshot::Sender<Result<Found, StoreError>>),
     Write(Write, oneshot::Sender<Result<Written, StoreError>>),
@@ -85,6 +108,20 @@ enum Request {
 #[derive(Clone)]
 pub(super) struct Postgres {
     requests: mpsc::UnboundedSender<Request>,
+}
+
+/// Makes this process the owner of an open store.
+pub(super) fn own(database: &PostgresDatabase, name: &Owner) -> Result<Ownership, Taking> {
+    let address = Address::parse(&database.connection).map_err(Taking::Refused)?;
+    let table = Table::parse(&database.table).map_err(Taking::Refused)?;
+    Ownership::take(address, table, name)
+}
+
+/// Where the store is, for people: without the password.
+pub(super) fn place(database: &PostgresDatabase) -> String {
+    let hosts =
+        Address::parse(&database.connection).map_or_else(|_| String::new(), |address| address.hosts().to_owned());
+    format!("{} in PostgreSQL at {hosts}", database.table)
 }
 
 impl Postgres {
@@ -98,7 +135,7 @@ impl Postgres {
         let (opened, is_open) = sync_channel(1);
         let runtime =
             crate::runtime::start(&mut tokio::runtime::Builder::new_current_thread()).map_err(Refused::System)?;
-        let keep = Keeper { address, table, session: None };
+        let keep = Keeper { address, table, session: None, away: None };
         let live = move || runtime.block_on(keep.live(waiting, |result| drop(opened.send(result))));
         std::thread::Builder::new().name("state-store".to_owned()).spawn(live).map_err(Refused::System)?;
         let gone = || Refused::System(std::io::Error::other("its thread has ended"));
@@ -132,6 +169,8 @@ struct Keeper {
     address: Address,
     table: Table,
     session: Option<Session>,
+    /// When the server was last found away, and why; `None` while it answers.
+    away: Option<(Instant, String)>,
 }
 
 impl Keeper {
@@ -155,7 +194,11 @@ impl Keeper {
             }
             self.write(writes).await;
             for (read, done) in reads {
-                let found = self.read(&read).await;
+                // Who asks beside the one that found the server away is not kept waiting for the same.
+                let found = match &self.away {
+                    Some((since, why)) if since.elapsed() < AWAY => Err(StoreError::Unavailable(why.clone().into())),
+                    _ => self.read(&read).await,
+                };
                 let _ = done.send(found);
             }
         }
@@ -177,9 +220,13 @@ impl Keeper {
 
     /// The connection, made anew where it was lost.
     async fn connected(&mut self) -> Result<(&Table, &mut Client), Failure> {
-        let Keeper { address, table, session } = self;
+        let Keeper { address, table, session, away } = self;
         let live = match session.take() {
             Some(live) if !live.is_closed() => live,
+            _ if away.is_some() => {
+                let connecting = timeout(AWAY_OPENING, address.connect());
+                connecting.await.unwrap_or(Err(Failure::Silent(AWAY_OPENING)))?
+            }
             _ => address.connect().await?,
         };
         Ok((table, session.insert(live).client()))
@@ -194,7 +241,7 @@ impl Keeper {
         loop {
             match self.transact(&writes).await {
                 Ok(outcomes) => {
-                    tries.succeeded();
+                    self.answered(&tries);
                     done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome)));
                     return;
                 }
@@ -226,7 +273,7 @@ impl Keeper {
             };
             match found {
                 Ok(found) => {
-                    tries.succeeded();
+                    self.answered(&tries);
                     return found;
                 }
                 Err(error) => {
@@ -252,7 +299,20 @@ impl Keeper {
             Failure::Postgres(_) => {}
         }
         tracing::debug!(error = connection::message(error), passing, "the state store failed");
-        passing && tries.wait().await
+        if passing && self.away.is_none() && tries.wait().await {
+            return true;
+        }
+        if passing {
+            self.away = Some((Instant::now(), connection::message(error)));
+        }
+        false
+    }
+
+    /// The server answered.
+    fn answered(&mut self, tries: &Tries) {
+        if self.away.take().is_some() || tries.silent {
+            tracing::info!("the state store answers again");
+        }
     }
 }
 
@@ -264,12 +324,6 @@ struct Tries {
 impl Tries {
     fn new() -> Self {
         Tries { failures: 0, silent: false }
-    }
-
-    fn succeeded(&self) {
-        if self.silent {
-            tracing::info!("the state store answers again");
-        }
     }
 
     async fn wait(&mut self) -> bool {

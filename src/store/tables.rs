@@ -19,6 +19,8 @@ pub(super) const SCHEMA: u64 = 1;
 
 /// `schema` -> [`SCHEMA`].
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// Bytes that are written to see whether there is room for them, for a moment.
+pub(super) const TRIAL: TableDefinition<'_, (), &[u8]> = TableDefinition::new("trial");
 /// Pipeline -> number of its latest claim.
 pub(super) const EPOCHS: TableDefinition<'_, &str, u64> = TableDefinition::new("epochs");
 /// Pipeline -> [`StoredPipeline`] as JSON.

@@ -378,7 +378,7 @@ async fn a_fenced_commit_does_not_disturb_those_it_is_grouped_with() {
 async fn a_trial_changes_nothing() {
     for store in Places::new().stores() {
         let store = with_position(store).await;
-        assert!(matches!(store.write(Write::Trial).await, Ok(Written::Nothing)));
+        assert!(matches!(store.write(Write::Trial(100_000)).await, Ok(Written::Nothing)));
         store.check().await.unwrap();
         assert_eq!(position(&store).await, Some(7));
     }

@@ -48,7 +48,7 @@ pub fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &
     let _ = stream.write_all(body.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { status, head: head.to_owned(), body: body.to_owned() }

@@ -277,6 +277,24 @@ fn a_full_queue_stops_the_pipeline_and_loses_no_letter() {
 }
 
 #[test]
+fn a_queue_that_is_not_the_store_says_where_letters_go() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(30));
+    let to_file = pipeline("7", "").replace("plugin: store,", "plugin: file, settings: { path: dead.ndjson },");
+    workspace.write("pipelines/p.yaml", to_file);
+    workspace.once();
+    assert_eq!(workspace.lines("dead.ndjson").len(), 3);
+    let text = workspace.run(&["dlq", "list", "orders"]).expect_code(0).stdout;
+    assert!(text.contains("dead.ndjson") && !text.contains("has no dead letters"), "{text}");
+    let page = dlq(&workspace, &["list", "orders"], 0);
+    assert_eq!((&page["queue"]["plugin"], &page["queue"]["path"]), (&"file".into(), &"dead.ndjson".into()));
+    workspace.write("pipelines/p.yaml", pipeline("7", "").replace("plugin: store,", ""));
+    workspace.once();
+    let text = workspace.run(&["dlq", "list", "orders"]).expect_code(0).stdout;
+    assert!(text.contains("go to the log"), "{text}");
+}
+
+#[test]
 fn beyond_an_evicting_bound_the_oldest_letters_go_and_that_is_no_success() {
     let after_run = |lines: usize, queue: &str, code: i32| {
         let workspace = Workspace::new();
@@ -476,6 +494,25 @@ fn letters_are_kept_in_postgresql_too() {
     assert_eq!(dlq(&workspace, &with(&["replay", "orders", "--all"]), 0)["delivered"], 2);
     assert_eq!(dlq(&workspace, &with(&["list", "orders"]), 0)["count"], 0);
     assert_eq!(arrived(&workspace).len(), 29);
+}
+
+/// A transaction takes many letters, and none looks at those that are there: the number of letters does not slow it down.
+#[test]
+#[cfg(feature = "postgres")]
+fn letters_are_written_to_postgresql_many_at_a_time() {
+    const LETTERS: usize = 20_000;
+    let Some(database) = crate::servers::postgres::Database::create() else { return };
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "line 7\n".repeat(LETTERS));
+    workspace.write("pipelines/p.yaml", pipeline("7", ", settings: { max-count: 100000 }"));
+    let url = format!("--db.postgres.connection-string={}", database.url());
+    let begun = std::time::Instant::now();
+    workspace.run(&["run", "--once", "--db.type=postgres", &url]).expect_code(0);
+    println!("{:.0} letters a second, with the start", LETTERS as f64 / begun.elapsed().as_secs_f64());
+    assert_eq!(database.query("SELECT count(*) FROM anabranch_kv_store_dlq"), [LETTERS.to_string()]);
+    // Rows that one transaction wrote have its number.
+    let transactions = database.query("SELECT count(DISTINCT xmin::text) FROM anabranch_kv_store_dlq");
+    assert!(transactions[0].parse::<usize>().unwrap() <= LETTERS / 50, "{transactions:?} transactions");
 }
 
 /// The commands of the guide do what it says.

@@ -355,3 +355,27 @@ fn a_websocket_tells_no_secret_either() {
     said.check();
     end(service);
 }
+
+/// A pipeline is copied into the store as it is written: a credential in it is said to be copied, a reference is not.
+#[test]
+#[cfg(feature = "postgres")]
+fn a_credential_in_plain_text_is_warned_of() {
+    let mut workspace = Workspace::new();
+    workspace.env("DB_PASSWORD", "hunter22");
+    workspace.write("in.txt", "one\n");
+    let validated = |url: &str| {
+        let there = "        plugin: file\n        settings:\n          path: out.ndjson\n";
+        let here =
+            format!("        plugin: postgres\n        settings:\n          url: \"{url}\"\n          table: t\n");
+        let text = file_to_file("p", "").replace(there, &here);
+        assert!(text.contains("plugin: postgres"), "{text}");
+        workspace.write("pipelines/p.yaml", text);
+        workspace.run(&["pipelines", "validate"]).both()
+    };
+    let plain = validated("postgresql://u:hunter22@h/d");
+    assert!(plain.contains("plain text") && plain.contains("${file:") && !plain.contains("hunter22"), "{plain}");
+    for reference in ["postgresql://u:${DB_PASSWORD}@h/d", "postgresql://u@h/d"] {
+        let text = validated(reference);
+        assert!(!text.contains("plain text"), "{text}");
+    }
+}

@@ -3,6 +3,7 @@
 #[cfg(feature = "postgres")]
 mod silent;
 
+use crate::api::{ask, get};
 use crate::process::{Workspace, file_to_file, numbered_lines};
 
 fn workspace() -> Workspace {
@@ -21,11 +22,246 @@ fn a_second_process_is_refused() {
     let second = workspace.run(&["run", "--once"]);
     let text = second.expect_code(3).both();
     assert!(text.contains("anabranch.db"), "{text}");
-    assert!(text.contains("another process") || text.contains("in use"), "{text}");
+    let owner = format!("in use by process {} anabranch on ", first.id());
+    assert!(text.contains(&owner) && text.contains(" since 2") && text.contains("--db.wait"), "{text}");
     assert!(first.is_running());
     first.signal("INT");
     first.finish().expect_code(0);
     assert_eq!(workspace.lines("out.ndjson").len(), 100);
+}
+
+/// What the second service of a workspace is started with.
+fn second<'a>(database: &'a [String], wait: &'a str) -> Vec<&'a str> {
+    let mut arguments = vec!["run", "--db.wait", wait];
+    arguments.extend(database.iter().map(String::as_str));
+    arguments
+}
+
+/// Lines of the file of the destination.
+fn delivered(workspace: &Workspace) -> usize {
+    std::fs::read_to_string(workspace.path("out.ndjson")).map_or(0, |text| text.lines().count())
+}
+
+/// The second service waits, says why, and takes over when the first has ended; nothing is delivered twice.
+fn one_after_the_other(database: &[String]) {
+    let workspace = workspace();
+    let mut first = workspace.start(&second(database, "0s"));
+    first.wait_until("all lines", || delivered(&workspace) == 100);
+    let refused = workspace.run(&second(database, "0s")).expect_code(3).both();
+    let owner = format!("in use by process {} anabranch on ", first.id());
+    assert!(refused.contains(&owner) && refused.contains("--db.wait"), "{refused}");
+
+    let mut next = workspace.start(&second(database, "300s"));
+    let address = next.address();
+    next.wait_until("the reason", || get(address, "/readyz").body.contains(&owner));
+    let ready = get(address, "/readyz");
+    assert_eq!((ready.status, &ready.json()["status"]), (503, &"waiting".into()), "{}", ready.body);
+    assert_eq!((get(address, "/healthz").status, get(address, "/v1/pipelines").status), (200, 503));
+    workspace.append("in.txt", "one more\n");
+    first.wait_until("one more line", || delivered(&workspace) == 101);
+    first.signal("TERM");
+    first.finish().expect_code(0);
+    next.wait_until("readiness", || get(address, "/readyz").status == 200);
+    workspace.append("in.txt", "the last\n");
+    next.wait_until("the last line", || delivered(&workspace) == 102);
+    next.signal("TERM");
+    next.finish().expect_code(0);
+    assert_eq!(workspace.lines("out.ndjson").len(), 102, "a line came twice");
+}
+
+#[test]
+fn a_second_service_waits_for_the_file() {
+    one_after_the_other(&[]);
+}
+
+#[cfg(feature = "postgres")]
+fn of(database: &crate::servers::postgres::Database) -> [String; 2] {
+    ["--db.type=postgres".to_owned(), format!("--db.postgres.connection-string={}", database.url())]
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn a_second_service_waits_for_the_table() {
+    let Some(database) = crate::servers::postgres::Database::create() else { return };
+    one_after_the_other(&of(&database));
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn a_service_that_was_killed_is_followed_and_commands_do_not_write_beside_one() {
+    let Some(database) = crate::servers::postgres::Database::create() else { return };
+    let workspace = workspace();
+    let database = of(&database);
+    let mut first = workspace.start(&second(&database, "0s"));
+    first.wait_until("all lines", || delivered(&workspace) == 100);
+    let mut purge = vec!["dlq", "purge", "stored", "--all", "--yes", "--api.enabled=false"];
+    purge.extend(database.iter().map(String::as_str));
+    let text = workspace.run(&purge).expect_code(3).both();
+    assert!(text.contains(&format!("in use by process {}", first.id())), "{text}");
+    first.signal("KILL");
+    first.finish();
+    let mut next = workspace.start(&second(&database, "300s"));
+    let address = next.address();
+    next.wait_until("readiness", || get(address, "/readyz").status == 200);
+    workspace.append("in.txt", "one more\n");
+    next.wait_until("one more line", || delivered(&workspace) == 101);
+    next.signal("TERM");
+    next.finish().expect_code(0);
+}
+
+/// The session that shows who owns the store ends: with nobody waiting the service goes on, otherwise the next takes the
+/// store, and the first ends before that. A pipeline that is idle never runs in both.
+#[test]
+#[cfg(feature = "postgres")]
+fn an_owner_that_loses_its_session_is_followed_by_one_service_at_most() {
+    let Some(server) = crate::servers::postgres::Database::create() else { return };
+    let workspace = workspace();
+    let database = of(&server);
+    let mut first = workspace.start(&second(&database, "0s"));
+    first.wait_until("all lines", || delivered(&workspace) == 100);
+    let name = format!("application_name = 'anabranch owner {}' AND datname = current_database()", first.id());
+    let cut = || server.query(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {name}"));
+    assert_eq!(cut(), ["t"]);
+    first.wait_until("the session again", || {
+        server.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE {name}")) == ["1"]
+    });
+    workspace.append("in.txt", "one more\n");
+    first.wait_until("one more line", || delivered(&workspace) == 101);
+
+    let mut next = workspace.start(&second(&database, "300s"));
+    let address = next.address();
+    next.wait_until("it waits", || get(address, "/readyz").status == 503);
+    // Whoever is faster has the lock then: the first is cut off until it is the one that waits.
+    let printed = first.printed();
+    first.wait_until("the first to lose the store", || {
+        cut();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        printed().contains("was taken by process")
+    });
+    let text = first.finish().expect_code(3).both();
+    assert!(text.contains(&format!("was taken by process {}", next.id())), "{text}");
+    next.wait_until("readiness", || get(address, "/readyz").status == 200);
+    workspace.append("in.txt", "the last\n");
+    next.wait_until("the last line", || delivered(&workspace) == 102);
+    next.signal("TERM");
+    next.finish().expect_code(0);
+    assert_eq!(workspace.lines("out.ndjson").len(), 102, "a line came twice");
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn a_start_waits_for_a_server_that_is_away_and_a_running_service_still_lists() {
+    let Some(server) = crate::servers::postgres::Server::start(&[]) else { return };
+    let workspace = workspace();
+    let database = ["--db.type=postgres".to_owned(), format!("--db.postgres.connection-string={}", server.url())];
+    server.stop();
+    let mut service = workspace.start(&second(&database, "300s"));
+    let address = service.address();
+    service.wait_until("it waits", || get(address, "/readyz").body.contains("cannot be opened"));
+    server.resume();
+    service.wait_until("all lines", || delivered(&workspace) == 100);
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+
+    server.stop();
+    service.wait_until("it is unready", || get(address, "/readyz").status == 503);
+    let asked = [format!("--api.http.address={address}")];
+    let command = |words: &[&str]| {
+        let all: Vec<&str> = words.iter().copied().chain(asked.iter().map(String::as_str)).collect();
+        workspace.run(&all)
+    };
+    let listed = command(&["pipelines", "list"]).expect_code(0).both();
+    assert!(listed.contains("stored") && listed.contains("state store"), "{listed}");
+    for words in [&["dlq", "list", "stored"][..], &["positions", "show", "stored"]] {
+        let refused = command(words).expect_code(3).both();
+        assert!(refused.contains("state store"), "{refused}");
+    }
+    server.resume();
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    workspace.append("in.txt", "one more\n");
+    service.wait_until("one more line", || delivered(&workspace) == 101);
+    service.signal("TERM");
+    service.finish().expect_code(0);
+}
+
+#[test]
+fn a_file_that_is_removed_or_replaced_stops_the_pipelines() {
+    let workspace = workspace();
+    let mut service = workspace.start(&["run"]);
+    let address = service.address();
+    service.wait_until("all lines", || delivered(&workspace) == 100);
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    let (store, aside) = (workspace.path("anabranch.db"), workspace.path("aside.db"));
+    std::fs::rename(&store, &aside).unwrap();
+    let status = || get(address, "/v1/live").json()["pipelines"][0]["status"].to_string();
+    service
+        .wait_until("it is degraded", || status().contains("degraded") && status().contains("anabranch.db, is gone"));
+    let ready = get(address, "/readyz");
+    assert!(ready.status == 503 && ready.body.contains("put it back"), "{}", ready.body);
+    workspace.append("in.txt", "one more\n");
+    let refused = ask(address, "POST", "/v1/pipelines", "", r#"{"id": "other", "config": {"name": "other"}}"#);
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    // Another file of this name is not taken for it.
+    std::fs::copy(&aside, &store).unwrap();
+    assert_eq!(get(address, "/readyz").status, 503);
+    std::fs::rename(&aside, &store).unwrap();
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    assert_eq!(delivered(&workspace), 100, "nothing was read without a store");
+    assert_eq!(ask(address, "POST", "/v1/pipelines/stored/start", "", "").status, 200);
+    service.wait_until("one more line", || delivered(&workspace) == 101);
+    service.signal("TERM");
+    service.finish().expect_code(0);
+}
+
+/// Backed up while the service writes, restored, and run: nothing is lost, and nothing from before comes twice.
+#[test]
+fn a_backup_is_made_beside_the_service_and_goes_on_when_it_is_restored() {
+    let workspace = workspace();
+    let mut service = workspace.start(&["run"]);
+    let asked = format!("--api.http.address={}", service.address());
+    service.wait_until("all lines", || delivered(&workspace) == 100);
+    let position = || workspace.run(&["positions", "show", "stored", &asked]).stdout;
+    service.wait_until("the position", || position().contains("100"));
+    let backup = ["backup", "--to", "copy.db", &asked];
+    let text = workspace.run(&backup).expect_code(0).stdout;
+    assert!(text.contains("copy.db") && text.contains("http://"), "{text}");
+    let again = workspace.run(&backup).expect_code(2).both();
+    assert!(again.contains("copy.db exists already"), "{again}");
+    // A second one, in the middle of commits.
+    for _ in 0..20 {
+        workspace.append("in.txt", &numbered_lines(50));
+    }
+    workspace.run(&["backup", "--to", "busy.db", &asked]).expect_code(0);
+    service.wait_until("all lines", || delivered(&workspace) == 1_100);
+    service.signal("TERM");
+    service.finish().expect_code(0);
+    let here: Vec<String> = std::fs::read_dir(workspace.root())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(!here.iter().any(|name| name.starts_with(".copy") || name.starts_with(".busy")), "{here:?}");
+
+    for copy in ["copy.db", "busy.db"] {
+        let is_private =
+            std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(workspace.path(copy)).unwrap().permissions());
+        assert_eq!(is_private & 0o077, 0, "{copy}");
+        let before = delivered(&workspace);
+        std::fs::copy(workspace.path(copy), workspace.path("anabranch.db")).unwrap();
+        workspace.once();
+        let after = delivered(&workspace);
+        // What was delivered after the backup comes again, and nothing of what was delivered before it.
+        match copy {
+            "copy.db" => assert_eq!(after - before, 1_000),
+            _ => assert!(after - before <= 1_000, "{}", after - before),
+        }
+    }
+    // Without a service the command copies the file itself.
+    workspace.run(&["backup", "--to", "idle.db"]).expect_code(0);
+    std::fs::rename(workspace.path("idle.db"), workspace.path("anabranch.db")).unwrap();
+    let before = delivered(&workspace);
+    workspace.once();
+    assert_eq!(delivered(&workspace), before);
+    let text = workspace.run(&["backup", "--db.type=inmemory"]).expect_code(2).both();
+    assert!(text.contains("db.type is not embedded"), "{text}");
 }
 
 #[test]

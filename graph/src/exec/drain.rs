@@ -43,6 +43,7 @@ pub(super) fn store_fault(error: StoreError) -> Fault {
     match error {
         StoreError::Fenced { .. } => Fault::fatal("fenced", error),
         StoreError::Unavailable(_) => Fault::transient("store_unavailable", error),
+        StoreError::Gone(_) => Fault::fatal("store_gone", error),
         StoreError::Damaged(_) => Fault::fatal("store_damaged", error),
     }
 }

@@ -390,8 +390,28 @@ impl Resolver<'_> {
     ) -> Option<(Arguments, Vec<Given>)> {
         let literal = settings.entries.iter().filter(|setting| !setting.value.is_substituted());
         let secret = |name: &str| specification.parameter(name.trim()).is_some_and(|parameter| parameter.secret);
-        let hidden = literal.filter(|setting| secret(&setting.name.value)).map(|setting| setting.value.span());
-        self.credentials.extend(hidden);
+        for setting in literal {
+            let (name, value) = (setting.name.value.trim(), setting.value.value());
+            let is_secret = secret(&setting.name.value);
+            let holds_password = match is_secret {
+                true => holds_credential(value),
+                false => *secret::without_passwords(value) != **value,
+            };
+            if is_secret || holds_password {
+                self.credentials.push(setting.value.span());
+            }
+            if holds_password {
+                self.findings.push(
+                    Diagnostic::warning(
+                        "plan.literal_secret",
+                        format!("{name} holds a credential in plain text, which the state store keeps a copy of"),
+                    )
+                    .with_span(setting.value.span())
+                    .with_path(format!("{path}/settings/{name}"))
+                    .with_hint("write `${NAME}` or `${file:/path/of/the/secret}`: the store keeps the reference only"),
+                );
+            }
+        }
         let arguments = self.configured(path, settings, Arguments::parse(specification, settings))?;
         let findings = literal::find(specification, settings);
         self.findings.0.extend(findings.into_iter().map(|finding| located(path, settings, finding)));
@@ -498,4 +518,11 @@ fn listed(names: &[Str]) -> String {
 
 fn join(items: impl Iterator<Item = impl Display>) -> String {
     items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether the value of a secret setting holds a credential itself: an address only where a password is in it.
+fn holds_credential(value: &str) -> bool {
+    let value = value.trim();
+    let is_address = value.contains("://") || value.contains("host=");
+    !value.is_empty() && (!is_address || *secret::without_passwords(value) != *value || value.contains("password="))
 }

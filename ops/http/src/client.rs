@@ -231,15 +231,43 @@ fn bare() -> ClientBuilder {
         .redirect(redirect::Policy::none())
 }
 
+/// Most configurations whose connections are pooled: each rotated CA bundle is another one.
+const POOLED: usize = 32;
+
+/// Pools by configuration, with the number of the latest use. Those that were not used for longest go; who holds a client
+/// of one keeps it.
+#[derive(Default)]
+struct Pools {
+    pools: HashMap<Tls, (u64, reqwest::Client)>,
+    uses: u64,
+}
+
+impl Pools {
+    fn get(&mut self, tls: &Tls) -> Option<reqwest::Client> {
+        self.uses += 1;
+        let (used, pool) = self.pools.get_mut(tls)?;
+        *used = self.uses;
+        Some(pool.clone())
+    }
+
+    fn insert(&mut self, tls: &Tls, pool: reqwest::Client) {
+        if self.pools.len() >= POOLED {
+            let oldest = self.pools.iter().min_by_key(|(_, (used, _))| *used).map(|(tls, _)| tls.clone());
+            oldest.map(|oldest| self.pools.remove(&oldest));
+        }
+        self.pools.insert(tls.clone(), (self.uses, pool));
+    }
+}
+
 /// The connections of a TLS configuration and network.
 fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
-    static POOLS: LazyLock<Mutex<HashMap<Tls, reqwest::Client>>> = LazyLock::new(Mutex::default);
+    static POOLS: LazyLock<Mutex<Pools>> = LazyLock::new(Mutex::default);
     if let Network::Through(proxy) = network {
         return through(proxy);
     }
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pool) = pools.get(tls) {
-        return Ok(pool.clone());
+        return Ok(pool);
     }
     // Whoever was first may have installed it; there is but one provider in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -263,7 +291,8 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
             }
         },
     };
-    Ok(pools.entry(tls.clone()).or_insert(pool).clone())
+    pools.insert(tls, pool.clone());
+    Ok(pool)
 }
 
 /// Connections to a proxy that stands for all services: not pooled with others, and nothing is known of certificates.

@@ -3,10 +3,11 @@
 use std::time::SystemTime;
 
 use anabranch_graph::arguments::parse_duration;
+use anabranch_graph::config::bare_name;
 use anabranch_graph::text::Str;
 use chrono::DateTime;
 use comfy_table::{Table, presets};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Shelf, letters};
 use crate::cli::{Context, Exit, Report};
@@ -62,7 +63,8 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
     })?;
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
     let id = Str::from(arguments.pipeline.as_str());
-    let found: LetterPage = match Shelf::find(COMMAND, &settings)? {
+    let shelf = Shelf::find(COMMAND, &settings)?;
+    let found: LetterPage = match &shelf {
         Shelf::Service(remote) => {
             let mut path = format!("/v1/pipelines/{}/dead-letters?limit={}", escaped(&id), arguments.limit);
             let texts = [("node", arguments.node.clone()), ("where", arguments.condition.clone())];
@@ -91,14 +93,57 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
             })?
         }
     };
+    let queue = if found.count == 0 { Queue::of(&shelf, &id)? } else { None };
     let summary = json!({
         "letters": found.letters.len(), "count": found.count, "bytes": found.bytes, "evicted": found.evicted,
         "unjudged": found.unjudged.as_ref().map_or(0, |unjudged| unjudged.count),
     });
-    Ok(Report::new(COMMAND).text(text(arguments, &found)).summary(summary).result(json!(found)))
+    let mut result = json!(found);
+    if let Some(queue) = &queue {
+        result["queue"] = json!({ "plugin": queue.plugin, "path": queue.path });
+    }
+    Ok(Report::new(COMMAND).text(text(arguments, &found, queue.as_ref())).summary(summary).result(result))
 }
 
-fn text(arguments: &Arguments, found: &LetterPage) -> String {
+/// The dead-letter queue of a pipeline.
+struct Queue {
+    plugin: String,
+    /// The file of a queue that writes one.
+    path: Option<String>,
+}
+
+impl Queue {
+    /// `None` where the pipeline is not known any more.
+    fn of(shelf: &Shelf, id: &Str) -> Result<Option<Queue>, Box<Report>> {
+        match shelf {
+            Shelf::Service(remote) => {
+                let queue: Option<Value> =
+                    remote.get_if_known(&format!("/v1/pipelines/{}/dead-letter-queue", escaped(id)))?;
+                Ok(queue.map(|queue| Queue {
+                    plugin: queue["plugin"].as_str().unwrap_or_default().to_owned(),
+                    path: queue["settings"]["path"].as_str().map(str::to_owned),
+                }))
+            }
+            Shelf::Store(opened) => Ok(opened.pipeline(id)?.map(|pipeline| {
+                let queue = pipeline.dead_letter;
+                let path = queue.settings.iter().find(|setting| *setting.name == *"path");
+                Queue { plugin: queue.plugin.to_string(), path: path.map(|path| path.written.to_string()) }
+            })),
+        }
+    }
+
+    /// Where the letters are, if not in the store.
+    fn elsewhere(&self) -> Option<String> {
+        match (bare_name(&self.plugin), &self.path) {
+            ("store", _) => None,
+            ("log", _) => Some("its failed records go to the log".to_owned()),
+            ("file", Some(path)) => Some(format!("its failed records go to the file {path}")),
+            (plugin, _) => Some(format!("its failed records go to a destination with the plugin `{plugin}`")),
+        }
+    }
+}
+
+fn text(arguments: &Arguments, found: &LetterPage, queue: Option<&Queue>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["NUMBER", "FAILED", "AT", "TIMES", "ERROR", "RECORD"]);
     for letter in &found.letters {
@@ -117,7 +162,13 @@ fn text(arguments: &Arguments, found: &LetterPage) -> String {
     };
     let shown = found.letters.len() as u64;
     if found.count == 0 {
-        text.push_str(&format!("Pipeline {} has no dead letters.\n", arguments.pipeline));
+        text.push_str(&match queue.and_then(Queue::elsewhere) {
+            None => format!("Pipeline {} has no dead letters.\n", arguments.pipeline),
+            Some(place) => format!(
+                "Pipeline {} keeps no dead letters in the store: {place}. `dead-letter-queue: {{plugin: store}}` keeps them.\n",
+                arguments.pipeline
+            ),
+        });
     } else if shown < found.count {
         text.push_str(&format!("{shown} of {}.\n", letters(found.count)));
     }

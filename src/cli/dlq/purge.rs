@@ -43,7 +43,7 @@ fn age(text: &str) -> Result<Duration, String> {
 pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     const COMMAND: &str = "dlq.purge";
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
-    let shelf = Shelf::find(COMMAND, &settings)?;
+    let shelf = Shelf::find_to_change(COMMAND, &settings)?;
     let id = Str::from(arguments.pipeline.as_str());
     let by_number = !arguments.numbers.is_empty();
     if by_number && !arguments.yes {

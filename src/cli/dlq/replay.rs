@@ -60,7 +60,7 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
     // Before the store is opened: `dlq show` in a pipe before this one has it until it ends.
     let given = arguments.edit.as_deref().filter(|name| !name.is_empty());
     let given = given.map(|name| edit::read(COMMAND, name)).transpose()?;
-    let shelf = Shelf::find(COMMAND, &settings)?;
+    let shelf = Shelf::find_to_change(COMMAND, &settings)?;
     let edited = match arguments.edit.as_deref() {
         None => None,
         Some("") => {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -129,9 +129,9 @@ pub(super) fn store(patient: &mut Patient<'_>) -> Found {
     let store = match Store::open_existing(database) {
         Ok(Some(store)) => store,
         Ok(None) => return Found::well("there is no store yet; the first `anabranch run` makes it"),
-        Err(OpenError::InUse { path }) => {
-            let who = holder(&path).map(|who| format!(" by {who}")).unwrap_or_default();
-            let what = format!("{} is in use{who}", path.display());
+        Err(OpenError::InUse { place, owner, .. }) => {
+            let who = owner.map(|who| format!(" by {who}")).unwrap_or_default();
+            let what = format!("{place} is in use{who}");
             return if answers {
                 Found::well(what)
             } else {
@@ -169,25 +169,6 @@ fn absent(path: &Path) -> Found {
         Err(error) => Found::environment(format!("{shown} cannot be made: {}", system(&error)))
             .advise("allow this user to write there, or give another db.path"),
     }
-}
-
-/// The process that has a file open, where the system says.
-fn holder(path: &Path) -> Option<String> {
-    // By the file itself: it may have been opened under another name.
-    let file = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let store = file(fs::metadata(path).ok()?);
-    // Of other users only their administrator is told.
-    let is_holder = |process: &Path| {
-        let mut open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-        open.any(|descriptor| fs::metadata(descriptor.path()).is_ok_and(|metadata| file(metadata) == store))
-    };
-    let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
-        let id: u32 = entry.file_name().to_str()?.parse().ok()?;
-        (id != std::process::id()).then(|| (id, entry.path()))
-    });
-    let (id, process) = processes.into_iter().find(|(_, process)| is_holder(process))?;
-    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-    Some(format!("process {id} {}", name.trim()).trim_end().to_owned())
 }
 
 pub(super) fn listener(patient: &mut Patient<'_>) -> Found {

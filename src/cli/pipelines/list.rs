@@ -43,7 +43,14 @@ const SAMPLE: Duration = Duration::from_millis(500);
 
 /// The pipelines of a service that runs.
 fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
-    let pipelines: Vec<PipelineAnswer> = remote.get("/v1/pipelines")?;
+    // Without its store, the service still knows the pipelines that it has.
+    let (pipelines, store_error): (Vec<PipelineAnswer>, _) = match remote.get_of_store("/v1/pipelines")? {
+        Ok(pipelines) => (pipelines, None),
+        Err(why) => {
+            let live: LiveAnswer = remote.get(LIVE)?;
+            (live.pipelines.iter().map(PipelineAnswer::of_live).collect(), Some(why))
+        }
+    };
     // A rate takes a while to measure; programs count for themselves.
     let before = if context.json { None } else { remote.get_if_known::<LiveAnswer>(LIVE)? };
     if before.is_some() && pipelines.iter().any(|pipeline| pipeline.status.is_live()) {
@@ -84,15 +91,21 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
             "read": counters.map(|counters| counters.read), "delivered": counters.map(|counters| counters.delivered),
         }));
     }
-    let text = if pipelines.is_empty() {
+    let text = if pipelines.is_empty() && store_error.is_none() {
         format!("The service at {} has no pipelines; `anabranch pipelines init` writes one.\n", remote.url())
     } else {
         format!("{}\n", table.trim_fmt())
     };
-    Ok(Report::new(COMMAND)
+    let report = Report::new(COMMAND)
         .text(text)
         .summary(json!({ "pipelines": pipelines.len() }))
-        .result(json!({ "pipelines": result, "service": remote.url() })))
+        .result(json!({ "pipelines": result, "service": remote.url(), "storeError": store_error }));
+    Ok(match store_error {
+        Some(why) => {
+            report.notes(format!("{why}\nWithout its store the service lists only the pipelines that it has.\n"))
+        }
+        None => report,
+    })
 }
 
 /// Records per second that one pipeline delivered between two looks at it.

@@ -134,7 +134,7 @@ fn in_store(
     arguments: &Lanes,
     to: &Position,
 ) -> Result<Vec<Moved>, Box<Report>> {
-    let opened = Opened::open(command, &settings.database)?;
+    let opened = Opened::open_to_change(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let pipeline = named(command, &pipelines, &arguments.pipeline)?;

@@ -323,7 +323,7 @@ fn put_in_store(
     lanes: &[Lane],
     consent: Consent,
 ) -> Result<Vec<Moved>, Box<Report>> {
-    let opened = Opened::open(command, &settings.database)?;
+    let opened = Opened::open_to_change(command, &settings.database)?;
     let pipelines = opened.pipelines().map_err(|error| Box::new(unreadable(command, &error)))?;
     let known = pipelines.iter().find(|known| *known.id == *pipeline);
     // The file is locked by a service that runs; a database is not.

@@ -55,6 +55,10 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
             Outcome::Finished => {}
         }
     }
+    if let Some(why) = &ended.taken {
+        let message = format!("{why}; start it again: with --db.wait it begins when the other service has ended");
+        return Some((Exit::Environment, "store.taken", message));
+    }
     if !left.is_empty() {
         let message =
             format!("not everything was delivered; what is left is read again at the next start: {}", left.join(", "));

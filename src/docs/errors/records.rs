@@ -306,6 +306,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("server_unavailable", "The server is not available; it is tried again.", "Nothing, if it comes back."),
     entry("split_not_a_list", "The field to split is not a list.", "Put a condition before."),
     entry("store_damaged", "The state store is damaged.", "Restore it from a backup; see the page on operations."),
+    entry(
+        "store_gone",
+        "The file of the state store is gone, or another file is in its place, so the pipeline stops.",
+        "Put the file back before you start the service again: with an empty store every source starts from its beginning.",
+    ),
     entry("store_unavailable", "The state store cannot be written; it is tried again.", "See its disk or database."),
     entry("stream_used", "An input that can be read once is read again.", "Start the service again."),
     entry("table_missing", "There is no such table.", "Make it, or let the destination make it."),

@@ -52,6 +52,13 @@ pub(super) const CODES: &[Entry] = &[
         "Make it readable for this user; it holds the token and nothing else.",
     ),
     entry("api.unauthenticated", "The token is missing or wrong.", "Send it as `Authorization: Bearer TOKEN`."),
+    entry("backup.exists", "There is a file of this name already.", "Give another one with --to."),
+    entry("backup.failed", "The copy of the store cannot be written, or is not sound.", "See the message."),
+    entry(
+        "backup.not_a_file",
+        "The store is not in a file, so there is nothing to copy.",
+        "Back up a store in PostgreSQL with `pg_dump`.",
+    ),
     entry("cli.not_confirmed", "A command that changes something was not confirmed.", "Answer y, or give --yes."),
     entry("cli.system", "The system refused something that every command needs.", "The message is the system's."),
     entry("cli.usage", "The command line is not understood.", "`--help` shows what there is."),
@@ -310,6 +317,11 @@ pub(super) const CODES: &[Entry] = &[
         "Set preview.pipeline-arch-v2.",
     ),
     entry(
+        "plan.literal_secret",
+        "A credential stands in the pipeline file in plain text, and the state store keeps a copy of it.",
+        "Write `${NAME}` or `${file:/path}`: the store keeps the reference.",
+    ),
+    entry(
         "plan.never_catches_up",
         "`run --once` waits until a source has nothing more, and this one never says so.",
         "Use another source, or run without --once.",
@@ -533,6 +545,11 @@ pub(super) const CODES: &[Entry] = &[
         "store.none",
         "There is no store yet, and no service answers.",
         "The first run makes it; db.path names another.",
+    ),
+    entry(
+        "store.taken",
+        "Another service took the state store while this one had lost its session, so this one ends.",
+        "Start it again; with `db.wait` it begins when the other service has ended.",
     ),
     entry(
         "store.unavailable",

@@ -56,6 +56,13 @@ impl Stand {
         }
     }
 
+    /// A store that another service may take; gives what tells of that.
+    fn take_away(&mut self) -> watch::Sender<Holding> {
+        let (tell, holding) = watch::channel(Holding::Held);
+        self.store = self.store.clone().held_by(holding);
+        tell
+    }
+
     fn life(&self) -> (Life, watch::Receiver<Seen>) {
         let letters = Arc::new(Shelf::new("letters", &Journal::default()));
         let mut pipeline = Pipeline::new(&letters, 1, 0);
@@ -221,4 +228,43 @@ async fn what_does_not_drain_is_named() {
     let Outcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };
     assert!(left.iter().any(|id| *id == "out"), "{left:?}");
     assert_eq!(stand.upstream.kept(), 10, "nothing is acknowledged");
+}
+
+/// A pipeline that is idle writes nothing: without a word it would not notice that another service has the store.
+#[tokio::test]
+async fn an_idle_pipeline_stops_while_the_store_is_not_its_own_and_goes_on_after() {
+    let mut stand = Stand::new(AtEnd::Wait, |shelf| shelf).await;
+    let holding = stand.take_away();
+    let (life, seen) = stand.life();
+    let until = |word: &'static str| {
+        let mut seen = seen.clone();
+        async move { seen.wait_for(|seen| seen.status.word() == word).await.unwrap().clone() }
+    };
+    let script = async {
+        until("running").await;
+        holding.send_replace(Holding::Paused("the session is lost".to_owned()));
+        let lost = until("recovering").await;
+        assert_eq!(lost.status.error(), Some("the session is lost"));
+        holding.send_replace(Holding::Held);
+        until("running").await;
+        // For good: it waits for the end of the service.
+        holding.send_replace(Holding::Taken("another one has it".to_owned()));
+        until("recovering").await;
+        stand.orders.send_replace(stop(1000));
+    };
+    let (outcome, ()) = tokio::join!(life.live(), script);
+    assert_eq!(outcome, Outcome::Stopped);
+}
+
+#[tokio::test]
+async fn a_pipeline_whose_store_is_gone_is_degraded_and_says_so() {
+    let mut stand = Stand::new(AtEnd::Wait, |shelf| shelf).await;
+    let holding = stand.take_away();
+    let (life, mut seen) = stand.life();
+    let script = async {
+        seen.wait_for(|seen| seen.status.word() == "running").await.unwrap();
+        holding.send_replace(Holding::Gone("the file is gone".to_owned()));
+    };
+    let (outcome, ()) = tokio::join!(life.live(), script);
+    assert_eq!(outcome, Outcome::Degraded { error: "the file is gone".to_owned() });
 }

@@ -1,12 +1,15 @@
 //! The open database. After the first error of the disk the library refuses everything until the file is closed and
 //! opened again; that is done before the next operation.
 
+use std::path::Path;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use anabranch_graph::state::StoreError;
 use redb::{Database, StorageError, TableError, TransactionError};
+use tokio::sync::watch;
 
 use crate::panics::caught;
+use crate::store::Holding;
 use crate::store::failure::Failure;
 use crate::store::open::Site;
 
@@ -19,6 +22,8 @@ pub(super) struct Held {
     site: Option<Site>,
     /// `None`: it was closed after an error, and could not be opened since.
     open: RwLock<Option<Open>>,
+    /// Whether the file still has its name.
+    holding: watch::Sender<Holding>,
 }
 
 /// An open database, and why it must be closed.
@@ -29,7 +34,35 @@ pub(super) struct Open {
 
 impl Held {
     pub(super) fn new(database: Database, site: Option<Site>) -> Self {
-        Held { site, open: RwLock::new(Some(Open::new(database))) }
+        Held { site, open: RwLock::new(Some(Open::new(database))), holding: watch::Sender::new(Holding::Held) }
+    }
+
+    pub(super) fn holding(&self) -> watch::Receiver<Holding> {
+        self.holding.subscribe()
+    }
+
+    /// Looks whether the file still has its name, and tells those who wait for that.
+    pub(super) fn look(&self) -> Result<(), Failure> {
+        let found = self.site.as_ref().map_or(Ok(()), Site::look).map_err(Failure::from);
+        let now = match &found {
+            Err(Failure::Gone(why)) => Holding::Gone(why.clone()),
+            _ => Holding::Held,
+        };
+        self.holding.send_if_modified(|before| {
+            let differs = *before != now;
+            match &now {
+                Holding::Held if differs => tracing::info!("the file of the state store is back"),
+                now if differs => tracing::error!("{}", now.refusal().unwrap_or_default()),
+                _ => {}
+            }
+            *before = now;
+            differs
+        });
+        match found {
+            Err(gone @ Failure::Gone(_)) => Err(gone),
+            // The operation says what is wrong.
+            _ => Ok(()),
+        }
     }
 
     /// Works with a database that has not failed, opened again where it has. Blocks; transactions end with `work`, so that
@@ -44,6 +77,19 @@ impl Held {
             drop(open);
             self.open_again()?;
         }
+    }
+
+    /// Copies the file while nobody commits. Blocks.
+    pub(super) fn copy_to(&self, draft: &Path) -> Result<(), Failure> {
+        let Some(site) = &self.site else { return Err(Failure::Unavailable("it is in memory".to_owned())) };
+        self.look()?;
+        self.with(|open| {
+            // Commits wait for this transaction, which changes nothing.
+            let held = open.database.begin_write().map_err(|error| Failure::Unavailable(error.to_string()))?;
+            let copied = std::fs::copy(site.path(), draft);
+            let _ = held.abort();
+            copied.map(drop).map_err(|error| Failure::Unavailable(crate::files::system(&error)))
+        })?
     }
 
     fn open_again(&self) -> Result<(), Failure> {
@@ -207,7 +253,7 @@ mod tests {
     fn only_the_file_that_it_was_is_opened_again_and_none_is_made() {
         let kept = kept();
         let aside = kept.directory.path().join("aside.db");
-        let is_gone = |failure: Failure| matches!(&failure, Failure::Unavailable(text) if text.contains("a.db") && text.contains("gone"));
+        let is_gone = |failure: Failure| matches!(&failure, Failure::Gone(text) if text.contains("a.db") && text.contains("gone"));
         kept.fail();
         std::fs::rename(&kept.path, &aside).unwrap();
         for _ in 0..2 {

@@ -26,6 +26,7 @@ const DETACHED: &str = "detached";
 /// Of a destination (`connector`); `partition` is a JSON list of the source connector and its partition.
 const RECEIPT: &str = "receipt";
 const ACTIVE: &str = "active";
+const TRIAL: &str = "trial";
 
 /// Most bytes of remembered results.
 const MEMO_BOUND: i64 = 256 << 20;
@@ -202,8 +203,15 @@ impl Table {
                     self.set_level(transaction, subject.as_ref(), level.as_ref()).await?;
                     Ok(Written::Nothing)
                 }
-                Write::Trial => {
-                    let sql = format!("UPDATE {} SET number = number WHERE kind = '{VERSION}'", self.state);
+                Write::Trial(bytes) => {
+                    // Written to the log and the pages of the table, so that there must be room for it.
+                    let sql = format!(
+                        "INSERT INTO {0} VALUES ('{TRIAL}', '', '', '', 0, $1) \
+                         ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                        self.state
+                    );
+                    transaction.execute(&sql, &[&incompressible(*bytes)]).await?;
+                    let sql = format!("DELETE FROM {} WHERE kind = '{TRIAL}'", self.state);
                     transaction.execute(&sql, &[]).await?;
                     Ok(Written::Nothing)
                 }
@@ -485,6 +493,18 @@ fn marks_of(write: &Write) -> Option<(&Epoch, &[(LaneId, Mark)], &[Receipt])> {
         Write::Marks { epoch, moves, receipts } => Some((epoch, moves, receipts)),
         _ => None,
     }
+}
+
+/// Bytes that the server cannot make smaller.
+fn incompressible(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
 }
 
 fn number(stored: i64) -> u64 {

@@ -1,0 +1,87 @@
+//! `anabranch backup`.
+
+use std::path::{Path, PathBuf};
+
+use chrono::Utc;
+use serde_json::json;
+
+use super::remote::Remote;
+use super::{Context, Exit, Report};
+use crate::settings::{Database, ServiceFlags};
+use crate::store::{Backup, BackupError, OpenError, Store};
+
+/// Back up the store while the service runs.
+///
+/// Writes a consistent copy of the embedded store into a new file. A running service makes the copy and sends it; without
+/// one the command copies the file itself. The copy is opened and checked before it gets its name, so that a file of this
+/// name is whole. It holds what the store holds, credentials in pipelines included: only its owner can read it.
+///
+/// To restore it, stop the service, put the file in the place of `db.path`, and start the service.
+///
+/// Exit codes: 0 the copy is written, 2 there is such a file already or the store is not a file, 3 the copy cannot be made.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The file to write; it must not exist. Without it, a file with the time in its name is written here.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+const COMMAND: &str = "backup";
+
+pub(super) fn backup(arguments: &Arguments, context: &Context) -> Report {
+    backed_up(arguments, context).unwrap_or_else(|report| *report)
+}
+
+fn backed_up(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let named = || PathBuf::from(format!("anabranch-{}.db", Utc::now().format("%Y%m%dT%H%M%SZ")));
+    let to = arguments.to.clone().unwrap_or_else(named);
+    let Database::Embedded(path) = &settings.database else {
+        let report = Report::new(COMMAND).fail(
+            Exit::Invalid,
+            "backup.not_a_file",
+            "db.type is not embedded: there is no file to back up",
+        );
+        return Err(Box::new(report.suggest("back up a store in PostgreSQL with `pg_dump`; see docs/operations.md")));
+    };
+    let draft = Backup::begin(&to).map_err(|error| failed(&error))?;
+    let by = match Store::open_existing(&settings.database) {
+        Ok(Some(store)) => {
+            store.copy_to(draft.path()).map_err(|error| unavailable(&error.to_string()))?;
+            path.display().to_string()
+        }
+        Ok(None) => {
+            let report = Report::new(COMMAND).fail(Exit::Environment, "store.none", "there is no store yet");
+            return Err(Box::new(report.suggest("--db.path names another place")));
+        }
+        Err(OpenError::InUse { .. }) => {
+            let remote = Remote::of(COMMAND, &settings)?;
+            download(&remote, draft.path())?;
+            remote.url()
+        }
+        Err(error) => return Err(unavailable(&error.to_string())),
+    };
+    let bytes = draft.finish().map_err(|error| failed(&error))?;
+    Ok(Report::new(COMMAND)
+        .text(format!("Wrote {}: {bytes} bytes, a copy of {by}.\n", to.display()))
+        .summary(json!({ "bytes": bytes }))
+        .result(json!({ "file": to, "from": by, "bytes": bytes })))
+}
+
+fn download(remote: &Remote, draft: &Path) -> Result<(), Box<Report>> {
+    remote.run(remote.parts().0.download("/v1/backup", draft))
+}
+
+fn failed(error: &BackupError) -> Box<Report> {
+    let (exit, code) = match error {
+        BackupError::Exists(_) => (Exit::Invalid, "backup.exists"),
+        BackupError::System { .. } | BackupError::Unsound { .. } => (Exit::Environment, "backup.failed"),
+    };
+    Box::new(Report::new(COMMAND).fail(exit, code, error.to_string()))
+}
+
+fn unavailable(what: &str) -> Box<Report> {
+    Box::new(Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", what))
+}
