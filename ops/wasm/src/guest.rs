@@ -264,8 +264,9 @@ fn linker() -> Result<&'static Linker<State>, String> {
     made.as_ref().map_err(Clone::clone)
 }
 
-fn with(text: String, reason: Option<String>) -> String {
-    [Some(text), reason].into_iter().flatten().collect::<Vec<_>>().join("; ")
+/// A text with what else there is to say.
+fn with(text: String, more: impl IntoIterator<Item = String>) -> String {
+    more.into_iter().fold(text, |text, more| format!("{text}; {more}"))
 }
 
 /// The life of the thread.
@@ -299,16 +300,15 @@ fn live(module: &Module, state: State) {
     };
     let state = store.data_mut();
     state.output.flush();
-    let exited = |code, state: &State| {
-        let said = [state.output.said().map(str::to_owned), state.budget.reason()];
-        Death::Exited { code, said: said.into_iter().flatten().reduce(|said, reason| format!("{said}; {reason}")) }
-    };
+    let said = || state.output.said().map(str::to_owned).into_iter().chain(state.budget.reason());
+    let exited = |code| Death::Exited { code, said: said().reduce(|said, reason| format!("{said}; {reason}")) };
+    let trapped = |text: String| Death::Trapped(with(text, said()));
     let death = match ended {
-        Ok(()) => exited(0, state),
+        Ok(()) => exited(0),
         Err(error) => match (error.downcast_ref::<Exit>(), error.downcast_ref::<Trap>()) {
-            (Some(exit), _) => exited(exit.0, state),
-            (_, Some(trap)) => Death::Trapped(with(trap.to_string(), state.budget.reason())),
-            _ => Death::Trapped(with(error.root_cause().to_string(), state.budget.reason())),
+            (Some(exit), _) => exited(exit.0),
+            (_, Some(trap)) => trapped(trap.to_string()),
+            _ => trapped(error.root_cause().to_string()),
         },
     };
     let gone = state.gone(death);

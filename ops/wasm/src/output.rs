@@ -69,8 +69,14 @@ impl Output {
             Stream::Error => Level::Warn,
         });
         let grave = level == Level::Error || matches!((stream, line.level), (Stream::Error, None));
-        if grave && self.said.is_none() {
-            self.said = Some(text.chars().take(SAID).collect());
+        match &mut self.said {
+            said @ None if grave => *said = Some(text.chars().take(SAID).collect()),
+            // `panicked at FILE:LINE:COLUMN:`, and on the next line why.
+            Some(said) if said.ends_with(':') && said.len() < SAID => {
+                said.push(' ');
+                said.extend(text.chars().take(SAID));
+            }
+            _ => {}
         }
         match level {
             Level::Trace => tracing::trace!(target: TARGET, processor = %node, "{text}"),

@@ -257,6 +257,23 @@ fn memory_that_is_not_to_be_had_is_the_reason_that_is_given() {
     }
 }
 
+/// As Rust and C say why they abort: on standard error, and then they trap.
+#[test]
+fn a_trap_comes_with_what_the_guest_said_before_it() {
+    let text = "panicked at a.rs:1:2:\nit had to be\n";
+    let data = format!(
+        "(data (i32.const 20008) \"panicked at a.rs:1:2:\\nit had to be\\n\") (data (i32.const 20000) \"\\28\\4e\\00\\00\\{:02x}\\00\\00\\00\")",
+        text.len()
+    );
+    let process = "(drop (call $fd_write (i32.const 2) (i32.const 20000) (i32.const 1) (i32.const 1104))) unreachable";
+    let mut operator = try_open(&wasm_with(process, &data), quick()).unwrap();
+    let mut records = [record("a")];
+    let mut decisions = Vec::new();
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let [(0, Decision::Fail(fault))] = decisions.as_slice() else { panic!("{decisions:?}") };
+    assert!(fault.to_string().ends_with("; panicked at a.rs:1:2: it had to be"), "{fault}");
+}
+
 /// What is bounded elsewhere is not to be counted, and what nothing bounds is not to be had.
 #[test]
 fn there_are_no_shared_memories_and_no_collected_heap() {
