@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{self, MASKED_FROM, PipelineConfig, Variables, Written, load};
+use anabranch_graph::config::{self, Content, MASKED_FROM, PipelineConfig, Variables, Written, load};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::registry::Registry;
@@ -28,6 +28,8 @@ pub struct Pipelines {
     pub broken: Vec<FileId>,
     /// All findings with a place, in the order of files and places.
     pub findings: Diagnostics,
+    /// The scripts that the files name, those of pipelines with errors too.
+    pub scripts: Vec<Script>,
 }
 
 /// A pipeline that can run.
@@ -97,6 +99,7 @@ impl Unloaded {
             unreadable: Vec::new(),
             broken: Vec::new(),
             findings: Diagnostics::new(),
+            scripts: self.environment.scripts.take(),
         };
         pipelines.compile(self.configs, registry, options, &self.environment);
         pipelines
@@ -141,6 +144,7 @@ impl Pipelines {
             unreadable: found.unreadable,
             broken: loaded.broken,
             findings: loaded.diagnostics,
+            scripts: environment.scripts.borrow().clone(),
         };
         // The sound parts of pipelines that have errors are checked too: all mistakes are reported in one go.
         for config in loaded.invalid.into_iter().filter_map(|i| i.sound_parts).filter(|config| !is_for_later(config)) {
@@ -246,6 +250,8 @@ pub fn value_of(written: &str) -> Option<Written> {
 struct Environment {
     /// The values that were given out, each with what stands for it in the file.
     given: RefCell<BTreeMap<String, String>>,
+    /// The scripts that were asked for.
+    scripts: RefCell<Vec<Script>>,
 }
 
 /// The largest file that a value may be read from.
@@ -286,7 +292,38 @@ impl Environment {
     }
 }
 
+/// The largest script that is read.
+const MAX_SCRIPT: u64 = 4 << 20;
+
+/// A script beside a pipeline file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// What the pipeline file that names it is called.
+    pub pipeline_file: String,
+    /// Where it is, and what it holds.
+    pub content: Content,
+}
+
+/// Where a script is: beside the pipeline file that names it or, if it is not there, below the working directory.
+fn script_path(path: &str, pipeline_file: &str) -> PathBuf {
+    let beside = Path::new(pipeline_file).parent().map(|directory| directory.join(path));
+    beside.filter(|beside| beside.exists()).unwrap_or_else(|| PathBuf::from(path))
+}
+
+/// The script that a pipeline file names.
+pub fn read_script(path: &str, pipeline_file: &str) -> Content {
+    let found = script_path(path, pipeline_file);
+    let text = read_text(&found, MAX_SCRIPT).map(Str::from).map_err(|error| error.to_string().into());
+    Content { path: found.display().to_string().into(), text }
+}
+
 impl Variables for Environment {
+    fn script(&self, path: &str, pipeline_file: &str) -> Content {
+        let content = read_script(path, pipeline_file);
+        self.scripts.borrow_mut().push(Script { pipeline_file: pipeline_file.to_owned(), content: content.clone() });
+        content
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok().map(|value| self.give(value, format!("${{{name}}}")))
     }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::config::{PipelineConfig, Role, Variables, load};
+use anabranch_graph::config::{Content, PipelineConfig, Role, Variables, load};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Span, Spanned, did_you_mean};
 use anabranch_graph::fault::FaultClass;
 use anabranch_graph::operator::Class;
@@ -36,6 +36,7 @@ use anabranch_graph::registry::Registry;
 use anabranch_graph::text::Str;
 
 use crate::files::{MAX_PIPELINE_FILE, is_test, read_text};
+use crate::pipelines::read_script;
 use crate::settings::RecoveryPolicy;
 use case::{FaultKind, FaultSpec, PerConnector, TestCase, TestFile};
 use check::Expecting;
@@ -330,6 +331,17 @@ struct Given<'a> {
 impl Variables for Given<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         self.env.get(name).cloned()
+    }
+
+    fn script(&self, path: &str, pipeline_file: &str) -> Content {
+        match (self.env.get(&format!("file:{path}")), self.reads_files) {
+            (Some(text), _) => Content { path: path.into(), text: Ok(text.as_str().into()) },
+            (None, true) => read_script(path, pipeline_file),
+            (None, false) => {
+                let why = format!("the test has no `file:{path}` for it in `env`");
+                Content { path: path.into(), text: Err(why.into()) }
+            }
+        }
     }
 
     fn file(&self, path: &str) -> Result<String, String> {

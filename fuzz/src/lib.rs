@@ -15,6 +15,7 @@ mod plan;
 mod plugin_record;
 mod record_json;
 mod reference;
+mod script;
 mod template;
 
 /// A target: its name, and what must hold of any input.
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     ("plugin_record", plugin_record::check),
     ("record_json", record_json::check),
     ("reference", reference::check),
+    ("script", script::check),
     ("template", template::check),
 ];
 

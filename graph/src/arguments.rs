@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::config::{MASKED_FROM, Settings, Written};
+use crate::config::{Content, MASKED_FROM, Settings, Written};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean, slip};
 use crate::reference::{Reference, ReferenceError};
 use crate::secret::{password, without_passwords};
@@ -142,6 +142,11 @@ impl Arguments {
     /// The text of any parameter.
     pub fn text(&self, name: &str) -> Option<&Str> {
         self.values.get(name).map(|a| a.written.value())
+    }
+
+    /// The file that a parameter names, where it was read together with the pipeline file.
+    pub fn content(&self, name: &str) -> Option<&Content> {
+        self.values.get(name).and_then(|argument| argument.written.content())
     }
 
     /// What the file gives, without defaults, in name order: for plugins that fill in defaults themselves. A setting

@@ -28,7 +28,7 @@ pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_o
 pub use reread::Unreadable;
 pub use schema::json_schema;
 pub use settings::bare_name;
-pub use written::{MASKED_FROM, Written};
+pub use written::{Content, MASKED_FROM, Written};
 
 use crate::diagnostic::{Span, Spanned};
 use crate::text::Str;

@@ -366,7 +366,11 @@ fn revalued(runs: &PipelineConfig, new: &PipelineConfig) -> Vec<Difference> {
     let mut add = |resource, id: String, at: String, was: Option<&Settings>, is: &Settings| {
         let is_other = |setting: &&Setting| {
             let before = was.and_then(|was| was.get(&setting.name.value));
-            before.is_some_and(|before| before.value.value() != setting.value.value())
+            before.is_some_and(|before| {
+                let (was, is) = (&before.value, &setting.value);
+                // A script that it names was written anew.
+                was.value() != is.value() || was.content() != is.content()
+            })
         };
         let changed = is.entries.iter().filter(is_other).map(|setting| setting.name.value.clone());
         let changed: Vec<Str> = changed.collect();

@@ -81,6 +81,41 @@ fn a_saved_file_is_taken_up_and_goes_on_where_it_was() {
     assert_eq!(workspace.lines("first.ndjson").len(), 1);
 }
 
+#[cfg(feature = "js")]
+#[test]
+fn a_saved_script_is_taken_up_beside_its_pipeline_file() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    let script =
+        |mark: &str| format!("function process(rec) {{\n  rec.Payload.After = RawData('{mark}');\n  return rec;\n}}\n");
+    // Beside the pipeline file, and not below the working directory.
+    workspace.write("pipelines/scripts/mark.js", script("a"));
+    let step =
+        "      - id: js\n        plugin: custom.javascript\n        settings: { script.path: scripts/mark.js }\n";
+    workspace.write("pipelines/p.yaml", file_to_file("p", step));
+    let mut service = workspace.start(&["pipelines", "dev", "pipelines"]);
+    delivered(&mut service, &workspace, "out.ndjson", &["a"]);
+    said(&mut service, "watching 1 file");
+
+    save(&workspace, "pipelines/scripts/mark.js", &script("b"));
+    said(&mut service, "/processors/0/settings/script.path");
+    said(&mut service, "restarted in");
+    workspace.append("in.txt", "two\n");
+    delivered(&mut service, &workspace, "out.ndjson", &["a", "b"]);
+
+    // One that is broken is shown, with its place; the next that is sound is taken up.
+    save(&workspace, "pipelines/scripts/mark.js", "function process(rec) {\n  retrun rec;\n}\n");
+    said(&mut service, "scripts/mark.js:2:10: expected `;`, found `rec`");
+    said(&mut service, "it goes on as it was");
+    save(&workspace, "pipelines/scripts/mark.js", &script("c"));
+    let printed = service.printed();
+    service.wait_until("the second restart", || printed().matches("restarted in").count() == 2);
+    workspace.append("in.txt", "three\n");
+    delivered(&mut service, &workspace, "out.ndjson", &["a", "b", "c"]);
+    service.signal("INT");
+    service.finish().expect_code(0);
+}
+
 #[test]
 fn it_starts_with_nothing_and_with_what_is_wrong() {
     let workspace = Workspace::new();

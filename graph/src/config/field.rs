@@ -72,6 +72,8 @@ impl fmt::Display for Path<'_> {
 /// What reading a file needs and gathers.
 pub(super) struct Reader<'a> {
     pub(super) file: FileId,
+    /// What the file is called.
+    pub(super) name: &'a str,
     pub(super) source: &'a str,
     pub(super) resolver: Resolver<'a>,
     pub(super) findings: Diagnostics,
@@ -79,13 +81,13 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(file: FileId, source: &'a str, resolver: Resolver<'a>) -> Self {
-        Reader { file, source, resolver, findings: Diagnostics::new(), errors: 0 }
+    pub(super) fn new(file: FileId, name: &'a str, source: &'a str, resolver: Resolver<'a>) -> Self {
+        Reader { file, name, source, resolver, findings: Diagnostics::new(), errors: 0 }
     }
 
     /// Goes on with another file.
-    pub(super) fn turn_to(&mut self, file: FileId, source: &'a str) {
-        (self.file, self.source) = (file, source);
+    pub(super) fn turn_to(&mut self, file: FileId, name: &'a str, source: &'a str) {
+        (self.file, self.name, self.source) = (file, name, source);
     }
 
     /// How many errors were met, those among them that the tree has reported.

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::Variables;
 use super::field::quoted;
 use super::written::{Layout, Rewriting, Written};
+use super::{Content, Variables};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::text::Str;
 
@@ -42,6 +42,11 @@ enum Expression<'t> {
 impl<'a> Resolver<'a> {
     pub(super) fn new(variables: &'a dyn Variables) -> Self {
         Resolver { variables, files: HashMap::new() }
+    }
+
+    /// The script that a setting names.
+    pub(super) fn script(&self, path: &str, pipeline_file: &str) -> Content {
+        self.variables.script(path, pipeline_file)
     }
 
     /// Replaces the variables of a scalar.

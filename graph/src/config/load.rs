@@ -9,7 +9,7 @@ use super::pipeline::{self, Draft};
 use super::unknown::Part;
 use super::version::Version;
 use super::yaml::{self, Node, Value};
-use super::{PipelineConfig, Written};
+use super::{Content, PipelineConfig, Written};
 use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Files, SourceFile, Span};
 use crate::text::Str;
 
@@ -33,6 +33,12 @@ pub trait Variables {
     /// # Errors
     /// Why there is none, as a phrase: `permission denied`.
     fn file(&self, path: &str) -> Result<String, String>;
+
+    /// The script behind `script.path`, named in the pipeline file of this name. Who reads no files refuses.
+    fn script(&self, path: &str, pipeline_file: &str) -> Content {
+        let _ = pipeline_file;
+        Content { path: path.into(), text: Err("files are not read here".into()) }
+    }
 }
 
 /// The value of a setting as it is written in a file; `None` where a variable in it has no value now.
@@ -75,9 +81,9 @@ pub struct InvalidPipeline {
 pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut loaded = Loaded::default();
     let mut drafts = Vec::new();
-    let mut reader = Reader::new(FileId::default(), "", Resolver::new(variables));
+    let mut reader = Reader::new(FileId::default(), "", "", Resolver::new(variables));
     for (id, file) in files.iter() {
-        reader.turn_to(id, &file.text);
+        reader.turn_to(id, &file.name, &file.text);
         let read = match refuse(id, file) {
             Some(finding) => {
                 reader.report(finding);

@@ -11,6 +11,9 @@ use crate::text::Str;
 /// Settings accepted beside `plugin` as well.
 const SCHEMA_PREFIX: &str = "sdk.schema.";
 
+/// Names a file that is read together with the pipeline's.
+const SCRIPT_PATH: &str = "script.path";
+
 /// The settings of a plugin, with those that stand beside it.
 pub(super) fn read_settings(
     object: &mut Object<'_>,
@@ -95,6 +98,13 @@ pub(super) fn read_settings_map(
         if is_script || value.value().contains("{{") || value.value().starts_with('.') {
             warn_foreign_keys(&value, path, reader);
         }
+        let value = match is_script_plugin && entry.key == *SCRIPT_PATH && !value.value().trim().is_empty() {
+            true => {
+                let content = reader.resolver.script(value.value().trim(), reader.name);
+                value.with_content(content)
+            }
+            false => value,
+        };
         settings.entries.push(Setting { name: Spanned::new(entry.key.clone(), entry.key_span), value });
     }
     Ok(Some(settings))

@@ -21,12 +21,22 @@ pub struct Written {
     written: Str,
     span: Span,
     layout: Option<Arc<Layout>>,
+    content: Option<Arc<Content>>,
+}
+
+/// A file that a setting names, read together with the pipeline file: what is configured from it opens nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Where it was looked for.
+    pub path: Str,
+    /// Its text, or why there is none, as a phrase: `permission denied`.
+    pub text: Result<Str, Str>,
 }
 
 impl Written {
     /// A text that stands in a file.
     pub fn new(value: impl Into<Str>, written: impl Into<Str>, span: Span) -> Self {
-        Written { value: value.into(), written: written.into(), span, layout: None }
+        Written { value: value.into(), written: written.into(), span, layout: None, content: None }
     }
 
     /// A text that stands in a file as it is, from byte `start` on: places inside of it are exact.
@@ -39,7 +49,18 @@ impl Written {
     }
 
     pub(super) fn with_layout(value: Str, written: Str, span: Span, layout: Option<Layout>) -> Self {
-        Written { value, written, span, layout: layout.map(Arc::new) }
+        Written { value, written, span, layout: layout.map(Arc::new), content: None }
+    }
+
+    /// The same text, which names this file.
+    #[must_use]
+    pub fn with_content(self, content: Content) -> Self {
+        Written { content: Some(Arc::new(content)), ..self }
+    }
+
+    /// The file that it names, where that was read.
+    pub fn content(&self) -> Option<&Content> {
+        self.content.as_deref()
     }
 
     /// The same at another place.

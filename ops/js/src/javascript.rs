@@ -53,7 +53,12 @@ pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
             )
             .example("function process(rec) {\n  return rec;\n}\n"),
         )
-        .with(Parameter::new(PATH, ParameterKind::File, "File that holds the script."))
+        .with(Parameter::new(
+            PATH,
+            ParameterKind::File,
+            "File that holds the script. A relative path goes by the directory of the pipeline file or, where no such \
+             file is there, by the working directory. It is read with the pipeline file.",
+        ))
         .with(
             Parameter::new(TIMEOUT, ParameterKind::Duration, "Longest time that one record may take.")
                 .default_value("5s")
@@ -90,12 +95,14 @@ fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
     match (arguments.text(SCRIPT), arguments.text(PATH)) {
         (Some(text), None) => Ok(Program { text: text.clone(), name: Str::from_static("script") }),
         (None, Some(path)) => {
-            let text = std::fs::read_to_string(path.trim()).map_err(|error| {
-                Diagnostic::error("script.unreadable", format!("cannot read the script {path:?}: {error}"))
+            let read = arguments.content(PATH).map(|content| content.text.clone());
+            let text = read.unwrap_or_else(|| Err("files are not read here".into())).map_err(|why| {
+                Diagnostic::error("script.unreadable", format!("cannot read the script {path:?}: {why}"))
                     .with_span(arguments.span(PATH))
                     .with_path(format!("/{PATH}"))
+                    .with_hint("a relative path goes by the pipeline file's directory, then by the working directory")
             })?;
-            Ok(Program { text: text.into(), name: path.trim().into() })
+            Ok(Program { text, name: path.trim().into() })
         }
         (Some(_), Some(_)) => Err(Diagnostic::error("script.twice", "both script and script.path are set")
             .with_span(arguments.span(PATH))

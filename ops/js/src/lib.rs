@@ -29,6 +29,15 @@ use anabranch_graph::registry::Registry;
 
 pub use client::Launch;
 
+/// Checks a script as `configure` does, for fuzzing.
+///
+/// # Errors
+/// It is refused; where, as line and column from 1, if that is at a place.
+pub fn check(script: &str) -> Result<(), Option<(usize, usize)>> {
+    let program = program::Program { text: script.into(), name: "script".into() };
+    program.check().map_err(|flaw| flaw.position.map(|at| (at.line, at.column)))
+}
+
 /// Adds everything in this crate. Scripts run in processes that are launched so; without `launch` they run in this
 /// process, which a script may then end: for tests, and programs that cannot be called as workers.
 pub fn register(registry: &mut Registry, launch: Option<Launch>) {

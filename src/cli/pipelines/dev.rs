@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::cli::report::counted;
 use crate::cli::{Context, Report, run};
 use crate::files::find_pipelines;
-use crate::pipelines::{Pipeline, Pipelines};
+use crate::pipelines::{Pipeline, Pipelines, Script};
 use crate::service::apply::Planned;
 use crate::service::control::Control;
 use crate::settings::SettingFlags;
@@ -23,7 +23,8 @@ use crate::settings::SettingFlags;
 ///
 /// It is the service, as `anabranch run` starts it. When a file is saved, its pipelines are checked and, where they
 /// changed, drained and started as they are now; what is wrong is shown, and the pipeline goes on as it was. A file that
-/// is deleted leaves its pipelines running. What a `${file:…}` names is not watched: save the pipeline file.
+/// is deleted leaves its pipelines running. The scripts that `script.path` names are watched too; what a `${file:…}` names
+/// is not: save the pipeline file.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// The directory, or one file. Default: `pipelines.path`
@@ -76,8 +77,23 @@ struct Watched {
     /// Its text when it was last taken up, and the pipelines in it.
     text: Option<Str>,
     pipelines: BTreeSet<Str>,
+    /// The scripts that it names, as they were then, and how they looked.
+    scripts: Vec<Script>,
+    script_stamps: BTreeMap<PathBuf, Stamp>,
     /// Whether it has to be taken up.
     changed: bool,
+}
+
+impl Watched {
+    fn new(stamp: Stamp, since: Instant, changed: bool) -> Self {
+        let (text, pipelines) = (None, BTreeSet::new());
+        Watched { stamp, since, text, pipelines, scripts: Vec::new(), script_stamps: BTreeMap::new(), changed }
+    }
+
+    fn stamps_of_scripts(&self) -> BTreeMap<PathBuf, Stamp> {
+        let paths = self.scripts.iter().map(|script| PathBuf::from(script.content.path.as_str()));
+        paths.filter_map(|path| Some((stamp(&path)?, path))).map(|(stamp, path)| (path, stamp)).collect()
+    }
 }
 
 impl Watch {
@@ -92,11 +108,12 @@ impl Watch {
         let looked = watch.clone().looked().await;
         let now = watch.clone().compiled().await;
         for (path, stamp) in looked {
-            let mut file =
-                Watched { stamp, since: Instant::now(), text: None, pipelines: BTreeSet::new(), changed: false };
+            let mut file = Watched::new(stamp, Instant::now(), false);
             if let Some((id, pipelines)) = now.as_ref().and_then(|now| Some((file_of(now, &path)?, now))) {
                 file.text = pipelines.files.get(id).map(|file| file.text.clone());
                 file.pipelines = ids(pipelines, id);
+                file.scripts = scripts(pipelines, id);
+                file.script_stamps = file.stamps_of_scripts();
             }
             files.insert(path, file);
         }
@@ -110,10 +127,13 @@ impl Watch {
             }
             files.retain(|path, _| found.contains_key(path));
             for (path, stamp) in found {
-                let new = || Watched { stamp, since: now, text: None, pipelines: BTreeSet::new(), changed: true };
-                let file = files.entry(path).or_insert_with(new);
+                let file = files.entry(path).or_insert_with(|| Watched::new(stamp, now, true));
                 if file.stamp != stamp {
                     (file.stamp, file.since, file.changed) = (stamp, now, true);
+                }
+                let of_scripts = file.stamps_of_scripts();
+                if file.script_stamps != of_scripts {
+                    (file.script_stamps, file.since, file.changed) = (of_scripts, now, true);
                 }
             }
             let settled = |file: &Watched| file.changed && now.duration_since(file.since) >= SETTLED;
@@ -126,10 +146,12 @@ impl Watch {
                 let Some(id) = file_of(&pipelines, path) else { continue };
                 let text = pipelines.files.get(id).map(|file| file.text.clone());
                 // Touched, or saved as it was.
-                if file.text.is_some() && file.text == text {
+                let scripts = scripts(&pipelines, id);
+                if file.text.is_some() && file.text == text && file.scripts == scripts {
                     continue;
                 }
-                file.text = text;
+                (file.text, file.scripts) = (text, scripts);
+                file.script_stamps = file.stamps_of_scripts();
                 let here = ids(&pipelines, id);
                 if !pipelines.broken.contains(&id) {
                     for gone in file.pipelines.difference(&here) {
@@ -228,13 +250,19 @@ fn ids(pipelines: &Pipelines, file: FileId) -> BTreeSet<Str> {
     good.chain(invalid.filter_map(|invalid| invalid.id.clone())).collect()
 }
 
+/// The scripts that a file names.
+fn scripts(pipelines: &Pipelines, file: FileId) -> Vec<Script> {
+    let name = pipelines.files.get(file).map(|file| file.name.clone()).unwrap_or_default();
+    pipelines.scripts.iter().filter(|script| name == *script.pipeline_file.as_str()).cloned().collect()
+}
+
 fn stamps(path: &Path) -> BTreeMap<PathBuf, Stamp> {
-    use std::os::unix::fs::MetadataExt as _;
     let paths = crate::files::pipeline_files(path).unwrap_or_default();
-    let stamp = |path: PathBuf| {
-        let metadata = std::fs::metadata(&path).ok()?;
-        let stamp = Stamp { modified: metadata.modified().ok(), bytes: metadata.len(), inode: metadata.ino() };
-        Some((path, stamp))
-    };
-    paths.into_iter().filter_map(stamp).collect()
+    paths.into_iter().filter_map(|path| Some((stamp(&path)?, path))).map(|(stamp, path)| (path, stamp)).collect()
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Stamp { modified: metadata.modified().ok(), bytes: metadata.len(), inode: metadata.ino() })
 }

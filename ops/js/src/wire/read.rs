@@ -12,15 +12,17 @@ use super::{MOST_DEPTH, Malformed};
 
 type Result<T> = std::result::Result<T, Malformed>;
 
-/// The names of the fields of the record before, in their order: those of the next are mostly the same, and shared.
+/// The names of the fields of the record before, and its metadata, in their order: those of the next are mostly the same,
+/// and shared.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     seen: Vec<Str>,
     next: usize,
 }
 
-/// As many names are remembered.
+/// As many names are remembered, and none that is longer.
 const MOST_NAMES: usize = 256;
+const LONGEST_NAME: usize = 128;
 
 impl Names {
     /// A record begins.
@@ -28,23 +30,23 @@ impl Names {
         self.next = 0;
     }
 
-    fn name(&mut self, text: &str) -> Str {
+    /// The text that these bytes are. What is remembered need not be looked through for bytes that are no text.
+    fn name(&mut self, bytes: &[u8]) -> Result<Str> {
         let at = self.next;
         self.next += 1;
-        match self.seen.get_mut(at) {
-            Some(seen) if seen.as_str() == text => seen.clone(),
-            Some(seen) => {
-                *seen = Str::from(text);
-                seen.clone()
-            }
-            None => {
-                let name = Str::from(text);
-                if at < MOST_NAMES {
-                    self.seen.push(name.clone());
-                }
-                name
-            }
+        if let Some(seen) = self.seen.get(at)
+            && seen.as_bytes() == bytes
+        {
+            return Ok(seen.clone());
         }
+        let name = std::str::from_utf8(bytes).map(Str::from).map_err(|_| Malformed)?;
+        if bytes.len() <= LONGEST_NAME && at < MOST_NAMES {
+            if self.seen.len() <= at {
+                self.seen.resize(at + 1, Str::default());
+            }
+            self.seen[at] = name.clone();
+        }
+        Ok(name)
     }
 }
 
@@ -116,8 +118,7 @@ impl<'n> Reader<'n> {
 
     pub(super) fn name(&mut self) -> Result<Str> {
         let length = self.count()?;
-        let text = std::str::from_utf8(&self.message[self.at..self.at + length]).map_err(|_| Malformed)?;
-        let name = self.names.name(text);
+        let name = self.names.name(&self.message[self.at..self.at + length])?;
         self.at += length;
         Ok(name)
     }
@@ -143,7 +144,8 @@ impl<'n> Reader<'n> {
 
     fn metadata(&mut self) -> Result<Metadata> {
         let count = self.count()?;
-        let entries = (0..count).map(|_| Ok((self.name()?, self.text()?))).collect::<Result<Vec<_>>>()?;
+        // Values are much the same from record to record, too.
+        let entries = (0..count).map(|_| Ok((self.name()?, self.name()?))).collect::<Result<Vec<_>>>()?;
         Ok(Metadata::from_entries(entries))
     }
 
