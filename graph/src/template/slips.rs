@@ -323,11 +323,11 @@ impl Reader {
         let mut plain = String::new();
         let mut keys: Vec<String> = Vec::new();
         let mut at = 0;
-        if rest.starts_with('$') {
+        if let Some(after) = rest.strip_prefix('$') {
             plain.push('$');
             at = 1;
-            let name = rest[1..].find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(rest.len() - 1);
-            plain.push_str(&rest[1..1 + name]);
+            let name = after.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(after.len());
+            plain.push_str(&after[..name]);
             at += name;
         }
         loop {

@@ -153,7 +153,7 @@ impl Walk<'_> {
             return Known::Anything;
         }
         match function.name {
-            "index" => return self.index(head, args, last, scope),
+            "index" => return self.index(head, args, last.is_some(), scope),
             "and" | "or" => return self.logic(function.name == "or", args, last, scope),
             _ => {}
         }
@@ -198,7 +198,7 @@ impl Walk<'_> {
     }
 
     /// `index .Payload.After "x"`.
-    fn index(&mut self, head: &Operand, args: &[Operand], last: Option<Known>, scope: &Scope) -> Known {
+    fn index(&mut self, head: &Operand, args: &[Operand], piped: bool, scope: &Scope) -> Known {
         let [item, keys @ ..] = args else { return Known::Anything };
         let mut known = self.operand(item, scope);
         let mut end = item.at.end as usize;
@@ -208,7 +208,7 @@ impl Walk<'_> {
             end = key.at.end as usize;
             known = self.indexed(known, text);
         }
-        let more = keys.map(|key| self.operand(key, scope)).count() > 0 || last.is_some();
+        let more = keys.map(|key| self.operand(key, scope)).count() > 0 || piped;
         let known = self.judged(known, head.at.start as usize..end, scope.certain);
         if more { Known::Anything } else { known }
     }
