@@ -5,6 +5,7 @@
 //! that keeps the service waiting longest is closed for the next: first one of the address with the most of them. A
 //! connection that is being answered is never closed for another.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -150,8 +151,8 @@ impl Book {
             .seats
             .iter()
             .filter(|(_, entry)| entry.authenticated == authenticated && peer.is_none_or(|peer| entry.peer == peer));
-        let overdue = candidates.filter_map(|(number, entry)| Some((entry.overdue(now)?, *number)));
-        let Some((_, number)) = overdue.max() else { return false };
+        let overdue = candidates.filter_map(|(number, entry)| Some((entry.overdue(now)?, Reverse(*number))));
+        let Some((_, Reverse(number))) = overdue.max() else { return false };
         if let Some(entry) = self.seats.remove(&number) {
             entry.leave.notify_one();
         }
