@@ -3,6 +3,7 @@
 //! A library only so that tests reach the service and its store; nothing depends on it.
 
 pub mod api;
+pub mod backlog;
 pub mod cli;
 pub mod client;
 pub mod dead_letters;

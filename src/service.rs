@@ -10,6 +10,7 @@ mod document;
 pub mod edit;
 mod farewell;
 pub mod lifecycle;
+mod progress;
 pub mod recovery;
 pub mod renames;
 pub mod replay;
@@ -35,7 +36,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, interval_at, sleep};
 
 use crate::api::{Api, ListenError, View};
 use crate::log::{COUNTED_EVERY, Log};
@@ -367,6 +368,9 @@ impl Service {
         let mut status_line = StatusLine::new(self.log.output().clone());
         let mut redraw = interval(StatusLine::PERIOD);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut reading = progress::Reading::default();
+        let mut reported = interval_at(tokio::time::Instant::now() + progress::PERIOD, progress::PERIOD);
+        reported.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // When what still runs is left behind; `None` = not stopping, or waiting for ever.
         let mut deadline: Option<Instant> = None;
         let mut stopping = false;
@@ -446,7 +450,21 @@ impl Service {
                     control.stop_all(Some(Duration::ZERO));
                     deadline = Some(Instant::now() + GRACE);
                 }
-                _ = redraw.tick(), if status_line.is_live() => status_line.draw(control.all()),
+                _ = redraw.tick(), if status_line.is_live() || self.once => {
+                    if !status_line.is_live() {
+                        reading.look(&control.all(), Instant::now());
+                    } else if self.once {
+                        let stands = reading.stands(&control.all(), Instant::now());
+                        status_line.show(stands.iter().map(|(id, stand)| format!("{id} {}", stand.shown())));
+                    } else {
+                        status_line.draw(control.all());
+                    }
+                }
+                _ = reported.tick(), if self.once && !status_line.is_live() => {
+                    for (id, stand) in reading.stands(&control.all(), Instant::now()) {
+                        stand.log(&id);
+                    }
+                }
             }
         }
         status_line.clear();

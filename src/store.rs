@@ -10,6 +10,7 @@ mod embedded;
 mod entity;
 mod failure;
 pub mod letters;
+mod meter;
 mod open;
 mod owner;
 #[cfg(feature = "postgres")]
@@ -29,6 +30,7 @@ use anabranch_graph::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 pub use backup::{Backup, BackupError};
 pub use compare::{Action, Change, Entity, between};
@@ -44,6 +46,7 @@ use crate::dead_letters::form;
 use embedded::Embedded;
 use failure::{Known, LastWrite};
 use letters::Evictions;
+pub use meter::{OperationNumbers, StoreNumbers};
 
 /// What the files say, to be compared with what is stored.
 #[derive(Clone, Debug)]
@@ -64,6 +67,7 @@ pub struct Provision {
 pub struct Store {
     place: Place,
     last_write: LastWrite,
+    meter: meter::Meter,
     evictions: Evictions,
     holding: watch::Receiver<Holding>,
     /// The session that shows that this process owns a store in PostgreSQL.
@@ -314,12 +318,21 @@ impl Store {
         }
     }
 
+    /// How long it takes, and whether it works.
+    pub async fn numbers(&self) -> Option<StoreNumbers> {
+        let meter = self.meter.clone();
+        tokio::task::spawn_blocking(move || meter.numbers()).await.ok()
+    }
+
     async fn read(&self, read: Read) -> Result<Found, StoreError> {
-        match &self.place {
+        let since = Instant::now();
+        let found = match &self.place {
             Place::Embedded(embedded) => embedded.read(read).await,
             #[cfg(feature = "postgres")]
             Place::Postgres(postgres) => postgres.read(read).await,
-        }
+        };
+        self.meter.note_read(since, &found);
+        found
     }
 
     /// Whether this process may run pipelines with the store, and when that changes.
@@ -357,11 +370,13 @@ impl Store {
         // What need not be durable may succeed where nothing else does.
         let tells = !matches!(write, Write::Keep { .. });
         let bytes = write.weight();
+        let since = Instant::now();
         let written = match &self.place {
             Place::Embedded(embedded) => embedded.write(write).await,
             #[cfg(feature = "postgres")]
             Place::Postgres(postgres) => postgres.write(write).await,
         };
+        self.meter.note_write(since, &written);
         match &written {
             Ok(_) if tells => self.last_write.succeeded(bytes),
             Ok(_) => {}

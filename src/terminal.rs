@@ -11,6 +11,6 @@ mod stream;
 mod style;
 
 pub use escape::{is_unsafe, json_text, shown};
-pub use status::{StatusLine, short};
+pub use status::{StatusLine, age, short, size};
 pub use stream::{Stream, columns, data, is_terminal, print, print_json};
 pub use style::{Style, adopt};

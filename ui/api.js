@@ -2,21 +2,23 @@
 
 /**
  * @typedef {{ word: string, since?: string, error?: string, where?: string, attempt?: number, nextTry?: string,
- *   stalled?: { node: string, since: string }, run: number }} Status
+ *   stalled?: { node: string, kind?: string, since: string }, run: number }} Status
  * @typedef {{ id: string, name: string, status: Status, read: number, delivered: number, filtered: number,
- *   failed: number, deadLettered: number, inFlight: number, lagRows?: number, lagSeconds?: number }} LivePipeline
+ *   failed: number, deadLettered: number, inFlight: number, unacknowledged?: number, oldestUnacknowledgedSeconds?: number,
+ *   backlog?: Backlog }} LivePipeline
+ * @typedef {{ records?: number, bytes?: number, objects?: number, ageSeconds?: number }} Backlog
  * @typedef {{ at: string, version: string, uptimeSeconds: number, pipelines: LivePipeline[] }} Live
  * @typedef {{ connector: string, partition: string, read: number, settled: number, stored: number,
- *   lagRows?: number, lagSeconds?: number }} Lane
- * @typedef {{ node: number, id: string, rowsIn: number, selected: number, rowsOut: number, failed: number, held?: number,
+ *   unacknowledged?: number, oldestUnacknowledgedSeconds?: number }} Lane
+ * @typedef {{ node: number, id: string, kind?: string, rowsIn: number, selected: number, rowsOut: number, failed: number, held?: number,
  *   busySeconds: number, lastError?: { message: string, at: string } }} LiveNode
  * @typedef {{ from: number, to: number, rows: number, queuedRows?: number, boundRows?: number, queuedBytes?: number,
  *   boundBytes?: number, full?: boolean }} LiveEdge
  * @typedef {{ read: number, settled: number, born: number, delivered: number, filtered: number, failed: number,
  *   deadLettered: number, inFlight: number }} Totals
- * @typedef {{ id: string, at: string, status: Status, totals?: Totals, lanes: Lane[], nodes: LiveNode[],
+ * @typedef {{ id: string, at: string, status: Status, totals?: Totals, lanes: Lane[], backlogs?: (Backlog & { connector: string, missed?: number })[], nodes: LiveNode[],
  *   edges: LiveEdge[] }} LiveOne
- * @typedef {{ index: number, id: string, kind: string, plugin?: string, workers?: number, notes?: string[],
+ * @typedef {{ index: number, id: string, kind: string, address?: string, plugin?: string, workers?: number, notes?: string[],
  *   condition?: { text: string, native: boolean, as_before: boolean }, settings?: Record<string, string> }} PlanNode
  * @typedef {{ from: number, to: number, port: string, shape?: string }} PlanEdge
  * @typedef {{ pipeline: string, nodes: PlanNode[], edges: PlanEdge[] }} Plan

@@ -77,10 +77,13 @@ class Card {
     const busy = source ? 0 : Math.min(1, (rates.rate("busySeconds") ?? 0) / workers);
     mark(this.load, "width", String(Math.round((this.box.width - 28) * busy)));
 
-    const stalled = all.status.stalled?.node === live.id ? all.status.stalled : undefined;
+    const { stalled: holder } = all.status;
+    const stalled = holder?.node === live.id && (!holder.kind || !live.kind || holder.kind === live.kind) ? holder : undefined;
     flag(this.element, "stalled", !!stalled);
     // Where a run failed, no record needs to have failed.
-    const ended = all.status.word !== "running" && all.status.word !== "idle" && !!all.status.error && all.status.where === live.id;
+    const ended = all.status.word !== "running" && all.status.word !== "idle" && !!all.status.error && all.status.where === live.id
+      // Of several with the same id, the one that has an error.
+      && (!!live.lastError || all.nodes.every(({ node, id }) => node === live.node || id !== live.id));
     flag(this.element, "failing", failed > 0 || ended);
     flag(this.element, "hot", busy >= BUSY);
     const trouble = stalled ? `stalled ${duration(Math.floor(since(stalled.since) ?? 0))}` : failed > 0 ? `${about(failed)} failed`

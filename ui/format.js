@@ -110,3 +110,16 @@ export function plural(number, one, many = `${one}s`) {
 export function cut(text, most) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
+
+/** @param {import("./api.js").Backlog | null} [left] what is left to read, in the unit that says most */
+export function amount(left) {
+  if (left?.records !== undefined) return left.records === 0 ? "none" : plural(left.records, "record");
+  if (left?.objects !== undefined) return left.objects === 0 ? "none" : plural(left.objects, "object");
+  if (left?.bytes !== undefined) return left.bytes === 0 ? "none" : bytes(left.bytes);
+  return NONE;
+}
+
+/** @param {import("./api.js").Backlog | null} [left] the same, and the age of what is next */
+export function backlog(left) {
+  return left?.ageSeconds ? `${amount(left)} · ${duration(left.ageSeconds)}` : amount(left);
+}

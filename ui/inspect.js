@@ -103,7 +103,7 @@ export class Inspector {
   #open() {
     say(this.state, "Connecting …");
     say(this.wrong, "");
-    const query = { at: this.node.id, side: this.side, where: this.where.value.trim(), sample: this.sample.value };
+    const query = { at: this.node.address ?? this.node.id, side: this.side, where: this.where.value.trim(), sample: this.sample.value };
     const opened = socket(of(this.pipeline, "/inspect", query));
     this.#socket = opened;
     let refused = "";

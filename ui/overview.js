@@ -1,7 +1,7 @@
 // All pipelines.
 
 import { Rows, flag, h, mark, s, say } from "./dom.js";
-import { about, count, duration, rate } from "./format.js";
+import { about, backlog, count, duration, rate } from "./format.js";
 import { Rates } from "./rates.js";
 import { Chip, cause, urgency, wordOf } from "./status.js";
 
@@ -16,7 +16,7 @@ const COLUMNS = [
   { name: "read", title: "Read", number: true, by: ({ rates }) => -(rates.rate("read") ?? 0) },
   { name: "delivered", title: "Delivered", number: true, by: ({ rates }) => -(rates.rate("delivered") ?? 0) },
   { name: "in-flight", title: "In flight", number: true, by: ({ live }) => -live.inFlight },
-  { name: "lag", title: "Behind", number: true, by: ({ live }) => -(live.lagSeconds ?? 0) },
+  { name: "backlog", title: "Backlog", number: true, by: ({ live }) => -(live.backlog?.ageSeconds ?? live.backlog?.records ?? 0) },
   { name: "dead-letters", title: "Dead letters", number: true, by: ({ live }) => -live.deadLettered },
 ];
 
@@ -46,7 +46,7 @@ class Row {
     say(this.#name, live.name && live.name !== live.id ? live.name : "");
     say(this.#cause, cause(live.status));
     say(this.read, rate(rates.rate("read")));
-    const texts = [rate(rates.rate("delivered")), about(live.inFlight), duration(live.lagSeconds), about(live.deadLettered)];
+    const texts = [rate(rates.rate("delivered")), inFlight(live), backlog(live.backlog), about(live.deadLettered)];
     texts.forEach((text, i) => {
       const cell = this.cells[i + 1];
       if (cell) say(cell, text);
@@ -55,6 +55,9 @@ class Row {
     mark(this.#line, "d", curve(rates.history));
   }
 }
+
+/** @param {LivePipeline} live */
+const inFlight = ({ inFlight, oldestUnacknowledgedSeconds }) => (oldestUnacknowledgedSeconds ? `${about(inFlight)} · ${duration(oldestUnacknowledgedSeconds)}` : about(inFlight));
 
 /** @param {number[]} values */
 function curve(values) {

@@ -5,7 +5,7 @@ import { Canvas } from "./canvas.js";
 import { question, tell } from "./dialog.js";
 import { flag, h, mark, say, uniqueId } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { about, count, duration, plural, rate } from "./format.js";
+import { about, amount, count, duration, plural, rate } from "./format.js";
 import { Letters } from "./letters.js";
 import { NodePanel } from "./node.js";
 import { PlanText } from "./plan.js";
@@ -29,8 +29,8 @@ const TILES = [
   { title: "Delivered", value: (_, rates) => rate(rates.rate("delivered")), more: ({ totals }) => count(totals?.delivered) },
   { title: "Filtered", value: (_, rates) => rate(rates.rate("filtered")), more: ({ totals }) => count(totals?.filtered) },
   { title: "Failed", value: ({ totals }) => about(totals?.failed), more: ({ totals }) => plural(totals?.deadLettered ?? 0, "dead letter"), bad: ({ totals }) => (totals?.failed ?? 0) > 0 },
-  { title: "In flight", value: ({ totals }) => about(totals?.inFlight) },
-  { title: "Behind", value: ({ lanes }) => duration(most(lanes.map((lane) => lane.lagSeconds))), more: ({ lanes }) => behind(sum(lanes.map((lane) => lane.lagRows))) },
+  { title: "In flight", value: ({ totals }) => about(totals?.inFlight), more: ({ lanes }) => oldest(most(lanes.map((lane) => lane.oldestUnacknowledgedSeconds))) },
+  { title: "Backlog", value: ({ backlogs }) => amount(together(backlogs)), more: ({ backlogs }) => next(most((backlogs ?? []).map(({ ageSeconds }) => ageSeconds))) },
 ];
 
 /** @param {(number | null | undefined)[]} numbers */
@@ -38,8 +38,34 @@ const most = (numbers) => numbers.reduce((/** @type {number | null} */ a, b) => 
 /** @param {(number | null | undefined)[]} numbers */
 const sum = (numbers) => numbers.reduce((/** @type {number | null} */ a, b) => (b === null || b === undefined ? a : (a ?? 0) + b), null);
 
-/** @param {number | null} rows */
-const behind = (rows) => (rows === null ? "" : plural(rows, "record"));
+/** @param {number | null} seconds */
+const oldest = (seconds) => (seconds ? `oldest ${duration(seconds)}` : "");
+/** @param {number | null} seconds */
+const next = (seconds) => (seconds ? `next ${duration(seconds)} old` : "");
+
+/**
+ * What several sources have not read yet.
+ * @param {import("./api.js").Backlog[]} [backlogs]
+ * @returns {import("./api.js").Backlog}
+ */
+const together = (backlogs = []) => ({
+  records: sum(backlogs.map(({ records }) => records)) ?? undefined,
+  objects: sum(backlogs.map(({ objects }) => objects)) ?? undefined,
+  bytes: sum(backlogs.map(({ bytes }) => bytes)) ?? undefined,
+});
+
+/**
+ * The plan, with addresses for its nodes: a processor and a destination may have the same id.
+ * @param {import("./api.js").Plan} plan
+ */
+function addressed(plan) {
+  for (const node of plan.nodes) {
+    const kind = ["source", "destination"].includes(node.kind) ? node.kind : "processor";
+    const alone = plan.nodes.every(({ id, index }) => id !== node.id || index === node.index);
+    node.address = alone ? node.id : `${kind}:${node.id}`;
+  }
+  return plan;
+}
 
 export class PipelinePage {
   #rates = new Rates();
@@ -170,7 +196,7 @@ export class PipelinePage {
       const [svg, plan] = await Promise.all(["live", "json"].map((format) => getText(of(this.id, "/graph", { pass: "fused", format }))));
       if (svg === undefined || plan === undefined || svg + plan === this.#drawn) return;
       this.#drawn = svg + plan;
-      this.#drawing = new Drawing(svg, JSON.parse(plan), (node) => { location.hash = `${this.home}/nodes/${encodeURIComponent(node.id)}`; });
+      this.#drawing = new Drawing(svg, addressed(JSON.parse(plan)), (node) => { location.hash = `${this.home}/nodes/${encodeURIComponent(node.address ?? node.id)}`; });
       this.#canvas.show(this.#drawing.element);
       if (this.#live) this.#drawing.update(this.#live);
       this.#panel?.close();
@@ -186,7 +212,7 @@ export class PipelinePage {
   #showNode() {
     const { item, tab } = this.#place;
     const plan = this.#drawing?.plan;
-    const node = tab === "" && item ? plan?.nodes.find(({ id }) => id === item) : undefined;
+    const node = tab === "" && item ? plan?.nodes.find(({ address }) => address === item) ?? plan?.nodes.find(({ id }) => id === item) : undefined;
     this.#drawing?.choose(node?.index ?? null);
     if (this.#panel && this.#panel.node.index === node?.index) return;
     const before = this.#panel?.node.index;

@@ -19,6 +19,7 @@
 mod activity;
 mod ambient;
 mod asynchronous;
+mod backlog;
 mod chain;
 mod context;
 mod dead_letter;
@@ -56,6 +57,7 @@ use tokio::task::JoinHandle;
 
 pub use activity::{Activity, STATE_STORE};
 pub use ambient::pipeline as current_pipeline;
+pub use backlog::SourceBacklog;
 pub use progress::{LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals, Unread};
 pub use tap::{Glimpse, Inspection, Look, Place, Side, Station, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};

@@ -7,7 +7,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use crate::fault::Fault;
 use crate::flow::Flow;
 use crate::json::{self, RecordWriter};
-use crate::record::Record;
+use crate::record::{Data, Record};
 use crate::specification::{Parameter, ParameterKind};
 use crate::template::{MissingKey, Template};
 use crate::text::Str;
@@ -27,10 +27,11 @@ pub fn parameters() -> Vec<Parameter> {
             FORMAT,
             ParameterKind::Text,
             "How a record is written: recfmt/json (the whole record as JSON; opencdc/json means the same), debezium/json \
-             (the change in a Debezium envelope) or template (the output of the template in sdk.record.format.options).",
+             (the change in a Debezium envelope), recfmt/raw (the payload alone: raw data byte for byte, structured data \
+             as JSON) or template (the output of the template in sdk.record.format.options).",
         )
         .default_value("recfmt/json")
-        .one_of(&["recfmt/json", "opencdc/json", "debezium/json", "template"]),
+        .one_of(&["recfmt/json", "opencdc/json", "debezium/json", "recfmt/raw", "template"]),
         Parameter::new(
             OPTIONS,
             ParameterKind::Text,
@@ -49,6 +50,8 @@ pub enum RecordFormat {
     Json,
     /// The change in a Debezium envelope, as one line of JSON; see [`debezium`].
     Debezium(Envelope),
+    /// The payload after the change alone: raw data as they are, structured data as one line of JSON.
+    Raw,
     /// The output of a template over the record.
     Template(Template),
 }
@@ -74,6 +77,7 @@ impl RecordFormat {
             ("debezium/json", options) => {
                 envelope(options.map_or("", Str::as_str), arguments).map(RecordFormat::Debezium)
             }
+            ("recfmt/raw", None) => Ok(RecordFormat::Raw),
             (_, None) => Ok(RecordFormat::Json),
             (_, Some(_)) => Err(Diagnostic::error(
                 "settings.unused",
@@ -89,7 +93,7 @@ impl RecordFormat {
     /// What it needs of the records; `always` if it is used on every one.
     pub fn flow(&self, flow: &mut Flow, always: bool) {
         match self {
-            RecordFormat::Json | RecordFormat::Debezium(_) => flow.may_fail(),
+            RecordFormat::Json | RecordFormat::Debezium(_) | RecordFormat::Raw => flow.may_fail(),
             RecordFormat::Template(template) if always => flow.template(OPTIONS, template),
             RecordFormat::Template(template) => flow.optional_template(OPTIONS, template),
         }
@@ -109,6 +113,17 @@ impl RecordFormat {
         match self {
             RecordFormat::Json => json::write_record(record, out),
             RecordFormat::Debezium(envelope) => envelope.encode(record, out),
+            RecordFormat::Raw => match &record.payload.after {
+                Data::Raw(bytes) => {
+                    out.extend_from_slice(bytes);
+                    Ok(())
+                }
+                data @ Data::Structured(_) => json::write_data(data, out),
+                Data::Absent => {
+                    let what = "the record has no payload after the change, which recfmt/raw writes";
+                    Err(Fault::record("format_failed", what))
+                }
+            },
             RecordFormat::Template(template) => {
                 let mut text = String::new();
                 template.render(record, &mut text).map_err(|e| Fault::record("format_failed", e))?;
@@ -210,6 +225,21 @@ mod tests {
     }
 
     #[test]
+    fn raw_data_are_written_as_they_are() {
+        let format = format(&[(FORMAT, "recfmt/raw")]).unwrap();
+        let written = |after: Data| {
+            let mut record = Record::default();
+            record.payload.after = after;
+            let mut out = b"x".to_vec();
+            format.encode(&record, &mut out).map(|()| out).map_err(|fault| fault.code())
+        };
+        assert_eq!(written(Data::Raw(b"caf\xe9\x00\xff"[..].into())).unwrap(), b"xcaf\xe9\x00\xff");
+        let object = crate::value::Object::from_entries(vec![("a".into(), crate::value::Value::from(1i64))]);
+        assert_eq!(written(Data::from(object)).unwrap(), b"x{\"a\":1}");
+        assert_eq!(written(Data::Absent), Err("format_failed"));
+    }
+
+    #[test]
     fn debezium_has_options() {
         let chosen = |pairs: &[(&str, &str)]| match format(&[&[(FORMAT, "debezium/json")], pairs].concat()).unwrap() {
             RecordFormat::Debezium(envelope) => envelope,
@@ -228,7 +258,9 @@ mod tests {
             |pairs: &[(&str, &str)]| format(pairs).unwrap_err().into_iter().map(|(m, _)| m).collect::<Vec<_>>();
         assert_eq!(
             messages(&[(FORMAT, "debezium/jsn")]),
-            ["sdk.record.format: \"debezium/jsn\" is not one of recfmt/json, opencdc/json, debezium/json, template"]
+            [
+                "sdk.record.format: \"debezium/jsn\" is not one of recfmt/json, opencdc/json, debezium/json, recfmt/raw, template"
+            ]
         );
         assert_eq!(
             messages(&[(FORMAT, "template")]),

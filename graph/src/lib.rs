@@ -72,6 +72,7 @@ pub mod exec;
 pub mod fault;
 pub mod flow;
 pub mod format;
+pub mod histogram;
 pub mod json;
 pub mod kind;
 pub mod letter;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 
@@ -129,6 +130,43 @@ pub enum Read {
     End,
 }
 
+/// What a source has not read yet, as far as it knows. Each part is unknown unless it is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Records.
+    pub records: Option<u64>,
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Objects, such as those of a bucket.
+    pub objects: Option<u64>,
+    /// Since when the next record waits to be read, at the latest: it may have come earlier. `None` where nothing waits
+    /// or the time is unknown.
+    pub since: Option<SystemTime>,
+    /// Files or objects that were gone before they could be read, since the source was opened.
+    pub missed: u64,
+}
+
+impl Backlog {
+    /// Whether the source knows that nothing is left to read.
+    pub fn is_empty(&self) -> bool {
+        let mut counts = [self.records, self.bytes, self.objects].into_iter().flatten().peekable();
+        counts.peek().is_some() && counts.all(|count| count == 0)
+    }
+
+    /// The same after everything was read.
+    #[must_use]
+    pub fn emptied(self) -> Self {
+        let none = |count: Option<u64>| count.map(|_| 0);
+        Backlog {
+            records: none(self.records),
+            bytes: none(self.bytes),
+            objects: none(self.objects),
+            since: None,
+            missed: self.missed,
+        }
+    }
+}
+
 /// Reads records. Only one call at a time.
 #[async_trait]
 pub trait Reader: Send {
@@ -151,6 +189,15 @@ pub trait Reader: Send {
     /// Why nothing is there to be read, in words: what the source reads does not exist. Asked when `read` has said
     /// [`Read::CaughtUp`] or [`Read::End`]. As it is: it exists, or nobody can tell.
     fn missing(&self) -> Option<String> {
+        None
+    }
+
+    /// What is left to read; `None` = unknown. The engine asks between two reads, and while it has no room for more, at
+    /// most once a second, and gives up an answer that takes long. A read that waits for records is dropped for it, but
+    /// only where the last answer was `Some` and may have changed.
+    ///
+    /// Cheap and cancel-safe: records must not wait for it.
+    async fn backlog(&mut self) -> Option<Backlog> {
         None
     }
 

@@ -1,8 +1,11 @@
 //! The `file` source and the `file` destination: lines of a file.
 
 mod appender;
+mod backlog;
 mod destination;
 mod follower;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody tells of changes"))]
+mod generations;
 mod intent;
 mod position;
 mod rotation;

@@ -24,7 +24,7 @@ use anabranch_graph::kind;
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Change, Data, Operation, Position, Record};
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
+use anabranch_graph::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source, SourceKind};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Timestamp, Value};
 
@@ -209,6 +209,11 @@ impl Reader for Generating {
         self.pace.gave(rows);
         self.made += rows as u64;
         Ok(Read::Rows { partition: Partition::ONLY, records })
+    }
+
+    async fn backlog(&mut self) -> Option<Backlog> {
+        let left = self.count?.saturating_sub(self.made);
+        Some(Backlog { records: Some(left), ..Backlog::default() })
     }
 }
 

@@ -185,7 +185,7 @@ fn encode<'a>(
 ) -> Result<(), Fault> {
     let start = out.len();
     encoder.encode(record, out)?;
-    if matches!(format, RecordFormat::Template(_)) {
+    if matches!(format, RecordFormat::Template(_) | RecordFormat::Raw) {
         let text = &out[start..];
         let one_line = memchr::memchr2(b'\n', b'\r', text).is_none();
         if !(one_line && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()) {

@@ -5,7 +5,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
 
-use anabranch_graph::exec::{LaneCount, NodeCount, Progress, QueueCount, StageCount, Totals};
+use anabranch_graph::exec::{LaneCount, NodeCount, Progress, QueueCount, SourceBacklog, StageCount, Totals};
 use anabranch_graph::plan::{Compiled, EdgePlace, EdgeRuns, NodePlace, NodeRuns};
 use anabranch_graph::text::Str;
 use axum::Json;
@@ -18,6 +18,7 @@ use utoipa_axum::routes;
 use super::View;
 use super::error::{ApiError, Error};
 use super::status::{StatusNow, rfc3339};
+use crate::backlog::BacklogNumbers;
 use crate::service::lifecycle::Seen;
 
 /// Since when there is somebody to ask.
@@ -62,10 +63,16 @@ pub(super) struct PipelineNumbers {
     dead_lettered: u64,
     /// Copies on their way.
     in_flight: u64,
-    /// Records read of which some copy is on its way.
-    lag_rows: u64,
-    /// Age of the oldest record that is on its way; 0 = none is.
-    lag_seconds: f64,
+    /// Records read of which some copy is in flight.
+    unacknowledged: u64,
+    /// Age of the oldest of them; 0 = there is none.
+    oldest_unacknowledged_seconds: f64,
+    /// What its sources have not read yet; left out where none of them knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog: Option<BacklogNumbers>,
+    /// When records were delivered and their positions stored last, since the service was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_success: Option<String>,
 }
 
 /// What every part of a pipeline is doing at one moment. Counters are of the current run.
@@ -80,6 +87,8 @@ pub(super) struct PipelineLive {
     totals: TotalNumbers,
     /// Partitions of its sources, in the order in which they appeared.
     lanes: Vec<LaneNumbers>,
+    /// What its sources have not read yet, of those that know.
+    backlogs: Vec<SourceNumbers>,
     /// In the order of the fused graph.
     nodes: Vec<NodeNumbers>,
     edges: Vec<EdgeNumbers>,
@@ -116,10 +125,24 @@ pub(super) struct LaneNumbers {
     settled: u64,
     /// Positions stored.
     stored: u64,
-    lag_rows: u64,
-    lag_seconds: f64,
+    /// Records read of which some copy is in flight.
+    unacknowledged: u64,
+    /// Age of the oldest of them; 0 = there is none.
+    oldest_unacknowledged_seconds: f64,
     /// How far the stored position is behind what was read; 0 = not at all.
     position_age_seconds: f64,
+}
+
+/// What a source has not read yet.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SourceNumbers {
+    #[schema(value_type = String)]
+    connector: Str,
+    #[serde(flatten)]
+    backlog: BacklogNumbers,
+    /// Files or objects that were gone before the source could read them, in this run.
+    missed: u64,
 }
 
 /// A node of the fused graph.
@@ -130,6 +153,9 @@ pub(super) struct NodeNumbers {
     node: usize,
     #[schema(value_type = String)]
     id: Str,
+    /// `source`, `processor`, `destination` or `dead-letter-queue`; left out where the run does not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
     rows_in: u64,
     /// Those that its condition holds for.
     selected: u64,
@@ -180,10 +206,8 @@ pub(super) struct EdgeNumbers {
 )]
 async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
     let pipelines = view.control.all().into_iter().map(|(id, seen)| {
-        let (totals, lanes) = match &seen.progress {
-            Some(progress) => (progress.totals(), progress.lanes()),
-            None => (Totals::default(), Vec::new()),
-        };
+        let totals = seen.progress.as_ref().map(|progress| progress.totals()).unwrap_or_default();
+        let lanes = seen.lanes();
         PipelineNumbers {
             name: view.control.compiled(&id).map_or_else(|| id.clone(), |found| found.config.name.value.clone()),
             status: StatusNow::of(&seen, view.control.invalid(&id)),
@@ -194,8 +218,10 @@ async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
             failed: totals.failed,
             dead_lettered: totals.dead_lettered,
             in_flight: totals.in_flight,
-            lag_rows: lanes.iter().map(lag_rows).sum(),
-            lag_seconds: lanes.iter().map(|lane| lane.lag).max().unwrap_or_default().as_secs_f64(),
+            unacknowledged: lanes.iter().map(unacknowledged).sum(),
+            oldest_unacknowledged_seconds: lanes.iter().map(|lane| lane.lag).max().unwrap_or_default().as_secs_f64(),
+            backlog: BacklogNumbers::of_all(&seen.backlogs()),
+            last_success: seen.succeeded().map(rfc3339),
         }
     });
     Json(Live {
@@ -224,7 +250,7 @@ impl PipelineLive {
     fn of(id: Str, seen: &Seen, invalid: Option<Str>, compiled: Option<&Compiled>) -> Self {
         let progress = seen.progress.as_deref();
         let totals = progress.map(Progress::totals).unwrap_or_default();
-        let lanes = progress.map(Progress::lanes).unwrap_or_default();
+        let lanes = seen.lanes();
         let counted = Counted {
             stages: progress.map(Progress::stages).unwrap_or_default(),
             letters: progress.map(Progress::dead_letters),
@@ -238,14 +264,15 @@ impl PipelineLive {
             status: StatusNow::of(seen, invalid),
             totals: TotalNumbers::of(totals),
             lanes: lanes.iter().map(LaneNumbers::of).collect(),
+            backlogs: seen.backlogs().iter().map(SourceNumbers::of).collect(),
             nodes: nodes.map(|(index, place)| NodeNumbers::of(index, place, counted.at(place.runs))).collect(),
             edges: edges.filter_map(|edge| Some(EdgeNumbers::of(edge, compiled?, &counted))).collect(),
         }
     }
 }
 
-/// Rows of a lane that are on their way.
-pub(super) fn lag_rows(lane: &LaneCount) -> u64 {
+/// Rows of a lane of which some copy is in flight.
+pub(super) fn unacknowledged(lane: &LaneCount) -> u64 {
     lane.read.saturating_sub(lane.settled)
 }
 
@@ -284,9 +311,19 @@ impl LaneNumbers {
             read: lane.read,
             settled: lane.settled,
             stored: lane.persisted,
-            lag_rows: lag_rows(lane),
-            lag_seconds: lane.lag.as_secs_f64(),
+            unacknowledged: unacknowledged(lane),
+            oldest_unacknowledged_seconds: lane.lag.as_secs_f64(),
             position_age_seconds: lane.unstored.as_secs_f64(),
+        }
+    }
+}
+
+impl SourceNumbers {
+    fn of(source: &SourceBacklog) -> Self {
+        SourceNumbers {
+            connector: source.connector.clone(),
+            backlog: BacklogNumbers::of(source),
+            missed: source.backlog.missed,
         }
     }
 }
@@ -298,6 +335,7 @@ impl NodeNumbers {
         NodeNumbers {
             node: index,
             id: place.id.clone(),
+            kind: counted.map(|counted| counted.station.as_str()),
             rows_in: count.rows_in,
             selected: count.selected,
             rows_out: count.rows_out,

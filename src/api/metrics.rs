@@ -6,8 +6,9 @@
 mod samples;
 
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
-use anabranch_graph::exec::{LaneCount, Progress};
+use anabranch_graph::exec::{LaneCount, Progress, SourceBacklog};
 use anabranch_graph::text::Str;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -15,11 +16,12 @@ use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::samples::{Labels, Metric, Samples, counter, oldest, seconds, sum};
+use self::samples::{Labels, Metric, Samples, counter, oldest, seconds, sum, times};
 use super::View;
-use super::live::lag_rows;
+use super::live::unacknowledged;
 use super::status::StatusNow;
 use crate::service::lifecycle::Seen;
+use crate::store::StoreNumbers;
 
 const INFO: Metric = sum("anabranch_info", "1; the version is in a label.");
 const PIPELINES: Metric = sum("anabranch_pipelines", "Pipelines of this service by status.");
@@ -52,10 +54,28 @@ const LETTERS_EVICTED: Metric = counter(
 );
 const IN_FLIGHT: Metric = sum("anabranch_records_in_flight", "Copies on their way.");
 const PARTITIONS: Metric = sum("anabranch_source_partitions", "Partitions that a source has read in this run.");
+const BACKLOG_RECORDS: Metric =
+    sum("anabranch_source_backlog_records", "Records that a source has not read yet, where it knows their number.");
+const BACKLOG_BYTES: Metric =
+    sum("anabranch_source_backlog_bytes", "Bytes that a source has not read yet, where it knows their number.");
+const BACKLOG_OBJECTS: Metric = sum(
+    "anabranch_source_backlog_objects",
+    "Objects that a source has listed and not read yet, where it reads objects.",
+);
+const BACKLOG_AGE: Metric = oldest(
+    "anabranch_source_backlog_age_seconds",
+    "Age of the next record that a source will read, at least, where it is known; 0 = nothing is left to read.",
+);
+const MISSED: Metric = counter(
+    "anabranch_source_missed_total",
+    "Files or objects that were gone before a source could read them: their records are lost to the pipeline.",
+);
 const LAG_RECORDS: Metric =
-    sum("anabranch_source_lag_records", "Records read of a source of which some copy is on its way.");
-const LAG_SECONDS: Metric =
-    oldest("anabranch_source_lag_seconds", "Age of the oldest record of a source that is on its way; 0 = none is.");
+    sum("anabranch_source_lag_records", "Records that a source read and of which some copy is in flight.");
+const LAG_SECONDS: Metric = oldest(
+    "anabranch_source_lag_seconds",
+    "Age of the oldest record that a source read and of which some copy is in flight; 0 = there is none.",
+);
 const POSITION_AGE: Metric = oldest(
     "anabranch_source_position_age_seconds",
     "How far the stored position of a source is behind what was read of it; 0 = not at all.",
@@ -78,6 +98,21 @@ const NODE_BUSY: Metric = seconds(
 const QUEUE_RECORDS: Metric = sum("anabranch_queue_records", "Records that wait in front of a node.");
 const QUEUE_BYTES: Metric = sum("anabranch_queue_bytes", "Their rough size in memory.");
 const QUEUE_FULL: Metric = sum("anabranch_queue_full", "1 where who feeds the queue has to wait.");
+
+const LATENCY: Metric = times(
+    "anabranch_record_latency_seconds",
+    "Time from the read of a record until it is delivered and its position stored.",
+);
+const SUCCEEDED: Metric = oldest(
+    "anabranch_pipeline_last_success_timestamp_seconds",
+    "When records were delivered and their positions stored last, in seconds since 1970.",
+);
+const STORE_UP: Metric =
+    sum("anabranch_store_up", "1 where the last read and the last write of the store were done, else 0.");
+const STORE_TIMES: Metric = times("anabranch_store_operation_seconds", "Time that reads and writes of the store took.");
+const STORE_ERRORS: Metric = counter("anabranch_store_errors_total", "Reads and writes of the store that failed.");
+const DISK_FREE: Metric = sum("anabranch_store_disk_free_bytes", "Free space of the file system that the store is in.");
+const DISK_SIZE: Metric = sum("anabranch_store_disk_size_bytes", "Size of the file system that the store is in.");
 
 const SPANS_SENT: Metric = counter("anabranch_trace_spans_sent_total", "Spans of traces that the collector has.");
 const SPANS_DROPPED: Metric = counter(
@@ -106,6 +141,11 @@ const ALL: &[&Metric] = &[
     &LETTERS_EVICTED,
     &IN_FLIGHT,
     &PARTITIONS,
+    &BACKLOG_RECORDS,
+    &BACKLOG_BYTES,
+    &BACKLOG_OBJECTS,
+    &BACKLOG_AGE,
+    &MISSED,
     &LAG_RECORDS,
     &LAG_SECONDS,
     &POSITION_AGE,
@@ -118,6 +158,13 @@ const ALL: &[&Metric] = &[
     &QUEUE_RECORDS,
     &QUEUE_BYTES,
     &QUEUE_FULL,
+    &LATENCY,
+    &SUCCEEDED,
+    &STORE_UP,
+    &STORE_TIMES,
+    &STORE_ERRORS,
+    &DISK_FREE,
+    &DISK_SIZE,
     &SPANS_SENT,
     &SPANS_DROPPED,
 ];
@@ -147,6 +194,9 @@ async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
         samples.add(&LETTERS, Labels::pipeline(id), letters.count as f64);
         samples.add(&LETTER_BYTES, Labels::pipeline(id), letters.bytes as f64);
         samples.add(&LETTERS_EVICTED, Labels::pipeline(id), letters.evicted as f64);
+    }
+    if let Some(numbers) = view.store.numbers().await {
+        add_store(&mut samples, &numbers);
     }
     let spans = view.control.spans();
     samples.add(&SPANS_SENT, Labels::default(), spans.sent as f64);
@@ -179,9 +229,14 @@ fn sampled(pipelines: &[(Str, Seen)], inspections: impl Fn(&Str) -> usize) -> Sa
         samples.add(&RUNS, whole.clone(), seen.run as f64);
         samples.add(&RECOVERING, whole.clone(), attempt as f64);
         samples.add(&INSPECTIONS, whole, inspections(id) as f64);
+        add_sources(&mut samples, &pipeline, &seen.lanes());
+        add_backlogs(&mut samples, &pipeline, &seen.backlogs());
+        if let Some(at) = seen.succeeded().and_then(|at| at.duration_since(UNIX_EPOCH).ok()) {
+            samples.add(&SUCCEEDED, Labels::pipeline(&pipeline), at.as_secs_f64());
+        }
         if let Some(progress) = &seen.progress {
             add_totals(&mut samples, &pipeline, progress);
-            add_sources(&mut samples, &pipeline, &progress.lanes());
+            samples.add_times(&LATENCY, Labels::pipeline(&pipeline), &progress.latency());
             add_nodes(&mut samples, &pipeline, progress, &mut nodes_left);
         }
     }
@@ -205,15 +260,48 @@ fn add_totals(samples: &mut Samples, pipeline: &Str, progress: &Progress) {
     }
 }
 
+fn add_store(samples: &mut Samples, numbers: &StoreNumbers) {
+    samples.add(&STORE_UP, Labels::default(), if numbers.works { 1.0 } else { 0.0 });
+    for operation in &numbers.operations {
+        let labels = || Labels::of("operation", Str::from_static(operation.kind));
+        samples.add_times(&STORE_TIMES, labels(), &operation.times);
+        samples.add(&STORE_ERRORS, labels(), operation.errors as f64);
+    }
+    if let Some((free, size)) = numbers.disk {
+        samples.add(&DISK_FREE, Labels::default(), free as f64);
+        samples.add(&DISK_SIZE, Labels::default(), size as f64);
+    }
+}
+
+/// Labels of what is told of a source.
+fn of_source(pipeline: &Str, connector: &Str) -> Labels {
+    Labels::pipeline(pipeline).with("connector", if *pipeline == OTHER { OTHER } else { connector.clone() })
+}
+
+fn add_backlogs(samples: &mut Samples, pipeline: &Str, sources: &[SourceBacklog]) {
+    for source in sources {
+        let backlog = &source.backlog;
+        let known = [
+            (&BACKLOG_RECORDS, backlog.records.map(|count| count as f64)),
+            (&BACKLOG_BYTES, backlog.bytes.map(|count| count as f64)),
+            (&BACKLOG_OBJECTS, backlog.objects.map(|count| count as f64)),
+            (&BACKLOG_AGE, source.age().map(|age| age.as_secs_f64())),
+            (&MISSED, Some(backlog.missed as f64)),
+        ];
+        for (metric, value) in known {
+            if let Some(value) = value {
+                samples.add(metric, of_source(pipeline, &source.connector), value);
+            }
+        }
+    }
+}
+
 /// By connector: a source may have any number of partitions.
 fn add_sources(samples: &mut Samples, pipeline: &Str, lanes: &[LaneCount]) {
     for lane in lanes {
-        let source = || match *pipeline == OTHER {
-            true => Labels::pipeline(pipeline).with("connector", OTHER),
-            false => Labels::pipeline(pipeline).with("connector", lane.id.connector.clone()),
-        };
+        let source = || of_source(pipeline, &lane.id.connector);
         samples.add(&PARTITIONS, source(), 1.0);
-        samples.add(&LAG_RECORDS, source(), lag_rows(lane) as f64);
+        samples.add(&LAG_RECORDS, source(), unacknowledged(lane) as f64);
         samples.add(&LAG_SECONDS, source(), lane.lag.as_secs_f64());
         samples.add(&POSITION_AGE, source(), lane.unstored.as_secs_f64());
     }
@@ -231,8 +319,12 @@ fn add_nodes(samples: &mut Samples, pipeline: &Str, progress: &Progress, left: &
         let own = *pipeline != OTHER && *left > 0;
         *left = left.saturating_sub(usize::from(own));
         let labels = || match own {
-            true => Labels::pipeline(pipeline).with("node", node.node.clone()),
-            false => Labels::pipeline(&OTHER).with("node", OTHER),
+            // A connector and a processor may have the same id.
+            true => {
+                let kind = Str::from_static(node.station.as_str());
+                Labels::pipeline(pipeline).with("node", node.node.clone()).with("kind", kind)
+            }
+            false => Labels::pipeline(&OTHER).with("node", OTHER).with("kind", OTHER),
         };
         let count = &node.count;
         for (metric, value) in [

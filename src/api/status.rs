@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use anabranch_graph::exec::Activity;
+use anabranch_graph::exec::{Activity, Station};
 use anabranch_graph::text::Str;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -46,6 +46,9 @@ pub(super) struct Stalled {
     /// be stored.
     #[schema(value_type = String)]
     node: Str,
+    /// `source`, `processor`, `destination` or `dead-letter-queue`: a connector and a processor may have the same id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
     /// When records moved last.
     since: String,
 }
@@ -63,8 +66,9 @@ impl StatusNow {
         };
         let (word, since, stalled) = match activity {
             Activity::Idle { since } => ("idle", since, None),
-            Activity::Stalled { node, since } => {
-                (seen.status.word(), seen.since, Some(Stalled { node, since: rfc3339(since) }))
+            Activity::Stalled { node, station, since } => {
+                let kind = station.map(Station::as_str);
+                (seen.status.word(), seen.since, Some(Stalled { node, kind, since: rfc3339(since) }))
             }
             Activity::Opening | Activity::Moving => (seen.status.word(), seen.since, None),
         };

@@ -5,6 +5,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::backlog::BacklogNumbers;
 use crate::client::escaped;
 
 /// Where the counters of all pipelines are.
@@ -153,8 +154,9 @@ pub(super) struct LivePipeline {
     pub(super) failed: u64,
     pub(super) dead_lettered: u64,
     pub(super) in_flight: u64,
-    pub(super) lag_rows: u64,
-    pub(super) lag_seconds: f64,
+    pub(super) unacknowledged: u64,
+    pub(super) oldest_unacknowledged_seconds: f64,
+    pub(super) backlog: Option<BacklogNumbers>,
 }
 
 /// Counters of every part of one.

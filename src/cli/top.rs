@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
 use super::remote::Remote;
 use super::{Context, Report};
+use crate::backlog;
 use crate::settings::ServiceFlags;
 use crate::terminal::short;
 use graph::{Outline, outline_path, percent};
@@ -23,7 +24,7 @@ use rates::{PartRates, Rates};
 
 /// Watch the pipelines of a running service.
 ///
-/// Shows pipelines with their rates, lag, failures and status. Enter shows the graph of one: what every node does, how
+/// Shows pipelines with their rates, records in flight, backlog, failures and status. Enter shows the graph of one: what every node does, how
 /// often conditions hold, how full queues are, and of the selected node its last error; s starts or stops it. Without a
 /// terminal, one table is printed.
 #[derive(Debug, clap::Args)]
@@ -131,8 +132,8 @@ fn table(live: &LiveAnswer, rates: &Rates) -> String {
             pipeline.status.sentence(),
             short(read),
             short(delivered),
-            pipeline.in_flight.to_string(),
-            rates::lag(pipeline),
+            rates::in_flight(pipeline),
+            backlog::shown(pipeline.backlog.as_ref()),
             pipeline.failed.to_string(),
             pipeline.dead_lettered.to_string(),
         ]);

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
+use anabranch_graph::exec::{self, Ending, LaneCount, Progress, RunOptions, Services, SourceBacklog};
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::plan::StagePlan;
 use anabranch_graph::schema::SchemaRegistry;
@@ -92,13 +92,26 @@ pub struct Seen {
     pub progress: Option<Arc<Progress>>,
     /// What its earlier runs in this process came to.
     pub account: Account,
+    /// Counters of the run before, of the latest one that read something.
+    pub(super) past: Option<Arc<Progress>>,
+    /// When positions were stored last in an earlier run of this process.
+    pub(super) succeeded: Option<SystemTime>,
 }
 
 impl Seen {
     /// How a pipeline is that has not run in this process.
     pub fn new(status: Status) -> Self {
-        let account = Account::default();
-        Seen { status, since: SystemTime::now(), retry: None, place: None, run: 0, progress: None, account }
+        Seen {
+            status,
+            since: SystemTime::now(),
+            retry: None,
+            place: None,
+            run: 0,
+            progress: None,
+            past: None,
+            succeeded: None,
+            account: Account::default(),
+        }
     }
 
     /// What all of its runs came to, the current one as far as it is.
@@ -108,6 +121,50 @@ impl Seen {
             account.add(run);
         }
         account
+    }
+
+    /// When records were delivered and their positions stored last, in this process.
+    pub fn succeeded(&self) -> Option<SystemTime> {
+        self.progress.as_ref().and_then(|progress| progress.stored_at()).or(self.succeeded)
+    }
+
+    /// How far the partitions of its sources are. While a pipeline recovers, and until the run after has acknowledged
+    /// something, these are also what an earlier run has read and not delivered: it waits for as long as before.
+    pub fn lanes(&self) -> Vec<LaneCount> {
+        let mut lanes = self.progress.as_ref().map(|progress| progress.lanes()).unwrap_or_default();
+        let waits = self.status.is_live() || matches!(self.status, Status::Degraded { .. });
+        for open in self.past.iter().filter(|_| waits).flat_map(|past| past.lanes()) {
+            if open.unstored.is_zero() {
+                continue;
+            }
+            match lanes.iter_mut().find(|lane| lane.id == open.id) {
+                Some(lane) if lane.persisted > 0 => {}
+                Some(lane) => (lane.lag, lane.unstored) = (lane.lag.max(open.lag), lane.unstored.max(open.unstored)),
+                None => lanes.push(open),
+            }
+        }
+        lanes
+    }
+
+    /// What its sources have not read yet; until the current run knows, what the one before knew.
+    pub fn backlogs(&self) -> Vec<SourceBacklog> {
+        let waits = self.status.is_live() || matches!(self.status, Status::Degraded { .. });
+        let runs = self.progress.iter().chain(self.past.iter().filter(|_| waits));
+        runs.map(|progress| progress.backlogs()).find(|known| !known.is_empty()).unwrap_or_default()
+    }
+
+    /// The current run is over.
+    fn end_run(&mut self) {
+        let Some(ended) = self.progress.take() else { return };
+        self.account.add(&ended);
+        let stored = ended.stored_at();
+        self.succeeded = stored.or(self.succeeded);
+        let has_read = ended.lanes().iter().any(|lane| lane.read > 0) || !ended.backlogs().is_empty();
+        // A run that acknowledged nothing waits for what the one before it waited for.
+        let waited = |past: &Arc<Progress>| past.lanes().iter().any(|lane| !lane.unstored.is_zero());
+        if stored.is_some() || has_read && !self.past.as_ref().is_some_and(waited) {
+            self.past = Some(ended);
+        }
     }
 }
 
@@ -330,11 +387,7 @@ impl Life {
         loop {
             tokio::select! {
                 ending = running.wait() => {
-                    self.seen.send_modify(|seen| {
-                        if let Some(run) = seen.progress.take() {
-                            seen.account.add(&run);
-                        }
-                    });
+                    self.seen.send_modify(Seen::end_run);
                     return (ending, lost);
                 }
                 why = refused(&mut holding), if lost.is_none() => {

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::embedded::Embedded;
 use super::failure::LastWrite;
 use super::letters::Evictions;
+use super::meter::Meter;
 use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
 use super::{Holding, Owner, Place, Store};
 use crate::files::system;
@@ -139,6 +140,7 @@ impl Store {
         Store {
             place,
             last_write: LastWrite::default(),
+            meter: Meter::default(),
             evictions: Evictions::default(),
             holding,
             #[cfg(feature = "postgres")]
@@ -222,7 +224,8 @@ pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
         },
         Err(error) => return Err(io(path, &error)),
     };
-    Ok(embedded(database, Some(Site::of(path)?)))
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(Store { meter: Meter::of_file(directory.into()), ..embedded(database, Some(Site::of(path)?)) })
 }
 
 /// Opens a file that begins so.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::text::Str;
 
+use crate::backlog::BacklogNumbers;
 use crate::log::Output;
 use crate::service::lifecycle::Seen;
 
-/// One line: each pipeline with its state, records per second and lag.
+/// One line: each pipeline with its state, records per second, records in flight and backlog.
 pub struct StatusLine {
     output: Arc<Output>,
     /// How far each was.
@@ -68,13 +69,22 @@ impl StatusLine {
             }
             let _ = write!(text, "{id} {}", seen.status.word());
             let row = self.rows.entry(id).or_default();
-            if let Some(totals) = seen.progress.map(|progress| progress.totals()) {
+            if let Some(progress) = seen.progress {
+                let totals = progress.totals();
                 let rate = row.rate(now, totals.settled);
-                let lag = totals.read.saturating_sub(totals.settled) as f64;
-                let _ = write!(text, " {} records/s, lag {}", short(rate), short(lag));
+                let open = totals.read.saturating_sub(totals.settled) as f64;
+                let _ = write!(text, " {} records/s, {} in flight", short(rate), short(open));
+                if let Some(amount) = BacklogNumbers::of_all(&progress.backlogs()).and_then(|it| it.amount()) {
+                    let _ = write!(text, ", backlog {amount}");
+                }
             }
         }
         self.output.set_status(text);
+    }
+
+    /// Draws what is said of each pipeline.
+    pub fn show(&self, texts: impl Iterator<Item = String>) {
+        self.output.set_status(texts.collect::<Vec<_>>().join("  |  "));
     }
 
     /// Removes it.
@@ -91,6 +101,25 @@ pub fn short(n: f64) -> String {
         n if n < 1e6 => format!("{:.1}k", n / 1e3),
         n => format!("{:.1}M", n / 1e6),
     }
+}
+
+/// A time in one unit: `0.3 s`, `12 s`, `5 min`, `3 h`, `4 d`.
+pub fn age(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0} h", s / 3600.0),
+        s => format!("{:.0} d", s / 86_400.0),
+    }
+}
+
+/// A number of bytes in one unit: `900 B`, `1.2 GiB`.
+pub fn size(bytes: u64) -> String {
+    let bytes = bytes as f64;
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().map(|(power, unit)| (bytes / f64::from(power).exp2(), unit)).find(|(n, _)| *n >= 1.0);
+    unit.map_or_else(|| format!("{bytes} B"), |(number, unit)| format!("{number:.1} {unit}"))
 }
 
 #[cfg(test)]
@@ -110,6 +139,7 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
+        assert_eq!([0, 1023, 1 << 10, 3 << 29, 5 << 40].map(size), ["0 B", "1023 B", "1.0 KiB", "1.5 GiB", "5.0 TiB"]);
         assert_eq!([0.0, 1.5, 999.4, 12_345.0, 4_000_000.0].map(short), ["0", "1.5", "999", "12.3k", "4.0M"]);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Position;
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
+use anabranch_graph::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
@@ -61,6 +61,10 @@ impl Reader for BoundReader {
             self.trace.read(&self.connector, record);
         }
         Ok(Read::Rows { partition, records })
+    }
+
+    async fn backlog(&mut self) -> Option<Backlog> {
+        self.reader.backlog().await
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {

@@ -51,9 +51,11 @@ fn flights_are_logged() {
 #[test]
 fn the_lines_of_a_file_are_copied() {
     let workspace = example("copy-a-file.yaml");
-    workspace.write("in.txt", "one\ntwo\n");
+    // Latin-1, NUL, a carriage return, and what is no text in any encoding.
+    let lines = b"one\ncaf\xe9\n\0\r\n\n\xff\xfe\x80\n";
+    workspace.write("in.txt", lines);
     workspace.once();
-    assert_eq!(workspace.read("out.txt"), "one\ntwo\n");
+    assert_eq!(std::fs::read(workspace.path("out.txt")).unwrap(), lines);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod api_lifecycle;
 #[cfg(feature = "avro")]
 mod api_schemas;
 mod apply;
+mod backlog;
 mod bad_input;
 mod branching;
 mod commands;
@@ -47,6 +48,7 @@ mod letters;
 mod live;
 mod mcp;
 mod mistakes;
+mod monitoring;
 mod outcome;
 mod packages;
 mod pipeline_tests;

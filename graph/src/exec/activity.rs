@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::meter::Meter;
 use super::progress::{PATIENCE, Progress, Role};
+use super::tap::Station;
 use crate::text::Str;
 
 /// What a run is doing.
@@ -23,6 +24,8 @@ pub enum Activity {
     Stalled {
         /// Id of the connector or processor that holds them; [`STATE_STORE`] where positions cannot be stored.
         node: Str,
+        /// What kind of node that is; `None` for [`STATE_STORE`].
+        station: Option<Station>,
         /// When rows moved last.
         since: SystemTime,
     },
@@ -48,7 +51,7 @@ impl Progress {
         let lanes = self.lanes();
         let unsettled = lanes.iter().any(|lane| lane.read > lane.settled);
         let unstored = lanes.iter().any(|lane| !lane.unstored.is_zero());
-        let (node, patience) = match unsettled || unstored {
+        let (node, station, patience) = match unsettled || unstored {
             true => match self.holder() {
                 Some(holder) => holder,
                 None => return Activity::Moving,
@@ -56,18 +59,18 @@ impl Progress {
             false if quiet >= IDLE => return Activity::Idle { since },
             false => return Activity::Moving,
         };
-        if quiet >= patience { Activity::Stalled { node, since } } else { Activity::Moving }
+        if quiet >= patience { Activity::Stalled { node, station, since } } else { Activity::Moving }
     }
 
     /// Who holds the rows that are on their way, and how long it may.
-    fn holder(&self) -> Option<(Str, Duration)> {
-        let of = |meter: &Meter| (meter.node.clone(), meter.patience);
+    fn holder(&self) -> Option<(Str, Option<Station>, Duration)> {
+        let of = |meter: &Meter| (meter.node.clone(), Some(meter.station), meter.patience);
         let holds = |meter: &&Meter| meter.count().held > 0;
         // Nothing is flushed, stored or acknowledged while this hangs.
         let storing = self.storing.load(Ordering::Relaxed);
         if storing > 0 && self.clock.now() - storing >= u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX) {
             let told = self.stages.iter().flat_map(|stage| &stage.steps).find(|step| step.is_acknowledging());
-            return Some(told.map_or((STATE_STORE, PATIENCE), of));
+            return Some(told.map_or((STATE_STORE, None, PATIENCE), of));
         }
         if self.letters.count().held > 0 {
             return Some(of(&self.letters));

@@ -6,6 +6,7 @@ mod unstored;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use super::progress::{LaneProgress, Progress};
 use crate::ack::{Advance, LaneIndex, Ledger, Overdrawn, Run, Settlement};
@@ -441,6 +442,8 @@ impl Lanes {
 
     /// Notes that these are stored, which makes room for as many rows.
     pub(super) fn persisted(&self, settled: &[Settled]) {
+        let now = self.progress.clock.now();
+        self.progress.note_stored(now);
         let mut guard = self.lock();
         let state = &mut *guard;
         for settled in settled {
@@ -449,7 +452,9 @@ impl Lanes {
             state.held -= lane.release(weight(&settled.advance.positions));
             lane.stored = Some(settled.advance.mark.clone());
             lane.progress.persisted.fetch_add(settled.advance.positions.len() as u64, Ordering::Relaxed);
-            lane.unstored.store(settled.advance.positions.len() as u64);
+            lane.unstored.store(settled.advance.positions.len() as u64, |rows, read| {
+                self.progress.latency.add(Duration::from_nanos(now.saturating_sub(read)), rows);
+            });
             lane.show_unstored();
         }
         drop(guard);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::backlog::Answer;
 use super::progress::Progress;
+use super::tap::Station;
 use crate::batch::Leftover;
 use crate::fault::Fault;
 use crate::plan::StepCount;
@@ -18,6 +20,8 @@ use crate::text::Str;
 pub(super) struct Meter {
     /// Id of the connector or processor.
     pub(super) node: Str,
+    /// What kind of node it is: a connector and a processor may have the same id.
+    pub(super) station: Station,
     /// How long rows may rest in it before it counts as stalled.
     pub(super) patience: Duration,
     rows_in: AtomicU64,
@@ -72,9 +76,10 @@ fn add(counter: &AtomicU64, rows: usize) {
 }
 
 impl Meter {
-    pub(super) fn new(node: Str, patience: Duration) -> Self {
+    pub(super) fn new(station: Station, node: Str, patience: Duration) -> Self {
         Meter {
             node,
+            station,
             patience,
             rows_in: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -169,6 +174,11 @@ impl StageMeters {
     /// The meter of a step; reading and writing are one step.
     pub(super) fn step(&self, step: usize) -> &Meter {
         &self.progress.stages[self.stage].steps[step]
+    }
+
+    /// The latest backlog of the source that the stage reads.
+    pub(super) fn backlog(&self) -> &Answer {
+        &self.progress.stages[self.stage].backlog
     }
 
     /// The time by the clock of the run.

@@ -6,9 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use super::backlog::Answer;
 use super::meter::{Meter, Passed};
 use super::queue::Gauge;
+use super::tap::Station;
 use crate::fault::Fault;
+use crate::histogram::{Distribution, Histogram};
 use crate::plan::StepCount;
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
 use crate::secret::mask;
@@ -30,6 +33,10 @@ pub struct Progress {
     born: AtomicU64,
     filtered: AtomicU64,
     letters_evicted: AtomicU64,
+    /// From the read of a position until it is stored.
+    pub(super) latency: Histogram,
+    /// When positions were stored last; 0 = never.
+    stored: AtomicU64,
     /// Since when positions are being stored; 0 = they are not.
     pub(super) storing: AtomicU64,
     /// Sources that came to their end and may have read nothing.
@@ -95,6 +102,8 @@ pub(super) struct StageProgress {
     name: Str,
     pub(super) kind: Role,
     pub(super) steps: Box<[Meter]>,
+    /// What the source of a [`Role::Read`] has not read yet.
+    pub(super) backlog: Answer,
 }
 
 /// What a stage is to the rows in it.
@@ -141,6 +150,8 @@ pub struct StageCount {
 pub struct NodeCount {
     /// Id of the connector or processor.
     pub node: Str,
+    /// What kind of node it is.
+    pub station: Station,
     /// What it did and took.
     pub count: StepCount,
     /// The latest failure of a record in it, or of a call that is tried again.
@@ -202,20 +213,26 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 impl StageProgress {
     fn of(stage: &StageSpec) -> Self {
         let step = |step: &StepSpec| {
-            Meter::new(step.node.clone(), PATIENCE + step.operator.patience().unwrap_or(Duration::ZERO))
+            Meter::new(
+                Station::Processor,
+                step.node.clone(),
+                PATIENCE + step.operator.patience().unwrap_or(Duration::ZERO),
+            )
         };
         let (kind, steps) = match &stage.kind {
-            StageKind::Read(read) => (Role::Read, [Meter::new(read.connector.clone(), PATIENCE)].into()),
+            StageKind::Read(read) => {
+                (Role::Read, [Meter::new(Station::Source, read.connector.clone(), PATIENCE)].into())
+            }
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
                 (Role::Process, steps.iter().map(step).collect())
             }
             StageKind::Async { step: only, .. } => (Role::Process, [step(only)].into()),
             StageKind::Write(write) => {
-                let meter = Meter::new(write.connector.clone(), PATIENCE + holds(write));
+                let meter = Meter::new(Station::Destination, write.connector.clone(), PATIENCE + holds(write));
                 (Role::Write { transactional: stage.is_transactional() }, [meter].into())
             }
         };
-        StageProgress { name: stage.name.clone(), kind, steps }
+        StageProgress { name: stage.name.clone(), kind, steps, backlog: Answer::default() }
     }
 }
 
@@ -235,10 +252,12 @@ impl Progress {
             lanes: RwLock::default(),
             stages: plan.stages.iter().map(StageProgress::of).collect(),
             queues: OnceLock::new(),
-            letters: Meter::new(Str::from_static(DeadLetterSpec::NODE), PATIENCE),
+            letters: Meter::new(Station::DeadLetters, Str::from_static(DeadLetterSpec::NODE), PATIENCE),
             born: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
             letters_evicted: AtomicU64::new(0),
+            latency: Histogram::default(),
+            stored: AtomicU64::new(0),
             storing: AtomicU64::new(0),
             unread: Mutex::default(),
             mask,
@@ -316,6 +335,24 @@ impl Progress {
         self.letters_evicted.fetch_add(letters, Ordering::Relaxed);
     }
 
+    /// Notes that positions were stored.
+    pub(super) fn note_stored(&self, now: u64) {
+        self.stored.store(now, Ordering::Relaxed);
+    }
+
+    /// When positions were stored last: everything before them is delivered, filtered or dead-lettered, and is
+    /// acknowledged to the source. `None` = not in this run.
+    pub fn stored_at(&self) -> Option<SystemTime> {
+        let at = self.stored.load(Ordering::Relaxed);
+        (at > 0).then(|| self.clock.wall(at))
+    }
+
+    /// How long records took from being read until they were delivered and their positions stored, to 10 ms; positions
+    /// that moved without a record count as one.
+    pub fn latency(&self) -> Distribution {
+        self.latency.distribution()
+    }
+
     /// Whether sources, operators, destinations and the dead-letter queue are open.
     pub fn is_open(&self) -> bool {
         self.opened_at() > 0
@@ -367,7 +404,7 @@ impl Progress {
             code: fault.code(),
             message: mask(&fault.message(), &self.mask),
         });
-        NodeCount { node: meter.node.clone(), count: meter.count(), last_error }
+        NodeCount { node: meter.node.clone(), station: meter.station, count: meter.count(), last_error }
     }
 
     pub(super) fn queue(&self, stage: usize) -> QueueCount {

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::Interrupt;
+use super::backlog::Questions;
 use super::context::Context;
 use super::fan_out::Output;
 use super::lanes::Lanes;
@@ -43,6 +44,8 @@ pub(super) struct Reading {
     /// Whether the source replays exactly.
     exact: bool,
     stamp: Stamp,
+    /// When the source is asked for its backlog.
+    questions: Questions,
     tap: Arc<Tap>,
 }
 
@@ -86,6 +89,7 @@ impl Reading {
             revoked: BTreeMap::new(),
             exact: spec.source.replays_exactly(),
             stamp: Stamp { connector: id.into() },
+            questions: Questions::new(),
             tap: output.tap(Station::Source, &spec.connector),
             output,
         }
@@ -100,16 +104,20 @@ impl Reading {
         let context = self.context().clone();
         let meters = self.output.meters();
         loop {
+            if self.questions.is_due() {
+                self.questions.ask(&mut *self.reader, &meters).await;
+            }
             let room = tokio::select! {
                 biased;
                 () = context.stopping.wait() => break,
-                room = context.lanes.room(self.source) => room,
+                room = self.questions.beside(&mut *self.reader, &meters, context.lanes.room(self.source)) => room,
             };
             let ask = self.ask(room, 0);
             let read = tokio::select! {
                 biased;
                 () = context.stopping.wait() => break,
                 read = timed(self.reader.read(ask), &meters) => read,
+                () = self.questions.beside_read() => continue,
             };
             let read = self.named(read)?;
             if self.take(read, room).await? == More::No {
@@ -141,6 +149,7 @@ impl Reading {
                 tokio::task::yield_now().await;
             }
             Read::Rows { partition, records } => {
+                self.questions.reopen();
                 let collected = Collected { partition, records };
                 let wanted = self.batch_rows.unwrap_or(0).min(room.rows);
                 if collected.records.len() >= wanted || self.batch_delay.is_zero() {
@@ -158,6 +167,7 @@ impl Reading {
                 self.context().lanes.progress(lane, position);
             }
             Read::CaughtUp => {
+                self.questions.caught_up(&self.output.meters());
                 self.context().lanes.caught_up(self.source);
                 if self.context().options.once {
                     return Ok(More::No);
@@ -288,13 +298,14 @@ impl Reading {
             }
         }
         let context = self.context().clone();
-        context.lanes.lane_room(lane, total).await;
+        let meters = self.output.meters();
+        let room = context.lanes.lane_room(lane, total);
+        self.questions.beside(&mut *self.reader, &meters, room).await;
         let mut runs = Vec::with_capacity(strips.len());
         let positions = |strip: &Vec<Record>| strip.iter().map(|record| record.position().clone()).collect();
         context.lanes.open(lane, strips.iter().map(|(strip, bytes)| (positions(strip), *bytes)), |run| {
             runs.push(Lineage::of(run, &context.alarm));
         });
-        let meters = self.output.meters();
         meters.step(0).enter(total);
         meters.step(0).leave(Passed { out: total, ..Passed::default() }, meters.now());
         for ((records, bytes), mut lineage) in strips.into_iter().zip(runs) {
@@ -305,7 +316,8 @@ impl Reading {
             if let Some(watchers) = self.tap.watchers() {
                 watchers.show(Side::After, &records);
             }
-            self.output.emit(Batch::new(records, lineage, bytes)).await?;
+            let emitted = self.output.emit(Batch::new(records, lineage, bytes));
+            self.questions.beside(&mut *self.reader, &meters, emitted).await?;
         }
         Ok(())
     }

@@ -38,6 +38,27 @@ pub enum Station {
     DeadLetters,
 }
 
+impl Station {
+    /// All of them.
+    pub const ALL: [Station; 4] = [Station::Source, Station::Processor, Station::Destination, Station::DeadLetters];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Station::Source => "source",
+            Station::Processor => "processor",
+            Station::Destination => "destination",
+            Station::DeadLetters => "dead-letter-queue",
+        }
+    }
+}
+
+impl fmt::Display for Station {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// On which side of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {

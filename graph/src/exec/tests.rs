@@ -1,6 +1,7 @@
 //! Scenarios on a paused clock: one file per promise.
 
 mod activity;
+mod backlog;
 mod backpressure;
 mod conditions;
 mod crash;

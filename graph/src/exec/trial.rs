@@ -15,7 +15,7 @@ use crate::plan::Measured;
 use crate::plan::stage::{StageKind, StagePlan};
 use crate::record::{Position, Record};
 use crate::schema::MemoryRegistry;
-use crate::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
+use crate::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source};
 use crate::state::{Epoch, LaneId, Oblivion, Receipt, StateStore, StoreError};
 use crate::text::Str;
 
@@ -158,6 +158,10 @@ impl Reader for BoundedReader {
             }
             other => other,
         })
+    }
+
+    async fn backlog(&mut self) -> Option<Backlog> {
+        self.reader.backlog().await
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {

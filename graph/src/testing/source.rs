@@ -12,7 +12,7 @@ use super::{Event, Journal, locked, position, record, row_at};
 use crate::fault::Fault;
 use crate::operator::Host;
 use crate::record::{Position, Record};
-use crate::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
+use crate::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source};
 
 /// What a source does when all its rows are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct Upstream {
     read: AtomicU64,
     exact: bool,
     rereads: bool,
+    counts: bool,
+    asked: AtomicU64,
 }
 
 impl Upstream {
@@ -72,6 +74,8 @@ impl Upstream {
             read: AtomicU64::new(0),
             exact: false,
             rereads: false,
+            counts: false,
+            asked: AtomicU64::new(0),
         }
     }
 
@@ -93,6 +97,13 @@ impl Upstream {
     #[must_use]
     pub fn rereading(mut self) -> Self {
         self.rereads = true;
+        self
+    }
+
+    /// Says how many rows are left to read.
+    #[must_use]
+    pub fn counts(mut self) -> Self {
+        self.counts = true;
         self
     }
 
@@ -135,6 +146,11 @@ impl Upstream {
     /// Rows that were not acknowledged.
     pub fn kept(&self) -> usize {
         locked(&self.rows).values().map(BTreeSet::len).sum()
+    }
+
+    /// How often it was asked what is left to read, in all runs.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Rows that were read, in all runs.
@@ -229,6 +245,15 @@ impl Reader for UpstreamReader {
                 AtEnd::CaughtUp | AtEnd::Wait => changed.await,
             }
         }
+    }
+
+    async fn backlog(&mut self) -> Option<Backlog> {
+        self.upstream.asked.fetch_add(1, Ordering::Relaxed);
+        let left = |(partition, rows): (&Partition, &BTreeSet<u64>)| {
+            rows.range(self.next.get(partition).copied().unwrap_or(0)..).count() as u64
+        };
+        let left = locked(&self.upstream.rows).iter().map(left).sum();
+        self.upstream.counts.then_some(Backlog { records: Some(left), ..Backlog::default() })
     }
 }
 

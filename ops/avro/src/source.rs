@@ -15,7 +15,7 @@ use anabranch_graph::flow::RecordShape;
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
+use anabranch_graph::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source, SourceKind};
 use anabranch_graph::specification::Specification;
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
@@ -182,6 +182,10 @@ impl Reader for ExtractingReader {
 
     fn missing(&self) -> Option<String> {
         self.inner.missing()
+    }
+
+    async fn backlog(&mut self) -> Option<Backlog> {
+        self.inner.backlog().await
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {

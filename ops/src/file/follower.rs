@@ -6,8 +6,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::backlog::Survey;
+use super::generations::{Generations, Missed, Next};
 use super::position::{Ends, Place, Resume, identity};
 use super::rotation::{siblings, successor};
+use super::watch::Arrivals;
 
 /// Bytes of one read, unless a line is longer.
 const CHUNK: usize = 256 << 10;
@@ -36,6 +39,8 @@ pub(super) enum Step {
     Replaced,
     /// The file holds other content than what was read. The next look reads it from its start.
     Truncated,
+    /// It was only asked what is left to read.
+    Surveyed,
 }
 
 /// Where reading starts in a file.
@@ -55,6 +60,10 @@ pub(super) struct Follower {
     /// The file that was rotated away after the one that was left.
     next: Option<File>,
     left: Left,
+    /// The files that appear at the path, where the system tells of them.
+    arrivals: Option<Arrivals>,
+    survey: Survey,
+    missed: Missed,
 }
 
 /// The file that was left last, and those left before it that were last written to at the same time.
@@ -87,7 +96,16 @@ struct Compared {
 
 impl Follower {
     pub(super) fn new(path: PathBuf, resume: Option<Resume>) -> Self {
-        Follower { path, resume, current: None, next: None, left: Left::default() }
+        Follower {
+            path,
+            resume,
+            current: None,
+            next: None,
+            left: Left::default(),
+            arrivals: None,
+            survey: Survey::default(),
+            missed: Missed::default(),
+        }
     }
 
     /// The path that is followed.
@@ -97,6 +115,7 @@ impl Follower {
 
     /// Looks at the file: appends what is next to `buffer`, of a line that is longer than [`CHUNK`] at most `most` bytes.
     pub(super) fn step(&mut self, buffer: &mut Vec<u8>, most: usize) -> io::Result<Step> {
+        let generations = self.arrivals.as_ref().map(Arrivals::generations);
         let Some(current) = &mut self.current else { return self.open() };
         let metadata = current.file.metadata()?;
         if metadata.len() > current.ends.len {
@@ -106,11 +125,13 @@ impl Follower {
         if metadata.len() < current.ends.len || current.is_changed(&metadata) && current.is_rewritten()? {
             return Ok(current.restart());
         }
+        let waiting = generations.map_or(0, |generations| generations.waiting(Some(current.identity)));
         let (replaced, next) = match fs::metadata(&self.path) {
+            _ if waiting > 0 => (true, None),
             Ok(metadata) => (identity(&metadata) != current.identity, None),
             // Its successor was moved away too, and the next one is not there yet.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let next = successor(&self.path, &current.file, &self.left.identities)?;
+                let next = successor(&self.path, &current.file, &self.left.identities, &[])?;
                 (next.is_some(), next)
             }
             Err(e) => return Err(e),
@@ -118,10 +139,20 @@ impl Follower {
         if !replaced {
             return Ok(Step::AtEnd);
         }
-        if current.replaced.get_or_insert_with(Instant::now).elapsed() < GRACE {
+        // The more files wait, the longer ago its writer was told.
+        let grace = GRACE / u32::try_from(waiting).unwrap_or(u32::MAX).max(1);
+        if current.replaced.get_or_insert_with(Instant::now).elapsed() < grace {
             return Ok(Step::Leaving);
         }
-        self.next = if next.is_some() { next } else { successor(&self.path, &current.file, &self.left.identities)? };
+        self.next = match next {
+            Some(next) => Some(next),
+            None => match self.following()? {
+                Next::File(file) => Some(file),
+                Next::Later => return Ok(Step::Leaving),
+                Next::None => None,
+            },
+        };
+        let Some(current) = &self.current else { return Ok(Step::AtEnd) };
         let written = metadata.modified().ok();
         if self.left.written != written {
             self.left = Left { identities: Vec::new(), written };
@@ -131,8 +162,79 @@ impl Follower {
         Ok(Step::Replaced)
     }
 
+    fn generations(&self) -> Option<&Generations> {
+        self.arrivals.as_ref().map(Arrivals::generations)
+    }
+
+    /// The file after the current one, of those that were moved away from the path as well. First come those that were
+    /// there before the system was asked to tell.
+    fn following(&self) -> io::Result<Next> {
+        let Some(current) = &self.current else { return Ok(Next::None) };
+        let generations = self.generations();
+        let told: Vec<u32> = generations.into_iter().flat_map(|them| them.lengths(None)).map(|(it, ..)| it).collect();
+        Ok(match successor(&self.path, &current.file, &self.left.identities, &told)? {
+            Some(file) => Next::File(file),
+            None => generations.map_or(Next::None, |generations| generations.take(Some(current.identity))),
+        })
+    }
+
+    /// Looks at what is left to read, and reads nothing.
+    pub(super) fn survey(&mut self) {
+        let metadata = self.current.as_ref().and_then(|current| current.file.metadata().ok());
+        let current = self.current.as_ref().map(|current| current.identity);
+        let mut survey = Survey {
+            length: metadata.as_ref().map_or(0, Metadata::len),
+            modified: metadata.and_then(|metadata| metadata.modified().ok()),
+            ..Survey::default()
+        };
+        let mut add = |length, modified: Option<SystemTime>| {
+            survey.later += length;
+            if length > 0 && survey.later_since.is_none() {
+                survey.later_since = modified;
+            }
+        };
+        match self.generations() {
+            Some(generations) => generations.lengths(current).into_iter().for_each(|(_, len, at)| add(len, at)),
+            None => {
+                let path = fs::metadata(&self.path).ok().filter(|metadata| Some(identity(metadata)) != current);
+                path.into_iter().for_each(|metadata| add(metadata.len(), metadata.modified().ok()));
+            }
+        }
+        self.survey = survey;
+    }
+
+    /// What the last survey found.
+    pub(super) fn surveyed(&self) -> &Survey {
+        &self.survey
+    }
+
+    /// Bytes of the current file that were read.
+    pub(super) fn read(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.ends.len)
+    }
+
+    /// What could not be read since the file was first opened.
+    pub(super) fn missed(&self) -> Missed {
+        let told = self.generations().map(Generations::missed).unwrap_or_default();
+        Missed {
+            files: self.missed.files + told.files,
+            last: told.last.or(self.missed.last),
+            unknown: self.missed.unknown + told.unknown,
+        }
+    }
+
     fn open(&mut self) -> io::Result<Step> {
+        if self.arrivals.is_none() {
+            self.arrivals = Arrivals::at(&self.path);
+        }
         if let Some(file) = self.next.take() {
+            return Ok(Step::Opened(self.start(file, None, None)?));
+        }
+        // Files may have come and gone since the first look.
+        if self.resume.is_none()
+            && let Some(generations) = self.generations()
+            && let Next::File(file) = generations.take(None)
+        {
             return Ok(Step::Opened(self.start(file, None, None)?));
         }
         let file = match open_regular(&self.path) {
@@ -156,6 +258,9 @@ impl Follower {
             return Ok(Step::Opened(self.start(file, Some(place), None)?));
         }
         self.resume = None;
+        if !same {
+            self.missed.files += 1;
+        }
         let what = if same { "was truncated or rewritten" } else { "was replaced" };
         let warning = format!(
             "{} {what} since it was read: reading it from its start; what the old content held after byte {} is lost",
@@ -294,7 +399,7 @@ pub(super) fn misled(error: &io::Error) -> Option<&'static str> {
 }
 
 /// Opens a file that can be read again from any place. Never blocks on a pipe without a writer.
-fn open_regular(path: &Path) -> io::Result<File> {
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
     let metadata = fs::metadata(path)?;
     if metadata.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));

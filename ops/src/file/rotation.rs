@@ -54,8 +54,9 @@ pub(super) fn siblings(path: &Path) -> io::Result<Vec<Sibling>> {
 /// `left` is now, numbers apart, the one that was last written to next.
 ///
 /// Where several were written to at the same time, as the file system keeps it, their numbers tell. Where it is unknown
-/// whether a larger number is a newer file, all that are not among those `read` are taken for newer.
-pub(super) fn successor(path: &Path, left: &File, read: &[u32]) -> io::Result<Option<File>> {
+/// whether a larger number is a newer file, all that are not among those `read` are taken for newer. The `others` are
+/// left out.
+pub(super) fn successor(path: &Path, left: &File, read: &[u32], others: &[u32]) -> io::Result<Option<File>> {
     let metadata = left.metadata()?;
     let (left, written) = (identity(&metadata), metadata.modified()?);
     let present = fs::metadata(path).ok().map(|metadata| identity(&metadata));
@@ -67,7 +68,9 @@ pub(super) fn successor(path: &Path, left: &File, read: &[u32]) -> io::Result<Op
         };
         siblings.swap(0, at);
         let form = siblings[0].form.clone();
-        siblings.retain(|sibling| sibling.form == form);
+        siblings.retain(|sibling| {
+            sibling.form == form && (sibling.identity == left || !others.contains(&sibling.identity))
+        });
         let newer = newer(&siblings);
         let left = siblings.swap_remove(0);
         let is_newer = |sibling: &Sibling| match sibling.written.cmp(&written) {
@@ -83,8 +86,8 @@ pub(super) fn successor(path: &Path, left: &File, read: &[u32]) -> io::Result<Op
                 _ => a.compare_numbers(b),
             })
         };
-        let others = siblings.into_iter().filter(|sibling| Some(sibling.identity) != present);
-        let Some(next) = others.filter(is_newer).min_by(in_order) else { return Ok(None) };
+        let later = siblings.into_iter().filter(|sibling| Some(sibling.identity) != present);
+        let Some(next) = later.filter(is_newer).min_by(in_order) else { return Ok(None) };
         match File::open(&next.path) {
             Ok(file) if identity(&file.metadata()?) == next.identity => return Ok(Some(file)),
             Ok(_) => {}

@@ -19,11 +19,13 @@ use anabranch_graph::kind;
 use anabranch_graph::metadata::{Metadata, key};
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source, SourceKind};
+use anabranch_graph::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source, SourceKind};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
+use super::backlog::Lengths;
 use super::follower::{Follower, Step, misled};
+use super::generations::Missed;
 use super::position::{LONGEST, Place, Resume};
 use super::watch::Watch;
 use crate::arena::Arena;
@@ -53,9 +55,12 @@ pub fn kind() -> Arc<dyn SourceKind> {
              the key is the number of the line in the file, and the metadata has `file.path`. A file that does not \
              exist yet is waited for. A restart goes on after the last line; a file that was renamed and replaced \
              is read to its end before the new one, also when that happened between two runs and the old file is \
-             still in the same directory. So are, in the order in which they were written, files that took its place \
-             and were renamed too, to the same name but for its numbers: `app.log.2`, then `app.log.1`. Compressed \
-             ones are not read.\n\n\
+             still in the same directory. While the source runs on Linux, it opens each file as soon as it appears \
+             under the path, up to 128 ahead of the one it reads: files that are renamed, compressed and deleted in \
+             the meantime are read all the same. A file that was gone before it could be opened is logged and counted \
+             in `anabranch_source_missed_total`. A restart does not find deleted files; it reads, in the order in which \
+             they were written, files that took the place of the one it read and were renamed too, to the same name \
+             but for its numbers: `app.log.2`, then `app.log.1`. Compressed ones are not read.\n\n\
              A truncated or rewritten file is read again from its start. What was read is recognised by its length, \
              its first 1,024 bytes and its last 1,024; after a restart, instead of these, by the last line that was \
              delivered (its last 256 bytes, and at least 64). A rewrite that leaves them where they were, and is \
@@ -141,6 +146,8 @@ impl Source for ConfiguredFile {
             scanned: 0,
             idle: Idle::default(),
             changes_untold: false,
+            lengths: Lengths::default(),
+            missed: Missed::default(),
             arena: Arena::default(),
         };
         // What cannot be read is said here and now; a file that is missing may come.
@@ -178,6 +185,10 @@ struct Lines {
     idle: Idle,
     /// The file changed while it was watched, and the system did not tell: it is looked at all the time from then on.
     changes_untold: bool,
+    /// Of the current file.
+    lengths: Lengths,
+    /// What was said to be missing.
+    missed: Missed,
     arena: Arena,
 }
 
@@ -234,7 +245,7 @@ impl Reader for Lines {
                 }
                 // There is more to read in the file that took its place.
                 Some(Step::Leaving) => self.pause().await,
-                Some(Step::Opened(_) | Step::Grown) | None => {}
+                Some(Step::Opened(_) | Step::Grown | Step::Surveyed) | None => {}
             }
         }
     }
@@ -246,6 +257,35 @@ impl Reader for Lines {
             None => "",
         };
         Some(format!("there is no file {}{hint}", self.path))
+    }
+
+    async fn backlog(&mut self) -> Option<Backlog> {
+        let survey = |input: &mut Input| {
+            input.follower.survey();
+            Ok(Step::Surveyed)
+        };
+        // Where a read was dropped, this is the outcome of its look. What that failed of, the next read meets again.
+        if let Ok(step) = self.input.run(survey).await.ok()? {
+            self.note(step);
+        }
+        self.say_what_is_missing();
+        let delivered = self.place.offset + self.place.tail;
+        let input = self.input.here()?;
+        let (survey, read) = (input.follower.surveyed().clone(), input.follower.read());
+        if let Some(modified) = survey.modified {
+            self.lengths.note(survey.length, modified);
+        }
+        // A line without a line feed waits for its end.
+        let incomplete = self.whole.is_empty() && survey.length == read && self.scanned == input.rest.len();
+        let unread = if incomplete { 0 } else { survey.length.saturating_sub(delivered) };
+        let since = if unread > 0 { self.lengths.since(delivered) } else { None };
+        let missed = input.follower.missed().files;
+        Some(Backlog {
+            bytes: Some(unread + survey.later),
+            since: since.or(survey.later_since),
+            missed,
+            ..Backlog::default()
+        })
     }
 }
 
@@ -283,6 +323,10 @@ impl Lines {
 
     /// Takes in what a look brought, at once and without waiting.
     fn note(&mut self, step: Step) {
+        if matches!(step, Step::Surveyed) {
+            return;
+        }
+        self.say_what_is_missing();
         if !matches!(step, Step::AtEnd | Step::Missing)
             && let Some(watch) = self.input.here().and_then(|input| input.watch.take())
         {
@@ -295,10 +339,11 @@ impl Lines {
                     self.warn(warning);
                 }
                 self.place = opened.place;
+                self.lengths.clear();
             }
             Step::Grown => self.take_whole_lines(),
             Step::Missing if !self.idle.ever => self.warn("there is no such file: waiting for it"),
-            Step::Missing | Step::AtEnd | Step::Leaving | Step::Replaced | Step::Truncated => {}
+            Step::Missing | Step::AtEnd | Step::Leaving | Step::Replaced | Step::Truncated | Step::Surveyed => {}
         }
         self.found = Some(step);
     }
@@ -393,6 +438,7 @@ impl Lines {
         let last = rest.map(|rest| self.unterminated(Bytes::from(rest)));
         self.warn(what);
         self.place = Place::default();
+        self.lengths.clear();
         self.scanned = 0;
         if let Some(input) = self.input.here() {
             input.rest = Vec::new();
@@ -440,6 +486,29 @@ impl Lines {
             Some(changed) => self.idle.untold = timeout(self.idle.pause, changed).await.is_err(),
             None => sleep(self.idle.pause).await,
         }
+    }
+
+    /// Warns of files that came and went unread since the last warning.
+    fn say_what_is_missing(&mut self) {
+        let Some(missed) = self.input.here().map(|input| input.follower.missed()) else { return };
+        let files = missed.files - self.missed.files;
+        // What was lost between two runs, the warning of the opened file says.
+        if files > 0
+            && let Some(last) = missed.last
+        {
+            let last = chrono::DateTime::<chrono::Utc>::from(last).to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+            let count = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+            self.warn(&format!(
+                "{count} that appeared here, the last at {last}, could not be opened before the rotation removed them: \
+                 their lines are not read"
+            ));
+        }
+        if missed.unknown > self.missed.unknown {
+            self.warn(
+                "the system did not report all changes of the directory: files may have been rotated away unread",
+            );
+        }
+        self.missed = missed;
     }
 
     fn warn(&self, what: &str) {

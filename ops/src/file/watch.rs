@@ -8,6 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fd::{AsRawFd as _, OwnedFd};
@@ -15,41 +16,64 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::Notify;
 
+use super::generations::{Change, Generations};
+
 /// A path that is watched until this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     changed: Arc<Notify>,
-    watcher: &'static Watcher,
-    /// What was added for it, at most the directory and the file.
-    descriptors: Vec<i32>,
+    _added: Added,
+}
+
+/// A path whose files are opened as they appear, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    generations: Arc<Generations>,
+    _added: Added,
+}
+
+impl Arrivals {
+    /// Opens the file at a path, and from here on each that comes to be there. `None` as of [`Watch::on`]. Blocks.
+    pub(super) fn at(path: &Path) -> Option<Arrivals> {
+        let (directory, name) = (directory_of(path), path.file_name()?);
+        let generations = Arc::new(Generations::new(directory.to_owned(), name.to_owned()));
+        let mut added = Added::none()?;
+        added.add(directory, ENTRIES, Told::Generations(generations.clone())).ok()?;
+        // First the watch, then the file: none comes unseen.
+        generations.begin();
+        Some(Arrivals { generations, _added: added })
+    }
+
+    /// The files.
+    pub(super) fn generations(&self) -> &Generations {
+        &self.generations
+    }
+}
+
+/// What is told of a directory. All watches of one share its descriptor, and so these.
+const ENTRIES: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::ONLYDIR);
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 impl Watch {
     /// Watches a path: the file behind it, if there is one, and the entry in its directory. `None` where the system
     /// cannot: it has no such watches, no more of them, or no such directory. Blocks.
     pub(super) fn on(path: &Path) -> Option<Watch> {
-        let watcher = Watcher::of_process()?;
-        let mut watch = Watch { changed: Arc::default(), watcher, descriptors: Vec::new() };
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let entries = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::DELETE;
-        watch.add(directory, entries | WatchFlags::ONLYDIR, Some(path.file_name()?)).ok()?;
+        let changed = Arc::<Notify>::default();
+        let mut added = Added::none()?;
+        let name = path.file_name()?.to_owned();
+        added.add(directory_of(path), ENTRIES, Told::Changed(Some(name), changed.clone())).ok()?;
         let content = WatchFlags::MODIFY | WatchFlags::ATTRIB | WatchFlags::MOVE_SELF;
-        match watch.add(path, content, None) {
+        match added.add(path, content, Told::Changed(None, changed.clone())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => None,
-            _ => Some(watch),
+            _ => Some(Watch { changed, _added: added }),
         }
-    }
-
-    fn add(&mut self, path: &Path, flags: WatchFlags, name: Option<&OsStr>) -> io::Result<()> {
-        // Opened before the lock is taken: a file system that hangs must not hold up the other watches.
-        let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let own = format!("/proc/self/fd/{}", opened.as_raw_fd());
-        let mut watched = self.watcher.lock();
-        let descriptor = inotify::add_watch(&self.watcher.inotify, own, flags)?;
-        let watched = watched.entry(descriptor).or_default();
-        watched.push(Watched { name: name.map(OsStr::to_owned), changed: self.changed.clone() });
-        self.descriptors.push(descriptor);
-        Ok(())
     }
 
     /// Waits for a change since the watch was set or since the last call returned. Cancel-safe.
@@ -59,12 +83,39 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+/// What was added to the watches of the process, until this is dropped.
+#[derive(Debug)]
+struct Added {
+    watcher: &'static Watcher,
+    /// Descriptors, and the number under which each was added.
+    descriptors: Vec<(i32, u64)>,
+}
+
+impl Added {
+    fn none() -> Option<Self> {
+        Some(Added { watcher: Watcher::of_process()?, descriptors: Vec::new() })
+    }
+
+    fn add(&mut self, path: &Path, flags: WatchFlags, told: Told) -> io::Result<()> {
+        // Opened before the lock is taken: a file system that hangs must not hold up the other watches.
+        let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let own = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        let mut watched = self.watcher.lock();
+        let descriptor = inotify::add_watch(&self.watcher.inotify, own, flags)?;
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        watched.entry(descriptor).or_default().push((number, told));
+        self.descriptors.push((descriptor, number));
+        Ok(())
+    }
+}
+
+impl Drop for Added {
     fn drop(&mut self) {
         let mut watched = self.watcher.lock();
-        for descriptor in &self.descriptors {
+        for (descriptor, number) in &self.descriptors {
             let Some(others) = watched.get_mut(descriptor) else { continue };
-            others.retain(|other| !Arc::ptr_eq(&other.changed, &self.changed));
+            others.retain(|(other, _)| other != number);
             if others.is_empty() {
                 watched.remove(descriptor);
                 // What it watched may be gone, and the watch with it.
@@ -76,17 +127,21 @@ impl Drop for Watch {
 
 /// Who is told of changes under one descriptor.
 #[derive(Debug)]
-struct Watched {
-    /// Of these entries of a directory only; `None` = of any change.
-    name: Option<OsString>,
-    changed: Arc<Notify>,
+enum Told {
+    /// Of changes of this entry of a directory only; `None` = of any change.
+    Changed(Option<OsString>, Arc<Notify>),
+    /// Of all entries of a directory.
+    Generations(Arc<Generations>),
 }
+
+/// By descriptor and the number under which it was added.
+type Watched = HashMap<i32, Vec<(u64, Told)>>;
 
 /// The watches of the process.
 #[derive(Debug)]
 struct Watcher {
     inotify: OwnedFd,
-    watched: Mutex<HashMap<i32, Vec<Watched>>>,
+    watched: Mutex<Watched>,
 }
 
 impl Watcher {
@@ -106,13 +161,15 @@ impl Watcher {
         started.then_some(watcher)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<i32, Vec<Watched>>> {
+    fn lock(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
+        // What is told of files that appear, and was not worked in yet.
+        let mut unsettled: Vec<Arc<Generations>> = Vec::new();
         loop {
             let event = match events.next() {
                 Ok(event) => event,
@@ -120,15 +177,55 @@ impl Watcher {
                 // Whoever waits looks by himself from time to time.
                 Err(_) => return,
             };
-            let watched = self.lock();
-            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                watched.values().flatten().for_each(|watched| watched.changed.notify_one());
-                continue;
+            self.tell(&event, &mut unsettled);
+            if !unsettled.is_empty() && events.is_buffer_empty() {
+                // Without the lock: a file system that hangs must not hold up new watches.
+                unsettled.iter().for_each(|generations| generations.settle(false));
+                if self.has_told_all() {
+                    unsettled.drain(..).for_each(|generations| generations.settle(true));
+                }
             }
-            let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
-            for watched in watched.get(&event.wd()).into_iter().flatten() {
-                if watched.name.is_none() || name.is_none() || watched.name.as_deref() == name {
-                    watched.changed.notify_one();
+        }
+    }
+
+    /// Whether no event waits to be read.
+    fn has_told_all(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.inotify).is_ok_and(|bytes| bytes == 0)
+    }
+
+    fn tell(&self, event: &inotify::Event<'_>, unsettled: &mut Vec<Arc<Generations>>) {
+        let flags = event.events();
+        let watched = self.lock();
+        if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+            for (_, told) in watched.values().flatten() {
+                match told {
+                    Told::Changed(_, changed) => changed.notify_one(),
+                    Told::Generations(generations) => generations.see_nothing(),
+                }
+            }
+            return;
+        }
+        let entry = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+        let change = match flags {
+            flags if flags.contains(ReadFlags::CREATE) => Some(Change::Created),
+            flags if flags.contains(ReadFlags::MOVED_FROM) => Some(Change::MovedFrom(event.cookie())),
+            flags if flags.contains(ReadFlags::MOVED_TO) => Some(Change::MovedTo(event.cookie())),
+            flags if flags.contains(ReadFlags::DELETE) => Some(Change::Deleted),
+            _ => None,
+        };
+        for (_, told) in watched.get(&event.wd()).into_iter().flatten() {
+            match told {
+                Told::Changed(name, changed) => {
+                    if name.is_none() || entry.is_none() || name.as_deref() == entry {
+                        changed.notify_one();
+                    }
+                }
+                Told::Generations(generations) => {
+                    let Some((entry, change)) = entry.zip(change) else { continue };
+                    generations.see(entry, change);
+                    if !unsettled.iter().any(|other| Arc::ptr_eq(other, generations)) {
+                        unsettled.push(generations.clone());
+                    }
                 }
             }
         }

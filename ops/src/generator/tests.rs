@@ -241,3 +241,13 @@ proptest! {
         prop_assert_eq!(timeless(once), timeless(pieces));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_count_is_known() {
+    let settings = [("format.type", "raw"), ("format.options.x", "int"), ("recordCount", "100")];
+    let mut reader = open(&settings, None).await;
+    assert_eq!(reader.backlog().await.unwrap().records, Some(100));
+    let read = rows(&mut reader, Room { rows: 30, ..ROOM }).await.len() as u64;
+    assert_eq!(reader.backlog().await.unwrap().records, Some(100 - read));
+    assert_eq!(open(&settings[..2], None).await.backlog().await, None);
+}

@@ -23,7 +23,8 @@ const MOST: u32 = 1000;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Asked {
-    /// Id of a connector or processor, or `dead-letter-queue`; left out: behind all sources.
+    /// Id of a connector or processor, or `dead-letter-queue`; left out: behind all sources. Where several have the
+    /// same id: `source:ID`, `processor:ID` or `destination:ID`.
     at: Option<String>,
     /// Left out: behind the node, before a destination and the dead-letter queue.
     #[param(inline)]
@@ -129,9 +130,11 @@ impl Request {
         // As other paths have it, the id may begin with that of the pipeline.
         let own = id.strip_prefix(self.pipeline.as_str()).and_then(|rest| rest.strip_prefix(':'));
         let is_connector = |place: &Place| matches!(place.station, Station::Source | Station::Destination);
-        let of = |id: &str| -> Vec<Place> {
+        let of = |id: &str, kind: Option<Station>| -> Vec<Place> {
             let fits = |place: &&Place| {
-                *place.node == *id && connector.is_none_or(|connector| connector == is_connector(place))
+                *place.node == *id
+                    && kind.is_none_or(|kind| place.station == kind)
+                    && connector.is_none_or(|connector| connector == is_connector(place))
             };
             let found: Vec<Place> = all.iter().filter(fits).cloned().collect();
             // A connector and a processor may have the same id: the first that has the side is meant.
@@ -139,9 +142,16 @@ impl Request {
             let station = station.or(found.first().map(|place| place.station));
             found.into_iter().filter(|place| Some(place.station) == station).collect()
         };
-        let mut found = of(id);
+        let mut found = of(id, None);
         if found.is_empty() {
-            found = own.map(of).unwrap_or_default();
+            found = own.map(|own| of(own, None)).unwrap_or_default();
+        }
+        if found.is_empty() {
+            let named = Station::ALL.into_iter().find_map(|kind| {
+                let rest = id.strip_prefix(kind.as_str())?.strip_prefix(':')?;
+                Some(of(rest, Some(kind)))
+            });
+            found = named.unwrap_or_default();
         }
         let Some(last) = found.last() else { return Err(self.no_such_node(id, pipeline, &all)) };
         // Behind the node, where it has two sides.

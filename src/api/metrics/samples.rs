@@ -1,7 +1,9 @@
 //! Metrics and their values at one moment.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
+use anabranch_graph::histogram::Distribution;
 use anabranch_graph::text::Str;
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_local_recorder};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -24,6 +26,8 @@ enum Kind {
     Sum,
     /// Goes up and down; that of several is the largest.
     Oldest,
+    /// Times by bucket.
+    Times,
 }
 
 pub(super) const fn counter(name: &'static str, help: &'static str) -> Metric {
@@ -42,11 +46,15 @@ pub(super) const fn oldest(name: &'static str, help: &'static str) -> Metric {
     Metric { name, help, kind: Kind::Oldest }
 }
 
+pub(super) const fn times(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: Kind::Times }
+}
+
 /// What a value is about: of a pipeline, of a part of it, or of neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Labels {
     pipeline: Option<Str>,
-    part: Option<(&'static str, Str)>,
+    parts: Vec<(&'static str, Str)>,
 }
 
 impl Labels {
@@ -55,23 +63,27 @@ impl Labels {
     }
 
     pub(super) fn pipeline(id: &Str) -> Self {
-        Labels { pipeline: Some(id.clone()), part: None }
+        Labels { pipeline: Some(id.clone()), parts: Vec::new() }
     }
 
-    pub(super) fn with(self, name: &'static str, value: Str) -> Self {
-        Labels { part: Some((name, value)), ..self }
+    pub(super) fn with(mut self, name: &'static str, value: Str) -> Self {
+        self.parts.push((name, value));
+        self
     }
 
     fn listed(&self) -> Vec<Label> {
         let pipeline = self.pipeline.as_ref().map(|id| Label::new("pipeline", id.to_string()));
-        let part = self.part.as_ref().map(|(name, value)| Label::new(*name, value.to_string()));
-        pipeline.into_iter().chain(part).collect()
+        let parts = self.parts.iter().map(|(name, value)| Label::new(*name, value.to_string()));
+        pipeline.into_iter().chain(parts).collect()
     }
 }
 
 /// Values by metric and what they are about.
 #[derive(Default)]
-pub(super) struct Samples(BTreeMap<(&'static str, Labels), f64>);
+pub(super) struct Samples {
+    values: BTreeMap<(&'static str, Labels), f64>,
+    times: BTreeMap<(&'static str, Labels), Distribution>,
+}
 
 const METADATA: Metadata<'static> = Metadata::new("anabranch", Level::INFO, None);
 /// Told as gauges, since the exporter's counters are whole numbers.
@@ -80,8 +92,13 @@ const PROCESS_SECONDS: &str = "process_cpu_seconds_total";
 impl Samples {
     /// Adds a value; one about the same as another is joined with it.
     pub(super) fn add(&mut self, metric: &Metric, labels: Labels, value: f64) {
-        let all = self.0.entry((metric.name, labels)).or_default();
+        let all = self.values.entry((metric.name, labels)).or_default();
         *all = if metric.kind == Kind::Oldest { all.max(value) } else { *all + value };
+    }
+
+    /// Adds times; those about the same as others are joined with them.
+    pub(super) fn add_times(&mut self, metric: &Metric, labels: Labels, times: &Distribution) {
+        self.times.entry((metric.name, labels)).or_default().join(times);
     }
 
     /// The text for Prometheus, with what there is to say about the process.
@@ -92,10 +109,11 @@ impl Samples {
             match kind {
                 Kind::Counter => recorder.describe_counter(name(), None, (*help).into()),
                 Kind::Seconds | Kind::Sum | Kind::Oldest => recorder.describe_gauge(name(), None, (*help).into()),
+                Kind::Times => {}
             }
         }
         let kinds: BTreeMap<&str, Kind> = metrics.iter().map(|metric| (metric.name, metric.kind)).collect();
-        for ((name, labels), value) in &self.0 {
+        for ((name, labels), value) in &self.values {
             let key = Key::from_parts(*name, labels.listed());
             match kinds.get(name) {
                 Some(Kind::Counter) => recorder.register_counter(&key, &METADATA).absolute(*value as u64),
@@ -112,7 +130,32 @@ impl Samples {
         for name in seconds.chain([PROCESS_SECONDS]) {
             text = text.replace(&format!("# TYPE {name} gauge"), &format!("# TYPE {name} counter"));
         }
+        for metric in metrics.iter().filter(|metric| metric.kind == Kind::Times) {
+            self.expose_times(metric, &mut text);
+        }
         text
+    }
+
+    /// A histogram: the exporter makes none of counts that are there already.
+    fn expose_times(&self, metric: &Metric, text: &mut String) {
+        let Metric { name, help, .. } = metric;
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
+        for ((_, labels), times) in self.times.iter().filter(|((of, _), _)| of == name) {
+            let labels = labels.listed().iter().fold(String::new(), |mut listed, label| {
+                let value = label.value().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                let _ = write!(listed, "{}{}=\"{value}\"", if listed.is_empty() { "" } else { "," }, label.key());
+                listed
+            });
+            let comma = if labels.is_empty() { "" } else { "," };
+            for (bound, count) in times.cumulative() {
+                let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
+                let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
+            }
+            let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            let _ = writeln!(text, "{name}_sum{braced} {}", times.sum.as_secs_f64());
+            let _ = writeln!(text, "{name}_count{braced} {}", times.count());
+        }
+        text.push('\n');
     }
 }
 
@@ -132,10 +175,21 @@ mod tests {
             samples.add(&TIME, about(), value);
             samples.add(&AGE, about(), value);
         }
-        let text = samples.exposed(&[&ROWS, &TIME, &AGE]);
+        const LATENCY: Metric = times("latency_seconds", "Latency.");
+        let histogram = anabranch_graph::histogram::Histogram::default();
+        histogram.add(std::time::Duration::from_millis(3), 4);
+        samples.add_times(&LATENCY, about(), &histogram.distribution());
+        samples.add_times(&LATENCY, about(), &histogram.distribution());
+        let text = samples.exposed(&[&ROWS, &TIME, &AGE, &LATENCY]);
         for expected in [
             "# HELP rows_total Rows.\n# TYPE rows_total counter\nrows_total{pipeline=\"a \\\"b\\\"\",node=\"n\"} 4\n",
             "# TYPE time_seconds_total counter\ntime_seconds_total{pipeline=\"a \\\"b\\\"\",node=\"n\"} 2\n",
+            "# HELP latency_seconds Latency.\n# TYPE latency_seconds histogram\n",
+            "latency_seconds_bucket{pipeline=\"a \\\"b\\\"\",node=\"n\",le=\"0.002\"} 0\n",
+            "latency_seconds_bucket{pipeline=\"a \\\"b\\\"\",node=\"n\",le=\"0.005\"} 8\n",
+            "latency_seconds_bucket{pipeline=\"a \\\"b\\\"\",node=\"n\",le=\"+Inf\"} 8\n",
+            "latency_seconds_sum{pipeline=\"a \\\"b\\\"\",node=\"n\"} 0.024\n",
+            "latency_seconds_count{pipeline=\"a \\\"b\\\"\",node=\"n\"} 8\n",
             "# TYPE age_seconds gauge\nage_seconds{pipeline=\"a \\\"b\\\"\",node=\"n\"} 1.5\n",
         ] {
             assert!(text.contains(expected), "{expected}\nis not in\n{text}");

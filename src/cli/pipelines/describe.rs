@@ -280,7 +280,8 @@ fn shown(description: &Description, next: &str) -> Value {
         "counters": counters.as_ref().map(|counters| json!({
             "run": counters.status.run, "read": counters.read, "delivered": counters.delivered,
             "filtered": counters.filtered, "failed": counters.failed, "deadLettered": counters.dead_lettered,
-            "inFlight": counters.in_flight, "lagRows": counters.lag_rows, "lagSeconds": counters.lag_seconds,
+            "inFlight": counters.in_flight, "unacknowledged": counters.unacknowledged,
+            "oldestUnacknowledgedSeconds": counters.oldest_unacknowledged_seconds, "backlog": counters.backlog,
         })),
         "service": service,
         "next": next,

@@ -38,7 +38,8 @@ const QUIET: Duration = Duration::from_secs(5);
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
     id: String,
-    /// Id of a connector or processor (CONNECTOR:PROCESSOR for those of a connector), or dead-letter-queue
+    /// Id of a connector or processor (CONNECTOR:PROCESSOR for those of a connector), or dead-letter-queue; destination:ID or
+    /// processor:ID where both have the id
     #[arg(long, value_name = "NODE")]
     at: Option<String>,
     /// Show records as they come to the node

@@ -7,6 +7,7 @@ use chrono::Utc;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
+use crate::backlog;
 use crate::cli::answers::{LIVE, LiveAnswer, PipelineAnswer, short};
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
@@ -60,7 +61,15 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
     let now = Utc::now();
 
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["ID", "STATE", "FOR", "RECORDS/S", "LAG", "DETAIL"]);
+    table.load_style(presets::NOTHING).set_header([
+        "ID",
+        "STATE",
+        "FOR",
+        "RECORDS/S",
+        "IN FLIGHT",
+        "BACKLOG",
+        "DETAIL",
+    ]);
     let mut result = Vec::new();
     for pipeline in &pipelines {
         // Stalled and idle are told by the counters.
@@ -73,21 +82,26 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
         };
         let since = status.since.map_or_else(|| "-".to_owned(), |since| short(now - since.0));
         let rate = before.as_ref().zip(live.as_ref()).and_then(|(before, live)| rate(before, live, &pipeline.id));
-        let lag = counters.filter(|_| status.is_live()).map(|counters| counters.lag_rows);
+        let live_counters = counters.filter(|_| status.is_live());
+        let open = live_counters.map(|counters| counters.unacknowledged);
+        let left = live_counters.and_then(|counters| counters.backlog);
         let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
         table.add_row([
             &pipeline.id,
             &state,
             &since,
             &or_dash(rate.map(|rate| format!("{rate:.0}"))),
-            &or_dash(lag.map(|lag| lag.to_string())),
+            &or_dash(open.map(|open| open.to_string())),
+            &backlog::shown(left.as_ref()),
             &detail,
         ]);
         result.push(json!({
             "id": pipeline.id, "name": pipeline.config.name, "state": status.word, "stalled": status.stalled.is_some(),
             "since": status.since, "detail": detail, "detached": pipeline.detached,
             "createdAt": pipeline.created_at, "updatedAt": pipeline.updated_at,
-            "lagRows": lag, "lagSeconds": counters.map(|counters| counters.lag_seconds),
+            "unacknowledged": open,
+            "oldestUnacknowledgedSeconds": live_counters.map(|counters| counters.oldest_unacknowledged_seconds),
+            "backlog": left,
             "read": counters.map(|counters| counters.read), "delivered": counters.map(|counters| counters.delivered),
         }));
     }

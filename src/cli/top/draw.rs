@@ -10,12 +10,13 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 use super::graph::{self, Line, percent};
 use super::rates;
 use super::state::{Action, Mode, State};
+use crate::backlog;
 use crate::cli::answers::{LivePipeline, StatusAnswer};
-use crate::terminal::short;
+use crate::terminal::{age, short};
 
 /// Columns of the list.
 pub(super) const COLUMNS: [&str; 8] =
-    ["PIPELINE", "STATUS", "READ/S", "OUT/S", "IN FLIGHT", "LAG", "FAILED", "DEAD LETTERS"];
+    ["PIPELINE", "STATUS", "READ/S", "OUT/S", "IN FLIGHT", "BACKLOG", "FAILED", "DEAD LETTERS"];
 /// Columns of a graph.
 pub(super) const GRAPH: [&str; 7] = ["GRAPH", "IN/S", "OUT/S", "FAILED", "HELD", "BUSY", "QUEUE"];
 /// Characters of a bar.
@@ -50,7 +51,7 @@ fn headline(state: &State) -> TextLine<'static> {
         "anabranch {} at {}, up {}, {count} pipeline{}",
         state.live.version,
         state.url,
-        rates::age(state.live.uptime_seconds),
+        age(state.live.uptime_seconds),
         if count == 1 { "" } else { "s" }
     );
     if bad > 0 {
@@ -85,10 +86,10 @@ fn header(columns: &[&'static str], numbers: std::ops::Range<usize>) -> Row<'sta
 /// Columns of the list on a screen of this width: which of [`COLUMNS`], under which name, and how wide. On a narrow one
 /// names and states keep enough room to be read.
 fn columns(width: u16) -> Vec<(usize, &'static str, Constraint)> {
-    let widths = [8, 8, 9, 14, 8, 12];
-    let narrow = [(2, "READ/S", 7), (3, "OUT/S", 7), (5, "LAG", 13), (6, "FAILED", 7), (7, "DEAD", 6)];
+    let widths = [8, 8, 14, 18, 8, 12];
+    let narrow = [(2, "READ/S", 7), (3, "OUT/S", 7), (5, "BACKLOG", 13), (6, "FAILED", 7), (7, "DEAD", 6)];
     let numbers: Vec<(usize, &'static str, u16)> = match width {
-        100.. => (2..).zip(widths).map(|(at, width)| (at, COLUMNS[at], width)).collect(),
+        110.. => (2..).zip(widths).map(|(at, width)| (at, COLUMNS[at], width)).collect(),
         70.. => narrow.into(),
         _ => narrow.into_iter().filter(|(at, ..)| !matches!(at, 3 | 5)).collect(),
     };
@@ -110,8 +111,8 @@ fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
             Cell::new(pipeline.status.sentence()).style(status_style(state, &pipeline.status)),
             right(short(read)),
             right(short(delivered)),
-            right(short(pipeline.in_flight as f64)),
-            right(rates::lag(pipeline)),
+            right(rates::in_flight(pipeline)),
+            right(backlog::shown(pipeline.backlog.as_ref())),
             failed,
             right(pipeline.dead_lettered.to_string()),
         ];
@@ -268,7 +269,8 @@ mod tests {
         let pipeline = |id: &str, status: serde_json::Value, read: u64, failed: u64| {
             json!({
                 "id": id, "name": id, "status": status, "read": read, "delivered": read, "filtered": 0,
-                "failed": failed, "deadLettered": failed, "inFlight": 0, "lagRows": 0, "lagSeconds": 0.0,
+                "failed": failed, "deadLettered": failed, "inFlight": 0, "unacknowledged": 0,
+                "oldestUnacknowledgedSeconds": 0.0, "backlog": { "bytes": 0, "ageSeconds": 0.0 },
             })
         };
         let mut stuck = pipeline(
@@ -277,7 +279,8 @@ mod tests {
             50,
             0,
         );
-        (stuck["lagRows"], stuck["lagSeconds"], stuck["inFlight"]) = (50.into(), 42.0.into(), 50.into());
+        (stuck["unacknowledged"], stuck["oldestUnacknowledgedSeconds"]) = (50.into(), 42.0.into());
+        (stuck["inFlight"], stuck["backlog"]) = (50.into(), json!({ "records": 4_600_000, "ageSeconds": 7300.0 }));
         serde_json::from_value(json!({
             "at": SINCE, "version": "0.1.0", "uptimeSeconds": 90.0,
             "pipelines": [
@@ -323,10 +326,10 @@ mod tests {
             lines[..5],
             [
                 "anabranch 0.1.0 at http://127.0.0.1:8080, up 90 s, 3 pipelines, 1 not well",
-                "PIPELINE STATUS READ/S OUT/S IN FLIGHT LAG FAILED DEAD LETTERS",
-                "busy running 2.0k 2.0k 0 0 3 3",
-                "gone degraded 0 0 0 0 0 0",
-                "stuck stalled at out 0 0 50 50 / 42 s 0 0",
+                "PIPELINE STATUS READ/S OUT/S IN FLIGHT BACKLOG FAILED DEAD LETTERS",
+                "busy running 2.0k 2.0k 0 none 3 3",
+                "gone degraded 0 0 0 none 0 0",
+                "stuck stalled at out 0 0 50 / 42 s 4.6M records / 2 h 0 0",
             ]
         );
         assert_eq!(lines[6], "out: disk full");
@@ -350,7 +353,7 @@ mod tests {
                 assert!(shown.contains(word), "{width}, {word}: {shown}");
             }
         }
-        assert!(shown(&state, 80, 24).contains("50 / 42 s"), "lag");
+        assert!(shown(&state, 80, 24).contains("4.6M records"), "backlog");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::rates::{PartRates, Rate, age};
+use super::rates::{PartRates, Rate};
 use crate::cli::answers::{EdgeAnswer, NodeAnswer, PartsAnswer, short as span};
 use crate::client::escaped;
-use crate::terminal::short;
+use crate::terminal::{age, short};
 
 /// Where the drawing of a pipeline is.
 pub(super) fn outline_path(id: &str) -> String {

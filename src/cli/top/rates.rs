@@ -4,24 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use crate::cli::answers::{LiveAnswer, LivePipeline, PartsAnswer};
-use crate::terminal::short;
+use crate::terminal::{age, short};
 
-/// Records that are on their way, and how old the oldest is.
-pub(super) fn lag(pipeline: &LivePipeline) -> String {
-    match pipeline.lag_rows {
-        0 => "0".to_owned(),
-        rows => format!("{} / {}", short(rows as f64), age(pipeline.lag_seconds)),
-    }
-}
-
-/// A time in one unit: `0.3 s`, `12 s`, `5 min`, `3 h`, `4 d`.
-pub(super) fn age(seconds: f64) -> String {
-    match seconds {
-        s if s < 10.0 => format!("{s:.1} s"),
-        s if s < 120.0 => format!("{s:.0} s"),
-        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.0} h", s / 3600.0),
-        s => format!("{:.0} d", s / 86_400.0),
+/// Copies that are in flight, and how old the oldest record is that is not acknowledged.
+pub(super) fn in_flight(pipeline: &LivePipeline) -> String {
+    match (pipeline.in_flight, pipeline.oldest_unacknowledged_seconds) {
+        (0, 0.0) => "0".to_owned(),
+        (copies, seconds) => format!("{} / {}", short(copies as f64), age(seconds)),
     }
 }
 

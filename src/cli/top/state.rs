@@ -35,19 +35,19 @@ pub(super) enum Sort {
     Name,
     Status,
     Rate,
-    Lag,
+    Backlog,
     Failed,
 }
 
 impl Sort {
-    const ALL: [Sort; 5] = [Sort::Name, Sort::Status, Sort::Rate, Sort::Lag, Sort::Failed];
+    const ALL: [Sort; 5] = [Sort::Name, Sort::Status, Sort::Rate, Sort::Backlog, Sort::Failed];
 
     pub(super) fn word(self) -> &'static str {
         match self {
             Sort::Name => "name",
             Sort::Status => "status",
             Sort::Rate => "rate",
-            Sort::Lag => "lag",
+            Sort::Backlog => "backlog",
             Sort::Failed => "failures",
         }
     }
@@ -181,7 +181,14 @@ impl State {
             Sort::Name => Ordering::Equal,
             Sort::Status => urgency(a).cmp(&urgency(b)),
             Sort::Rate => self.rates.of(&b.id).0.total_cmp(&self.rates.of(&a.id).0),
-            Sort::Lag => b.lag_rows.cmp(&a.lag_rows),
+            Sort::Backlog => {
+                let order = |pipeline: &LivePipeline| {
+                    let backlog = pipeline.backlog.unwrap_or_default();
+                    (backlog.age_seconds.unwrap_or(0.0), backlog.count().unwrap_or(0))
+                };
+                let ((older, more), (age, count)) = (order(b), order(a));
+                older.total_cmp(&age).then(more.cmp(&count))
+            }
             Sort::Failed => b.failed.cmp(&a.failed),
         }
     }

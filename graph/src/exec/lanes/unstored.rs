@@ -25,10 +25,20 @@ impl Unstored {
         }
     }
 
-    /// Notes that so many more are stored.
-    pub(super) fn store(&mut self, positions: u64) {
+    /// Notes that so many more are stored; `each` is given how many of them were read at which time. O(reads that
+    /// they came in).
+    pub(super) fn store(&mut self, positions: u64, mut each: impl FnMut(u64, u64)) {
+        let mut from = self.stored;
         self.stored += positions;
-        while self.reads.front().is_some_and(|(upto, _)| *upto <= self.stored) {
+        while let Some((upto, at)) = self.reads.front().copied() {
+            let end = upto.min(self.stored);
+            if end > from {
+                each(end - from, at);
+                from = end;
+            }
+            if upto > self.stored {
+                return;
+            }
             self.reads.pop_front();
         }
     }
@@ -50,12 +60,14 @@ mod tests {
         unstored.add(3, 1);
         unstored.add(2, TOGETHER);
         unstored.add(4, 2 * TOGETHER);
-        unstored.store(4);
+        let mut stored = Vec::new();
+        unstored.store(4, |positions, at| stored.push((positions, at)));
         assert_eq!(unstored.since(), 1, "one of the first five is not stored");
-        unstored.store(1);
+        unstored.store(1, |positions, at| stored.push((positions, at)));
         assert_eq!(unstored.since(), 2 * TOGETHER);
-        unstored.store(4);
+        unstored.store(4, |positions, at| stored.push((positions, at)));
         assert_eq!(unstored.since(), 0);
+        assert_eq!(stored, [(4, 1), (1, 1), (4, 2 * TOGETHER)]);
         assert!(unstored.reads.is_empty());
     }
 }

@@ -12,7 +12,7 @@ use crate::testing::{AtEnd, Reaction, asynchronous, inline, row_at};
 /// Who holds a run up, and for how many seconds by now.
 fn stalled(progress: &Progress) -> Option<(String, u64)> {
     match progress.activity() {
-        Activity::Stalled { node, since } => {
+        Activity::Stalled { node, since, .. } => {
             let now = progress.clock.wall(progress.clock.now());
             Some((node.to_string(), now.duration_since(since).unwrap().as_secs()))
         }

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::{Position, Record};
-use anabranch_graph::source::{Partition, Read, Reader, Room};
+use anabranch_graph::source::{Backlog, Partition, Read, Reader, Room};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
@@ -62,6 +62,8 @@ pub(super) struct Objects {
     finds: VecDeque<Find>,
     fetches: FuturesOrdered<BoxFuture<'static, Result<Outcome, Fault>>>,
     in_flight: usize,
+    /// When the objects that are being fetched were changed last, in the same order.
+    fetching_since: VecDeque<Option<i64>>,
     missed: Vec<(String, bool)>,
     /// Fetched, but there was no room.
     held: Option<Record>,
@@ -133,6 +135,7 @@ impl Objects {
             finds: VecDeque::new(),
             fetches: FuturesOrdered::new(),
             in_flight: 0,
+            fetching_since: VecDeque::new(),
             missed: Vec::new(),
             held: None,
             pending: VecDeque::new(),
@@ -174,6 +177,7 @@ impl Objects {
             }
             let Some(find) = self.finds.pop_front() else { return };
             let position = self.position(&find);
+            self.fetching_since.push_back(find.version.as_ref().map(|version| version.modified.seconds));
             self.in_flight = self.in_flight.saturating_add(weight);
             self.fetches.push_back(self.fetching.clone().fetch(find, position, weight).boxed());
         }
@@ -296,6 +300,7 @@ impl Objects {
         while let Some(outcome) = next.take() {
             match outcome {
                 Ok(Outcome::Record(record, weight)) => {
+                    self.fetching_since.pop_front();
                     self.in_flight = self.in_flight.saturating_sub(weight);
                     let size = record.weight();
                     if !records.is_empty() && bytes + size > room.bytes {
@@ -306,6 +311,7 @@ impl Objects {
                     records.push(*record);
                 }
                 Ok(Outcome::Missed { key, delivered_before, weight }) => {
+                    self.fetching_since.pop_front();
                     self.in_flight = self.in_flight.saturating_sub(weight);
                     self.missed.push((key, delivered_before));
                 }
@@ -367,4 +373,25 @@ impl Reader for Objects {
             }
         }
     }
+
+    /// Of the pages that were listed: the listing may not be at its end.
+    async fn backlog(&mut self) -> Option<Backlog> {
+        let waiting = self.finds.iter().filter_map(|find| find.version.as_ref());
+        let listed: u64 = waiting.clone().map(|version| version.size).sum();
+        let fetching = self.in_flight.saturating_sub(self.fetches.len() * OVERHEAD);
+        let changed = waiting.map(|version| version.modified.seconds);
+        let oldest = changed.chain(self.fetching_since.iter().flatten().copied()).min();
+        let objects = self.finds.len() + self.fetches.len() + usize::from(self.held.is_some());
+        Some(Backlog {
+            objects: Some(objects as u64),
+            bytes: Some(listed.saturating_add(fetching as u64)),
+            since: oldest.and_then(moment),
+            ..Backlog::default()
+        })
+    }
+}
+
+/// A second of the server's clock.
+fn moment(second: i64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(second).ok()?))
 }

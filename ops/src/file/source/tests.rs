@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::host;
 
+mod backlog;
 mod rewritten;
 mod rotated;
 

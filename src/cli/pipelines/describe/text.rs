@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Description, Part};
 use crate::cli::answers::{Moment, short};
-use crate::terminal::Style;
+use crate::terminal::{Style, age};
 
 /// Writes names and what stands beside them.
 struct Page {
@@ -30,7 +30,7 @@ impl Page {
     fn field(&mut self, name: &str, value: &str) {
         if !value.is_empty() {
             let value = value.replace('\n', "\\n");
-            let _ = writeln!(self.out, "  {name:<13}{value}");
+            let _ = writeln!(self.out, "  {name:<16}{value}");
         }
     }
 
@@ -101,15 +101,21 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
             (counters.filtered, "filtered"),
             (counters.failed, "failed"),
             (counters.dead_lettered, "in the dead-letter queue"),
-            (counters.in_flight, "on their way"),
+            (counters.in_flight, "in flight"),
         ];
         for (count, what) in more.into_iter().filter(|(count, _)| *count > 0) {
             let _ = write!(words, ", {count} {what}");
         }
         page.field("records", &format!("{words} since it was started"));
-        let seconds = Some(counters.lag_seconds).filter(|seconds| *seconds >= 0.001);
-        let seconds = seconds.map(|seconds| format!(", {seconds:.1} s")).unwrap_or_default();
-        page.field("lag", &format!("{} records{seconds}", counters.lag_rows));
+        let seconds = Some(counters.oldest_unacknowledged_seconds).filter(|seconds| *seconds >= 0.001);
+        let oldest = seconds.map(|seconds| format!(", the oldest read {} ago", age(seconds))).unwrap_or_default();
+        page.field("unacknowledged", &format!("{} records{oldest}", counters.unacknowledged));
+        let left = counters.backlog.map(|backlog| {
+            let next = backlog.age_seconds.filter(|seconds| *seconds > 0.0);
+            let next = next.map(|seconds| format!(", the next at least {} old", age(seconds))).unwrap_or_default();
+            format!("{}{next}", backlog.amount().unwrap_or_else(|| "not known".to_owned()))
+        });
+        page.field("backlog", left.as_deref().unwrap_or("not known"));
     }
 
     page.heading("Connectors");

@@ -92,3 +92,86 @@ async fn files_of_other_times_tell_which_name_is_newer() {
         assert_eq!(reading.lines().await, expected, "{names:?}");
     }
 }
+
+/// What a careless rotation does: the old file is compressed and deleted as soon as the new one is there.
+fn rotate(path: &Path, text: &str) {
+    let moved = path.with_extension("log.1");
+    if path.exists() {
+        fs::rename(path, &moved).unwrap();
+    }
+    append(path, text);
+    if let Ok(old) = fs::read(&moved) {
+        fs::write(path.with_extension("log.1.gz"), old).unwrap();
+        fs::remove_file(moved).unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn files_that_are_gone_within_a_moment_are_read() {
+    let (_directory, path) = directory();
+    rotate(&path, "0\n");
+    let mut reading = open(&path, None).await;
+    assert_eq!(reading.lines().await, ["1:0"]);
+    let rotating = tokio::task::spawn_blocking({
+        let path = path.clone();
+        move || {
+            for n in 1..=12 {
+                rotate(&path, &format!("{n}\n"));
+                std::thread::sleep(Duration::from_millis(60));
+            }
+        }
+    });
+    let mut lines = Vec::new();
+    while lines.len() < 12 {
+        lines.extend(reading.lines().await);
+    }
+    rotating.await.unwrap();
+    assert_eq!(lines, (1..=12).map(|n| format!("1:{n}")).collect::<Vec<_>>());
+    assert_eq!(reading.reader.backlog().await.unwrap().missed, 0);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_reader_that_is_held_up_has_the_files_of_the_meantime() {
+    let (_directory, path) = directory();
+    rotate(&path, "0\n");
+    let mut reading = open(&path, None).await;
+    for n in 1..=20 {
+        rotate(&path, &format!("{n}\n"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut lines = Vec::new();
+    while lines.len() < 21 {
+        lines.extend(reading.lines().await);
+    }
+    assert_eq!(lines, (0..=20).map(|n| format!("1:{n}")).collect::<Vec<_>>());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn files_that_could_not_be_opened_in_time_are_counted() {
+    let (directory, path) = directory();
+    append(&path, "a\n");
+    let mut reading = open(&path, None).await;
+    assert_eq!(reading.lines().await, ["1:a"]);
+    // Gone before anything else can happen: no other thread sees a file of this name.
+    let mut missed = 0;
+    for _ in 0..200 {
+        let other = directory.path().join("other");
+        append(&other, "lost\n");
+        fs::rename(&other, &path).unwrap();
+        fs::remove_file(&path).unwrap();
+        missed = reading.reader.backlog().await.unwrap().missed;
+        if missed > 0 {
+            break;
+        }
+    }
+    append(&path, "b\n");
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|last| last != "1:b") {
+        lines.extend(reading.lines().await);
+    }
+    missed = missed.max(reading.reader.backlog().await.unwrap().missed);
+    assert!(missed > 0, "{lines:?}");
+}

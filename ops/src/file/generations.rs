@@ -1,0 +1,337 @@
+//! The files that were at a path one after the other, each opened as soon as it appears.
+//!
+//! Log rotation may rename, compress and delete a file faster than a reader comes to it. An open file can be read
+//! whatever becomes of its names, so the files are opened when the system tells of them, not when they are wanted.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::follower::open_regular;
+use super::position::identity;
+
+/// Most files that are held open for a reader that is late; later ones are opened when it has read these.
+const MOST_OPEN: usize = 128;
+
+/// How long a file that cannot be found is waited for: what became of its name may not have been told yet.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A change in the directory of the path.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// An entry of a new file.
+    Created,
+    /// An entry lost its name; the one with the same number gets it.
+    MovedFrom(u32),
+    /// An entry got a name.
+    MovedTo(u32),
+    /// An entry is gone.
+    Deleted,
+}
+
+/// The files that appeared at a path, and were not taken by the reader yet.
+#[derive(Debug)]
+pub(super) struct Generations {
+    directory: PathBuf,
+    name: OsString,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    files: VecDeque<Generation>,
+    /// Changes were told that were not all worked in.
+    unsettled: bool,
+    missed: Missed,
+}
+
+/// What could not be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missed {
+    /// Files that were gone before they could be opened.
+    pub(super) files: u64,
+    /// When the last of them appeared.
+    pub(super) last: Option<SystemTime>,
+    /// The system did not tell all changes: there may be more.
+    pub(super) unknown: u64,
+}
+
+#[derive(Debug)]
+struct Generation {
+    appeared: (SystemTime, Instant),
+    called: Called,
+    opened: Option<(File, u32)>,
+}
+
+/// What is known of the name of a file in the directory.
+#[derive(Debug)]
+enum Called {
+    Name(OsString),
+    /// It is being renamed.
+    Moving(u32),
+    /// It is gone, or in another directory.
+    Gone,
+}
+
+/// The next file.
+#[derive(Debug)]
+pub(super) enum Next {
+    File(File),
+    /// There will be one, or it is not known yet whether there is.
+    Later,
+    None,
+}
+
+impl Generations {
+    /// Of a path with this name in this directory.
+    pub(super) fn new(directory: PathBuf, name: OsString) -> Self {
+        let queue = Queue::default();
+        Generations { directory, name, queue: Mutex::new(queue) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the file for new that is at the path.
+    pub(super) fn begin(&self) {
+        let mut queue = self.lock();
+        queue.appear(&self.name);
+        self.open(&mut queue);
+        // There need not be one.
+        queue.files.retain(|file| file.opened.is_some());
+    }
+
+    /// Notes a change of an entry.
+    pub(super) fn see(&self, name: &OsStr, change: Change) {
+        let mut queue = self.lock();
+        let is_ours = *name == *self.name;
+        let concerns = |file: &Generation| match (&file.called, change) {
+            (Called::Name(called), _) => *called == *name,
+            (Called::Moving(moved), Change::MovedTo(number)) => *moved == number,
+            _ => false,
+        };
+        if !is_ours && !queue.files.iter().any(concerns) {
+            return;
+        }
+        queue.unsettled = true;
+        match change {
+            Change::Created | Change::MovedTo(_) => {
+                queue.called(name).for_each(|file| file.called = Called::Gone);
+                let moving = |file: &&mut Generation| match (&file.called, change) {
+                    (Called::Moving(moved), Change::MovedTo(number)) => *moved == number,
+                    _ => false,
+                };
+                match queue.files.iter_mut().find(moving) {
+                    Some(file) => file.called = Called::Name(name.to_owned()),
+                    None if is_ours => queue.appear(name),
+                    None => {}
+                }
+            }
+            Change::MovedFrom(number) => queue.called(name).for_each(|file| file.called = Called::Moving(number)),
+            Change::Deleted => queue.called(name).for_each(|file| file.called = Called::Gone),
+        }
+    }
+
+    /// Notes that the system did not tell all changes.
+    pub(super) fn see_nothing(&self) {
+        self.lock().missed.unknown += 1;
+    }
+
+    /// Opens what appeared; `told`: the system has no more changes to tell. Blocks.
+    pub(super) fn settle(&self, told: bool) {
+        let mut queue = self.lock();
+        self.open(&mut queue);
+        queue.unsettled &= !told;
+    }
+
+    /// The next file after those that were taken, unless it is the `current` one. Blocks.
+    pub(super) fn take(&self, current: Option<u32>) -> Next {
+        let mut queue = self.lock();
+        if queue.unsettled && queue.files.iter().any(|file| file.appeared.1.elapsed() < PATIENCE) {
+            return Next::Later;
+        }
+        self.open(&mut queue);
+        loop {
+            let Some(first) = queue.files.pop_front() else { return Next::None };
+            match first.opened {
+                Some((_, identity)) if Some(identity) == current => {}
+                Some((file, _)) => return Next::File(file),
+                None if first.is_missing() => queue.miss(&first),
+                None => {
+                    queue.files.push_front(first);
+                    return Next::Later;
+                }
+            }
+        }
+    }
+
+    /// Files that wait, the `current` one apart.
+    pub(super) fn waiting(&self, current: Option<u32>) -> usize {
+        let is_current = |file: &&Generation| file.opened.as_ref().is_some_and(|(_, it)| Some(*it) == current);
+        let queue = self.lock();
+        queue.files.len() - queue.files.iter().filter(is_current).count()
+    }
+
+    /// The same: their identities, lengths, and when they were last written to. Blocks.
+    pub(super) fn lengths(&self, current: Option<u32>) -> Vec<(u32, u64, Option<SystemTime>)> {
+        let queue = self.lock();
+        let opened = queue.files.iter().filter_map(|file| file.opened.as_ref());
+        let others = opened.filter(|(_, identity)| Some(*identity) != current);
+        let length = |(file, identity): &(File, u32)| {
+            let metadata = file.metadata().ok()?;
+            Some((*identity, metadata.len(), metadata.modified().ok()))
+        };
+        others.filter_map(length).collect()
+    }
+
+    /// What could not be read so far.
+    pub(super) fn missed(&self) -> Missed {
+        self.lock().missed
+    }
+
+    /// Opens the files that have a name, and notes those that are gone.
+    fn open(&self, queue: &mut Queue) {
+        let mut at = 0;
+        while at < queue.files.len() {
+            let opened = queue.files.iter().filter(|file| file.opened.is_some()).count();
+            let Generation { called, opened: None, .. } = &queue.files[at] else {
+                at += 1;
+                continue;
+            };
+            let found = match called {
+                Called::Name(name) if opened < MOST_OPEN => open_regular(&self.directory.join(name)),
+                Called::Name(_) | Called::Moving(_) => Err(io::ErrorKind::WouldBlock.into()),
+                Called::Gone => {
+                    if let Some(file) = queue.files.remove(at) {
+                        queue.miss(&file);
+                    }
+                    continue;
+                }
+            };
+            let found = found.and_then(|file| Ok((identity(&file.metadata()?), file)));
+            let Ok((identity, file)) = found else {
+                at += 1;
+                continue;
+            };
+            let same = |other: &Generation| other.opened.as_ref().is_some_and(|(_, it)| *it == identity);
+            match queue.files.iter().position(same) {
+                // The earlier one was renamed before it was opened, and this one was opened in its place.
+                Some(other) if other < at => {
+                    queue.files[at].opened = queue.files[other].opened.take();
+                    at = other;
+                }
+                Some(_) => at += 1,
+                None => queue.files[at].opened = Some((file, identity)),
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn appear(&mut self, name: &OsStr) {
+        let appeared = (SystemTime::now(), Instant::now());
+        self.files.push_back(Generation { appeared, called: Called::Name(name.to_owned()), opened: None });
+    }
+
+    fn called<'q>(&'q mut self, name: &'q OsStr) -> impl Iterator<Item = &'q mut Generation> {
+        let is_called = move |file: &&mut Generation| matches!(&file.called, Called::Name(it) if *it == *name);
+        self.files.iter_mut().filter(is_called)
+    }
+
+    fn miss(&mut self, file: &Generation) {
+        self.missed.files += 1;
+        self.missed.last = Some(file.appeared.0);
+    }
+}
+
+impl Generation {
+    /// Whether it will not be found any more.
+    fn is_missing(&self) -> bool {
+        matches!(self.called, Called::Gone) || self.appeared.1.elapsed() >= PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn generations() -> (tempfile::TempDir, Generations) {
+        let directory = tempfile::tempdir().unwrap();
+        let generations = Generations::new(directory.path().to_owned(), "log".into());
+        (directory, generations)
+    }
+
+    fn all(generations: &Generations) -> Vec<String> {
+        let mut texts = Vec::new();
+        while let Next::File(mut file) = generations.take(None) {
+            let mut text = String::new();
+            file.read_to_string(&mut text).unwrap();
+            texts.push(text);
+        }
+        texts
+    }
+
+    #[test]
+    fn files_that_were_renamed_before_they_were_opened_are_found_in_order() {
+        let (directory, generations) = generations();
+        let path = |name: &str| directory.path().join(name);
+        // All of this happens before the first change is told.
+        for n in 0..3 {
+            for at in (1..n).rev() {
+                fs::rename(path(&format!("log.{at}")), path(&format!("log.{}", at + 1))).unwrap();
+            }
+            if n > 0 {
+                fs::rename(path("log"), path("log.1")).unwrap();
+            }
+            fs::write(path("log"), n.to_string()).unwrap();
+        }
+        let see = |name: &str, change| generations.see(OsStr::new(name), change);
+        see("log", Change::Created);
+        generations.settle(false);
+        assert!(matches!(generations.take(None), Next::Later), "not all is told");
+        see("log", Change::MovedFrom(1));
+        see("log.1", Change::MovedTo(1));
+        see("log", Change::Created);
+        generations.settle(false);
+        see("log.1", Change::MovedFrom(2));
+        generations.settle(false);
+        see("log.2", Change::MovedTo(2));
+        see("log", Change::MovedFrom(3));
+        see("log.1", Change::MovedTo(3));
+        see("log", Change::Created);
+        generations.settle(true);
+        assert_eq!(all(&generations), ["0", "1", "2"]);
+        assert_eq!(generations.missed(), Missed::default());
+    }
+
+    #[test]
+    fn a_file_that_is_gone_before_it_is_opened_is_counted() {
+        let (directory, generations) = generations();
+        fs::write(directory.path().join("log"), "last").unwrap();
+        for change in [Change::Created, Change::MovedFrom(1)] {
+            generations.see(OsStr::new("log"), change);
+        }
+        generations.see(OsStr::new("old"), Change::MovedTo(1));
+        generations.see(OsStr::new("old"), Change::Deleted);
+        generations.see(OsStr::new("log"), Change::Created);
+        generations.settle(true);
+        assert_eq!(all(&generations), ["last"]);
+        assert_eq!(generations.missed().files, 1);
+        // What is open stays readable.
+        fs::write(directory.path().join("log"), "again").unwrap();
+        generations.see(OsStr::new("log"), Change::Created);
+        generations.settle(true);
+        fs::remove_file(directory.path().join("log")).unwrap();
+        generations.see(OsStr::new("log"), Change::Deleted);
+        generations.settle(true);
+        assert_eq!((all(&generations), generations.missed().files), (vec!["again".to_owned()], 1));
+    }
+}

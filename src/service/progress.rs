@@ -1,0 +1,150 @@
+//! How far a run is that ends when nothing is left to read: count, share and the time that is left.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anabranch_graph::exec::{Progress, Totals};
+use anabranch_graph::text::Str;
+
+use super::lifecycle::Seen;
+use crate::backlog::BacklogNumbers;
+use crate::terminal::{age, short};
+
+/// How often it is logged where no terminal shows it.
+pub(super) const PERIOD: Duration = Duration::from_secs(5);
+
+/// How far pipelines are.
+#[derive(Default)]
+pub(super) struct Reading(BTreeMap<Str, Row>);
+
+/// One pipeline.
+struct Row {
+    run: u64,
+    began: Instant,
+    /// What was left when it was looked at first, or most since.
+    whole: Option<u64>,
+    /// Records that were settled at the look before, and when that was.
+    before: (u64, Instant),
+}
+
+/// How far one pipeline is.
+#[derive(Debug, PartialEq)]
+pub(super) struct Stand {
+    totals: Totals,
+    /// Settled records per second.
+    rate: f64,
+    /// Of what there is to read, from 0 to 1; `None` where its source does not know.
+    done: Option<f64>,
+    /// Until all of it is read, at the pace so far.
+    left: Option<Duration>,
+}
+
+impl Reading {
+    /// Notes what is left, so that it is known later how much that is of the whole.
+    pub(super) fn look(&mut self, pipelines: &[(Str, Seen)], now: Instant) {
+        for (id, run, progress) in running(pipelines) {
+            self.row(id, run, left(progress), now);
+        }
+    }
+
+    /// How far those are that run, by id.
+    pub(super) fn stands(&mut self, pipelines: &[(Str, Seen)], now: Instant) -> Vec<(Str, Stand)> {
+        let stand = |(id, run, progress): (&Str, u64, &Progress)| {
+            (id.clone(), self.stand(id, run, progress.totals(), left(progress), now))
+        };
+        running(pipelines).map(stand).collect()
+    }
+
+    fn row(&mut self, id: &Str, run: u64, left: Option<u64>, now: Instant) -> &mut Row {
+        let fresh = || Row { run, began: now, whole: None, before: (0, now) };
+        let row = self.0.entry(id.clone()).or_insert_with(fresh);
+        if row.run != run {
+            *row = fresh();
+        }
+        // What grows while it is read is no progress backwards.
+        row.whole = left.map(|left| row.whole.map_or(left, |whole| whole.max(left))).or(row.whole);
+        row
+    }
+
+    fn stand(&mut self, id: &Str, run: u64, totals: Totals, left: Option<u64>, now: Instant) -> Stand {
+        let row = self.row(id, run, left, now);
+        let (settled, at) = std::mem::replace(&mut row.before, (totals.settled, now));
+        let elapsed = now.duration_since(at).as_secs_f64();
+        let rate = if elapsed > 0.0 { totals.settled.saturating_sub(settled) as f64 / elapsed } else { 0.0 };
+        let (Some(left), Some(whole)) = (left, row.whole) else {
+            return Stand { totals, rate, done: None, left: None };
+        };
+        let read = whole.saturating_sub(left);
+        let pace = read as f64 / now.duration_since(row.began).as_secs_f64().max(0.001);
+        let time = (read > 0).then(|| Duration::try_from_secs_f64(left as f64 / pace).ok()).flatten();
+        Stand { totals, rate, done: (whole > 0).then(|| read as f64 / whole as f64), left: time }
+    }
+}
+
+/// Pipelines that run: id, number of the run, counters.
+fn running(pipelines: &[(Str, Seen)]) -> impl Iterator<Item = (&Str, u64, &Progress)> {
+    pipelines.iter().filter_map(|(id, seen)| Some((id, seen.run, seen.progress.as_deref()?)))
+}
+
+fn left(progress: &Progress) -> Option<u64> {
+    BacklogNumbers::of_all(&progress.backlogs()).and_then(|backlog| backlog.count())
+}
+
+impl Stand {
+    /// In one line: `1.2M records read, 26 %, 300.0k records/s, about 11 s left`.
+    pub(super) fn shown(&self) -> String {
+        let Stand { totals, rate, done, left } = self;
+        let mut text = format!("{} records read", short(totals.read as f64));
+        if let Some(done) = done {
+            let _ = write!(text, ", {:.0} %", (done * 100.0).floor());
+        }
+        let _ = write!(text, ", {} records/s", short(*rate));
+        let open = totals.read.saturating_sub(totals.settled);
+        match left {
+            Some(Duration::ZERO) if open > 0 => {
+                let _ = write!(text, ", {} in flight", short(open as f64));
+            }
+            Some(left) if !left.is_zero() => {
+                let _ = write!(text, ", about {} left", age(left.as_secs_f64()));
+            }
+            _ => {}
+        }
+        text
+    }
+
+    /// Writes it to the log.
+    pub(super) fn log(&self, id: &Str) {
+        let percent = self.done.map(|done| (done * 100.0).floor());
+        let seconds = self.left.map(|left| left.as_secs_f64().round());
+        tracing::info!(
+            pipeline = %id, read = self.totals.read, settled = self.totals.settled, percent, seconds_left = seconds,
+            "{}", self.shown()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn share_and_time_left_come_from_what_is_left() {
+        let mut reading = Reading::default();
+        let (id, start) = (Str::from("p"), Instant::now());
+        let mut stand = |seconds, run, settled, left| {
+            let totals = Totals { read: settled, settled, ..Totals::default() };
+            reading.stand(&id, run, totals, left, start + Duration::from_secs(seconds)).shown()
+        };
+        assert_eq!(stand(0, 1, 0, Some(4_000_000)), "0 records read, 0 %, 0 records/s");
+        assert_eq!(
+            stand(5, 1, 1_000_000, Some(3_000_000)),
+            "1.0M records read, 25 %, 200.0k records/s, about 15 s left"
+        );
+        // Another run begins at its own start.
+        assert_eq!(stand(6, 2, 0, Some(3_000_000)), "0 records read, 0 %, 0 records/s");
+        assert_eq!(stand(8, 2, 3_000_000, Some(0)), "3.0M records read, 100 %, 1.5M records/s");
+        assert_eq!(stand(9, 3, 70, None), "70 records read, 0 records/s");
+        assert_eq!(stand(10, 3, 100, None), "100 records read, 30 records/s");
+    }
+}

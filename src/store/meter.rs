@@ -1,0 +1,117 @@
+//! How long the store takes, and how often it fails.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anabranch_graph::histogram::{Distribution, Histogram};
+use anabranch_graph::state::StoreError;
+use tokio::time::Instant;
+
+/// Counts reads and writes; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    reads: Operation,
+    writes: Operation,
+    /// Directory of the file, where there is one.
+    directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Default)]
+struct Operation {
+    times: Histogram,
+    errors: AtomicU64,
+    /// The last one failed.
+    fails: AtomicBool,
+}
+
+/// What is known of the operations of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct OperationNumbers {
+    /// `read` or `write`.
+    pub kind: &'static str,
+    /// How long those took that were answered, errors included.
+    pub times: Distribution,
+    /// How many failed.
+    pub errors: u64,
+}
+
+/// What is known of a store.
+#[derive(Clone, Debug)]
+pub struct StoreNumbers {
+    /// By kind.
+    pub operations: [OperationNumbers; 2],
+    /// Whether the last read and the last write were done.
+    pub works: bool,
+    /// Free bytes where its file is, and all bytes there.
+    pub disk: Option<(u64, u64)>,
+}
+
+impl Meter {
+    /// Of a store whose file is in this directory.
+    pub(super) fn of_file(directory: PathBuf) -> Self {
+        Meter(Arc::new(Counted { directory: Some(directory), ..Counted::default() }))
+    }
+
+    pub(super) fn note_read<T>(&self, since: Instant, outcome: &Result<T, StoreError>) {
+        self.0.reads.note(since, outcome);
+    }
+
+    pub(super) fn note_write<T>(&self, since: Instant, outcome: &Result<T, StoreError>) {
+        self.0.writes.note(since, outcome);
+    }
+
+    /// The numbers so far. Asks the file system: blocks.
+    pub(super) fn numbers(&self) -> StoreNumbers {
+        let Counted { reads, writes, directory } = &*self.0;
+        let disk = directory.as_ref().and_then(|directory| rustix::fs::statvfs(directory).ok());
+        StoreNumbers {
+            operations: [reads.numbers("read"), writes.numbers("write")],
+            works: ![reads, writes].into_iter().any(|operation| operation.fails.load(Ordering::Relaxed)),
+            disk: disk.map(|disk| {
+                let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+                (bytes(disk.f_bavail), bytes(disk.f_blocks))
+            }),
+        }
+    }
+}
+
+impl Operation {
+    fn note<T>(&self, since: Instant, outcome: &Result<T, StoreError>) {
+        self.times.add(since.elapsed(), 1);
+        // Who was fenced failed, and not the store.
+        let fails = matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Damaged(_)));
+        self.errors.fetch_add(u64::from(fails), Ordering::Relaxed);
+        self.fails.store(fails, Ordering::Relaxed);
+    }
+
+    fn numbers(&self, kind: &'static str) -> OperationNumbers {
+        let errors = self.errors.load(Ordering::Relaxed);
+        OperationNumbers { kind, times: self.times.distribution(), errors }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_works_again_when_what_failed_is_done() {
+        let meter = Meter::of_file(std::env::temp_dir());
+        let failed: Result<(), StoreError> = Err(StoreError::Unavailable("full".into()));
+        meter.note_write(Instant::now(), &failed);
+        meter.note_read(Instant::now(), &Ok(()));
+        let numbers = meter.numbers();
+        assert_eq!(
+            (numbers.works, numbers.operations.map(|it| (it.times.count(), it.errors))),
+            (false, [(1, 0), (1, 1)])
+        );
+        let (free, all) = numbers.disk.unwrap();
+        assert!(free > 0 && free <= all);
+        meter.note_write(Instant::now(), &Ok(()));
+        assert!(meter.numbers().works);
+    }
+}

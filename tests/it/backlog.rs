@@ -1,0 +1,123 @@
+//! What is not read yet: in metrics, on the page's API, in listings, and as the progress of `run --once`.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::api::get;
+use crate::process::{Workspace, file_to_file, numbered_lines};
+
+/// The value of the only series of a metric.
+fn sample(metrics: &str, name: &str) -> Option<f64> {
+    let line = metrics.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// Bounds of the alarms that `docs/metrics.md` gives: name of the metric and the number above which it is.
+fn documented_bounds() -> Vec<(String, f64)> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md")).unwrap();
+    let rules = text.split('`').filter_map(|code| code.split_once(" > "));
+    let rules = rules.filter_map(|(name, bound)| Some((name.to_owned(), bound.trim().parse().ok()?)));
+    rules.filter(|(name, _)| name.starts_with("anabranch_") && !name.contains(['(', '{'])).collect()
+}
+
+#[test]
+fn unread_lines_are_the_backlog_and_raise_the_documented_alarm() {
+    const LINES: usize = 300_000;
+    let workspace = Workspace::new();
+    let path = workspace.write("in.txt", numbered_lines(LINES));
+    let hours_ago = SystemTime::now() - Duration::from_secs(3 * 3600);
+    File::options().append(true).open(&path).unwrap().set_modified(hours_ago).unwrap();
+    // A destination that takes a record a second.
+    let slow = "path: out.ndjson\n          sdk.rate.perSecond: 1\n          sdk.rate.burst: 1";
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("path: out.ndjson", slow));
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    let metrics = || get(address, "/metrics").body;
+    let left = || sample(&metrics(), "anabranch_source_backlog_bytes").unwrap_or(0.0);
+    process.wait_until("the backlog", || left() > 0.0);
+    let text = metrics();
+    assert!(left() > 500_000.0, "{text}");
+    let bounds = documented_bounds();
+    let age = "anabranch_source_backlog_age_seconds";
+    let (_, bound) = bounds.iter().find(|(name, _)| name == age).expect("an alarm on the backlog");
+    assert!(sample(&text, age).unwrap() > *bound, "{text}");
+    // What is in flight says nothing of it.
+    assert!(sample(&text, "anabranch_source_lag_seconds").unwrap() < 1800.0, "{text}");
+    assert_eq!(sample(&text, "anabranch_source_missed_total"), Some(0.0));
+
+    // It grows while nothing can be read.
+    let before = left();
+    workspace.append("in.txt", &"x".repeat(100_000));
+    process.wait_until("more backlog", || left() >= before + 90_000.0);
+
+    let live = get(address, "/v1/live").json()["pipelines"][0].clone();
+    assert!(live["backlog"]["ageSeconds"].as_f64().unwrap() > 10_000.0, "{live}");
+    let one = get(address, "/v1/pipelines/p/live").json();
+    assert_eq!((&one["backlogs"][0]["connector"], &one["backlogs"][0]["missed"]), (&"in".into(), &0.into()));
+    assert!(one["backlogs"][0]["bytes"].as_u64().unwrap() > 500_000, "{one}");
+    let of_service = |args: &[&str]| {
+        let address = format!("--api.http.address={address}");
+        workspace.run(&[args, &[address.as_str()]].concat()).expect_code(0).stdout
+    };
+    let list = of_service(&["pipelines", "list"]);
+    assert!(list.contains("BACKLOG") && list.contains("MiB / 3 h"), "{list}");
+    let description = of_service(&["pipelines", "describe", "p"]);
+    assert!(description.contains("MiB, the next at least 3 h old"), "{description}");
+    let top = of_service(&["top", "--once", "--interval=0.1"]);
+    assert!(top.contains("BACKLOG") && top.contains("MiB / 3 h"), "{top}");
+    process.signal("KILL");
+}
+
+#[test]
+fn a_run_to_the_end_says_how_far_it_is() {
+    let workspace = Workspace::new();
+    let source = "plugin: generator\n        settings:\n          format.type: raw\n          \
+                  format.options.id: int\n          operations: create\n          rate: 100\n          recordCount: 900";
+    let text = file_to_file("p", "").replace("plugin: file\n        settings:\n          path: in.txt", source);
+    workspace.write("pipelines/p.yaml", text);
+    let mut process = workspace.start(&["run", "--once"]);
+    let printed = process.printed();
+    process.wait_until("progress", || {
+        let text = printed();
+        text.lines().any(|line| line.contains(" records read, ") && line.contains(" %, ") && line.contains(" left"))
+    });
+    process.finish().expect_code(0);
+}
+
+/// Writes a generation of a log and has the one before it compressed and deleted, as some rotations do.
+fn rotate(workspace: &Workspace, generation: usize, lines: usize) {
+    let (path, moved) = (workspace.path("app.log"), workspace.path("app.log.1"));
+    if generation > 0 {
+        fs::rename(&path, &moved).unwrap();
+    }
+    let text: String = (0..lines).map(|line| format!("{generation} {line}\n")).collect();
+    fs::write(&path, text).unwrap();
+    if generation > 0 {
+        let gzip = std::process::Command::new("gzip").arg("-f").arg(&moved).status();
+        assert!(gzip.unwrap().success());
+        fs::remove_file(workspace.path("app.log.1.gz")).unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_that_are_rotated_away_within_a_moment_are_read() {
+    const GENERATIONS: usize = 9;
+    const LINES: usize = 1000;
+    let workspace = Workspace::new();
+    rotate(&workspace, 0, LINES);
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("in.txt", "app.log"));
+    let mut process = workspace.start(&["run"]);
+    process.wait_until("the first file", || workspace.lines("out.ndjson").len() == LINES);
+    for generation in 1..GENERATIONS {
+        std::thread::sleep(Duration::from_millis(400));
+        rotate(&workspace, generation, LINES);
+    }
+    process.wait_until("all lines", || workspace.lines("out.ndjson").len() >= GENERATIONS * LINES);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+    let lines: Vec<String> = workspace.lines("out.ndjson").iter().map(|line| crate::process::raw_after(line)).collect();
+    let expected = (0..GENERATIONS).flat_map(|generation| (0..LINES).map(move |line| format!("{generation} {line}")));
+    assert!(lines.iter().cloned().eq(expected), "{} lines", lines.len());
+}
