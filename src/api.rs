@@ -176,7 +176,7 @@ impl Api {
     pub async fn wait_for_store(&self, why: watch::Receiver<String>, stop: impl Future<Output = ()>) {
         let cloned = self.listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
         let Ok(listener) = cloned.and_then(TcpListener::from_std) else { return stop.await };
-        let router = Router::from(health::waiting()).with_state((why, self.access.clone()));
+        let router = health::waiting().with_state((why, self.access.clone()));
         connections::serve(listener, self.tls.subscribe(), router, stop, async {}).await;
     }
 

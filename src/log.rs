@@ -203,10 +203,10 @@ mod tests {
         write(&log, LogLevel::Warn, "record delivery failed").unwrap();
         assert_eq!(
             content(&file),
-            "NOW INF component=plugin connector_id=demo:out plugin_name=log record={\"a\":1}\n\
-             NOW INF component=plugin connector_id=demo:out plugin_name=log record={\"a\":2}\n\
-             NOW WRN record delivery failed component=plugin connector_id=demo:out plugin_name=log record={\"a\":1}\n\
-             NOW WRN record delivery failed component=plugin connector_id=demo:out plugin_name=log record={\"a\":2}\n"
+            "NOW INF pipeline=demo component=plugin connector_id=demo:out plugin_name=log record={\"a\":1}\n\
+             NOW INF pipeline=demo component=plugin connector_id=demo:out plugin_name=log record={\"a\":2}\n\
+             NOW WRN record delivery failed pipeline=demo component=plugin connector_id=demo:out plugin_name=log record={\"a\":1}\n\
+             NOW WRN record delivery failed pipeline=demo component=plugin connector_id=demo:out plugin_name=log record={\"a\":2}\n"
         );
     }
 

@@ -144,7 +144,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// Shortest time between two lines of the log that say the same about waiting for the store.
 const WAITING_LINE: Duration = Duration::from_secs(60);
 /// Time between two looks at the file of the store.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(5);
 /// What the first signal is answered with.
 const STOPPING: &str = "stopping; a second signal ends at once";
 /// How many pipelines open at the same time: hundreds that open at once would need a thread each for their files.

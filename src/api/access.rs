@@ -68,9 +68,9 @@ impl Access {
     }
 
     /// From now on requests need this token, where they needed one before. Says whether it is another one.
-    pub(super) fn change_token(&self, token: Str) -> bool {
+    pub(super) fn change_token(&self, token: &Str) -> bool {
         let mut known = self.token.write().unwrap_or_else(PoisonError::into_inner);
-        known.as_mut().is_some_and(|known| std::mem::replace(known, token.clone()) != token)
+        known.as_mut().is_some_and(|known| std::mem::replace(known, token.clone()) != *token)
     }
 
     /// Whether the request may see what is not for everybody.

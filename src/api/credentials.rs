@@ -74,7 +74,7 @@ impl Credentials {
         let read = spawn_blocking(move || (settings.read_token(), settings.identity.as_ref().map(acceptor)));
         let Ok((token, tls)) = read.await else { return };
         match token {
-            Ok(Some(token)) if self.access.change_token(token.clone()) => {
+            Ok(Some(token)) if self.access.change_token(&token) => {
                 tracing::info!("api.http.token-file: the token is another one; requests need it from now on");
             }
             Ok(_) => {}

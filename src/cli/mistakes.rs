@@ -138,8 +138,8 @@ fn missing(cli: &Command, line: &[String]) -> Option<Vec<String>> {
         return None;
     }
     // Values come before flags.
-    let mut end = corrected.iter().rposition(|word| !word.starts_with('-')).map_or(0, |at| at + 1);
-    for value in values.iter().skip(given) {
+    let end = corrected.iter().rposition(|word| !word.starts_with('-')).map_or(0, |at| at + 1);
+    for (at, value) in (end..).zip(values.iter().skip(given)) {
         let name = value.get_value_names().and_then(|names| names.first()).map_or("VALUE", |name| name.as_str());
         let or_all = command.get_arguments().any(|argument| argument.get_long() == Some("all"));
         let shown = if or_all && value.get_num_args().is_some_and(|values| values.max_values() > 1) {
@@ -147,8 +147,7 @@ fn missing(cli: &Command, line: &[String]) -> Option<Vec<String>> {
         } else {
             format!("<{name}>")
         };
-        corrected.insert(end, shown);
-        end += 1;
+        corrected.insert(at, shown);
     }
     (corrected != line).then_some(corrected)
 }

@@ -146,11 +146,11 @@ impl Output {
     }
 
     /// Replaces the status line; an empty one removes it.
-    pub fn set_status(&self, text: String) {
+    pub fn set_status(&self, text: &str) {
         if !self.live {
             return;
         }
-        let text = shown(&text).into_owned();
+        let text = shown(text).into_owned();
         let mut state = self.state();
         if state.status == text {
             return;

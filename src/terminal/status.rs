@@ -79,17 +79,17 @@ impl StatusLine {
                 }
             }
         }
-        self.output.set_status(text);
+        self.output.set_status(&text);
     }
 
     /// Draws what is said of each pipeline.
     pub fn show(&self, texts: impl Iterator<Item = String>) {
-        self.output.set_status(texts.collect::<Vec<_>>().join("  |  "));
+        self.output.set_status(&texts.collect::<Vec<_>>().join("  |  "));
     }
 
     /// Removes it.
     pub fn clear(&self) {
-        self.output.set_status(String::new());
+        self.output.set_status("");
     }
 }
 

@@ -537,7 +537,7 @@ fn the_guide_is_right() {
         workspace.run(&arguments).expect_code(0);
         commands += 1;
     }
-    assert_eq!(commands, 10);
+    assert_eq!(commands, 11);
     assert_eq!(arrived(&workspace).len(), 30);
     for (name, default) in [("max-count", "10000"), ("max-bytes", "64MiB"), ("when-full", "stop"), ("max-age", "0s")] {
         assert!(guide.contains(&format!("| `{name}` | {default} |")), "{name}");

@@ -152,6 +152,10 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let row = |line: &str| {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let name = cells.get(1)?.strip_prefix('`')?.strip_suffix('`')?;
+        // Other tables of the page are about plugins.
+        if !["counter", "gauge", "histogram"].contains(cells.get(2)?) {
+            return None;
+        }
         let labels = cells[3].split(',').map(|label| label.trim().trim_matches('`').to_owned());
         Some((name.to_owned(), (cells[2].to_owned(), labels.filter(|label| !label.is_empty()).collect())))
     };

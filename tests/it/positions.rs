@@ -104,7 +104,7 @@ fn positions_move_to_another_host() {
     there.write("positions.json", here.read("positions.json"));
     // The store is made by the first start; nothing is read before the import.
     there.write("pipelines/p.yaml", file_to_file("moved", "").replace("status: running", "status: stopped"));
-    there.once();
+    there.run(&["run", "--once"]).expect_code(5);
     there.write("pipelines/p.yaml", file_to_file("moved", ""));
     let shown = there.run(&["positions", "import", "positions.json"]).expect_code(0).both();
     assert!(shown.contains("moved:in would resume after"), "{shown}");

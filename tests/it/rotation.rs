@@ -102,8 +102,9 @@ fn a_login_that_is_refused_is_tried_again() {
         )
     };
     database.query("create table lines (n bigint)");
-    let decode = "      - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }\n";
-    workspace.write("pipelines/p.yaml", to_postgres(file_to_file("p", decode)));
+    let rows = "      - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }\n      \
+                - { id: key, plugin: field.set, settings: { field: .Key, value: \"{}\" } }\n";
+    workspace.write("pipelines/p.yaml", to_postgres(file_to_file("p", rows)));
     let mut process = workspace.start(&["run", "--pipelines.error-recovery.max-delay=1s"]);
     let address = process.address();
     let status = || {
@@ -114,7 +115,7 @@ fn a_login_that_is_refused_is_tried_again() {
     let log = process.printed();
     process.wait_until("another attempt", || log().matches("starts again in").count() >= 2);
     database.query("create role late login superuser");
-    process.wait_until("the login", || status() == "running");
+    process.wait_until("the rows", || database.query("select count(*) from lines") == ["2"]);
     end(process);
 
     // With no patience it has failed for good.

@@ -193,7 +193,10 @@ impl DeadLetters {
         let mut letters = Vec::new();
         let mut parts = Vec::with_capacity(failed.len());
         let mut too_many = None;
-        for failed in failed {
+        // Rows behind the one that is one too many are held until the fault is told: a lineage that is dropped before is
+        // taken for lost.
+        let mut failed = failed.into_iter();
+        for failed in failed.by_ref() {
             let (part, stop) = self.letters(failed, &mut letters);
             parts.push(part);
             too_many = stop;

@@ -184,7 +184,8 @@ impl Reading {
     /// Notes that the source has nothing more, and whether there was ever anything.
     fn note_end(&self) {
         let missing = self.reader.missing();
-        let was_read = self.resume.values().any(|mark| mark.seq > 0);
+        // A position that was copied or rewound to is one of records that were read.
+        let was_read = self.resume.values().any(|mark| mark.seq > 0 || !mark.position.0.is_empty());
         if missing.is_some() || !was_read {
             self.context().progress.note_unread(Unread { connector: self.connector.clone(), missing });
         }

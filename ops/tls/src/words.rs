@@ -77,9 +77,21 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::Other(_) => {
             "the certificate is one of an authority: a server needs one of its own, signed by the authority"
         }
-        _ => "the certificate is not accepted",
+        other => return format!("the certificate is not accepted: {}", named(&format!("{other:?}"))),
     };
     words.to_owned()
+}
+
+/// The name of a variant, which says the reason, as words: `UnhandledCriticalExtension`, `unhandled critical extension`.
+fn named(variant: &str) -> String {
+    let mut words = String::new();
+    for letter in variant.chars().take_while(char::is_ascii_alphabetic) {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words.strip_suffix(" context").unwrap_or(&words).to_owned()
 }
 
 fn of_alert(alert: AlertDescription) -> &'static str {

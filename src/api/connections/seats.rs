@@ -278,7 +278,7 @@ mod tests {
         let seats = Seats::default();
         let start = Instant::now();
         let open: Vec<Seat> =
-            (1..=2).flat_map(|last| open(&seats, last, OTHERS / 2, start)).inspect(|seat| seat.answers()).collect();
+            (1..=2).flat_map(|last| open(&seats, last, OTHERS / 2, start)).inspect(Seat::answers).collect();
         let hour = Duration::from_secs(3600);
         assert!(!seats.has_room(start + hour));
         // Its client does not read the answer.

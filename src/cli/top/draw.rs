@@ -100,6 +100,14 @@ fn columns(width: u16) -> Vec<(usize, &'static str, Constraint)> {
         .collect()
 }
 
+/// A backlog as there is room for it: on a narrow screen without its age.
+fn of_width(backlog: String, width: u16) -> String {
+    match backlog.split_once(" / ") {
+        Some((amount, _)) if width < 110 => amount.to_owned(),
+        _ => backlog,
+    }
+}
+
 fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let columns = columns(area.width);
     let row = |pipeline: &&LivePipeline| {
@@ -112,7 +120,7 @@ fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
             right(short(read)),
             right(short(delivered)),
             right(rates::in_flight(pipeline)),
-            right(backlog::shown(pipeline.backlog.as_ref())),
+            right(of_width(backlog::shown(pipeline.backlog.as_ref()), area.width)),
             failed,
             right(pipeline.dead_lettered.to_string()),
         ];

@@ -488,7 +488,10 @@ fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, Store
     Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })
 }
 
-fn marks_of(write: &Write) -> Option<(&Epoch, &[(LaneId, Mark)], &[Receipt])> {
+/// The epoch of a commit, the lanes that it moves, and what destinations confirmed.
+type Commit<'a> = (&'a Epoch, &'a [(LaneId, Mark)], &'a [Receipt]);
+
+fn marks_of(write: &Write) -> Option<Commit<'_>> {
     match write {
         Write::Marks { epoch, moves, receipts } => Some((epoch, moves, receipts)),
         _ => None,

@@ -85,7 +85,13 @@ async fn a_lost_connection_is_made_anew() {
         while let Err(error) = store.commit(&epoch, &[(lane(), mark(seq))]).await {
             assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         }
-        assert_eq!(store.load(&epoch).await.unwrap()[&lane()], mark(seq));
+        let loaded = loop {
+            match store.load(&epoch).await {
+                Ok(loaded) => break loaded,
+                Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
+            }
+        };
+        assert_eq!(loaded[&lane()], mark(seq));
     }
     restart.await.unwrap();
     server.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'anabranch'");

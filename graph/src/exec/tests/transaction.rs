@@ -371,7 +371,7 @@ async fn a_destination_that_lost_what_cannot_be_read_again_stops_the_pipeline() 
         for _ in 0..2 {
             let Ending::Faulted(fault) = bench.run(&plan).await else { panic!("it went on") };
             assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "destination_went_back"));
-            assert_eq!(fault.node().map(|node| node.as_str()), Some("a"));
+            assert_eq!(fault.node().map(crate::text::Str::as_str), Some("a"));
             let message = fault.message();
             assert!(message.contains("100 records of generation 1, up to position 99"), "{message}");
             assert!(message.contains(words) && message.contains("positions reset"), "{message}");

@@ -56,7 +56,7 @@ async fn an_operator_of_another_class_than_it_declares_is_refused() {
         pipeline.write(&[step], "a", &a);
         let Ending::Faulted(fault) = bench.run(&pipeline.plan()).await else { panic!("it ran") };
         assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "operator_class"), "{fault}");
-        assert_eq!(fault.node().map(|node| node.as_str()), Some("step0"));
+        assert_eq!(fault.node().map(crate::text::Str::as_str), Some("step0"));
         assert_eq!((upstream.kept(), a.rows().len()), (3, 0));
     }
 }

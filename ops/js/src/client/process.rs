@@ -86,17 +86,11 @@ impl Worker {
         let opening = Opening { held: clock::held(), ..opening.clone() };
         opening.write(&mut worker.frame);
         let told = wire::send(&mut worker.frame, worker.data.get_mut());
-        let opened = told.and_then(|()| {
-            loop {
-                match worker.receive(lines)? {
-                    Some((Kind::Opened, _)) => return Ok(None),
-                    Some((Kind::Refused, content)) => {
-                        return Ok(Some(read_fault(&mut Reader::new(content, &mut Names::default()))?));
-                    }
-                    Some(_) => return Err(Malformed.into()),
-                    None => return Err(ErrorKind::UnexpectedEof.into()),
-                }
-            }
+        let opened = told.and_then(|()| match worker.receive(lines)? {
+            Some((Kind::Opened, _)) => Ok(None),
+            Some((Kind::Refused, content)) => Ok(Some(read_fault(&mut Reader::new(content, &mut Names::default()))?)),
+            Some(_) => Err(Malformed.into()),
+            None => Err(ErrorKind::UnexpectedEof.into()),
         });
         match opened {
             Ok(None) => {}

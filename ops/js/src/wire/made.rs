@@ -82,7 +82,10 @@ pub(crate) fn read_made(reader: &mut Reader<'_>, of: &Record) -> Result<Record, 
     }
     if parts & part::METADATA != 0 {
         let old: Vec<(&Str, &Str)> = of.metadata.iter().collect();
-        made.metadata = Metadata::from_entries(read_entries(reader, &old, |reader| reader.text())?);
+        // The method alone is of one lifetime.
+        #[allow(clippy::redundant_closure_for_method_calls)]
+        let entries = read_entries(reader, &old, |reader| reader.text())?;
+        made.metadata = Metadata::from_entries(entries);
     }
     let sides = [
         (part::KEY, &mut made.key, &of.key),

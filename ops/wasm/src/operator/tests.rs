@@ -251,7 +251,7 @@ fn memory_that_is_not_to_be_had_is_the_reason_that_is_given() {
 
     for (declared, starts) in [("(table $t 60000 funcref)", true), ("(table $t 70000 funcref)", false)] {
         let found = try_open(&wasm_with("call $all_kept", declared), tight());
-        let text = found.as_ref().map_or_else(|fault| fault.to_string(), |_| String::new());
+        let text = found.as_ref().map_or_else(ToString::to_string, |_| String::new());
         assert_eq!(found.is_ok(), starts, "{declared}: {text}");
         assert_eq!(!starts, text.contains("`processors.max-memory` allows, 65 MiB"), "{declared}: {text}");
     }
