@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use tokio::sync::Notify;
 
 use super::generations::{Change, Generations};
@@ -38,7 +38,7 @@ impl Arrivals {
         let (directory, name) = (directory_of(path), path.file_name()?);
         let generations = Arc::new(Generations::new(directory.to_owned(), name.to_owned()));
         let mut added = Added::none()?;
-        added.add(directory, ENTRIES, Told::Generations(generations.clone())).ok()?;
+        added.add(directory, ENTRIES, Told::Generations(generations.clone(), None)).ok()?;
         // First the watch, then the file: none comes unseen.
         generations.begin();
         Some(Arrivals { generations, _added: added })
@@ -102,6 +102,10 @@ impl Added {
         let own = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let mut watched = self.watcher.lock();
         let descriptor = inotify::add_watch(&self.watcher.inotify, own, flags)?;
+        let told = match told {
+            Told::Generations(generations, _) => Told::Generations(generations, self.watcher.barrier()),
+            told @ Told::Changed(..) => told,
+        };
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         watched.entry(descriptor).or_default().push((number, told));
@@ -130,8 +134,8 @@ impl Drop for Added {
 enum Told {
     /// Of changes of this entry of a directory only; `None` = of any change.
     Changed(Option<OsString>, Arc<Notify>),
-    /// Of all entries of a directory.
-    Generations(Arc<Generations>),
+    /// Of all entries of a directory, from the barrier on: earlier changes are of files that were there before.
+    Generations(Arc<Generations>, Option<i32>),
 }
 
 /// By descriptor and the number under which it was added.
@@ -165,6 +169,17 @@ impl Watcher {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Marks a place among the events: those before it happened before now. Gives the descriptor whose end is the mark;
+    /// `None` where the system refuses.
+    fn barrier(&self) -> Option<i32> {
+        // A file of its own, which nobody else watches: watches of one file share a descriptor.
+        let file = rustix::fs::memfd_create("anabranch-barrier", MemfdFlags::CLOEXEC).ok()?;
+        let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let descriptor = inotify::add_watch(&self.inotify, own, WatchFlags::DELETE_SELF).ok()?;
+        inotify::remove_watch(&self.inotify, descriptor).ok()?;
+        Some(descriptor)
+    }
+
     fn run(&self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
@@ -195,15 +210,27 @@ impl Watcher {
 
     fn tell(&self, event: &inotify::Event<'_>, unsettled: &mut Vec<Arc<Generations>>) {
         let flags = event.events();
-        let watched = self.lock();
+        let mut watched = self.lock();
         if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-            for (_, told) in watched.values().flatten() {
+            for (_, told) in watched.values_mut().flatten() {
                 match told {
                     Told::Changed(_, changed) => changed.notify_one(),
-                    Told::Generations(generations) => generations.see_nothing(),
+                    Told::Generations(generations, barrier) => {
+                        // It may be among the events that were left out.
+                        *barrier = None;
+                        generations.see_nothing();
+                    }
                 }
             }
             return;
+        }
+        if flags.contains(ReadFlags::IGNORED) {
+            for (_, told) in watched.values_mut().flatten() {
+                match told {
+                    Told::Generations(_, barrier) if *barrier == Some(event.wd()) => *barrier = None,
+                    Told::Generations(..) | Told::Changed(..) => {}
+                }
+            }
         }
         let entry = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
         let change = match flags {
@@ -220,7 +247,8 @@ impl Watcher {
                         changed.notify_one();
                     }
                 }
-                Told::Generations(generations) => {
+                Told::Generations(_, Some(_)) => {}
+                Told::Generations(generations, None) => {
                     let Some((entry, change)) = entry.zip(change) else { continue };
                     generations.see(entry, change);
                     if !unsettled.iter().any(|other| Arc::ptr_eq(other, generations)) {
@@ -281,6 +309,33 @@ mod tests {
         fs::write(directory.path().join("mine"), "x").unwrap();
         assert!(is_told(&watch).await);
         assert!(Watch::on(&directory.path().join("missing/mine")).is_none());
+    }
+
+    /// A source that is opened again shares the watch of another one, and what that was not told yet.
+    #[test]
+    fn changes_from_before_are_not_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, old) = (directory.path().join("log"), directory.path().join("log.1"));
+        fs::write(&path, "old").unwrap();
+        let first = Arrivals::at(&path).unwrap();
+        // The thread cannot tell what happens meanwhile.
+        let held = first._added.watcher.lock();
+        fs::rename(&path, &old).unwrap();
+        fs::write(&path, "new").unwrap();
+        drop(held);
+        let second = Arrivals::at(&path).unwrap();
+        fs::write(directory.path().join("other"), "").unwrap();
+        let mut texts = Vec::new();
+        let started = std::time::Instant::now();
+        while texts.is_empty() || started.elapsed() < Duration::from_millis(200) {
+            if let super::super::generations::Next::File(mut file) = second.generations().take(None) {
+                let mut text = String::new();
+                std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+                texts.push(text);
+            }
+            assert!(started.elapsed() < Duration::from_secs(10));
+        }
+        assert_eq!(texts, ["new"]);
     }
 
     #[tokio::test]
