@@ -184,11 +184,7 @@ async fn import(
     Path(id): Path<String>,
     Body(asked): Body<Import>,
 ) -> Result<Json<Moves>, ApiError> {
-    let pipeline = match one(&view, &id).await {
-        Ok(pipeline) => Some(pipeline),
-        Err(_) if asked.new => None,
-        Err(error) => return Err(error),
-    };
+    let sources = if asked.new { None } else { Some(one(&view, &id).await?.sources()) };
     let mut given = Vec::with_capacity(asked.positions.len());
     for Imported { connector, partition, position, generation } in asked.positions {
         let position =
@@ -197,7 +193,6 @@ async fn import(
         given.push((lane, position, generation));
     }
     let id = &Str::from(id);
-    let sources = if asked.new { None } else { pipeline.map(|pipeline| pipeline.sources()) };
     // What cannot be done is found out before anything is drained.
     let mut moves = resume_from(&view.store, id, sources.as_deref(), &given, false).await?;
     if asked.yes {

@@ -40,15 +40,8 @@ pub(in crate::cli) struct Copy {
     /// The new id: PIPELINE, or PIPELINE:SOURCE
     #[arg(value_name = "TO")]
     to: String,
-    /// Also for a pipeline or source that does not exist yet, as before a renaming
-    #[arg(long)]
-    new: bool,
-    /// Do it
-    #[arg(long)]
-    yes: bool,
-    /// Even if the store says that the pipeline runs, as it does after a crash
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     settings: ServiceFlags,
 }
@@ -81,15 +74,8 @@ pub(in crate::cli) struct Import {
     /// Only this pipeline
     #[arg(long)]
     pipeline: Option<String>,
-    /// Also for a pipeline or source that does not exist yet, as before a renaming
-    #[arg(long)]
-    new: bool,
-    /// Do it
-    #[arg(long)]
-    yes: bool,
-    /// Even if the store says that the pipeline runs, as it does after a crash
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     settings: ServiceFlags,
 }
@@ -101,11 +87,17 @@ struct Document {
     positions: Vec<Lane>,
 }
 
-/// Whether to change anything, and in spite of what.
-#[derive(Clone, Copy)]
+// Whether to change anything, and in spite of what.
+#[derive(Clone, Copy, Debug, clap::Args)]
 struct Consent {
-    yes: bool,
+    /// Also for a pipeline or source that does not exist yet, as before a renaming
+    #[arg(long)]
     new: bool,
+    /// Do it
+    #[arg(long)]
+    yes: bool,
+    /// Even if the store says that the pipeline runs, as it does after a crash
+    #[arg(long)]
     force: bool,
 }
 
@@ -149,7 +141,7 @@ fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
             connector.clone_into(&mut lane.connector);
         }
     }
-    let consent = Consent { yes: arguments.yes, new: arguments.new, force: arguments.force };
+    let consent = arguments.consent;
     let moves = put(COMMAND, &settings, remote.as_ref(), to.0, &lanes, consent)?;
     Ok(told(Report::new(COMMAND), &[(to.0.to_owned(), moves)], consent))
 }
@@ -220,7 +212,7 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
         return Err(invalid("positions.none", format!("{name} holds no such position")));
     }
     let remote = Remote::find(COMMAND, &settings)?;
-    let consent = Consent { yes: arguments.yes, new: arguments.new, force: arguments.force };
+    let consent = arguments.consent;
     let pipelines: Vec<&[Lane]> = lanes.chunk_by(|a, b| a.pipeline == b.pipeline).collect();
     let all = |consent: Consent| {
         let one = |lanes: &&[Lane]| {
