@@ -143,10 +143,10 @@ impl Api {
             None => None,
         };
         let host = if settings.host.is_empty() { "::" } else { settings.host.as_str() };
-        let mut bound = TcpListener::bind((host, settings.port)).await;
+        let mut bound = connections::listen(host, settings.port).await;
         if settings.host.is_empty() && bound.as_ref().is_err_and(|e| e.kind() != std::io::ErrorKind::AddrInUse) {
             // A system without IPv6.
-            bound = TcpListener::bind(("0.0.0.0", settings.port)).await;
+            bound = connections::listen("0.0.0.0", settings.port).await;
         }
         let refused = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AddrInUse => ListenError::InUse(settings.shown()),

@@ -4,7 +4,7 @@ mod seats;
 mod watched;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -38,6 +38,33 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(50);
 /// How often the log says that connections were closed.
 const ACCOUNT: Duration = Duration::from_secs(60);
+
+/// Most connections that the system keeps until they are accepted. When there are more, a client tries again after a second
+/// only: a probe must not wait for that because many others came at once.
+const BACKLOG: u32 = 1024;
+
+/// Opens a listener at the first address of the host that can be had.
+///
+/// # Errors
+/// None can.
+pub(crate) async fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
+    let mut refused = None;
+    for address in lookup_host((host, port)).await? {
+        match listen_at(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()))
+}
+
+fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A service that starts again takes the port of the one before at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// How TLS is spoken with this certificate. The files are read now, and not again.
 ///

@@ -152,7 +152,10 @@ fn expect_service(workspace: &Workspace, process: &mut Process, address: SocketA
         workspace.append("in.txt", "before\n");
         !seen().is_empty()
     });
+    // They come faster than the service can look at them.
+    process.signal("STOP");
     let clients = flood(address, sends);
+    process.signal("CONT");
     for _ in 0..10 {
         assert_eq!(get(address, "/healthz").status, 200);
         assert_eq!(ask(address, "GET", "/v1/pipelines/p", BEARER, "").status, 200);

@@ -2,8 +2,9 @@
 //!
 //! Connections of authenticated callers and all others are counted apart, so that no number of others takes the API away.
 //! A connection counts as authenticated from its first request with the token on. When the others are too many, the one
-//! that keeps the service waiting longest is closed for the next: first one of the address with the most of them. A
-//! connection that is being answered is never closed for another.
+//! that keeps the service waiting longest is closed for the next: first one of the address with the most of them. When one
+//! address has too many, its oldest makes room for its newest, whatever its age: many clients that come at once do not keep
+//! out the probe that comes after them. A connection that is being answered is never closed for another.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -101,11 +102,11 @@ impl Seats {
         book.count(false) < OTHERS || book.close_one(false, None, now)
     }
 
-    /// A seat for a connection that was accepted. `None`: its address has too many.
+    /// A seat for a connection that was accepted. `None`: its address has too many, and all of them are being answered.
     pub(super) fn take(&self, peer: IpAddr, now: Instant) -> Option<Seat> {
         let mut book = locked(&self.book);
         let of_peer = book.seats.values().filter(|entry| !entry.authenticated && entry.peer == peer).count();
-        if of_peer >= OTHERS_OF_ONE && !book.close_one(false, Some(peer), now) {
+        if of_peer >= OTHERS_OF_ONE && !book.close_one(false, Some(peer), now) && !book.close_oldest(peer) {
             book.closed += 1;
             return None;
         }
@@ -153,11 +154,25 @@ impl Book {
             .filter(|(_, entry)| entry.authenticated == authenticated && peer.is_none_or(|peer| entry.peer == peer));
         let overdue = candidates.filter_map(|(number, entry)| Some((entry.overdue(now)?, Reverse(*number))));
         let Some((_, Reverse(number))) = overdue.max() else { return false };
+        self.close(number);
+        true
+    }
+
+    /// Closes the connection of `peer` that was accepted first of those that are neither authenticated nor being answered.
+    fn close_oldest(&mut self, peer: IpAddr) -> bool {
+        let may_go = |entry: &Entry| !entry.authenticated && entry.peer == peer && entry.does != Does::Answers;
+        let Some(number) = self.seats.iter().find(|(_, entry)| may_go(entry)).map(|(number, _)| *number) else {
+            return false;
+        };
+        self.close(number);
+        true
+    }
+
+    fn close(&mut self, number: u64) {
         if let Some(entry) = self.seats.remove(&number) {
             entry.leave.notify_one();
+            self.closed += u64::from(!entry.authenticated);
         }
-        self.closed += u64::from(!authenticated);
-        true
     }
 }
 
@@ -266,11 +281,22 @@ mod tests {
         let seats = Seats::default();
         let start = Instant::now();
         let mut open = open(&seats, 1, OTHERS_OF_ONE, start);
-        assert!(seats.take(address(1), start).is_none());
         let other = seats.take(address(2), start).unwrap();
         // Its own oldest makes room, and not that of another.
         open.push(seats.take(address(1), start + Duration::from_secs(1)).unwrap());
         assert!(!is_open(&seats, &open[0]) && is_open(&seats, &other));
+        open[1..].iter().for_each(Seat::answers);
+        assert!(seats.take(address(1), start + Duration::from_secs(2)).is_none());
+    }
+
+    #[test]
+    fn what_comes_after_many_at_once_is_served() {
+        let seats = Seats::default();
+        let now = Instant::now();
+        let many: Vec<Seat> = (0..2 * OTHERS_OF_ONE).filter_map(|_| seats.take(address(1), now)).collect();
+        let probe = seats.take(address(1), now).unwrap();
+        assert!(is_open(&seats, &probe));
+        assert!(!is_open(&seats, &many[OTHERS_OF_ONE]) && is_open(&seats, &many[OTHERS_OF_ONE + 1]));
     }
 
     #[test]
