@@ -7,7 +7,7 @@ mod repeated;
 
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::current_pipeline;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
@@ -26,6 +26,9 @@ use repeated::Repeated;
 /// What is kept of a target: only this product's lines, not those of the libraries below it.
 const TARGETS: &str = "anabranch";
 
+/// How long the end of a command waits for a reader that takes none of the last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
 /// The service log.
 pub struct Log {
     settings: LogSettings,
@@ -42,10 +45,13 @@ impl Log {
         Arc::new(Log { settings, style, output, masks: RwLock::default(), repeated: Repeated::default() })
     }
 
-    /// Makes this log the receiver of all `tracing` events of the process. Only the first call counts.
-    pub fn install(self: &Arc<Self>) {
+    /// Makes this log the receiver of all `tracing` events of the process. Only the first call counts. The guard is to live
+    /// until the command ends: dropping it waits for the last lines.
+    #[must_use]
+    pub fn install(self: &Arc<Self>) -> Installed {
         let subscriber = tracing_subscriber::registry().with(Receiver(self.clone()));
         let _ = tracing::subscriber::set_global_default(subscriber);
+        Installed(self.output.clone())
     }
 
     /// Values that no line of the service may show. Records are the user's data and are not searched.
@@ -70,16 +76,16 @@ impl Log {
             let message = format!("{lines} like this were left out; the latest: {latest}");
             self.write_event(LogLevel::Warn, &Fields::of(message, about));
         }
+        let lost = self.output.take_lost();
+        if lost > 0 {
+            let lines = if lost == 1 { "1 line".to_owned() } else { format!("{lost} lines") };
+            let message = format!("{lines} of this log were lost: whoever reads it did not take them");
+            self.write_event(LogLevel::Warn, &Fields::of(message, Vec::new()));
+        }
     }
 
     fn write_event(&self, level: LogLevel, fields: &Fields) {
-        let mut text = Some(line::event(level, fields, self.style));
-        // There is nobody left to tell that the log itself cannot be written.
-        let _ = self.output.write_lines(&mut |buffer| {
-            let line = text.take();
-            buffer.extend_from_slice(line.as_deref().unwrap_or_default().as_bytes());
-            line.is_some()
-        });
+        self.output.tell(line::event(level, fields, self.style));
     }
 
     /// The text without the values that were given to [`Log::mask`].
@@ -108,6 +114,15 @@ impl LogSink for Log {
                 true
             }
         })
+    }
+}
+
+/// Dropping it writes the lines that wait, as far as somebody takes them.
+pub struct Installed(Arc<Output>);
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES);
     }
 }
 
@@ -179,7 +194,7 @@ mod tests {
 
     fn log(format: LogFormat) -> (Arc<Log>, tempfile::NamedTempFile) {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let output = Output::to_file(file.reopen().unwrap());
+        let output = Output::to_file(file.reopen().unwrap()).unwrap();
         (Log::new(LogSettings { level: LogLevel::Info, format }, output), file)
     }
 
@@ -189,7 +204,8 @@ mod tests {
         log.write_records(&line, &mut [&b"{\"a\":1}"[..], b"{\"a\":2}\n"].into_iter())
     }
 
-    fn content(file: &tempfile::NamedTempFile) -> String {
+    fn content(log: &Log, file: &tempfile::NamedTempFile) -> String {
+        log.output().flush(Duration::from_secs(60));
         let text = std::fs::read_to_string(file.path()).unwrap();
         let stamp = regex::Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z").unwrap();
         stamp.replace_all(&text, "NOW").into_owned()
@@ -202,7 +218,7 @@ mod tests {
         write(&log, LogLevel::Debug, "left out").unwrap();
         write(&log, LogLevel::Warn, "record delivery failed").unwrap();
         assert_eq!(
-            content(&file),
+            content(&log, &file),
             "NOW INF pipeline=demo component=plugin connector_id=demo:out plugin_name=log record={\"a\":1}\n\
              NOW INF pipeline=demo component=plugin connector_id=demo:out plugin_name=log record={\"a\":2}\n\
              NOW WRN record delivery failed pipeline=demo component=plugin connector_id=demo:out plugin_name=log record={\"a\":1}\n\
@@ -214,7 +230,7 @@ mod tests {
     fn json_lines_are_json() {
         let (log, file) = log(LogFormat::Json);
         write(&log, LogLevel::Error, "a \"b\"").unwrap();
-        for line in content(&file).lines() {
+        for line in content(&log, &file).lines() {
             let value: serde_json::Value = serde_json::from_str(line).unwrap();
             assert_eq!(value["level"], "error");
             assert_eq!(value["message"], "a \"b\"");
@@ -234,7 +250,7 @@ mod tests {
                 tracing::info!(target: "hyper", "not ours");
                 tracing::debug!("too fine");
             });
-            let text = content(&file);
+            let text = content(&log, &file);
             assert_eq!(text.lines().count(), 1, "{text}");
             assert!(!text.contains("hunter"), "{text}");
             match format {
@@ -263,13 +279,13 @@ mod tests {
                 tracing::warn!(pipeline, "it fails");
             }
         });
-        let text = content(&file);
+        let text = content(&log, &file);
         assert_eq!(text.matches("it fails again").count(), 10, "{text}");
         assert_eq!((text.matches("it fails pipeline=").count(), text.matches("not limited").count()), (2, 1000));
         log.count_repeated(false);
-        assert_eq!(content(&file).len(), text.len(), "not yet");
+        assert_eq!(content(&log, &file).len(), text.len(), "not yet");
         log.count_repeated(true);
-        let text = content(&file);
+        let text = content(&log, &file);
         let last = text.lines().last().unwrap();
         assert!(
             last.ends_with("990 more lines like this were left out; the latest: it fails again, 999 pipeline=busy"),
@@ -278,10 +294,29 @@ mod tests {
     }
 
     #[test]
+    fn whoever_logs_does_not_wait_for_a_reader_and_what_is_lost_is_told() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let settings = LogSettings { level: LogLevel::Info, format: LogFormat::Cli };
+        let log = Log::new(settings, Output::to_file(std::os::fd::OwnedFd::from(writer).into()).unwrap());
+        let line = |n| log.write_event(LogLevel::Info, &Fields::of(format!("{n:01000}"), Vec::new()));
+        (0..10_000).for_each(line);
+        log.output().flush(Duration::from_millis(1));
+        let reading = std::thread::spawn(|| std::io::read_to_string(reader).unwrap());
+        log.output().flush(Duration::from_secs(60));
+        log.count_repeated(true);
+        drop(log);
+        let text = reading.join().unwrap();
+        let whole = text.lines().filter(|line| line.len() > 1000).count();
+        let last = text.lines().last().unwrap();
+        assert!(whole > 4000 && last.ends_with("whoever reads it did not take them"), "{whole}: {last}");
+        assert!(last.contains(&format!("{} lines of this log were lost", 10_000 - whole)), "{whole}: {last}");
+    }
+
+    #[test]
     fn a_full_disk_is_an_error_and_no_panic() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let settings = LogSettings { level: LogLevel::Info, format: LogFormat::Cli };
-        let log = Log::new(settings, Output::to_file(full));
+        let log = Log::new(settings, Output::to_file(full).unwrap());
         assert_eq!(write(&log, LogLevel::Info, "").unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 
@@ -290,7 +325,7 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let settings = LogSettings { level: LogLevel::Info, format: LogFormat::Cli };
-        let log = Log::new(settings, Output::to_file(std::os::fd::OwnedFd::from(writer).into()));
+        let log = Log::new(settings, Output::to_file(std::os::fd::OwnedFd::from(writer).into()).unwrap());
         assert_eq!(write(&log, LogLevel::Info, "").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         log.output().reader_gone().await;
     }
@@ -308,7 +343,7 @@ mod tests {
         };
         let record = format!("{{\"x\":\"{}\"}}", "y".repeat(1000)).into_bytes();
         log.write_records(&line, &mut std::iter::repeat_n(&record[..], 1000)).unwrap();
-        let text = content(&file);
+        let text = content(&log, &file);
         assert_eq!(text.lines().filter(|l| l.ends_with("\"}")).count(), 1000);
     }
 }

@@ -136,6 +136,8 @@ pub enum ServiceError {
     },
 }
 
+/// How long a signal that ends the process at once waits for the last line of the log.
+const STATUS_CLEARED: Duration = Duration::from_millis(100);
 /// How long a pipeline may take beyond its budget before it is left behind.
 const GRACE: Duration = Duration::from_secs(2);
 /// Waits between two attempts to open the store: from this one, doubling, to the longest.
@@ -199,6 +201,7 @@ impl Service {
         // A call that hangs in the system must not keep the process from ending.
         executor.shutdown_background();
         control.shutdown_background();
+        signals::end_the_process_again();
         ended
     }
 
@@ -277,6 +280,7 @@ impl Service {
         if let Some(before_abort) = &self.before_abort {
             before_abort();
         }
+        self.log.output().flush(STATUS_CLEARED);
         std::process::exit(128 + signal)
     }
 

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use bytes::Bytes;
 use fastrand::Rng;
+use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until};
 
 use anabranch_graph::arguments::Arguments;
@@ -134,11 +135,23 @@ fn number_of(position: &Position) -> Result<u64, Fault> {
     })
 }
 
+/// Most bytes of a file that is the payload of each record.
+const MOST_BYTES: u64 = 64 << 20;
+
 async fn whole_file(path: &Path) -> Result<Bytes, Fault> {
-    tokio::fs::read(path)
-        .await
-        .map(Bytes::from)
-        .map_err(|e| Fault::fatal("file_unreadable", format!("cannot read {}: {e}", path.display())))
+    let refused = |why: String| Fault::fatal("file_unreadable", format!("cannot read {}: {why}", path.display()));
+    // A device gives bytes without end, and a pipe none until somebody writes it.
+    let metadata = tokio::fs::metadata(path).await.map_err(|error| refused(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(refused("it is not a regular file".to_owned()));
+    }
+    let file = tokio::fs::File::open(path).await.map_err(|error| refused(error.to_string()))?;
+    let mut bytes = Vec::new();
+    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes).await.map_err(|error| refused(error.to_string()))?;
+    if read as u64 > MOST_BYTES {
+        return Err(refused("it is larger than 64 MiB, and each record would hold all of it".to_owned()));
+    }
+    Ok(bytes.into())
 }
 
 /// What the payloads of a collection hold.

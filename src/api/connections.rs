@@ -1,5 +1,6 @@
 //! Connections: accepted, with or without TLS, served, and closed.
 
+mod asked;
 mod seats;
 mod watched;
 
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use asked::Asked;
 pub(crate) use seats::Seat;
 use seats::Seats;
 use watched::Watched;
@@ -209,9 +211,8 @@ async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        seat.answers();
         request.extensions_mut().insert(seat.clone());
-        let (seat, answering) = (seat.clone(), router.call(request));
+        let (seat, answering) = (seat.clone(), router.call(request.map(|body| Asked::new(body, seat.clone()))));
         async move {
             let answer: Result<Response, Infallible> = answering.await;
             seat.answered();

@@ -147,7 +147,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         }
     };
     let log = Log::new(settings.log, output);
-    log.install();
+    let _installed = log.install();
     let text = settings.log.format == LogFormat::Cli;
     let companion: Option<Companion> = watches.then(|| {
         let watch = Watch::new(path, registry.clone(), options, context.clone());

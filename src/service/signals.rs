@@ -1,8 +1,11 @@
 //! Signals of the operating system.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use signal_hook::flag::register_conditional_default;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Those that end a service, and the one that has it read its credentials again.
@@ -74,6 +77,23 @@ impl Signals {
             }
         }
     }
+}
+
+/// From a moment later on, signals end the process by themselves again: what it prints at its end, nobody may take.
+pub(crate) fn end_the_process_again() {
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in [SignalKind::interrupt(), SignalKind::terminate()] {
+        if let Err(error) = register_conditional_default(signal.as_raw_value(), again.clone()) {
+            tracing::debug!(%error, "signals do not end the process any more");
+        }
+    }
+    // An echo of the signal that ended the service must not change how the process ends.
+    let later = move || {
+        std::thread::sleep(ECHO * 5);
+        again.store(true, Ordering::Relaxed);
+    };
+    // Without a thread the process ends as soon as its last words are taken.
+    let _ = std::thread::Builder::new().name("anabranch-end".to_owned()).spawn(later);
 }
 
 /// Returns with the next hangup.

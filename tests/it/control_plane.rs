@@ -183,6 +183,22 @@ fn clients_that_never_finish_a_request_do_not_take_the_api_away() {
 }
 
 #[test]
+fn clients_that_never_finish_a_body_do_not_take_the_api_away() {
+    let (workspace, mut process, address) = guarded();
+    let half = |headers: &str| {
+        let head = format!("POST /v1/pipelines/plan HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: 4000000");
+        [head.as_bytes(), b"\r\n\r\n", &[b'x'; 1000]].concat()
+    };
+    expect_service(&workspace, &mut process, address, &half(""));
+    let (workspace, mut known, address) = guarded();
+    expect_service(&workspace, &mut known, address, &half(BEARER));
+    for process in [process, known] {
+        process.signal("TERM");
+        process.finish().expect_code(0);
+    }
+}
+
+#[test]
 fn clients_that_never_read_do_not_take_the_api_away() {
     let (workspace, mut process, address) = guarded();
     let large = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(200);
@@ -212,4 +228,52 @@ fn a_client_that_makes_progress_may_be_slow() {
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     assert_eq!(body, get(address, "/openapi.json").body);
     crate::api::end(process);
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_neither_clients_nor_signals() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let mut command = workspace.command(["run", "--log.level=debug"]);
+    let mut service = command.stdout(writer.try_clone().unwrap()).spawn().unwrap();
+    drop(command);
+    let address = {
+        let (mut text, mut piece) = (String::new(), [0; 4096]);
+        loop {
+            let read = reader.read(&mut piece).unwrap();
+            text.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+            let found = text.split_once("HTTP is served at http://").and_then(|(_, rest)| rest.split_once(' '));
+            if let Some((address, _)) = found {
+                break address.parse::<SocketAddr>().unwrap();
+            }
+        }
+    };
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let wait = |done: &mut dyn FnMut() -> bool| {
+        while !done() {
+            assert!(std::time::Instant::now() < deadline, "it took too long");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    wait(&mut || workspace.lines("out.ndjson").len() == 3);
+    for _ in 0..3 {
+        for (verb, status) in [("stop", "stopped"), ("start", "running")] {
+            assert_eq!(ask(address, "POST", &format!("/v1/pipelines/p/{verb}"), "", "{}").status, 200);
+            wait(&mut || get(address, "/v1/pipelines/p").body.contains(&format!("\"{status}\"")));
+            assert_eq!(get(address, "/healthz").status, 200);
+        }
+    }
+    assert!(std::process::Command::new("kill").arg(service.id().to_string()).status().unwrap().success());
+    let mut ended = None;
+    wait(&mut || {
+        ended = service.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(0));
 }

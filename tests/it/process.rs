@@ -235,7 +235,10 @@ impl Process {
                 let (stdout, stderr) = self.collect();
                 panic!("ended with {status} before {what}\nstdout:\n{stdout}\nstderr:\n{stderr}");
             }
-            assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+            if start.elapsed() >= PATIENCE {
+                let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
+                panic!("waited too long for {what}\nstdout:\n{stdout}\nstderr:\n{stderr}");
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
     }

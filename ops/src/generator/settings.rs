@@ -80,7 +80,7 @@ pub(super) fn specification() -> Specification {
         .with(Parameter::new(
             "format.options.path",
             ParameterKind::Text,
-            "With `format.type: file`, the file to send; otherwise the type of a field named \"path\".",
+            "With `format.type: file`, the file to send, of at most 64 MiB; otherwise the type of a field named \"path\".",
         ))
         .with(field_type("format.options.*").one_of(&FieldKind::NAMES).example("string"))
         .with(

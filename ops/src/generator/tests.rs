@@ -149,6 +149,15 @@ async fn a_file_is_sent_whole() {
     let missing = [("format.type", "file"), ("format.options.path", "/nowhere/x")];
     let fault = configured(&missing).unwrap().open(&BTreeMap::new(), &host()).await.err().unwrap();
     assert!(fault.message().contains("/nowhere/x"), "{fault}");
+    let endless = [("format.type", "file"), ("format.options.path", "/dev/zero")];
+    let fault = configured(&endless).unwrap().open(&BTreeMap::new(), &host()).await.err().unwrap();
+    assert!(fault.message().contains("it is not a regular file"), "{fault}");
+    let large = tempfile::NamedTempFile::new().unwrap();
+    large.as_file().set_len(MOST_BYTES + 1).unwrap();
+    let path = large.path().to_str().unwrap();
+    let large = [("format.type", "file"), ("format.options.path", path)];
+    let fault = configured(&large).unwrap().open(&BTreeMap::new(), &host()).await.err().unwrap();
+    assert!(fault.message().contains("larger than 64 MiB"), "{fault}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,7 +53,7 @@ struct Entry {
 /// What a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// Its next request is awaited.
+    /// A request is awaited, or the rest of one.
     Waits {
         /// Since when.
         since: Instant,
@@ -192,6 +192,11 @@ impl Seat {
         if let Some(entry) = book.seats.get_mut(&self.number) {
             entry.authenticated = true;
         }
+    }
+
+    /// The head of a request is there. The client has time for its body from now on.
+    pub(super) fn awaits_body(&self) {
+        self.change(|_, now| Does::Waits { since: now, heard: now });
     }
 
     /// A request is complete, and is being answered.

@@ -45,7 +45,7 @@ pub(super) fn analyze(
 ) -> Result<Vec<Measured>, AnalyzeError> {
     let runtime = crate::runtime::start(&mut Builder::new_multi_thread()).map_err(AnalyzeError::System)?;
     let log = Log::new(settings.log, Output::standard_error().map_err(AnalyzeError::System)?);
-    log.install();
+    let _installed = log.install();
     let measure = |pipeline: &&Pipeline| {
         let compiled = &pipeline.compiled;
         log.mask(compiled.secrets.iter().cloned());

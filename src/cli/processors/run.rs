@@ -96,7 +96,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         };
         let log = Log::new(settings.log, output);
         log.mask(compiled.secrets.iter().cloned());
-        log.install();
+        let _installed = log.install();
     }
     let report = match execute(&compiled, arguments.workers) {
         _ if records.is_closed() => Report::new(COMMAND),

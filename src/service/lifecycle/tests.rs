@@ -77,7 +77,7 @@ impl Stand {
             options: RunOptions::default(),
             schemas: std::sync::Arc::new(anabranch_graph::schema::MemoryRegistry::new()),
             store: self.store.clone(),
-            log: Log::new(settings, Output::to_file(file)),
+            log: Log::new(settings, Output::to_file(file).unwrap()),
             executor: Handle::current(),
             opening: Arc::new(Semaphore::new(1)),
             recovery: self.recovery,

@@ -32,7 +32,7 @@ fn serve(directory: &str, url: &str) -> ! {
     let pipelines = Pipelines::load(&[Path::new("pipelines")], &registry, &options);
     assert!(!pipelines.has_errors(), "{:?}", pipelines.all_findings());
     let log = Log::new(settings.log, Output::standard(false).unwrap());
-    log.install();
+    let _installed = log.install();
     let loading = registry.clone();
     let later = Later {
         stored: Vec::new(),

@@ -1,0 +1,66 @@
+//! The body of a request, with which the request is complete.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Bytes, HttpBody};
+use hyper::body::{Frame, Incoming, SizeHint};
+
+use super::seats::Seat;
+
+/// A body that tells the seat when all of it is there: until then the service waits for the client, and not the client for
+/// the service.
+pub(super) struct Asked {
+    body: Incoming,
+    seat: Option<Arc<Seat>>,
+}
+
+impl Asked {
+    pub(super) fn new(body: Incoming, seat: Arc<Seat>) -> Self {
+        seat.awaits_body();
+        let mut asked = Asked { body, seat: Some(seat) };
+        asked.look();
+        asked
+    }
+
+    /// Tells the seat once, when nothing more comes.
+    fn look(&mut self) {
+        if self.body.is_end_stream() {
+            self.complete();
+        }
+    }
+
+    fn complete(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            seat.answers();
+        }
+    }
+}
+
+impl HttpBody for Asked {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        match &frame {
+            // A body of a known length is complete with its last byte.
+            Poll::Ready(Some(Ok(_))) => self.look(),
+            Poll::Ready(_) => self.complete(),
+            Poll::Pending => {}
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
