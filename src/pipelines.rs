@@ -298,9 +298,9 @@ const MAX_SCRIPT: u64 = 4 << 20;
 /// A script beside a pipeline file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// What the pipeline file that names it is called.
+    /// Name of the pipeline file that refers to it.
     pub pipeline_file: String,
-    /// Where it is, and what it holds.
+    /// Path and content.
     pub content: Content,
 }
 

@@ -67,13 +67,13 @@ pub struct Service {
     pub once: bool,
     /// What to do before the process ends at once: a second signal leaves no time for destructors.
     pub before_abort: Option<Box<dyn Fn()>>,
-    /// Who is told where HTTP is served, once it is.
+    /// Called with the address once HTTP is served.
     pub on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
-    /// What goes on beside it until it is stopped.
+    /// A task that runs beside the service until the service stops.
     pub companion: Option<Companion>,
 }
 
-/// Something that goes on beside a service, and asks things of it.
+/// A task that runs beside a service and uses its [`Control`].
 pub type Companion = Box<dyn FnOnce(Control) -> BoxFuture<'static, ()>>;
 
 /// Pipelines that are started when what they need is loaded.
@@ -89,7 +89,7 @@ pub struct Later {
 pub struct Ended {
     /// Pipelines by outcome.
     pub outcomes: Vec<(Str, Outcome)>,
-    /// What each of those came to.
+    /// Totals of each of those pipelines.
     pub accounts: BTreeMap<Str, Account>,
     /// Ids of pipelines with errors.
     pub invalid: Vec<Str>,
@@ -290,7 +290,7 @@ impl Service {
         Ok(Some(api))
     }
 
-    /// Who sends traces of records, where somebody wants them.
+    /// The exporter of traces, if traces are configured.
     fn trace(&self, executor: &Handle) -> Result<Option<Arc<Exporter>>, ServiceError> {
         let Some(settings) = &self.settings.traces else { return Ok(None) };
         self.log.mask(settings.secrets());
@@ -598,7 +598,7 @@ async fn finished(loading: &mut Option<JoinHandle<Pipelines>>) -> Option<Pipelin
     }
 }
 
-/// Who owns the store, when this service lost it for good.
+/// Waits until this service has lost its store for good; returns the reason.
 async fn store_taken(holding: &mut watch::Receiver<Holding>) -> String {
     let taken = holding.wait_for(|holding| matches!(holding, Holding::Taken(_))).await;
     match taken.ok().and_then(|taken| taken.refusal().map(str::to_owned)) {

@@ -318,7 +318,7 @@ impl Store {
         }
     }
 
-    /// How long it takes, and whether it works.
+    /// Durations, errors and health of the store.
     pub async fn numbers(&self) -> Option<StoreNumbers> {
         let meter = self.meter.clone();
         tokio::task::spawn_blocking(move || meter.numbers()).await.ok()

@@ -161,7 +161,7 @@ pub struct Diagnostic {
     pub label: Option<Label>,
     /// Places that explain it ("first used here").
     pub related: Vec<Label>,
-    /// What to do about it.
+    /// Remedy.
     pub hint: Option<String>,
     /// JSON pointer of the field inside its pipeline (`/connectors/0/id`), where it has one.
     pub path: Option<String>,

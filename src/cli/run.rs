@@ -75,7 +75,7 @@ pub(super) struct Manner {
     pub(super) watches: bool,
     /// What to do before the process ends at once.
     pub(super) before_abort: Option<Box<dyn Fn()>>,
-    /// Who is told where HTTP is served.
+    /// Called with the address once HTTP is served.
     pub(super) on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
 }
 

@@ -152,7 +152,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Of a line that has what [`Fields::about`] gave.
+    /// The kind of a line with these fields, as [`Fields::about`] returns them.
     pub(super) fn of(message: String, about: Vec<(&'static str, String)>) -> Self {
         Fields { message, others: about }
     }
@@ -162,7 +162,7 @@ impl Fields {
         &self.message
     }
 
-    /// Those of these fields that the line has.
+    /// The fields of the line with one of these names.
     pub(super) fn about(&self, names: &[&str]) -> Vec<(&'static str, String)> {
         self.others.iter().filter(|(name, _)| names.contains(name)).cloned().collect()
     }

@@ -65,7 +65,7 @@ pub struct Planned {
 struct Undone {
     applied: StoredPipeline,
     before: Option<StoredPipeline>,
-    /// How it is doing, where it does not run.
+    /// Its status, if it does not run.
     status: Option<Status>,
 }
 
@@ -281,7 +281,7 @@ impl Control {
     async fn undo(&self, Undone { applied, before, status }: &Undone) -> Result<(), StoreError> {
         let store = &self.shared().store;
         let stored = store.pipeline(&applied.id).await?;
-        // Somebody else was faster.
+        // Another request was faster.
         if stored.as_ref().is_some_and(|stored| base(stored) != base(applied)) {
             return Ok(());
         }
@@ -355,7 +355,7 @@ fn hash(changes: &[Difference], rereads: &[Reread], old: Option<&StoredPipeline>
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is stored of a pipeline, without how it is doing.
+/// The stored pipeline without its status.
 fn base(stored: &StoredPipeline) -> StoredPipeline {
     StoredPipeline { status: Status::Invalid, created: None, updated: None, ..stored.clone() }
 }

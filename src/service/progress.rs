@@ -11,10 +11,10 @@ use super::lifecycle::Seen;
 use crate::backlog::BacklogNumbers;
 use crate::terminal::{age, short};
 
-/// How often it is logged where no terminal shows it.
+/// Time between two log lines about progress, without a terminal.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
-/// How far pipelines are.
+/// Progress of pipelines.
 #[derive(Default)]
 pub(super) struct Reading(BTreeMap<Str, Row>);
 
@@ -22,19 +22,19 @@ pub(super) struct Reading(BTreeMap<Str, Row>);
 struct Row {
     run: u64,
     began: Instant,
-    /// What was left when it was looked at first, or most since.
+    /// The largest backlog seen.
     whole: Option<u64>,
     /// Records that were settled at the look before, and when that was.
     before: (u64, Instant),
 }
 
-/// How far one pipeline is.
+/// Progress of one pipeline.
 #[derive(Debug, PartialEq)]
 pub(super) struct Stand {
     totals: Totals,
     /// Settled records per second.
     rate: f64,
-    /// Of what there is to read, from 0 to 1; `None` where its source does not know.
+    /// The share of the input that is read, from 0 to 1; `None` if the source does not know.
     done: Option<f64>,
     /// Until all of it is read, at the pace so far.
     left: Option<Duration>,
@@ -48,7 +48,7 @@ impl Reading {
         }
     }
 
-    /// How far those are that run, by id.
+    /// Progress of the running pipelines, by id.
     pub(super) fn stands(&mut self, pipelines: &[(Str, Seen)], now: Instant) -> Vec<(Str, Stand)> {
         let stand = |(id, run, progress): (&Str, u64, &Progress)| {
             (id.clone(), self.stand(id, run, progress.totals(), left(progress), now))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Those that end a service, and the one that has it read its credentials again.
+/// The signals that end the service, and the signal to reload credentials.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,

@@ -63,18 +63,18 @@ pub(super) struct LastWrite {
 struct Failed {
     at: Instant,
     why: Failure,
-    /// Its bytes, and those of larger ones that failed before it.
+    /// Its size in bytes, or the size of a larger write that failed before it.
     bytes: usize,
 }
 
-/// What is known of writing.
+/// Whether writes succeed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// The last write succeeded, or there was none.
     Works,
     /// It failed just now.
     Fails(Failure),
-    /// It failed a while ago; a trial of this many bytes shows whether that is over.
+    /// The last write failed more than [`TOLD`] ago. A trial of this many bytes shows whether the store works again.
     Unknown(usize),
 }
 

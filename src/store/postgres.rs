@@ -164,7 +164,7 @@ fn gone() -> StoreError {
     StoreError::Unavailable("the connection of the state store has ended".into())
 }
 
-/// Who has the connection.
+/// Owner of the connection.
 struct Keeper {
     address: Address,
     table: Table,

@@ -284,7 +284,7 @@ impl Work {
     }
 }
 
-/// What the service refused, with what is wrong with the file as far as this machine can tell, and the places.
+/// The refusal of the service, with the findings that this machine has for the file.
 fn explained(report: Report, target: &Target, settings: &Settings, context: &Context) -> Box<Report> {
     let pipelines = Pipelines::load(&[&target.path], &registry_with(settings), &compile_options(settings, false));
     Box::new(match report.is_invalid() && pipelines.has_errors() {
