@@ -257,6 +257,15 @@ impl Diagnostics {
         self
     }
 
+    /// The same findings, each of them an error.
+    #[must_use]
+    pub fn raised(mut self) -> Self {
+        for finding in &mut self.0 {
+            finding.severity = Severity::Error;
+        }
+        self
+    }
+
     /// Whether any is an error.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|d| d.severity == Severity::Error)

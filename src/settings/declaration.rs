@@ -240,6 +240,12 @@ pub const KEYS: &[Key] = &[
          deleted file leaves its pipelines running.",
     ),
     Key::new(
+        "pipelines.strict",
+        Kind::Bool,
+        Some("false"),
+        "Refuse a pipeline that has warnings, such as an unknown field, as one that has errors.",
+    ),
+    Key::new(
         "pipelines.exit-on-degraded",
         Kind::Bool,
         Some("false"),

@@ -78,6 +78,7 @@ mod servers;
 mod soak;
 mod stop;
 mod store;
+mod strict;
 #[cfg(unix)]
 mod terminal;
 mod tls;
