@@ -83,7 +83,7 @@ impl Operation {
     fn note<T>(&self, since: Instant, outcome: &Result<T, StoreError>) {
         self.times.add(since.elapsed(), 1);
         // Who was fenced failed, and not the store.
-        let fails = matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Damaged(_)));
+        let fails = matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Gone(_) | StoreError::Damaged(_)));
         self.errors.fetch_add(u64::from(fails), Ordering::Relaxed);
         self.fails.store(fails, Ordering::Relaxed);
     }
