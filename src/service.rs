@@ -42,7 +42,7 @@ use crate::api::{Api, ListenError, View};
 use crate::log::{COUNTED_EVERY, Log};
 use crate::pipelines::{Invalid, Pipelines};
 use crate::runtime;
-use crate::settings::Settings;
+use crate::settings::{LogFormat, Settings};
 use crate::store::{Holding, Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
 use crate::terminal::{StatusLine, Stream, is_terminal};
 use crate::traces::{Exporter, FLUSH};
@@ -377,6 +377,8 @@ impl Service {
         let mut hangups = signals.hangups.take();
         let mut counting = interval(COUNTED_EVERY);
         counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // A program reads them, also where a person sees the status line beside it.
+        let logs_objects = self.settings.log.format == LogFormat::Json;
         let output = self.log.output().clone();
         let mut reader_gone = pin!(output.reader_gone());
         while !(doing.is_empty() && jobs.is_empty() && (self.once || stopping)) {
@@ -460,7 +462,7 @@ impl Service {
                         status_line.draw(control.all());
                     }
                 }
-                _ = reported.tick(), if self.once && !status_line.is_live() => {
+                _ = reported.tick(), if self.once && (!status_line.is_live() || logs_objects) => {
                     for (id, stand) in reading.stands(&control.all(), Instant::now()) {
                         stand.log(&id);
                     }

@@ -141,7 +141,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         };
     }
     context.note(&findings, &pipelines.files);
-    let output = match Output::standard(context.color) {
+    let output = match Output::standard(context.color, settings.log.format == LogFormat::Cli) {
         Ok(output) => output,
         Err(error) => {
             return Report::new(command).fail(

@@ -40,12 +40,12 @@ struct State {
 }
 
 impl Output {
-    /// Standard output, coloured if it may be. On a terminal it has a status line; with output in a pipe the
-    /// status line goes to standard error, if that is a terminal.
+    /// Standard output, coloured if it may be. On a terminal it has a status line if `status` says so; with output in a
+    /// pipe the status line goes to standard error, if that is a terminal.
     ///
     /// # Errors
     /// Standard output is closed.
-    pub fn standard(color: bool) -> io::Result<Arc<Output>> {
+    pub fn standard(color: bool, status: bool) -> io::Result<Arc<Output>> {
         let stdout = io::stdout();
         let stderr = io::stderr();
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -59,7 +59,7 @@ impl Output {
                 buffer: Vec::new(),
             }),
             colored: on_terminal && color,
-            live: on_terminal || beside,
+            live: on_terminal && status || beside,
             terminal: stdout.is_terminal(),
             reader_gone: Notify::new(),
         }))

@@ -31,7 +31,7 @@ fn serve(directory: &str, url: &str) -> ! {
     let options = CompileOptions { limits: settings.limits, ..CompileOptions::default() };
     let pipelines = Pipelines::load(&[Path::new("pipelines")], &registry, &options);
     assert!(!pipelines.has_errors(), "{:?}", pipelines.all_findings());
-    let log = Log::new(settings.log, Output::standard(false).unwrap());
+    let log = Log::new(settings.log, Output::standard(false, true).unwrap());
     log.install();
     let loading = registry.clone();
     let later = Later {
