@@ -49,6 +49,8 @@ mod live;
 mod mcp;
 mod mistakes;
 mod monitoring;
+#[cfg(feature = "postgres")]
+mod outage;
 mod outcome;
 mod packages;
 mod pipeline_tests;
