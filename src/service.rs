@@ -210,8 +210,17 @@ impl Service {
             if why.changed().await.is_err() {
                 return None;
             }
-            // Another service on this machine may have the address as long as it has the store.
-            let api = self.listen().await.ok()??;
+            let api = match self.listen().await {
+                Ok(api) => api?,
+                // Another service on this machine may have the address as long as it has the store.
+                Err(error) => {
+                    tracing::warn!(
+                        "probes are not answered while this service waits for the state store: {error}; it tries again \
+                         when it has the store"
+                    );
+                    return None;
+                }
+            };
             api.wait_for_store(why, async { stopped.await.unwrap_or_default() }).await;
             Some(api)
         };

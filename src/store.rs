@@ -360,6 +360,10 @@ impl Store {
     /// The same store, of which a test says who holds it.
     #[cfg(test)]
     pub fn held_by(self, holding: watch::Receiver<Holding>) -> Store {
+        #[cfg(feature = "postgres")]
+        if let Place::Postgres(postgres) = &self.place {
+            postgres.held(holding.clone());
+        }
         Store { holding, ..self }
     }
 

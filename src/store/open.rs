@@ -165,6 +165,9 @@ impl Store {
                 }
             })?;
             let holding = ownership.holding();
+            if let Place::Postgres(postgres) = &store.place {
+                postgres.held(holding.clone());
+            }
             return Ok(Store { holding, ownership: Some(Arc::new(ownership)), ..store });
         }
         Ok(store)

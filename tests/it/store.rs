@@ -1,6 +1,8 @@
 //! The state store: one process at a time, and never restarted from nothing.
 
 #[cfg(feature = "postgres")]
+mod network;
+#[cfg(feature = "postgres")]
 mod silent;
 
 use crate::api::{ask, get};
@@ -67,6 +69,28 @@ fn one_after_the_other(database: &[String]) {
     next.signal("TERM");
     next.finish().expect_code(0);
     assert_eq!(workspace.lines("out.ndjson").len(), 102, "a line came twice");
+}
+
+/// Both are to serve the same address: the second one says why its probes are not answered, and serves it later.
+#[test]
+fn a_second_service_that_waits_says_that_the_first_has_its_port() {
+    let mut workspace = workspace();
+    let mut first = workspace.start(&["run"]);
+    let address = first.address();
+    first.wait_until("all lines", || delivered(&workspace) == 100);
+    workspace.env("ANABRANCH_API_HTTP_ADDRESS", &address.to_string());
+    let mut next = workspace.start(&["run", "--db.wait", "300s"]);
+    let printed = next.printed();
+    next.wait_until("the reason", || printed().contains("probes are not answered while this service waits"));
+    let text = printed();
+    assert!(text.contains(&format!("{address} is in use")) && text.contains("in use by process"), "{text}");
+    assert_eq!(get(address, "/readyz").status, 200, "the first answers");
+    first.signal("TERM");
+    first.finish().expect_code(0);
+    assert_eq!(next.address(), address);
+    next.wait_until("readiness", || get(address, "/readyz").status == 200);
+    next.signal("TERM");
+    next.finish().expect_code(0);
 }
 
 #[test]
