@@ -293,7 +293,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
         Write::Trial(bytes) => {
             // What an earlier trial left goes: there is one at most. Zeros would need no room on some file systems.
             let mut trial = transaction.open_table(tables::TRIAL)?;
-            trial.insert((), vec![0xa5; bytes].as_slice())?;
+            trial.insert_reserve((), bytes)?.as_mut().fill(0xa5);
             Ok(Written::Nothing)
         }
     }

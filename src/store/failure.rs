@@ -50,8 +50,9 @@ impl From<OpenError> for Failure {
 const TOLD: Duration = Duration::from_secs(1);
 /// A trial writes at least this much: a small write may succeed on a full disk, in place of something old.
 const TRIAL_BYTES: usize = 64 << 10;
-/// A trial writes at most this much.
-const MOST_TRIAL_BYTES: usize = 4 << 20;
+/// A trial writes at most this much. It is as large as the write that failed: where a smaller one finds room, that write
+/// may still fail, and a probe would say in turns that the store works and that it does not.
+const MOST_TRIAL_BYTES: usize = 64 << 20;
 
 /// How the last write went; clones share it.
 #[derive(Clone, Default)]

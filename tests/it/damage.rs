@@ -376,6 +376,49 @@ fn a_service_that_cannot_write_its_store_is_not_ready_until_it_can() {
     all_delivered(&workspace);
 }
 
+/// Dead letters of several sizes find the disk full, and are written again at once or seldom. However small the writes are
+/// that find room meanwhile, no probe says that the service is ready.
+#[test]
+fn every_probe_says_503_while_dead_letters_find_the_disk_full() {
+    if !has_prlimit() {
+        return;
+    }
+    const SELDOM: &str =
+        "exec \"$0\" run --pipelines.error-recovery.min-delay=3s --pipelines.error-recovery.max-delay=3s";
+    probe_while_full(SOON, 40, 512 << 10, 6 << 20);
+    probe_while_full(SELDOM, 2, 14_000_000, 20 << 20);
+}
+
+/// Probes while `count` records of so many bytes all become dead letters, and the store may grow by `room` bytes.
+fn probe_while_full(script: &str, count: usize, bytes: usize, room: u64) {
+    let workspace = Workspace::new();
+    let queue = "    dead-letter-queue: { plugin: store, window-size: 0, settings: { max-bytes: 1GiB } }\n";
+    let processors = "      - { id: fail, plugin: error, settings: { message: no } }\n";
+    workspace.write("in.txt", "");
+    workspace.write("pipelines/p.yaml", file_to_file("stored", processors) + queue);
+    let mut process = service(&workspace, script);
+    let (address, printed) = (process.address(), process.printed());
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    let size = std::fs::metadata(workspace.path("anabranch.db")).unwrap().len();
+    allow(&process, &(size + room).to_string());
+    let lines: String = (0..count).map(|i| format!("{i:0>6}{}\n", "x".repeat(bytes))).collect();
+    workspace.append("in.txt", &lines);
+    process.wait_until("it to be unready", || get(address, "/readyz").status == 503);
+    for probe in 1..=60 {
+        let ready = get(address, "/readyz");
+        assert_eq!(ready.status, 503, "probe {probe} of 60, {bytes} bytes: {}\n{}", ready.body, printed());
+        assert!(ready.body.to_lowercase().contains("file too large"), "{}", ready.body);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    allow(&process, "unlimited");
+    let kept = format!("anabranch_dead_letters{{pipeline=\"stored\"}} {count}\n");
+    process.wait_until("all letters", || get(address, "/metrics").body.contains(&kept));
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    process.signal("INT");
+    let text = process.finish().expect_code(0).both();
+    assert!(!text.contains("panicked") && !text.contains("internal error"), "{text}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_full_device_did_not_take_is_delivered_elsewhere() {
