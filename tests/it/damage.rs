@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anabranch::settings::Database;
-use anabranch::store::Store;
+use anabranch::store::{OpenError, Store};
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::StateStore as _;
 
 use crate::api::{ask, get};
-use crate::process::{Process, Workspace, file_to_file, raw_after, skip};
+use crate::process::{PATIENCE, Process, Workspace, file_to_file, raw_after, skip};
 
 fn workspace(lines: usize) -> Workspace {
     let workspace = Workspace::new();
@@ -119,6 +119,18 @@ fn a_store_with_a_flipped_bit_is_refused_or_holds_what_it_held() {
     }
 }
 
+/// Opens a store that nobody else uses. A process that another test starts holds copies of all open files, with their
+/// locks, until it runs its program: meanwhile the store is said to be in use.
+fn open(database: &Database) -> Result<Store, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match Store::open(database) {
+            Err(OpenError::InUse { .. }) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(1)),
+            opened => return opened,
+        }
+    }
+}
+
 /// All that is read from a store with these bytes: `None` where it is refused, or an answer says that it is damaged. A
 /// store that is taken can be written, and is sound and whole after that.
 fn held(path: &Path, bytes: &[u8], what: &str) -> Option<String> {
@@ -127,7 +139,7 @@ fn held(path: &Path, bytes: &[u8], what: &str) -> Option<String> {
     let id = "stored".into();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let store = Store::open(&database).ok()?;
+        let store = open(&database).ok()?;
         let (pipelines, detached) = (store.pipelines().await.ok()?, store.detached_marks(&id).await.ok()?);
         let epoch = store.claim(&id).await.ok()?;
         let marks = store.load(&epoch).await.ok()?;
@@ -135,7 +147,7 @@ fn held(path: &Path, bytes: &[u8], what: &str) -> Option<String> {
         let later = Mark { seq: mark.seq + 1, ..mark.clone() };
         store.commit(&epoch, &[(lane.clone(), later.clone())]).await.expect(what);
         drop(store);
-        let store = Store::open(&database).expect(what);
+        let store = open(&database).expect(what);
         assert_eq!(store.pipelines().await.expect(what), pipelines, "{what}");
         let epoch = store.claim(&id).await.expect(what);
         assert_eq!(store.load(&epoch).await.expect(what).get(lane), Some(&later), "{what}");
