@@ -39,7 +39,7 @@ pub(super) struct Open {
 struct Closing(Option<Database>);
 
 impl Closing {
-    /// `None` only while it is dropped.
+    #[expect(clippy::expect_used, reason = "the database is taken only when this is dropped")]
     fn get(&self) -> &Database {
         self.0.as_ref().expect("the database is taken only when this is dropped")
     }
