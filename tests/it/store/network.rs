@@ -30,15 +30,22 @@ fn copies(workspace: &Workspace, line: &str) -> usize {
     workspace.lines("out.ndjson").iter().filter(|record| crate::process::raw_after(record) == line).count()
 }
 
+/// A service behind the proxy that has delivered all lines and stored their position.
+fn owner(workspace: &Workspace, proxy: &Proxy, database: &Database) -> Process {
+    let mut first = workspace.start(&second(&through(proxy, database), "0s"));
+    first.wait_until("all lines", || delivered(workspace) == 100);
+    let address = first.address();
+    super::until_stored(&mut first, address);
+    first
+}
+
 #[test]
 fn an_owner_that_is_cut_off_stops_before_the_next_one_begins() {
     let Some(database) = Database::create() else { return };
     let proxy = Proxy::start(database.server.port());
     let workspace = workspace();
-    let mut first = workspace.start(&second(&through(&proxy, &database), "0s"));
-    first.wait_until("all lines", || delivered(&workspace) == 100);
+    let mut first = owner(&workspace, &proxy, &database);
     let address = first.address();
-    first.wait_until("the position", || position(&database).iter().any(|mark| mark.starts_with("in|")));
     first.wait_until("readiness", || get(address, "/readyz").status == 200);
     let mut next = workspace.start(&second(&super::of(&database), "300s"));
     let waiting = next.address();
@@ -93,10 +100,8 @@ fn an_owner_that_is_cut_off_at_work_overwrites_no_position() {
     let Some(database) = Database::create() else { return };
     let proxy = Proxy::start(database.server.port());
     let workspace = workspace();
-    let mut first = workspace.start(&second(&through(&proxy, &database), "0s"));
-    first.wait_until("all lines", || delivered(&workspace) == 100);
+    let mut first = owner(&workspace, &proxy, &database);
     let address = first.address();
-    first.wait_until("the position", || position(&database).iter().any(|mark| mark.starts_with("in|")));
     proxy.set(SILENT);
     for i in 0..50 {
         workspace.append("in.txt", &format!("late {i}\n"));
