@@ -60,7 +60,7 @@ const BODY: usize = 4 << 20;
 /// The listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody else has the port.
+    /// Another program uses the port.
     #[error("api.http.address: {0} is in use by another program, or by another anabranch")]
     InUse(String),
     /// The system refuses.
@@ -104,7 +104,7 @@ impl View {
 pub struct Api {
     listener: TcpListener,
     address: SocketAddr,
-    /// How TLS is spoken with connections that come.
+    /// TLS settings of incoming connections.
     tls: watch::Sender<Option<TlsAcceptor>>,
     access: Arc<Access>,
     credentials: Credentials,

@@ -1,4 +1,4 @@
-//! What sources have not read yet, as users see it.
+//! The backlog of sources, as users see it.
 
 use anabranch_graph::exec::SourceBacklog;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct BacklogNumbers {
 }
 
 impl BacklogNumbers {
-    /// Of one source.
+    /// The backlog of one source.
     pub fn of(source: &SourceBacklog) -> Self {
         let backlog = &source.backlog;
         BacklogNumbers {
@@ -36,7 +36,7 @@ impl BacklogNumbers {
         }
     }
 
-    /// Of those sources together that know theirs; `None` where none does.
+    /// The sum over the sources that know their backlog; `None` if none does.
     pub fn of_all(sources: &[SourceBacklog]) -> Option<Self> {
         fn joined<T>(a: Option<T>, b: Option<T>, join: fn(T, T) -> T) -> Option<T> {
             match (a, b) {

@@ -358,7 +358,7 @@ fn difference(name: &str, before: &str, after: &str, color: bool) -> String {
 }
 
 fn compile_options(settings: &Settings, once: bool) -> CompileOptions {
-    CompileOptions { split: settings.arch_v2, once, limits: settings.limits }
+    CompileOptions { split: settings.arch_v2, once, strict: settings.pipelines.strict, limits: settings.limits }
 }
 
 #[cfg(test)]

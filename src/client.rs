@@ -79,7 +79,7 @@ pub enum ClientError {
     /// Who listens there is not trusted, or speaks no TLS.
     #[error("there is no secure connection to {url}: {what}")]
     Untrusted {
-        /// Where it was looked for.
+        /// Address that was asked.
         url: String,
         /// What is wrong.
         what: String,
@@ -87,7 +87,7 @@ pub enum ClientError {
     /// Nobody listens there.
     #[error("no service answers at {url}: {}", crate::files::system(.error))]
     Unreachable {
-        /// Where it was looked for.
+        /// Address that was asked.
         url: String,
         /// The system's message.
         error: io::Error,
@@ -132,7 +132,7 @@ pub struct Refusal {
     pub reason: String,
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// Remedy.
     pub suggestion: Option<String>,
     /// Which part of the request is wrong, as a JSON pointer.
     pub path: Option<String>,
@@ -154,7 +154,7 @@ impl ClientError {
         }
     }
 
-    /// What to do about it.
+    /// Remedy.
     pub fn suggestion(&self) -> Option<&str> {
         match self {
             ClientError::Disabled | ClientError::NoPort | ClientError::Unreachable { .. } => {

@@ -267,6 +267,32 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_an_event_are_numbers_in_json() {
+        let (log, file) = log(LogFormat::Json);
+        log.mask(["4711".into()]);
+        let subscriber = tracing_subscriber::registry().with(Receiver(log.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            let share = Some(26.0);
+            tracing::info!(
+                read = 7_u64,
+                left = -1,
+                share,
+                rate = f64::INFINITY,
+                is = true,
+                text = "7",
+                code = 4711,
+                "so"
+            );
+        });
+        let value: serde_json::Value = serde_json::from_str(&content(&log, &file)).unwrap();
+        let expected = serde_json::json!({
+            "time": "NOW", "level": "info", "message": "so", "read": 7, "left": -1, "share": 26, "rate": "inf",
+            "is": true, "text": "7", "code": "***",
+        });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
     fn what_is_said_again_and_again_is_counted() {
         let (log, file) = log(LogFormat::Cli);
         let subscriber = tracing_subscriber::registry().with(Receiver(log.clone()));

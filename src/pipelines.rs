@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{self, Content, MASKED_FROM, PipelineConfig, Variables, Written, load};
+use anabranch_graph::config::{
+    self, Content, InvalidPipeline, Loaded, MASKED_FROM, PipelineConfig, Variables, Written, load,
+};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::registry::Registry;
@@ -136,7 +138,10 @@ impl Pipelines {
         is_for_later: impl Fn(&PipelineConfig) -> bool,
     ) -> (Pipelines, Unloaded) {
         let environment = Environment::default();
-        let loaded = load(&found.files, &environment);
+        let mut loaded = load(&found.files, &environment);
+        if options.strict {
+            refuse_warnings(&mut loaded);
+        }
         let mut pipelines = Pipelines {
             files: found.files,
             good: Vec::with_capacity(loaded.pipelines.len()),
@@ -168,7 +173,8 @@ impl Pipelines {
     ) {
         for config in configs {
             let compiled = compile(&config, registry, options).and_then(|mut compiled| {
-                compiled.warnings.extend(outputs::check(&compiled));
+                let outputs = outputs::check(&compiled);
+                compiled.warnings.extend(if options.strict { outputs.raised() } else { outputs });
                 if compiled.warnings.has_errors() { Err(compiled.warnings) } else { Ok(compiled) }
             });
             match compiled {
@@ -236,6 +242,27 @@ impl Pipelines {
     }
 }
 
+/// Makes errors of the warnings in pipeline files. A warning outside of all pipelines refuses those of its file.
+fn refuse_warnings(loaded: &mut Loaded) {
+    let spans: Vec<Span> = loaded.pipelines.iter().map(|pipeline| pipeline.span).collect();
+    let contains = |span: Span, place: Span| span.file == place.file && (span.start..=span.end).contains(&place.start);
+    let places: Vec<Span> = loaded.diagnostics.iter().filter_map(|d| Some(d.label.as_ref()?.span)).collect();
+    let is_refused = |span: Span| {
+        let concerns = |place: &Span| {
+            contains(span, *place) || (place.file == span.file && !spans.iter().any(|other| contains(*other, *place)))
+        };
+        places.iter().any(concerns)
+    };
+    loaded.diagnostics = std::mem::take(&mut loaded.diagnostics).raised();
+    let (refused, good) = std::mem::take(&mut loaded.pipelines).into_iter().partition(|it| is_refused(it.span));
+    loaded.pipelines = good;
+    loaded.invalid.extend(Vec::into_iter(refused).map(|config: PipelineConfig| InvalidPipeline {
+        id: Some(config.id.value.clone()),
+        span: config.span,
+        sound_parts: Some(Box::new(config)),
+    }));
+}
+
 /// Findings that say nothing about a pipeline of which some parts could not be read.
 const OF_THE_WHOLE: &[&str] = &["plan.no_source", "plan.no_destination", "plan.unreachable", "plan.internal"];
 
@@ -298,9 +325,9 @@ const MAX_SCRIPT: u64 = 4 << 20;
 /// A script beside a pipeline file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// What the pipeline file that names it is called.
+    /// Name of the pipeline file that refers to it.
     pub pipeline_file: String,
-    /// Where it is, and what it holds.
+    /// Path and content.
     pub content: Content,
 }
 

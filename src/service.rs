@@ -42,7 +42,7 @@ use crate::api::{Api, ListenError, View};
 use crate::log::{COUNTED_EVERY, Log};
 use crate::pipelines::{Invalid, Pipelines};
 use crate::runtime;
-use crate::settings::Settings;
+use crate::settings::{LogFormat, Settings};
 use crate::store::{Holding, Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
 use crate::terminal::{StatusLine, Stream, is_terminal};
 use crate::traces::{Exporter, FLUSH};
@@ -67,13 +67,13 @@ pub struct Service {
     pub once: bool,
     /// What to do before the process ends at once: a second signal leaves no time for destructors.
     pub before_abort: Option<Box<dyn Fn()>>,
-    /// Who is told where HTTP is served, once it is.
+    /// Called with the address once HTTP is served.
     pub on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
-    /// What goes on beside it until it is stopped.
+    /// A task that runs beside the service until the service stops.
     pub companion: Option<Companion>,
 }
 
-/// Something that goes on beside a service, and asks things of it.
+/// A task that runs beside a service and uses its [`Control`].
 pub type Companion = Box<dyn FnOnce(Control) -> BoxFuture<'static, ()>>;
 
 /// Pipelines that are started when what they need is loaded.
@@ -89,7 +89,7 @@ pub struct Later {
 pub struct Ended {
     /// Pipelines by outcome.
     pub outcomes: Vec<(Str, Outcome)>,
-    /// What each of those came to.
+    /// Totals of each of those pipelines.
     pub accounts: BTreeMap<Str, Account>,
     /// Ids of pipelines with errors.
     pub invalid: Vec<Str>,
@@ -213,8 +213,17 @@ impl Service {
             if why.changed().await.is_err() {
                 return None;
             }
-            // Another service on this machine may have the address as long as it has the store.
-            let api = self.listen().await.ok()??;
+            let api = match self.listen().await {
+                Ok(api) => api?,
+                // Another service on this machine may have the address as long as it has the store.
+                Err(error) => {
+                    tracing::warn!(
+                        "probes are not answered while this service waits for the state store: {error}; it tries again \
+                         when it has the store"
+                    );
+                    return None;
+                }
+            };
             api.wait_for_store(why, async { stopped.await.unwrap_or_default() }).await;
             Some(api)
         };
@@ -294,7 +303,7 @@ impl Service {
         Ok(Some(api))
     }
 
-    /// Who sends traces of records, where somebody wants them.
+    /// The exporter of traces, if traces are configured.
     fn trace(&self, executor: &Handle) -> Result<Option<Arc<Exporter>>, ServiceError> {
         let Some(settings) = &self.settings.traces else { return Ok(None) };
         self.log.mask(settings.secrets());
@@ -381,6 +390,8 @@ impl Service {
         let mut hangups = signals.hangups.take();
         let mut counting = interval(COUNTED_EVERY);
         counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // A program reads them, also where a person sees the status line beside it.
+        let logs_objects = self.settings.log.format == LogFormat::Json;
         let output = self.log.output().clone();
         let mut reader_gone = pin!(output.reader_gone());
         while !(doing.is_empty() && jobs.is_empty() && (self.once || stopping)) {
@@ -464,7 +475,7 @@ impl Service {
                         status_line.draw(control.all());
                     }
                 }
-                _ = reported.tick(), if self.once && !status_line.is_live() => {
+                _ = reported.tick(), if self.once && (!status_line.is_live() || logs_objects) => {
                     for (id, stand) in reading.stands(&control.all(), Instant::now()) {
                         stand.log(&id);
                     }
@@ -602,7 +613,7 @@ async fn finished(loading: &mut Option<JoinHandle<Pipelines>>) -> Option<Pipelin
     }
 }
 
-/// Who owns the store, when this service lost it for good.
+/// Waits until this service has lost its store for good; returns the reason.
 async fn store_taken(holding: &mut watch::Receiver<Holding>) -> String {
     let taken = holding.wait_for(|holding| matches!(holding, Holding::Taken(_))).await;
     match taken.ok().and_then(|taken| taken.refusal().map(str::to_owned)) {

@@ -153,6 +153,8 @@ pub struct PipelineSettings {
     pub path: PathBuf,
     /// Whether saved pipeline files are applied.
     pub watch: bool,
+    /// Whether a pipeline with warnings is refused, as one with errors is.
+    pub strict: bool,
     /// Whether a degraded pipeline ends the service.
     pub exit_on_degraded: bool,
     /// When a failed pipeline is started again.

@@ -318,7 +318,7 @@ impl Store {
         }
     }
 
-    /// How long it takes, and whether it works.
+    /// Durations, errors and health of the store.
     pub async fn numbers(&self) -> Option<StoreNumbers> {
         let meter = self.meter.clone();
         tokio::task::spawn_blocking(move || meter.numbers()).await.ok()
@@ -360,6 +360,10 @@ impl Store {
     /// The same store, of which a test says who holds it.
     #[cfg(test)]
     pub fn held_by(self, holding: watch::Receiver<Holding>) -> Store {
+        #[cfg(feature = "postgres")]
+        if let Place::Postgres(postgres) = &self.place {
+            postgres.held(holding.clone());
+        }
         Store { holding, ..self }
     }
 

@@ -54,7 +54,7 @@ impl Arguments {
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
         let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
         let mut free: Option<Vec<&str>> = None;
-        // What a setting that is wrong was meant to be is not missing too.
+        // If a misspelt setting stands for a required one, the required one is not reported as missing as well.
         let mut meant: BTreeSet<&str> = BTreeSet::new();
         for setting in &settings.entries {
             let name = setting.name.value.trim();

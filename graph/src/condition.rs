@@ -32,8 +32,8 @@ pub struct CompiledCondition {
     failure: Option<Fault>,
 }
 
-/// What the verdicts of one request may cost: its condition is not part of a pipeline, and can be the text of anybody
-/// who may look at records.
+/// Limit on the work that the condition of one request may cause. The condition does not come from a pipeline file: every
+/// caller who may inspect records can send one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Bytes of text that one verdict may build.
@@ -44,7 +44,7 @@ pub struct Budget {
     pub time: Duration,
 }
 
-/// What a condition says of one record within a [`Budget`].
+/// Result of a condition for one record within a [`Budget`].
 #[derive(Clone, Debug)]
 pub enum Judgement {
     /// It holds, or it does not.

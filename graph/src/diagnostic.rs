@@ -161,7 +161,7 @@ pub struct Diagnostic {
     pub label: Option<Label>,
     /// Places that explain it ("first used here").
     pub related: Vec<Label>,
-    /// What to do about it.
+    /// Remedy.
     pub hint: Option<String>,
     /// JSON pointer of the field inside its pipeline (`/connectors/0/id`), where it has one.
     pub path: Option<String>,
@@ -253,6 +253,15 @@ impl Diagnostics {
         let credentials: Arc<[Span]> = credentials.into();
         for finding in &mut self.0 {
             finding.credentials = credentials.clone();
+        }
+        self
+    }
+
+    /// The same findings, each of them an error.
+    #[must_use]
+    pub fn raised(mut self) -> Self {
+        for finding in &mut self.0 {
+            finding.severity = Severity::Error;
         }
         self
     }

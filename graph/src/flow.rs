@@ -86,7 +86,7 @@ pub(crate) struct Remark {
     /// What explains it.
     pub(crate) related: Option<(Span, String)>,
     pub(crate) hint: Option<String>,
-    /// What to write there instead, where there is no doubt.
+    /// The replacement text, if there is only one.
     pub(crate) correction: Option<(Place, String)>,
 }
 
@@ -304,7 +304,7 @@ impl Flow {
         self.remarks.iter().any(|remark| remark.is_of_nothing_in(place))
     }
 
-    /// What was found there to be missing fails every record.
+    /// Turns findings about missing values at this place into findings that concern every record.
     fn always(&mut self, place: &Place) {
         for remark in self.remarks.iter_mut().filter(|remark| remark.is_of_nothing_in(place)) {
             self.fails = true;

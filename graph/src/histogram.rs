@@ -13,7 +13,7 @@ pub struct Histogram {
     nanos: AtomicU64,
 }
 
-/// What was counted.
+/// Counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     counts: [u64; BOUNDS.len() + 1],
@@ -31,7 +31,7 @@ impl Histogram {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn distribution(&self) -> Distribution {
         let mut counts = [0; BOUNDS.len() + 1];
         for (count, counted) in counts.iter_mut().zip(&self.counts) {

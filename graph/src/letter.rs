@@ -84,11 +84,11 @@ pub struct LetterBounds {
     pub bytes: u64,
     /// How old letters may become; `None` = any age. Older letters are removed, the newest included.
     pub age: Option<Duration>,
-    /// What happens when `count` or `bytes` is reached.
+    /// Action when `count` or `bytes` is reached.
     pub full: WhenFull,
 }
 
-/// What happens when a dead-letter queue is full.
+/// Action when a dead-letter queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// No further letter is kept, so the pipeline stops.

@@ -62,7 +62,7 @@ pub fn own_key(key: &str) -> Option<Str> {
     })
 }
 
-/// What an entry takes beside the bytes of its key and its value.
+/// Memory of an entry in bytes, without its key and value.
 const ENTRY: usize = 64;
 
 /// Entries in insertion order, each key once.

@@ -45,6 +45,8 @@ pub struct CompileOptions {
     pub split: bool,
     /// Whether the run ends when there is nothing more to read (`--once`): every source must be able to tell.
     pub once: bool,
+    /// Whether a warning keeps the pipeline from running, as an error does.
+    pub strict: bool,
     /// Bounds on what the pipeline holds in memory.
     pub limits: Limits,
 }
@@ -82,6 +84,9 @@ pub fn compile(
     let credentials = lowered.credentials.clone();
     let mut compiled = stages(config, options, lowered).map_err(|findings| findings.hiding(&credentials))?;
     compiled.warnings = compiled.warnings.hiding(&credentials);
+    if options.strict && !compiled.warnings.is_empty() {
+        return Err(compiled.warnings.raised());
+    }
     Ok(compiled)
 }
 

@@ -27,7 +27,7 @@ pub struct Epoch {
     pub number: u64,
 }
 
-/// What a transactional destination had confirmed of a lane when a position of the lane was stored.
+/// The position that a transactional destination had confirmed when a position of the lane was stored.
 ///
 /// A position may be stored when every destination has the records before it. A destination that later has less than its
 /// receipt says has lost what it confirmed, as after a failover or from a restored backup.

@@ -62,9 +62,9 @@ pub struct TemplateError {
     pub len: usize,
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// Remedy.
     pub hint: Option<String>,
-    /// What to write instead of which bytes, where there is no doubt.
+    /// The replacement and the bytes that it replaces, if there is only one.
     pub correction: Option<(Range<usize>, String)>,
 }
 

@@ -158,7 +158,7 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         queue_bytes: scenario.queue_bytes,
         ..Limits::default()
     };
-    let options = CompileOptions { split: true, once: scenario.once, limits };
+    let options = CompileOptions { split: true, once: scenario.once, strict: false, limits };
     match compile(&config, &registry, &options) {
         Ok(compiled) => Ok(compiled.stages),
         Err(findings) => Err(format!("the pipeline does not compile: {findings:?}")),

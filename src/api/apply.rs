@@ -17,7 +17,7 @@ use super::body::Body;
 use super::edit::invalid;
 use super::error::{ApiError, Error};
 use super::status::StatusNow;
-use crate::service::apply::{Difference, Planned};
+use crate::service::apply::{Desired, Difference, Planned};
 use crate::service::edit::EditError;
 use crate::service::renames::Reread;
 
@@ -40,6 +40,9 @@ struct Asked {
     /// To apply it: of the plan that was looked at.
     #[serde(default)]
     hash: Option<String>,
+    /// Whether warnings are errors. They also are where the service has `pipelines.strict`.
+    #[serde(default)]
+    strict: bool,
 }
 
 /// A pipeline as a file declares it.
@@ -249,7 +252,7 @@ impl Plan {
               (status = 400, description = "It has errors; `line` and `column` say where in `yaml`", body = Error)),
 )]
 async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
-    let planned = view.control.plan(text(&asked)?, asked.pipeline).await.map_err(|error| refused(error, asked.yaml))?;
+    let planned = view.control.plan(desired(&asked)?).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
 }
 
@@ -265,13 +268,13 @@ async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result
               (status = 409, description = "`pipelines.plan_stale`: it is not what was looked at", body = Error)),
 )]
 async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
-    let text = text(&asked)?;
+    let desired = desired(&asked)?;
     let Some(hash) = asked.hash else {
         return Err(
             ApiError::malformed("`hash` is missing: of the plan that was looked at").suggest("POST /v1/pipelines/plan")
         );
     };
-    let planned = view.control.apply(text, asked.pipeline, hash).await.map_err(|error| refused(error, asked.yaml))?;
+    let planned = view.control.apply(desired, hash).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
 }
 
@@ -287,10 +290,13 @@ fn refused(error: EditError, yaml: Option<String>) -> ApiError {
     }
 }
 
-fn text(asked: &Asked) -> Result<String, ApiError> {
-    match (&asked.config, &asked.yaml) {
-        (Some(config), None) => Ok(config.text()),
-        (None, Some(yaml)) => Ok(yaml.clone()),
-        (None, None) | (Some(_), Some(_)) => Err(ApiError::malformed("one of `config` and `yaml` is expected")),
-    }
+fn desired(asked: &Asked) -> Result<Desired, ApiError> {
+    let text = match (&asked.config, &asked.yaml) {
+        (Some(config), None) => config.text(),
+        (None, Some(yaml)) => yaml.clone(),
+        (None, None) | (Some(_), Some(_)) => {
+            return Err(ApiError::malformed("one of `config` and `yaml` is expected"));
+        }
+    };
+    Ok(Desired { text, pipeline: asked.pipeline.clone(), strict: asked.strict })
 }

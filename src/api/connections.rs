@@ -128,7 +128,8 @@ pub(crate) async fn serve<T>(
     let _ = timeout(LAST_ANSWERS, last).await;
 }
 
-/// What the log says of connections that were closed for others: at once, and then once a minute while there are more.
+/// Log lines about connections that were closed in favour of others: one at once, then one a minute while there are
+/// more.
 struct Account {
     next: Instant,
     /// Whether something may have to be said at that time.

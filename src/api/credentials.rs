@@ -14,7 +14,7 @@ use super::access::Access;
 use super::connections::acceptor;
 use crate::settings::ApiSettings;
 
-/// How often the files are looked at.
+/// Time between two checks of the files.
 const LOOK: Duration = Duration::from_secs(5);
 /// A certificate that ends sooner is worth a warning.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -26,7 +26,7 @@ pub(super) struct Credentials {
     tls: watch::Sender<Option<TlsAcceptor>>,
 }
 
-/// What tells one state of a file from another: its time of change, its size and which file it is.
+/// Identifies one state of a file: modification time, size, inode.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Credentials {
@@ -92,7 +92,7 @@ impl Credentials {
     }
 }
 
-/// That a certificate is not valid at this time, or not for long.
+/// A warning about a certificate that is not valid now or expires soon; `None` if it is valid for long enough.
 pub(crate) fn ending(identity: &Identity, now: SystemTime) -> Option<String> {
     let shown = identity.certificates.display();
     let validity = identity.validity().ok()?;

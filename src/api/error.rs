@@ -23,7 +23,7 @@ pub(super) enum Kind {
     ResourceExhausted,
     /// It may be asked, but not as things are now.
     FailedPrecondition,
-    /// Somebody else was faster.
+    /// Another request was faster.
     Aborted,
     Unimplemented,
     Unavailable,

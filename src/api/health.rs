@@ -27,14 +27,14 @@ const STORE: Duration = Duration::from_secs(5);
 const SERVICES: [&str; 5] =
     ["PipelineService", "ConnectorService", "ProcessorService", "ConnectorPluginService", "ProcessorPluginService"];
 
-/// What health is told from.
+/// State of the probes.
 pub(super) type Probed = (Arc<View>, Arc<Access>);
 
 pub(super) fn router() -> OpenApiRouter<Probed> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
-/// What is told while the service waits for its store.
+/// State of the probes while the service waits for its store: the reason, and who may see it.
 pub(super) type Waiting = (watch::Receiver<String>, Arc<Access>);
 
 /// Probes of a service that waits for its store: everything else is told to come again.
@@ -79,7 +79,7 @@ struct Readiness {
     /// Why it is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Only for who knows the token.
+    /// Only for authenticated callers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pipelines: Option<PipelineCounts>,
 }

@@ -3,6 +3,7 @@
 //! Nothing is recorded between two reads: the executor counts anyway, and each answer is made of its counters. So a
 //! metric costs a record nothing, and none of a pipeline that is gone lingers.
 
+mod declaration;
 mod samples;
 
 use std::sync::Arc;
@@ -16,158 +17,13 @@ use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::samples::{Labels, Metric, Samples, counter, oldest, seconds, sum, times};
+use self::declaration::*;
+use self::samples::{Labels, Samples};
 use super::View;
 use super::live::unacknowledged;
 use super::status::StatusNow;
 use crate::service::lifecycle::Seen;
 use crate::store::StoreNumbers;
-
-const INFO: Metric = sum("anabranch_info", "1; the version is in a label.");
-const PIPELINES: Metric = sum("anabranch_pipelines", "Pipelines of this service by status.");
-const STATE: Metric = sum("anabranch_pipeline_state", "1 for the status that a pipeline has, 0 for the others.");
-const STALLED: Metric =
-    sum("anabranch_pipeline_stalled", "1 where records are on their way and none has moved for long.");
-const RUNS: Metric = counter(
-    "anabranch_pipeline_runs_total",
-    "Runs that were begun: by starts and by recoveries. Other counters begin anew with each.",
-);
-const RECOVERING: Metric = sum(
-    "anabranch_pipeline_recovery_attempt",
-    "Number of the attempt that comes next while a pipeline recovers, else 0.",
-);
-const INSPECTIONS: Metric = sum("anabranch_pipeline_inspections", "Inspections that are open.");
-const READ: Metric = counter("anabranch_records_read_total", "Records read.");
-const SETTLED: Metric =
-    counter("anabranch_records_settled_total", "Records of which every copy is delivered, filtered or dead-lettered.");
-const BORN: Metric =
-    counter("anabranch_records_born_total", "Copies made in addition, by split, clone and several destinations.");
-const DELIVERED: Metric = counter("anabranch_records_delivered_total", "Copies that a destination has made durable.");
-const FILTERED: Metric = counter("anabranch_records_filtered_total", "Copies that were filtered.");
-const FAILED: Metric = counter("anabranch_records_failed_total", "Copies that failed.");
-const DEAD_LETTERED: Metric = counter("anabranch_records_dead_lettered_total", "Copies whose dead letter is durable.");
-const LETTERS: Metric = sum("anabranch_dead_letters", "Dead letters that the state store keeps.");
-const LETTER_BYTES: Metric = sum("anabranch_dead_letter_bytes", "Their size.");
-const LETTERS_EVICTED: Metric = counter(
-    "anabranch_dead_letters_evicted_total",
-    "Dead letters that the bounds of the queue removed, since the pipeline was created.",
-);
-const IN_FLIGHT: Metric = sum("anabranch_records_in_flight", "Copies on their way.");
-const PARTITIONS: Metric = sum("anabranch_source_partitions", "Partitions that a source has read in this run.");
-const BACKLOG_RECORDS: Metric =
-    sum("anabranch_source_backlog_records", "Records that a source has not read yet, where it knows their number.");
-const BACKLOG_BYTES: Metric =
-    sum("anabranch_source_backlog_bytes", "Bytes that a source has not read yet, where it knows their number.");
-const BACKLOG_OBJECTS: Metric = sum(
-    "anabranch_source_backlog_objects",
-    "Objects that a source has listed and not read yet, where it reads objects.",
-);
-const BACKLOG_AGE: Metric = oldest(
-    "anabranch_source_backlog_age_seconds",
-    "Age of the next record that a source will read, at least, where it is known; 0 = nothing is left to read.",
-);
-const MISSED: Metric = counter(
-    "anabranch_source_missed_total",
-    "Files or objects that were gone before a source could read them: their records are lost to the pipeline.",
-);
-const LAG_RECORDS: Metric =
-    sum("anabranch_source_lag_records", "Records that a source read and of which some copy is in flight.");
-const LAG_SECONDS: Metric = oldest(
-    "anabranch_source_lag_seconds",
-    "Age of the oldest record that a source read and of which some copy is in flight; 0 = there is none.",
-);
-const POSITION_AGE: Metric = oldest(
-    "anabranch_source_position_age_seconds",
-    "How far the stored position of a source is behind what was read of it; 0 = not at all.",
-);
-const NODE_IN: Metric = counter("anabranch_node_records_in_total", "Records that came to a node.");
-const NODE_OUT: Metric = counter(
-    "anabranch_node_records_out_total",
-    "Records that went on from a node; for a destination, those delivered.",
-);
-const NODE_FILTERED: Metric = counter("anabranch_node_records_filtered_total", "Records that a node filtered.");
-const NODE_FAILED: Metric = counter("anabranch_node_records_failed_total", "Records that failed in a node.");
-const NODE_HELD: Metric = sum(
-    "anabranch_node_records_held",
-    "Records in a node: in a call, or accepted by a destination and not durable yet.",
-);
-const NODE_BUSY: Metric = seconds(
-    "anabranch_node_busy_seconds_total",
-    "Time in calls of a node, over all of its workers. Waiting for records or answers counts.",
-);
-const QUEUE_RECORDS: Metric = sum("anabranch_queue_records", "Records that wait in front of a node.");
-const QUEUE_BYTES: Metric = sum("anabranch_queue_bytes", "Their rough size in memory.");
-const QUEUE_FULL: Metric = sum("anabranch_queue_full", "1 where who feeds the queue has to wait.");
-
-const LATENCY: Metric = times(
-    "anabranch_record_latency_seconds",
-    "Time from the read of a record until it is delivered and its position stored.",
-);
-const SUCCEEDED: Metric = oldest(
-    "anabranch_pipeline_last_success_timestamp_seconds",
-    "When records were delivered and their positions stored last, in seconds since 1970.",
-);
-const STORE_UP: Metric =
-    sum("anabranch_store_up", "1 where the last read and the last write of the store were done, else 0.");
-const STORE_TIMES: Metric = times("anabranch_store_operation_seconds", "Time that reads and writes of the store took.");
-const STORE_ERRORS: Metric = counter("anabranch_store_errors_total", "Reads and writes of the store that failed.");
-const DISK_FREE: Metric = sum("anabranch_store_disk_free_bytes", "Free space of the file system that the store is in.");
-const DISK_SIZE: Metric = sum("anabranch_store_disk_size_bytes", "Size of the file system that the store is in.");
-
-const SPANS_SENT: Metric = counter("anabranch_trace_spans_sent_total", "Spans of traces that the collector has.");
-const SPANS_DROPPED: Metric = counter(
-    "anabranch_trace_spans_dropped_total",
-    "Spans of traces that there was no room for, or that the collector did not take.",
-);
-
-/// All that are made here. What is told of the process is in `metrics-process`.
-const ALL: &[&Metric] = &[
-    &INFO,
-    &PIPELINES,
-    &STATE,
-    &STALLED,
-    &RUNS,
-    &RECOVERING,
-    &INSPECTIONS,
-    &READ,
-    &SETTLED,
-    &BORN,
-    &DELIVERED,
-    &FILTERED,
-    &FAILED,
-    &DEAD_LETTERED,
-    &LETTERS,
-    &LETTER_BYTES,
-    &LETTERS_EVICTED,
-    &IN_FLIGHT,
-    &PARTITIONS,
-    &BACKLOG_RECORDS,
-    &BACKLOG_BYTES,
-    &BACKLOG_OBJECTS,
-    &BACKLOG_AGE,
-    &MISSED,
-    &LAG_RECORDS,
-    &LAG_SECONDS,
-    &POSITION_AGE,
-    &NODE_IN,
-    &NODE_OUT,
-    &NODE_FILTERED,
-    &NODE_FAILED,
-    &NODE_HELD,
-    &NODE_BUSY,
-    &QUEUE_RECORDS,
-    &QUEUE_BYTES,
-    &QUEUE_FULL,
-    &LATENCY,
-    &SUCCEEDED,
-    &STORE_UP,
-    &STORE_TIMES,
-    &STORE_ERRORS,
-    &DISK_FREE,
-    &DISK_SIZE,
-    &SPANS_SENT,
-    &SPANS_DROPPED,
-];
 
 /// Pipelines with series of their own; those after them, by id, are `other` together.
 const MOST_PIPELINES: usize = 500;

@@ -41,7 +41,7 @@ struct Finding {
     mark: Mark,
     /// What was found, in a line.
     what: String,
-    /// What to do about it.
+    /// Remedy.
     advice: Option<String>,
 }
 

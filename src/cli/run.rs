@@ -28,6 +28,7 @@ use crate::store::{OpenError, Origin, Store, StoredPipeline};
 /// pipeline files that are saved, as `anabranch pipelines dev` does.
 ///
 /// A pipeline file with errors is told, and its pipelines are `invalid`; the others run, and the API can make more.
+/// With --strict, a pipeline that has warnings is `invalid` too.
 ///
 /// With --once, the last line says how many records were read, delivered, filtered and dead-lettered, and how long it
 /// took. A file that exists and has nothing new is a success. A path that does not exist, and a source from which
@@ -48,13 +49,17 @@ pub(super) struct Arguments {
     /// End when there is nothing more to read and everything is delivered.
     #[arg(long)]
     once: bool,
+    /// Refuse pipelines that have warnings; short for --pipelines.strict.
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     settings: SettingFlags<true>,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     match context.settings("run", &arguments.settings) {
-        Ok(settings) => {
+        Ok(mut settings) => {
+            settings.pipelines.strict |= arguments.strict;
             let manner = Manner {
                 once: arguments.once,
                 watches: (settings.dev || settings.pipelines.watch) && !arguments.once,
@@ -75,7 +80,7 @@ pub(super) struct Manner {
     pub(super) watches: bool,
     /// What to do before the process ends at once.
     pub(super) before_abort: Option<Box<dyn Fn()>>,
-    /// Who is told where HTTP is served.
+    /// Called with the address once HTTP is served.
     pub(super) on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
 }
 
@@ -136,7 +141,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         };
     }
     context.note(&findings, &pipelines.files);
-    let output = match Output::standard(context.color) {
+    let output = match Output::standard(context.color, settings.log.format == LogFormat::Cli) {
         Ok(output) => output,
         Err(error) => {
             return Report::new(command).fail(

@@ -22,7 +22,7 @@ pub(super) struct TooCostly;
 /// Why a condition can choose no letters.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
-    /// It takes longer to compile than the process lives, or it brings the compiler down.
+    /// Compiling it takes longer than the process lives, or crashes the compiler.
     #[error("the condition could not be compiled")]
     Interrupted,
     /// It is no template.
@@ -42,7 +42,7 @@ impl ConditionError {
         }
     }
 
-    /// What to do about it.
+    /// Remedy.
     pub fn suggestion(&self) -> Option<&str> {
         match self {
             ConditionError::Template(error) => error.hint.as_deref(),

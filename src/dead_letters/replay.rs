@@ -151,7 +151,7 @@ impl ReplayError {
         }
     }
 
-    /// What to do about it.
+    /// Remedy.
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             ReplayError::NoEntry { error: NoEntry::Gone(_) | NoEntry::Ambiguous(_), .. } => {

@@ -125,7 +125,7 @@ impl PageError {
         }
     }
 
-    /// What to do about it.
+    /// Remedy.
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             PageError::Store(_) => None,

@@ -109,7 +109,12 @@ pub(super) fn event(level: LogLevel, fields: &Fields, style: Style) -> String {
             let mut text = json_opening(level);
             json_pair(&mut text, "message", &fields.message);
             for (name, value) in &fields.others {
-                json_pair(&mut text, name, value);
+                // A value that was masked is a text.
+                if fields.bare.contains(name) && is_bare(value) {
+                    let _ = write!(text, ",\"{name}\":{value}");
+                } else {
+                    json_pair(&mut text, name, value);
+                }
             }
             text.push_str("}\n");
             if style.terminal { json_text(&text).into_owned() } else { text }
@@ -144,17 +149,24 @@ fn json_pair(text: &mut String, name: &str, value: &str) {
     let _ = write!(text, ",{}:{}", quoted(name), quoted(value));
 }
 
+/// Whether JSON has a value of this text: it is a number, and not infinite, or true or false.
+fn is_bare(value: &str) -> bool {
+    value.parse().is_ok_and(f64::is_finite) || value.parse::<bool>().is_ok()
+}
+
 /// Message and fields of an event.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     message: String,
     others: Vec<(&'static str, String)>,
+    /// Names of fields that are numbers or true or false: in JSON they have no quotes.
+    bare: Vec<&'static str>,
 }
 
 impl Fields {
-    /// Of a line that has what [`Fields::about`] gave.
+    /// The kind of a line with these fields, as [`Fields::about`] returns them.
     pub(super) fn of(message: String, about: Vec<(&'static str, String)>) -> Self {
-        Fields { message, others: about }
+        Fields { message, others: about, bare: Vec::new() }
     }
 
     /// The text of the line.
@@ -162,7 +174,7 @@ impl Fields {
         &self.message
     }
 
-    /// Those of these fields that the line has.
+    /// The fields of the line with one of these names.
     pub(super) fn about(&self, names: &[&str]) -> Vec<(&'static str, String)> {
         self.others.iter().filter(|(name, _)| names.contains(name)).cloned().collect()
     }
@@ -186,6 +198,13 @@ impl Fields {
     }
 }
 
+impl Fields {
+    fn bare(&mut self, field: &Field, value: &dyn fmt::Display) {
+        self.bare.push(field.name());
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
@@ -197,6 +216,22 @@ impl Visit for Fields {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.bare(field, &value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.bare(field, &value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.bare(field, &value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.bare(field, &value);
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {

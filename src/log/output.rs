@@ -72,19 +72,19 @@ struct State {
 }
 
 impl Output {
-    /// Standard output, coloured if it may be. On a terminal it has a status line; with output in a pipe the
-    /// status line goes to standard error, if that is a terminal.
+    /// Standard output, coloured if it may be. On a terminal it has a status line if `status` says so; with output in a
+    /// pipe the status line goes to standard error, if that is a terminal.
     ///
     /// # Errors
     /// Standard output is closed; the system has no thread.
-    pub fn standard(color: bool) -> io::Result<Arc<Output>> {
+    pub fn standard(color: bool, status: bool) -> io::Result<Arc<Output>> {
         let stdout = io::stdout();
         let stderr = io::stderr();
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let on_terminal = stdout.is_terminal() && !dumb;
         let beside = !on_terminal && !stdout.is_terminal() && stderr.is_terminal() && !dumb;
         let beside = if beside { Some(File::from(stderr.as_fd().try_clone_to_owned()?)) } else { None };
-        let live = on_terminal || beside.is_some();
+        let live = on_terminal && status || beside.is_some();
         let lines = File::from(stdout.as_fd().try_clone_to_owned()?);
         Output::start(lines, beside, live, on_terminal && color, stdout.is_terminal())
     }

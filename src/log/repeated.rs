@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
 
-/// How many lines of a kind are written within [`EVERY`].
+/// Lines of one kind that the log writes within [`EVERY`].
 const MOST: u64 = 10;
 /// How often those that were not written are counted.
 pub const EVERY: Duration = Duration::from_secs(60);
 /// Most kinds: lines of further ones are all written.
 const KINDS: usize = 4096;
 
-/// What makes lines of one place in the program kinds of their own, beside it.
+/// Fields whose values separate the kinds of log lines, together with the place in the program.
 pub(super) const TELLING: [&str; 9] =
     ["pipeline", "connector", "processor", "node", "source", "destination", "step", "code", "plugin"];
 
-/// Where a line is written, and about what.
+/// The place in the program that writes a line, and the subject of the line.
 pub(super) type Kind = (Identifier, About);
 
 /// The telling fields of a line.
@@ -32,7 +32,7 @@ struct Lines {
     latest: String,
 }
 
-/// What was written lately.
+/// Recent lines.
 #[derive(Default)]
 pub(super) struct Repeated(Mutex<HashMap<Kind, Lines>>);
 

@@ -1,4 +1,4 @@
-//! What a pipeline did since the service started.
+//! Totals of a pipeline since the service started.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Account {
     pub letters_dropped: u64,
     /// Sources of which nothing was read although they came to their end.
     pub unread: Vec<Unread>,
-    /// How long it ran.
+    /// Duration of the run.
     pub took: Duration,
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anabranch_graph::config::{PipelineConfig, ProcessorConfig, Setting, Settings};
+use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use sha2::{Digest as _, Sha256};
@@ -27,6 +28,17 @@ const OPENING: Duration = Duration::from_secs(10);
 /// How soon the store is put back after it failed; it takes twice as long each time, up to the second.
 const BACK_FIRST: Duration = Duration::from_secs(1);
 const BACK_LAST: Duration = Duration::from_secs(30);
+
+/// A pipeline as it should be.
+#[derive(Debug)]
+pub struct Desired {
+    /// The text of a pipeline file.
+    pub text: String,
+    /// The pipeline of the text, if it has several.
+    pub pipeline: Option<String>,
+    /// Whether warnings are errors, also where the settings of the service do not say so.
+    pub strict: bool,
+}
 
 /// One difference. Values are not told.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -65,7 +77,7 @@ pub struct Planned {
 struct Undone {
     applied: StoredPipeline,
     before: Option<StoredPipeline>,
-    /// How it is doing, where it does not run.
+    /// Its status, if it does not run.
     status: Option<Status>,
 }
 
@@ -77,12 +89,12 @@ struct Proposal {
 }
 
 impl Control {
-    /// What applying a text would do. Nothing is opened. `which`: the pipeline of the text, if it has several.
+    /// What applying a text would do. Nothing is opened.
     ///
     /// # Errors
     /// The text has errors, or the store cannot be read.
-    pub async fn plan(&self, text: String, which: Option<String>) -> Result<Planned, EditError> {
-        let pipeline = self.understood(text, which).await?;
+    pub async fn plan(&self, desired: Desired) -> Result<Planned, EditError> {
+        let pipeline = self.understood(desired).await?;
         Ok(self.propose(&pipeline, false).await?.planned)
     }
 
@@ -92,10 +104,10 @@ impl Control {
     /// # Errors
     /// As for the plan; the hash is not the one of the plan that would be made now; or the new one cannot be opened, or
     /// is not open after 10 s.
-    pub async fn apply(&self, text: String, which: Option<String>, hash: String) -> Result<Planned, EditError> {
+    pub async fn apply(&self, desired: Desired, hash: String) -> Result<Planned, EditError> {
         let control = self.clone();
         self.to_the_end(async move {
-            let pipeline = control.understood(text, which).await?;
+            let pipeline = control.understood(desired).await?;
             control.put_in_place(pipeline, Some(&hash), false).await
         })
         .await
@@ -160,9 +172,11 @@ impl Control {
         Ok(proposal.planned)
     }
 
-    async fn understood(&self, text: String, which: Option<String>) -> Result<Pipeline, EditError> {
-        let mut read = Read::text(self.shared(), "the text", text).await?;
-        if let Some(which) = which
+    async fn understood(&self, desired: Desired) -> Result<Pipeline, EditError> {
+        let options =
+            CompileOptions { strict: desired.strict || self.shared().compile.strict, ..self.shared().compile };
+        let mut read = Read::text(self.shared(), options, "the text", desired.text).await?;
+        if let Some(which) = desired.pipeline
             && let Some(at) = read.pipelines.good.iter().position(|good| *good.config.id.value == *which)
         {
             return Ok(read.pipelines.good.swap_remove(at));
@@ -281,7 +295,7 @@ impl Control {
     async fn undo(&self, Undone { applied, before, status }: &Undone) -> Result<(), StoreError> {
         let store = &self.shared().store;
         let stored = store.pipeline(&applied.id).await?;
-        // Somebody else was faster.
+        // Another request was faster.
         if stored.as_ref().is_some_and(|stored| base(stored) != base(applied)) {
             return Ok(());
         }
@@ -355,7 +369,7 @@ fn hash(changes: &[Difference], rereads: &[Reread], old: Option<&StoredPipeline>
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is stored of a pipeline, without how it is doing.
+/// The stored pipeline without its status.
 fn base(stored: &StoredPipeline) -> StoredPipeline {
     StoredPipeline { status: Status::Invalid, created: None, updated: None, ..stored.clone() }
 }

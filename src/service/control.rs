@@ -26,7 +26,7 @@ use crate::traces::{Exporter, SpanCounts};
 
 /// How long who holds a pipeline waits for it to drain; what is left then is read again when it goes on.
 const DRAIN: Duration = Duration::from_secs(15);
-/// How long somebody waits for a pipeline that somebody else holds.
+/// Time that a request waits for a pipeline that another request holds.
 const BUSY: Duration = Duration::from_secs(20);
 
 /// Why nothing was done.
@@ -55,7 +55,7 @@ pub enum ControlError {
     /// Its plugins are not loaded yet.
     #[error("the plugins of pipeline {0} are still being loaded; it is started then")]
     Loading(Str),
-    /// Somebody else changes it.
+    /// Another request changes it.
     #[error("pipeline {0} is being changed by somebody else")]
     Busy(Str),
     /// The service stops.
@@ -82,7 +82,7 @@ impl ControlError {
         }
     }
 
-    /// What to do about it.
+    /// Remedy.
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             ControlError::Running(_) => Some("stop it first"),

@@ -1,6 +1,7 @@
 //! Stored pipelines as configuration texts again, and texts as pipelines.
 
 use anabranch_graph::diagnostic::{Diagnostic, Files, Severity};
+use anabranch_graph::plan::CompileOptions;
 use serde_json::{Map, Value, json};
 
 use super::control::{ControlError, Shared};
@@ -20,10 +21,15 @@ pub(super) struct Read {
 
 impl Read {
     /// Reads and compiles a text, which may take as long as plugins take to load, elsewhere.
-    pub(super) async fn text(shared: &Shared, name: &str, text: String) -> Result<Read, ControlError> {
+    pub(super) async fn text(
+        shared: &Shared,
+        options: CompileOptions,
+        name: &str,
+        text: String,
+    ) -> Result<Read, ControlError> {
         let mut files = Files::new();
         files.add(name, text);
-        let (registry, options) = (shared.registry.clone(), shared.compile);
+        let registry = shared.registry.clone();
         let found = Found { files, unreadable: Vec::new() };
         let read = TEXTS.run(move || Pipelines::of(found, &registry, &options)).await;
         let pipelines = read.ok_or(ControlError::ServiceStopping)?;
@@ -32,7 +38,7 @@ impl Read {
 
     /// Reads and compiles what is stored of a pipeline.
     pub(super) async fn stored(shared: &Shared, pipeline: &StoredPipeline) -> Result<Read, ControlError> {
-        Read::text(shared, &pipeline.id, text_of(pipeline)).await
+        Read::text(shared, shared.compile, &pipeline.id, text_of(pipeline)).await
     }
 
     /// What is wrong with the parts that are there; a pipeline that lacks parts is not wrong yet.

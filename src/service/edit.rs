@@ -58,7 +58,7 @@ pub enum EditError {
     /// What was planned is not what would be done now.
     #[error("pipeline {0} or the text changed since the plan was made: nothing was done")]
     Stale(Str),
-    /// It runs, and the settings keep it from being restarted.
+    /// The pipeline runs, and the settings do not allow a restart.
     #[error("pipeline {0} runs, and api.allow-live-restart-apply is false: nothing was changed")]
     RunsOn(Str),
     /// The new pipeline does not open.

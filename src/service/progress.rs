@@ -11,10 +11,13 @@ use super::lifecycle::Seen;
 use crate::backlog::BacklogNumbers;
 use crate::terminal::{age, short};
 
-/// How often it is logged where no terminal shows it.
+/// Time between two log lines about progress, without a terminal.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
-/// How far pipelines are.
+/// How long what a source said last is carried forward: about twice the time between two answers.
+const ESTIMATED: Duration = Duration::from_secs(2);
+
+/// Progress of pipelines.
 #[derive(Default)]
 pub(super) struct Reading(BTreeMap<Str, Row>);
 
@@ -22,19 +25,46 @@ pub(super) struct Reading(BTreeMap<Str, Row>);
 struct Row {
     run: u64,
     began: Instant,
-    /// What was left when it was looked at first, or most since.
-    whole: Option<u64>,
+    /// What is left, where its source knows that.
+    backlog: Option<Backlog>,
     /// Records that were settled at the look before, and when that was.
     before: (u64, Instant),
 }
 
-/// How far one pipeline is.
+/// A source says what is left once a second at most: what is read after that is estimated.
+#[derive(Clone, Copy)]
+struct Backlog {
+    /// What was left at first, or most since: what grows while it is read is no progress backwards.
+    whole: u64,
+    /// What was left when it changed last, and when that was seen.
+    left: u64,
+    at: Instant,
+}
+
+impl Backlog {
+    /// The part that is read, from 0 to 1, and the time until all of it is.
+    fn estimate(self, began: Instant, now: Instant) -> (Option<f64>, Option<Duration>) {
+        let Backlog { whole, left, at } = self;
+        let read = (whole - left) as f64;
+        let pace = read / at.duration_since(began).as_secs_f64().max(0.001);
+        let since = now.duration_since(at).min(ESTIMATED).as_secs_f64();
+        let done = (whole > 0).then(|| match left {
+            0 => 1.0,
+            // The last part is known to be read when the source says so.
+            _ => ((read + pace * since) / whole as f64).min(0.99),
+        });
+        let rest = (read > 0.0).then(|| (left as f64 / pace - since).max(if left > 0 { 0.1 } else { 0.0 }));
+        (done, rest.and_then(|rest| Duration::try_from_secs_f64(rest).ok()))
+    }
+}
+
+/// Progress of one pipeline.
 #[derive(Debug, PartialEq)]
 pub(super) struct Stand {
     totals: Totals,
     /// Settled records per second.
     rate: f64,
-    /// Of what there is to read, from 0 to 1; `None` where its source does not know.
+    /// The share of the input that is read, from 0 to 1; `None` if the source does not know.
     done: Option<f64>,
     /// Until all of it is read, at the pace so far.
     left: Option<Duration>,
@@ -48,7 +78,7 @@ impl Reading {
         }
     }
 
-    /// How far those are that run, by id.
+    /// Progress of the running pipelines, by id.
     pub(super) fn stands(&mut self, pipelines: &[(Str, Seen)], now: Instant) -> Vec<(Str, Stand)> {
         let stand = |(id, run, progress): (&Str, u64, &Progress)| {
             (id.clone(), self.stand(id, run, progress.totals(), left(progress), now))
@@ -57,13 +87,18 @@ impl Reading {
     }
 
     fn row(&mut self, id: &Str, run: u64, left: Option<u64>, now: Instant) -> &mut Row {
-        let fresh = || Row { run, began: now, whole: None, before: (0, now) };
+        let fresh = || Row { run, began: now, backlog: None, before: (0, now) };
         let row = self.0.entry(id.clone()).or_insert_with(fresh);
         if row.run != run {
             *row = fresh();
         }
-        // What grows while it is read is no progress backwards.
-        row.whole = left.map(|left| row.whole.map_or(left, |whole| whole.max(left))).or(row.whole);
+        if let Some(left) = left {
+            let new = |whole: u64| Backlog { whole: whole.max(left), left, at: now };
+            row.backlog = Some(match row.backlog {
+                Some(known) if known.left == left => known,
+                known => new(known.map_or(left, |known| known.whole)),
+            });
+        }
         row
     }
 
@@ -72,13 +107,10 @@ impl Reading {
         let (settled, at) = std::mem::replace(&mut row.before, (totals.settled, now));
         let elapsed = now.duration_since(at).as_secs_f64();
         let rate = if elapsed > 0.0 { totals.settled.saturating_sub(settled) as f64 / elapsed } else { 0.0 };
-        let (Some(left), Some(whole)) = (left, row.whole) else {
-            return Stand { totals, rate, done: None, left: None };
-        };
-        let read = whole.saturating_sub(left);
-        let pace = read as f64 / now.duration_since(row.began).as_secs_f64().max(0.001);
-        let time = (read > 0).then(|| Duration::try_from_secs_f64(left as f64 / pace).ok()).flatten();
-        Stand { totals, rate, done: (whole > 0).then(|| read as f64 / whole as f64), left: time }
+        let began = row.began;
+        let backlog = row.backlog.filter(|_| left.is_some());
+        let (done, left) = backlog.map_or((None, None), |backlog| backlog.estimate(began, now));
+        Stand { totals, rate, done, left }
     }
 }
 
@@ -146,5 +178,11 @@ mod tests {
         assert_eq!(stand(8, 2, 3_000_000, Some(0)), "3.0M records read, 100 %, 1.5M records/s");
         assert_eq!(stand(9, 3, 70, None), "70 records read, 0 records/s");
         assert_eq!(stand(10, 3, 100, None), "100 records read, 30 records/s");
+        // Between two answers of the source the time goes on, and so does the share.
+        assert_eq!(stand(20, 4, 0, Some(700)), "0 records read, 0 %, 0 records/s");
+        assert_eq!(stand(21, 4, 100, Some(600)), "100 records read, 14 %, 100 records/s, about 6.0 s left");
+        assert_eq!(stand(22, 4, 200, Some(600)), "200 records read, 28 %, 100 records/s, about 5.0 s left");
+        assert_eq!(stand(23, 4, 300, Some(400)), "300 records read, 42 %, 100 records/s, about 4.0 s left");
+        assert_eq!(stand(50, 4, 300, Some(400)), "300 records read, 71 %, 0 records/s, about 2.0 s left");
     }
 }

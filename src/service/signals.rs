@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use signal_hook::flag::register_conditional_default;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Those that end a service, and the one that has it read its credentials again.
+/// The signals that end the service, and the signal to reload credentials.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,

@@ -109,6 +109,18 @@ impl Key {
         self
     }
 
+    /// What it does, and where it does nothing yet or at all, that and why.
+    pub fn meaning(&self) -> String {
+        let mut text = self.comment.to_owned();
+        if let Some(part) = self.awaits {
+            text += &format!(" No effect yet: comes with {part}.");
+        }
+        if let Some(why) = self.idle {
+            text += &format!(" No effect: {why}.");
+        }
+        text
+    }
+
     /// Whether nothing depends on it.
     pub fn has_no_effect(&self) -> bool {
         self.awaits.is_some() || self.idle.is_some()
@@ -238,6 +250,12 @@ pub const KEYS: &[Key] = &[
         Some("false"),
         "Apply pipeline files when they are saved. A pipeline that cannot be opened is replaced by its earlier version; a \
          deleted file leaves its pipelines running.",
+    ),
+    Key::new(
+        "pipelines.strict",
+        Kind::Bool,
+        Some("false"),
+        "Refuse a pipeline that has warnings, such as an unknown field, as one that has errors.",
     ),
     Key::new(
         "pipelines.exit-on-degraded",
@@ -478,9 +496,9 @@ pub const KEYS: &[Key] = &[
         "preview.pipeline-arch-v2-disable-metrics",
         Kind::Bool,
         Some("false"),
-        "Leaves out the metrics of that architecture.",
+        "Accepted because files of other services have it.",
     )
-    .idle("there is one architecture, and its metrics are always there"),
+    .idle("Anabranch has one architecture and always serves its metrics"),
     Key::new("dev.enabled", Kind::Bool, Some("false"), "Reload pipeline files when they change.").alias("dev"),
     Key::new("dev.json", Kind::Bool, Some("false"), "In development mode, print the log as JSON."),
     Key::new("dev.cpuprofile", Kind::Path, None, "Write a CPU profile here.").awaits(DEV),

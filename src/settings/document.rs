@@ -17,15 +17,9 @@ pub fn document() -> String {
     for (section, title) in SECTIONS {
         let _ = write!(text, "\n# ---- {title} ----\n");
         for key in KEYS.iter().filter(|key| key.section() == *section) {
-            let _ = write!(text, "\n# {}\n# Type: {}.", key.comment, key.kind.describe());
+            let _ = write!(text, "\n# {}\n# Type: {}.", key.meaning(), key.kind.describe());
             if !key.standard.is_empty() {
                 let _ = write!(text, " Where it is not given: {}.", key.standard.join(", "));
-            }
-            if let Some(part) = key.awaits {
-                let _ = write!(text, " No effect yet: comes with {part}.");
-            }
-            if let Some(why) = key.idle {
-                let _ = write!(text, " No effect: {why}.");
             }
             let value = match key.default {
                 Some("") => " \"\"".to_owned(),

@@ -59,8 +59,8 @@ impl<const ALL: bool> SettingFlags<ALL> {
     fn add(command: Command) -> Command {
         KEYS.iter().fold(command, |command, key| {
             let help = match key.default {
-                Some(default) if !default.is_empty() => format!("{} [default: {default}]", key.comment),
-                _ => key.comment.to_owned(),
+                Some(default) if !default.is_empty() => format!("{} [default: {default}]", key.meaning()),
+                _ => key.meaning(),
             };
             let mut arg = Arg::new(key.name)
                 .long(key.name)
@@ -154,6 +154,20 @@ impl clap::Args for ServiceFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_no_effect_says_so_in_the_help_and_in_the_file() {
+        let help = SettingFlags::<true>::add(Command::new("run").term_width(0)).render_long_help().to_string();
+        let file = super::super::document();
+        let idle: Vec<_> = KEYS.iter().filter(|key| key.has_no_effect()).collect();
+        assert!(!idle.is_empty());
+        for key in idle {
+            assert!(key.meaning().contains("No effect"), "{}", key.name);
+            for text in [&help, &file] {
+                assert!(text.contains(&key.meaning()), "{} is not explained in:\n{text}", key.name);
+            }
+        }
+    }
 
     #[test]
     fn another_process_gets_the_flags_that_pipelines_depend_on() {

@@ -406,6 +406,7 @@ impl<'a> Checking<'a> {
             pipelines: PipelineSettings {
                 path: self.path("pipelines.path"),
                 watch: self.bool("pipelines.watch"),
+                strict: self.bool("pipelines.strict"),
                 exit_on_degraded: self.bool("pipelines.exit-on-degraded"),
                 recovery: RecoveryPolicy {
                     min_delay: self.duration("pipelines.error-recovery.min-delay"),

@@ -13,7 +13,7 @@ use super::letters::{Change, Which};
 use super::open::Site;
 use super::{Found, Holding, Read, Write, Written, compare, fence, tables, unavailable};
 use crate::panics::caught;
-use held::{Held, Open};
+use held::{CONTRADICTION, Held, Open};
 
 mod held;
 mod letters;
@@ -68,7 +68,7 @@ impl Embedded {
 
     pub(super) async fn read(&self, read: Read) -> Result<Found, StoreError> {
         let shared = self.shared.clone();
-        let damaged = || StoreError::Damaged("its pages contradict each other".to_owned());
+        let damaged = || StoreError::Damaged(CONTRADICTION.to_owned());
         tokio::task::spawn_blocking(move || caught(|| shared.read(&read)).unwrap_or_else(|| Err(damaged())))
             .await
             .map_err(unavailable)?
@@ -142,9 +142,9 @@ impl Shared {
         self.held.look()?;
         self.held.with(|open| {
             // A panic here is a damaged page; it must not leave others waiting for ever.
-            match caught(|| commit(&open.database, writes)) {
+            match caught(|| commit(open.database(), writes)) {
                 Some(outcomes) => outcomes.map_err(|error| open.failed_write(&error)),
-                None => Err(Failure::Unavailable(open.fail("its pages contradict each other").to_owned())),
+                None => Err(Failure::Unavailable(open.fail(CONTRADICTION).to_owned())),
             }
         })?
     }
@@ -154,7 +154,7 @@ impl Shared {
 const READS: u32 = 3;
 
 fn find(open: &Open, read: &Read) -> Result<Found, StoreError> {
-    let transaction = open.database.begin_read().map_err(unavailable)?;
+    let transaction = open.database().begin_read().map_err(unavailable)?;
     match read {
         Read::Pipelines => tables::pipelines(&transaction).map(Found::Pipelines),
         Read::Marks(epoch) => {
@@ -293,7 +293,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
         Write::Trial(bytes) => {
             // What an earlier trial left goes: there is one at most. Zeros would need no room on some file systems.
             let mut trial = transaction.open_table(tables::TRIAL)?;
-            trial.insert((), vec![0xa5; bytes].as_slice())?;
+            trial.insert_reserve((), bytes)?.as_mut().fill(0xa5);
             Ok(Written::Nothing)
         }
     }

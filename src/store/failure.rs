@@ -50,8 +50,9 @@ impl From<OpenError> for Failure {
 const TOLD: Duration = Duration::from_secs(1);
 /// A trial writes at least this much: a small write may succeed on a full disk, in place of something old.
 const TRIAL_BYTES: usize = 64 << 10;
-/// A trial writes at most this much.
-const MOST_TRIAL_BYTES: usize = 4 << 20;
+/// A trial writes at most this much. It is as large as the write that failed: where a smaller one finds room, that write
+/// may still fail, and a probe would say in turns that the store works and that it does not.
+const MOST_TRIAL_BYTES: usize = 64 << 20;
 
 /// How the last write went; clones share it.
 #[derive(Clone, Default)]
@@ -63,18 +64,18 @@ pub(super) struct LastWrite {
 struct Failed {
     at: Instant,
     why: Failure,
-    /// Its bytes, and those of larger ones that failed before it.
+    /// Its size in bytes, or the size of a larger write that failed before it.
     bytes: usize,
 }
 
-/// What is known of writing.
+/// Whether writes succeed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// The last write succeeded, or there was none.
     Works,
     /// It failed just now.
     Fails(Failure),
-    /// It failed a while ago; a trial of this many bytes shows whether that is over.
+    /// The last write failed more than [`TOLD`] ago. A trial of this many bytes shows whether the store works again.
     Unknown(usize),
 }
 

@@ -1,4 +1,4 @@
-//! How long the store takes, and how often it fails.
+//! Durations and errors of store operations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ struct Operation {
     fails: AtomicBool,
 }
 
-/// What is known of the operations of one kind.
+/// Measurements of one kind of operation.
 #[derive(Clone, Copy, Debug)]
 pub struct OperationNumbers {
     /// `read` or `write`.
     pub kind: &'static str,
-    /// How long those took that were answered, errors included.
+    /// Durations of the answered operations, failed ones included.
     pub times: Distribution,
-    /// How many failed.
+    /// Number of failed operations.
     pub errors: u64,
 }
 
-/// What is known of a store.
+/// Measurements of a store.
 #[derive(Clone, Debug)]
 pub struct StoreNumbers {
     /// By kind.
@@ -51,7 +51,7 @@ pub struct StoreNumbers {
 }
 
 impl Meter {
-    /// Of a store whose file is in this directory.
+    /// A meter of a store whose file is in this directory.
     pub(super) fn of_file(directory: PathBuf) -> Self {
         Meter(Arc::new(Counted { directory: Some(directory), ..Counted::default() }))
     }
@@ -83,7 +83,7 @@ impl Operation {
     fn note<T>(&self, since: Instant, outcome: &Result<T, StoreError>) {
         self.times.add(since.elapsed(), 1);
         // Who was fenced failed, and not the store.
-        let fails = matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Damaged(_)));
+        let fails = matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Gone(_) | StoreError::Damaged(_)));
         self.errors.fetch_add(u64::from(fails), Ordering::Relaxed);
         self.fails.store(fails, Ordering::Relaxed);
     }

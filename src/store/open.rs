@@ -7,6 +7,8 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 #[cfg(feature = "postgres")]
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, StorageBackend as _, StorageError, TableError};
@@ -104,6 +106,11 @@ pub enum OpenError {
 /// What every redb file starts with.
 const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
 
+/// How often, and after which time, a file is opened again that this process has closed and that is still locked. A
+/// process that another thread starts holds copies of all open files, with their locks, until it runs its program.
+const FORKS: u32 = 20;
+const FORK: Duration = Duration::from_millis(5);
+
 /// Memory for pages. Marks are few and small; the default of a gigabyte is for databases.
 const CACHE_BYTES: usize = 4 << 20;
 
@@ -165,6 +172,9 @@ impl Store {
                 }
             })?;
             let holding = ownership.holding();
+            if let Place::Postgres(postgres) = &store.place {
+                postgres.held(holding.clone());
+            }
             return Ok(Store { holding, ownership: Some(Arc::new(ownership)), ..store });
         }
         Ok(store)
@@ -281,6 +291,12 @@ impl Site {
         let gone = || OpenError::Gone { path: path.clone() };
         self.look()?;
         let head = head(path).map_err(|error| io(path, &error))?.ok_or_else(gone)?;
+        for _ in 0..FORKS {
+            match open_existing(path, &head) {
+                Err(OpenError::InUse { .. }) => sleep(FORK),
+                opened => return opened,
+            }
+        }
         open_existing(path, &head)
     }
 }

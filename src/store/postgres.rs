@@ -3,10 +3,10 @@
 //! One connection on a thread of its own, so that it does not depend on which runtime asks. Whatever waits when the
 //! connection is free is written in one transaction. A lost connection is made anew and the transaction repeated: every
 //! write may come twice (a claim then takes a later number), and marks are fenced by the number of the claim in the
-//! transaction that stores them, so that a repeated one never overwrites those of a later owner. A server that is silent
-//! for too long counts as lost. It may still commit what was repeated meanwhile, and nothing is overwritten then either: a
-//! commit is asked for when every statement was answered, so that the first transaction has its rows until it ends, and
-//! the repeated one waits for them.
+//! transaction that stores them, so that a repeated one never overwrites those of a later owner. A process that
+//! does not own the store any more gives up its writes. A server that is silent for too long counts as lost. It may still
+//! commit what was repeated meanwhile, and nothing is overwritten then either: a commit is asked for when every statement
+//! was answered, so that the first transaction has its rows until it ends, and the repeated one waits for them.
 
 mod connection;
 mod letters;
@@ -15,14 +15,15 @@ mod schemas;
 mod session;
 mod table;
 
+use std::future::pending;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use anabranch_graph::state::StoreError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use super::owner::Owner;
+use super::owner::{Holding, Owner};
 use super::{Found, Read, Write, Written};
 use crate::settings::PostgresDatabase;
 use connection::{Address, is_passing};
@@ -102,6 +103,7 @@ pub(super) enum Taking {
 enum Request {
     Read(Read, oneshot::Sender<Result<Found, StoreError>>),
     Write(Write, oneshot::Sender<Result<Written, StoreError>>),
+    Held(watch::Receiver<Holding>),
 }
 
 /// A handle; clones share it. The connection is closed when the last is dropped.
@@ -135,7 +137,7 @@ impl Postgres {
         let (opened, is_open) = sync_channel(1);
         let runtime =
             crate::runtime::start(&mut tokio::runtime::Builder::new_current_thread()).map_err(Refused::System)?;
-        let keep = Keeper { address, table, session: None, away: None };
+        let keep = Keeper { address, table, session: None, away: None, holding: None };
         let live = move || runtime.block_on(keep.live(waiting, |result| drop(opened.send(result))));
         std::thread::Builder::new().name("state-store".to_owned()).spawn(live).map_err(Refused::System)?;
         let gone = || Refused::System(std::io::Error::other("its thread has ended"));
@@ -155,6 +157,12 @@ impl Postgres {
         written.await.map_err(|_| gone())?
     }
 
+    /// From now on, writes are given up when this process does not own the store any more.
+    pub(super) fn held(&self, holding: watch::Receiver<Holding>) {
+        // Where its thread has ended, nothing is written.
+        let _ = self.requests.send(Request::Held(holding));
+    }
+
     fn ask(&self, request: Request) -> Result<(), StoreError> {
         self.requests.send(request).map_err(|_| gone())
     }
@@ -164,13 +172,15 @@ fn gone() -> StoreError {
     StoreError::Unavailable("the connection of the state store has ended".into())
 }
 
-/// Who has the connection.
+/// Owner of the connection.
 struct Keeper {
     address: Address,
     table: Table,
     session: Option<Session>,
     /// When the server was last found away, and why; `None` while it answers.
     away: Option<(Instant, String)>,
+    /// Whether this process owns the store; `None` where it only looks.
+    holding: Option<watch::Receiver<Holding>>,
 }
 
 impl Keeper {
@@ -189,6 +199,7 @@ impl Keeper {
                 match request {
                     Request::Read(read, done) => reads.push((read, done)),
                     Request::Write(write, done) => writes.push((write, done)),
+                    Request::Held(holding) => self.holding = Some(holding),
                 }
                 next = requests.try_recv().ok();
             }
@@ -220,7 +231,7 @@ impl Keeper {
 
     /// The connection, made anew where it was lost.
     async fn connected(&mut self) -> Result<(&Table, &mut Client), Failure> {
-        let Keeper { address, table, session, away } = self;
+        let Keeper { address, table, session, away, holding: _ } = self;
         let live = match session.take() {
             Some(live) if !live.is_closed() => live,
             _ if away.is_some() => {
@@ -238,8 +249,20 @@ impl Keeper {
         }
         let (writes, done): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
         let mut tries = Tries::new();
+        let mut holding = self.holding.clone();
         loop {
-            match self.transact(&writes).await {
+            let outcome = tokio::select! {
+                biased;
+                // Made later, a claim would take a pipeline away from the next owner.
+                why = lost(holding.as_mut()) => {
+                    self.session = None;
+                    let failed = || Err(StoreError::Unavailable(why.clone().into()));
+                    done.into_iter().for_each(|done| drop(done.send(failed())));
+                    return;
+                }
+                outcome = self.transact(&writes) => outcome,
+            };
+            match outcome {
                 Ok(outcomes) => {
                     self.answered(&tries);
                     done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome)));
@@ -316,6 +339,16 @@ impl Keeper {
     }
 }
 
+/// Waits until another process may own the store; gives the reason.
+async fn lost(holding: Option<&mut watch::Receiver<Holding>>) -> String {
+    let Some(holding) = holding else { return pending().await };
+    let lost = holding.wait_for(|holding| matches!(holding, Holding::Paused(_) | Holding::Taken(_))).await;
+    match lost.ok().and_then(|lost| lost.refusal().map(str::to_owned)) {
+        Some(why) => why,
+        None => pending().await,
+    }
+}
+
 struct Tries {
     failures: u32,
     silent: bool,
@@ -337,6 +370,9 @@ impl Tries {
     }
 }
 
+#[cfg(test)]
+#[path = "../../tests/it/servers/proxy.rs"]
+mod proxy;
 #[cfg(test)]
 #[path = "../../tests/it/servers/postgres.rs"]
 pub(super) mod server;

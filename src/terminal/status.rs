@@ -14,7 +14,7 @@ use crate::service::lifecycle::Seen;
 /// One line: each pipeline with its state, records per second, records in flight and backlog.
 pub struct StatusLine {
     output: Arc<Output>,
-    /// How far each was.
+    /// The state of each pipeline at earlier redraws.
     rows: BTreeMap<Str, Row>,
 }
 
@@ -46,7 +46,7 @@ impl Row {
 }
 
 impl StatusLine {
-    /// How often it is redrawn.
+    /// Time between two redraws.
     pub const PERIOD: Duration = Duration::from_millis(500);
 
     /// A line about nothing yet.
@@ -54,12 +54,12 @@ impl StatusLine {
         StatusLine { output, rows: BTreeMap::new() }
     }
 
-    /// Whether anybody can see it.
+    /// Whether it is shown on a terminal.
     pub fn is_live(&self) -> bool {
         self.output.is_live()
     }
 
-    /// Draws it anew, about those of these pipelines that were started.
+    /// Redraws it, with the started ones of these pipelines.
     pub fn draw(&mut self, pipelines: Vec<(Str, Seen)>) {
         let now = Instant::now();
         let mut text = String::new();

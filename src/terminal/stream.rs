@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Write};
 use super::escape::{is_unsafe, json_text};
 use super::style::rendered;
 
-/// Where something is printed.
+/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -27,7 +27,7 @@ impl Stream {
     }
 }
 
-/// Whether somebody sees it on a terminal.
+/// Whether it is a terminal.
 pub fn is_terminal(stream: Stream) -> bool {
     match stream {
         Stream::Out => io::stdout().is_terminal(),

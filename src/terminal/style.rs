@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::escape::escape_into;
 
-/// How text looks on a terminal.
+/// Style of text on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style(&'static str);
 

@@ -179,6 +179,102 @@ fn of_changes_that_race_one_wins_and_the_others_are_told() {
     service.end();
 }
 
+/// Two clients change the rate of a running generator a hundred times, each pair of changes from the same base.
+#[test]
+fn of_each_pair_of_a_hundred_racing_edits_one_wins() {
+    const PAIRS: usize = 50;
+    let text = |rate: usize| {
+        let source = "plugin: file\n        settings:\n          path: in.txt";
+        let generator = format!(
+            "plugin: generator\n        settings:\n          rate: \"{rate}\"\n          format.type: structured\n          \
+             format.options.id: int"
+        );
+        file_to_file("p", "").replace(source, &generator)
+    };
+    let workspace = Workspace::new();
+    let mut service = Service::start(&workspace);
+    apply(&service, &text(100));
+    service.wait_for("p", "running");
+    let planned = std::sync::Barrier::new(2);
+    let (service, planned) = (&service, &planned);
+    // The first client asks for 501 records a second and more, the second for 701 and more.
+    let client = |first: usize| {
+        move || -> Vec<_> {
+            let edit = |pair| {
+                let yaml = text(first + pair);
+                let hash = plan(service, &yaml)["hash"].clone();
+                planned.wait();
+                let answer = service.send("POST", "/v1/pipelines/apply", &json!({ "yaml": yaml, "hash": hash }));
+                // Both have an answer before one of them looks at the next base.
+                planned.wait();
+                answer
+            };
+            (1..=PAIRS).map(edit).collect()
+        }
+    };
+    let (firsts, seconds) = std::thread::scope(|scope| {
+        let (one, other) = (scope.spawn(client(500)), scope.spawn(client(700)));
+        (one.join().unwrap(), other.join().unwrap())
+    });
+    for (pair, (one, other)) in firsts.iter().zip(&seconds).enumerate() {
+        let (won, lost) = if one.status == 200 { (one, other) } else { (other, one) };
+        assert_eq!((won.status, lost.status), (200, 409), "pair {pair}: {}\n{}", won.body, lost.body);
+        assert_eq!(lost.reason(), "pipelines.plan_stale", "pair {pair}: {}", lost.body);
+    }
+    let rate = service.get("/v1/connectors/p:in")["config"]["settings"]["rate"].clone();
+    let last = if firsts[PAIRS - 1].status == 200 { 500 + PAIRS } else { 700 + PAIRS };
+    assert_eq!(rate, last.to_string(), "the change of the winner");
+    assert_eq!(service.status("p")["run"], PAIRS + 1, "a change that lost restarts nothing");
+}
+
+/// `api.allow-live-restart-apply: false`: nobody restarts a pipeline that runs, whatever they ask with.
+#[test]
+fn where_restarts_are_not_allowed_a_pipeline_that_runs_is_left_alone() {
+    let mut workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.env("ANABRANCH_API_ALLOW_LIVE_RESTART_APPLY", "false");
+    let mut service = Service::start(&workspace);
+    workspace.env("ANABRANCH_API_HTTP_ADDRESS", &service.address.to_string());
+    apply(&service, &file_to_file("p", ""));
+    service.wait_for("p", "running");
+    const CODE: &str = "pipelines.restart_not_allowed";
+    const ADVICE: &str = "stop the pipeline, apply the change, and start it";
+    let changed = file_to_file("p", "").replace("out.ndjson", "other.ndjson");
+    workspace.write("changed.yaml", &changed);
+
+    let planned = plan(&service, &changed);
+    assert_eq!(planned["restart"], true, "{planned}");
+    let hash = planned["hash"].clone();
+    let refused = service.refused("POST", "/v1/pipelines/apply", &json!({ "yaml": changed, "hash": hash }), CODE);
+    assert!(refused.to_string().contains(ADVICE), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("api.allow-live-restart-apply is false"), "{refused}");
+
+    let words = ["pipelines", "apply", "changed.yaml", "--yes"];
+    let told = workspace.run(&words).expect_code(2).both();
+    assert!(told.contains("api.allow-live-restart-apply is false") && told.contains(ADVICE), "{told}");
+    let output = workspace.run(&[&words[..], &["--json"]].concat()).expect_code(2).stdout;
+    let report: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((&report["error"]["code"], &report["ok"]), (&CODE.into(), &false.into()), "{report}");
+
+    let call = crate::mcp::call("apply", &json!({ "config": changed, "hash": hash }));
+    let answers = crate::mcp::asked(&workspace, &["--allow-mutations"], &[call]);
+    let result = &answers[0]["result"];
+    assert_eq!((&result["isError"], &result["structuredContent"]["error"]["code"]), (&true.into(), &CODE.into()));
+    assert!(result.to_string().contains(ADVICE), "{result}");
+
+    let status = service.status("p");
+    assert_eq!((&status["word"], &status["run"]), (&"running".into(), &1.into()), "{status}");
+    assert_eq!(service.get("/v1/connectors/p:out")["config"]["settings"]["path"], "out.ndjson");
+    // What the advice says works.
+    service.done("POST", "/v1/pipelines/p/stop", &json!({}));
+    service.wait_for("p", "stopped");
+    workspace.run(&words).expect_code(0);
+    service.done("POST", "/v1/pipelines/p/start", &json!({}));
+    service.wait_for("p", "running");
+    assert_eq!(service.get("/v1/connectors/p:out")["config"]["settings"]["path"], "other.ndjson");
+    service.end();
+}
+
 /// The store goes away while the new pipeline is tried out, and comes back later.
 #[cfg(feature = "postgres")]
 #[test]

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anabranch::settings::Database;
-use anabranch::store::Store;
+use anabranch::store::{OpenError, Store};
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::StateStore as _;
 
 use crate::api::{ask, get};
-use crate::process::{Process, Workspace, file_to_file, raw_after, skip};
+use crate::process::{PATIENCE, Process, Workspace, file_to_file, raw_after, skip};
 
 fn workspace(lines: usize) -> Workspace {
     let workspace = Workspace::new();
@@ -119,6 +119,18 @@ fn a_store_with_a_flipped_bit_is_refused_or_holds_what_it_held() {
     }
 }
 
+/// Opens a store that nobody else uses. A process that another test starts holds copies of all open files, with their
+/// locks, until it runs its program: meanwhile the store is said to be in use.
+fn open(database: &Database) -> Result<Store, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match Store::open(database) {
+            Err(OpenError::InUse { .. }) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(1)),
+            opened => return opened,
+        }
+    }
+}
+
 /// All that is read from a store with these bytes: `None` where it is refused, or an answer says that it is damaged. A
 /// store that is taken can be written, and is sound and whole after that.
 fn held(path: &Path, bytes: &[u8], what: &str) -> Option<String> {
@@ -127,7 +139,7 @@ fn held(path: &Path, bytes: &[u8], what: &str) -> Option<String> {
     let id = "stored".into();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let store = Store::open(&database).ok()?;
+        let store = open(&database).ok()?;
         let (pipelines, detached) = (store.pipelines().await.ok()?, store.detached_marks(&id).await.ok()?);
         let epoch = store.claim(&id).await.ok()?;
         let marks = store.load(&epoch).await.ok()?;
@@ -135,7 +147,7 @@ fn held(path: &Path, bytes: &[u8], what: &str) -> Option<String> {
         let later = Mark { seq: mark.seq + 1, ..mark.clone() };
         store.commit(&epoch, &[(lane.clone(), later.clone())]).await.expect(what);
         drop(store);
-        let store = Store::open(&database).expect(what);
+        let store = open(&database).expect(what);
         assert_eq!(store.pipelines().await.expect(what), pipelines, "{what}");
         let epoch = store.claim(&id).await.expect(what);
         assert_eq!(store.load(&epoch).await.expect(what).get(lane), Some(&later), "{what}");
@@ -374,6 +386,49 @@ fn a_service_that_cannot_write_its_store_is_not_ready_until_it_can() {
     process.signal("INT");
     process.finish().expect_code(0);
     all_delivered(&workspace);
+}
+
+/// Dead letters of several sizes find the disk full, and are written again at once or seldom. However small the writes are
+/// that find room meanwhile, no probe says that the service is ready.
+#[test]
+fn every_probe_says_503_while_dead_letters_find_the_disk_full() {
+    if !has_prlimit() {
+        return;
+    }
+    const SELDOM: &str =
+        "exec \"$0\" run --pipelines.error-recovery.min-delay=3s --pipelines.error-recovery.max-delay=3s";
+    probe_while_full(SOON, 40, 512 << 10, 6 << 20);
+    probe_while_full(SELDOM, 2, 14_000_000, 20 << 20);
+}
+
+/// Probes while `count` records of so many bytes all become dead letters, and the store may grow by `room` bytes.
+fn probe_while_full(script: &str, count: usize, bytes: usize, room: u64) {
+    let workspace = Workspace::new();
+    let queue = "    dead-letter-queue: { plugin: store, window-size: 0, settings: { max-bytes: 1GiB } }\n";
+    let processors = "      - { id: fail, plugin: error, settings: { message: no } }\n";
+    workspace.write("in.txt", "");
+    workspace.write("pipelines/p.yaml", file_to_file("stored", processors) + queue);
+    let mut process = service(&workspace, script);
+    let (address, printed) = (process.address(), process.printed());
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    let size = std::fs::metadata(workspace.path("anabranch.db")).unwrap().len();
+    allow(&process, &(size + room).to_string());
+    let lines: String = (0..count).map(|i| format!("{i:0>6}{}\n", "x".repeat(bytes))).collect();
+    workspace.append("in.txt", &lines);
+    process.wait_until("it to be unready", || get(address, "/readyz").status == 503);
+    for probe in 1..=60 {
+        let ready = get(address, "/readyz");
+        assert_eq!(ready.status, 503, "probe {probe} of 60, {bytes} bytes: {}\n{}", ready.body, printed());
+        assert!(ready.body.to_lowercase().contains("file too large"), "{}", ready.body);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    allow(&process, "unlimited");
+    let kept = format!("anabranch_dead_letters{{pipeline=\"stored\"}} {count}\n");
+    process.wait_until("all letters", || get(address, "/metrics").body.contains(&kept));
+    process.wait_until("readiness", || get(address, "/readyz").status == 200);
+    process.signal("INT");
+    let text = process.finish().expect_code(0).both();
+    assert!(!text.contains("panicked") && !text.contains("internal error"), "{text}");
 }
 
 #[cfg(target_os = "linux")]

@@ -71,6 +71,53 @@ fn links_lead_somewhere() {
     assert!(followed > 50, "{followed}");
 }
 
+/// Titles of sections of a page, and tables, with nothing below them.
+fn empty_parts(page: &str) -> Vec<&str> {
+    let mut empty = Vec::new();
+    // The title that has had no text yet, and its level.
+    let mut open: Option<(usize, &str)> = None;
+    let mut in_code = false;
+    let mut lines = page.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        if line.starts_with("```") {
+            in_code = !in_code;
+        }
+        let level = line.chars().take_while(|c| *c == '#').count();
+        let is_title = !in_code && (1..=6).contains(&level) && line[level..].starts_with(' ');
+        if is_title {
+            // A section may begin with a section of its own.
+            empty.extend(open.take().filter(|(above, _)| level <= *above).map(|(_, title)| title));
+            open = Some((level, line));
+        } else if !line.starts_with("<!--") {
+            open = None;
+        }
+        let ends_head = !in_code && line.starts_with("| ---");
+        if ends_head && !lines.peek().is_some_and(|next| next.starts_with('|')) {
+            empty.push(line);
+        }
+    }
+    empty.extend(open.map(|(_, title)| title));
+    empty
+}
+
+#[test]
+fn no_section_of_a_page_is_empty() {
+    for (page, empty) in [
+        ("# A\ntext\n## B\n### C\ntext\n", &[][..]),
+        ("# A\n\n## B\n\n## C\ntext\n## D\n", &["## B", "## D"]),
+        ("# A\n```sh\n# no title\n```\n", &[]),
+        ("# A\n| a | b |\n| --- | --- |\n\ntext\n", &["| --- | --- |"]),
+    ] {
+        assert_eq!(empty_parts(page), empty, "{page}");
+    }
+    let mut pages = below(&root().join("docs"), ".md");
+    pages.extend(["README.md", "ARCHITECTURE.md", "llms.txt"].map(|name| root().join(name)));
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        assert_eq!(empty_parts(&text), Vec::<&str>::new(), "{}", page.display());
+    }
+}
+
 #[test]
 fn the_book_has_all_pages() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();

@@ -49,6 +49,8 @@ mod live;
 mod mcp;
 mod mistakes;
 mod monitoring;
+#[cfg(feature = "postgres")]
+mod outage;
 mod outcome;
 mod packages;
 mod pipeline_tests;
@@ -78,6 +80,7 @@ mod servers;
 mod soak;
 mod stop;
 mod store;
+mod strict;
 #[cfg(unix)]
 mod terminal;
 mod tls;

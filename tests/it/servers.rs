@@ -2,4 +2,6 @@
 
 pub mod certificates;
 pub mod postgres;
+#[cfg(feature = "postgres")]
+pub mod proxy;
 pub mod s3;

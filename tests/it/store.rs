@@ -1,10 +1,14 @@
 //! The state store: one process at a time, and never restarted from nothing.
 
 #[cfg(feature = "postgres")]
+mod network;
+#[cfg(feature = "postgres")]
 mod silent;
 
+use std::net::SocketAddr;
+
 use crate::api::{ask, get};
-use crate::process::{Workspace, file_to_file, numbered_lines};
+use crate::process::{Process, Workspace, file_to_file, numbered_lines};
 
 fn workspace() -> Workspace {
     let workspace = Workspace::new();
@@ -42,6 +46,15 @@ fn delivered(workspace: &Workspace) -> usize {
     std::fs::read_to_string(workspace.path("out.ndjson")).map_or(0, |text| text.lines().count())
 }
 
+/// Waits until the positions of all that was delivered are stored: what a service delivers and does not store comes twice.
+#[track_caller]
+fn until_stored(service: &mut Process, address: SocketAddr) {
+    let is_age = |line: &str| line.starts_with("anabranch_source_position_age_seconds{");
+    service.wait_until("the position", || {
+        get(address, "/metrics").body.lines().any(|line| is_age(line) && line.ends_with(" 0"))
+    });
+}
+
 /// The second service waits, says why, and takes over when the first has ended; nothing is delivered twice.
 fn one_after_the_other(database: &[String]) {
     let workspace = workspace();
@@ -69,6 +82,28 @@ fn one_after_the_other(database: &[String]) {
     assert_eq!(workspace.lines("out.ndjson").len(), 102, "a line came twice");
 }
 
+/// Both are to serve the same address: the second one says why its probes are not answered, and serves it later.
+#[test]
+fn a_second_service_that_waits_says_that_the_first_has_its_port() {
+    let mut workspace = workspace();
+    let mut first = workspace.start(&["run"]);
+    let address = first.address();
+    first.wait_until("all lines", || delivered(&workspace) == 100);
+    workspace.env("ANABRANCH_API_HTTP_ADDRESS", &address.to_string());
+    let mut next = workspace.start(&["run", "--db.wait", "300s"]);
+    let printed = next.printed();
+    next.wait_until("the reason", || printed().contains("probes are not answered while this service waits"));
+    let text = printed();
+    assert!(text.contains(&format!("{address} is in use")) && text.contains("in use by process"), "{text}");
+    assert_eq!(get(address, "/readyz").status, 200, "the first answers");
+    first.signal("TERM");
+    first.finish().expect_code(0);
+    assert_eq!(next.address(), address);
+    next.wait_until("readiness", || get(address, "/readyz").status == 200);
+    next.signal("TERM");
+    next.finish().expect_code(0);
+}
+
 #[test]
 fn a_second_service_waits_for_the_file() {
     one_after_the_other(&[]);
@@ -94,6 +129,8 @@ fn a_service_that_was_killed_is_followed_and_commands_do_not_write_beside_one() 
     let database = of(&database);
     let mut first = workspace.start(&second(&database, "0s"));
     first.wait_until("all lines", || delivered(&workspace) == 100);
+    let address = first.address();
+    until_stored(&mut first, address);
     let mut purge = vec!["dlq", "purge", "stored", "--all", "--yes", "--api.enabled=false"];
     purge.extend(database.iter().map(String::as_str));
     let text = workspace.run(&purge).expect_code(3).both();
@@ -127,6 +164,8 @@ fn an_owner_that_loses_its_session_is_followed_by_one_service_at_most() {
     });
     workspace.append("in.txt", "one more\n");
     first.wait_until("one more line", || delivered(&workspace) == 101);
+    let address = first.address();
+    until_stored(&mut first, address);
 
     let mut next = workspace.start(&second(&database, "300s"));
     let address = next.address();
@@ -190,6 +229,7 @@ fn a_file_that_is_removed_or_replaced_stops_the_pipelines() {
     let address = service.address();
     service.wait_until("all lines", || delivered(&workspace) == 100);
     service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    until_stored(&mut service, address);
     let (store, aside) = (workspace.path("anabranch.db"), workspace.path("aside.db"));
     std::fs::rename(&store, &aside).unwrap();
     let status = || get(address, "/v1/live").json()["pipelines"][0]["status"].to_string();

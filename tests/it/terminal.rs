@@ -234,3 +234,77 @@ fn there_is_one_way_to_the_terminal() {
     }
     assert!(others.is_empty(), "print with crate::terminal:\n{}", others.join("\n"));
 }
+
+/// Seven hundred records, a hundred a second.
+fn slow() -> Workspace {
+    let workspace = Workspace::new();
+    let source = "plugin: generator\n        settings:\n          format.type: raw\n          \
+                  format.options.id: int\n          operations: create\n          rate: 100\n          recordCount: 700";
+    let text = file_to_file("p", "").replace("plugin: file\n        settings:\n          path: in.txt", source);
+    workspace.write("pipelines/p.yaml", text);
+    workspace
+}
+
+/// The status lines that a terminal was shown, and all lines that stayed on it.
+fn drawn(shown: &str) -> (Vec<String>, Vec<String>) {
+    const ERASE: &str = "\r\u{1b}[2K";
+    let mut status = Vec::new();
+    let mut stayed = String::new();
+    for part in shown.split(ERASE) {
+        match part.rsplit_once("\u{1b}[?7l") {
+            Some((before, line)) => {
+                stayed += before;
+                status.push(line.trim_end_matches("\u{1b}[?7h").to_owned());
+            }
+            None => stayed += part,
+        }
+    }
+    (status, stayed.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn progress_on_a_terminal_has_count_share_and_time_and_leaves_nothing_behind() {
+    let workspace = slow();
+    let once = ["run", "--once"];
+    let Some(output) = on_terminal(&workspace, "", ["", ""], &once) else { return };
+    let shown = output.expect_code(0).stdout;
+    let (status, stayed) = drawn(&shown);
+    let is_whole = |line: &&String| line.contains(" records read, ") && line.contains(" %, ") && line.contains("left");
+    assert!(status.iter().filter(is_whole).count() >= 3, "{status:?}");
+    let share = |line: &String| -> Option<f64> { line.split(" %").next()?.rsplit(' ').next()?.parse().ok() };
+    let shares: Vec<f64> = status.iter().filter_map(share).collect();
+    assert!(shares.iter().any(|share| (20.0..90.0).contains(share)), "{status:?}");
+    assert!(stayed.iter().all(|line| !line.contains("records/s")), "it stays on the screen: {stayed:?}");
+    assert!(stayed.last().unwrap().starts_with("p finished: 700 records read"), "{stayed:?}");
+    assert!(shown.contains("\u{1b}[32m"), "without colour: {shown}");
+
+    // NO_COLOR takes the colour and leaves the line.
+    let mut workspace = slow();
+    workspace.env("NO_COLOR", "1");
+    let shown = on_terminal(&workspace, "", ["", ""], &once).unwrap().expect_code(0).stdout;
+    let (status, stayed) = drawn(&shown);
+    assert!(status.iter().filter(is_whole).count() >= 3, "{status:?}");
+    assert!(!stayed.concat().contains('\u{1b}') && !status.concat().contains('\u{1b}'), "{shown:?}");
+}
+
+#[test]
+fn progress_as_json_is_objects_only() {
+    // On a terminal too, nothing is drawn between the objects.
+    let workspace = slow();
+    let once = ["run", "--once", "--json"];
+    let on_terminal = on_terminal(&workspace, "", ["", ""], &once).map(|output| output.expect_code(0).stdout);
+    let in_pipe = slow().run(&once).expect_code(0).stdout;
+    for shown in on_terminal.iter().chain([&in_pipe]) {
+        let objects: Vec<serde_json::Value> =
+            shown.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?}"))).collect();
+        let progress: Vec<_> = objects.iter().filter(|object| !object["percent"].is_null()).collect();
+        assert!(!progress.is_empty(), "{shown}");
+        for object in progress {
+            let percent = object["percent"].as_f64().unwrap();
+            assert!((10.0..100.0).contains(&percent), "{object}");
+            assert!(object["read"].as_u64().unwrap() > 100 && object["settled"].as_u64().is_some(), "{object}");
+            assert!(object["seconds_left"].as_f64().unwrap() < 60.0 && object["pipeline"] == "p", "{object}");
+        }
+        assert_eq!(objects.last().unwrap()["command"], "run");
+    }
+}

@@ -136,7 +136,7 @@ fn serve(directory: &str) -> ! {
     let options = CompileOptions { once: true, limits: settings.limits, ..CompileOptions::default() };
     let pipelines = Pipelines::load(&[Path::new("pipelines")], &registry, &options);
     assert!(!pipelines.has_errors(), "{:?}", pipelines.all_findings());
-    let log = Log::new(settings.log, Output::standard(false).unwrap());
+    let log = Log::new(settings.log, Output::standard(false, true).unwrap());
     let _installed = log.install();
     let service = Service {
         settings,

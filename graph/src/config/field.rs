@@ -72,7 +72,7 @@ impl fmt::Display for Path<'_> {
 /// What reading a file needs and gathers.
 pub(super) struct Reader<'a> {
     pub(super) file: FileId,
-    /// What the file is called.
+    /// Name of the file.
     pub(super) name: &'a str,
     pub(super) source: &'a str,
     pub(super) resolver: Resolver<'a>,

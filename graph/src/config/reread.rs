@@ -3,7 +3,7 @@
 use super::load::{Variables, value_of};
 use super::{ConnectorConfig, PipelineConfig, ProcessorConfig, Settings, Written};
 
-/// What a reference to a file begins with.
+/// Prefix of a reference to a file.
 const FILE: &str = "${file:";
 
 /// A file that a value comes from cannot be read, or holds no value any more.

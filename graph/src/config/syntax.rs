@@ -30,7 +30,7 @@ pub(super) fn finding(file: FileId, text: &str, error: &ScanError, most_depth: u
         .unwrap_or_else(|| place.plain(error, most_depth))
 }
 
-/// Where the parser gave up.
+/// Place at which the parser stopped.
 struct Place<'t> {
     file: FileId,
     text: &'t str,
@@ -129,7 +129,7 @@ impl<'t> Place<'t> {
         })
     }
 
-    /// How far a line would be indented as the ones before it.
+    /// The indentation of the preceding lines, in columns.
     fn expected_indent(&self, start: usize, line: &str) -> Option<usize> {
         let (_, before) = self.before(start).next()?;
         let indent = indent_of(before)?;
@@ -285,7 +285,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// What the parser says, where it says it.
+    /// The message of the parser, at the place that the parser names.
     fn plain(&self, error: &ScanError, most_depth: usize) -> Diagnostic {
         let len = self.text[self.at..].chars().next().filter(|c| !matches!(c, '\n' | '\r')).map_or(0, char::len_utf8);
         let (message, hint) = match error.kind() {

@@ -4,7 +4,7 @@ use super::field::{Object, Path, Reader, quoted};
 use super::yaml::{Entry, Value};
 use crate::diagnostic::{Diagnostic, did_you_mean, slip};
 
-/// What a map is, and its fields.
+/// The kind of a map, and its fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Document,

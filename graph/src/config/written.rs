@@ -27,7 +27,7 @@ pub struct Written {
 /// A file that a setting names, read together with the pipeline file: what is configured from it opens nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Where it was looked for.
+    /// Path at which it was looked for.
     pub path: Str,
     /// Its text, or why there is none, as a phrase: `permission denied`.
     pub text: Result<Str, Str>,

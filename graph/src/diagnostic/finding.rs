@@ -23,7 +23,7 @@ pub struct Finding<'a> {
     /// Where it is wrong.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place<'a>>,
-    /// What to do about it.
+    /// Remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'a str>,
     /// What a program may do about it: `validate --fix` does.

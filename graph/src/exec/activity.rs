@@ -24,7 +24,7 @@ pub enum Activity {
     Stalled {
         /// Id of the connector or processor that holds them; [`STATE_STORE`] where positions cannot be stored.
         node: Str,
-        /// What kind of node that is; `None` for [`STATE_STORE`].
+        /// The kind of the node; `None` for [`STATE_STORE`].
         station: Option<Station>,
         /// When rows moved last.
         since: SystemTime,

@@ -24,7 +24,7 @@ pub(super) type Answer = Mutex<Option<Backlog>>;
 pub struct SourceBacklog {
     /// Id of its connector.
     pub connector: Str,
-    /// What the source said when it was asked last.
+    /// The last answer of the source.
     pub backlog: Backlog,
 }
 

@@ -63,7 +63,7 @@ struct Line {
 }
 
 impl Failures {
-    /// Of a run of this plan: what its log says first of each kind, and at which level.
+    /// The log of failures for a run of this plan. `level` and `message`: of the first line of each kind.
     pub(super) fn new(plan: &StagePlan, level: LogLevel, message: Str) -> Self {
         let sources = plan.stages.iter().filter_map(|stage| match &stage.kind {
             StageKind::Read(read) => Some((read.connector.clone(), read.source.clone())),

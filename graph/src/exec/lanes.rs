@@ -173,7 +173,7 @@ impl State {
         Ok(LaneIndex(index))
     }
 
-    /// What is settled of a lane that was replaced leaves: nobody stores it. A lane without rows gives its place away.
+    /// Removes settled rows of a replaced lane without storing their positions. Frees the place of a lane without rows.
     fn clear_replaced(&mut self, index: LaneIndex) {
         let lane = &mut self.lanes[usize::from(index.0)];
         if lane.hold != Hold::Replaced {

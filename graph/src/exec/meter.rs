@@ -20,7 +20,7 @@ use crate::text::Str;
 pub(super) struct Meter {
     /// Id of the connector or processor.
     pub(super) node: Str,
-    /// What kind of node it is: a connector and a processor may have the same id.
+    /// The kind of the node: a connector and a processor may have the same id.
     pub(super) station: Station,
     /// How long rows may rest in it before it counts as stalled.
     pub(super) patience: Duration,

@@ -150,7 +150,7 @@ pub struct StageCount {
 pub struct NodeCount {
     /// Id of the connector or processor.
     pub node: Str,
-    /// What kind of node it is.
+    /// The kind of the node.
     pub station: Station,
     /// What it did and took.
     pub count: StepCount,

@@ -1,4 +1,4 @@
-//! Where sources resume, when transactional destinations have marks too.
+//! Start positions of sources, if transactional destinations have positions too.
 //!
 //! The state store decides, with two exceptions. A source whose rows all go to one transactional destination resumes
 //! after the mark of that destination: it has exactly the rows before it. A destination that has less than its receipt
@@ -61,11 +61,11 @@ pub(super) struct Lost {
     pub(super) confirmed: Mark,
     /// What it has.
     pub(super) left: Option<Mark>,
-    /// What is done about it.
+    /// Action to take.
     pub(super) remedy: Remedy,
 }
 
-/// What is done where a destination lost what it had confirmed.
+/// Action if a destination has lost positions that it had confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// The source resumes after what is left.

@@ -87,7 +87,7 @@ impl fmt::Display for Side {
 /// A place of a graph where records can be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// What kind of node it is.
+    /// The kind of the node.
     pub station: Station,
     /// Id of the node, as plans show it.
     pub node: Str,

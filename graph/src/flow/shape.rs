@@ -116,7 +116,7 @@ impl BitOr for Kinds {
     }
 }
 
-/// What is known of a value.
+/// Known properties of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type {
     /// What it may be.

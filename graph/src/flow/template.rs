@@ -54,7 +54,7 @@ struct Walk<'a> {
     slots: Vec<Known>,
 }
 
-/// What is known of a place in the template.
+/// The values that are known at a place in the template.
 #[derive(Clone)]
 struct Scope {
     /// What `.` is.

@@ -193,7 +193,7 @@ fn ending(source: &str, error: &TemplateError) -> Option<TemplateError> {
     )
 }
 
-/// What is foreign in an expression.
+/// A part of an expression that is not template syntax.
 #[derive(Clone, Debug)]
 struct Foreign {
     at: Range<usize>,

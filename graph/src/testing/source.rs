@@ -121,7 +121,7 @@ impl Upstream {
         self
     }
 
-    /// It cannot be opened the next time.
+    /// The next attempt to open it fails.
     pub fn fail_open(&self, fault: Fault) {
         locked(&self.open_faults).push(fault);
     }

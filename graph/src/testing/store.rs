@@ -48,7 +48,7 @@ impl MemoryStore {
         locked(&self.state).receipts.insert((pipeline.into(), destination.into(), lane), mark);
     }
 
-    /// What a destination had confirmed of a lane.
+    /// The position of a lane that a destination has confirmed.
     pub fn receipt(&self, pipeline: &str, destination: &str, lane: &LaneId) -> Option<Mark> {
         locked(&self.state).receipts.get(&(pipeline.into(), destination.into(), lane.clone())).cloned()
     }

@@ -58,7 +58,7 @@ pub struct Known {
 /// to the registry: the thread waits for the answer, or, within [`Desk::attend`], the task does.
 pub struct Desk {
     client: RegistryClient,
-    /// What was asked in the attempt that is made; `None` = questions are asked on this thread.
+    /// Questions of the current attempt; `None` = this thread asks the registry itself.
     attempt: Option<Attempt>,
     versions: HashMap<Str, HashMap<SchemaVersion, Arc<Known>>>,
     texts: HashMap<Str, HashMap<Str, Arc<Known>>>,
@@ -303,7 +303,7 @@ struct Attempt {
     missing: Option<Question>,
 }
 
-/// What the registry said since a work began.
+/// Answers of the schema registry since the current batch began.
 #[derive(Default)]
 struct Answers(Vec<(Question, Answered)>);
 

@@ -25,7 +25,7 @@ pub use self::process::Launch;
 pub(crate) struct Client {
     launch: Launch,
     opening: Opening,
-    /// Of pipeline and processor, for who lists processes.
+    /// Name of the pipeline and the processor, shown in lists of processes.
     names: [Str; 2],
     lines: ServiceLog,
     /// None after it died.
@@ -105,12 +105,12 @@ impl Operator for Client {
     }
 }
 
-/// How the rows of a call are gone through.
+/// Order in which a call processes its rows.
 #[derive(Default)]
 struct Course {
     /// Whether workers answer each row before the next.
     careful: bool,
-    /// Of these rows one ended a worker.
+    /// One of these rows crashed a worker.
     suspects: Range<usize>,
     /// A row that is known to fail.
     failed: Option<(usize, Fault)>,

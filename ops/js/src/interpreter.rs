@@ -29,7 +29,7 @@ impl Interpreter {
         Ok(Interpreter { program, limits, lines, isolate: Some(isolate) })
     }
 
-    /// What the script makes of a record.
+    /// Result of the script for a record.
     ///
     /// # Errors
     /// Why it makes nothing of it.

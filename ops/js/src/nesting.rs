@@ -11,7 +11,7 @@ use crate::position::Position;
 /// Brackets in brackets that a script may have.
 pub(crate) const MOST_BRACKETS: usize = 200;
 
-/// What the parser's thread has beside.
+/// Stack of the parser's thread in bytes, in addition to the stack that nesting takes.
 const BASE: usize = 1 << 20;
 
 /// Bytes of stack that the parser, and what goes through its tree, take at most: for a bracket or template, which may

@@ -19,7 +19,7 @@ pub(crate) use write::{TooDeep, write_bytes, write_number, write_record};
 /// Lists and maps in lists and maps that a message may hold.
 pub(crate) const MOST_DEPTH: usize = 256;
 
-/// What a frame is.
+/// Kinds of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {

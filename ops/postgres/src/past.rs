@@ -1,4 +1,4 @@
-//! What the tables of a destination took before.
+//! Memory of the rows that the tables of a destination accepted.
 //!
 //! A table that is dropped or altered in mid-run fails every record that comes after: that is no fault of the records.
 //! What rows were written with tells such a table from a record that never fitted. The memory ends with the plan, so that

@@ -70,7 +70,7 @@ pub(crate) struct Unfit {
     pub(crate) lack: Option<Lack>,
 }
 
-/// What rows do not find in a table.
+/// A part of a table that rows need and that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     /// The table itself.

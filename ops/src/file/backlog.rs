@@ -1,4 +1,4 @@
-//! What a file holds that was not read yet, and since when.
+//! Backlog of a file: unread bytes and their age.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;

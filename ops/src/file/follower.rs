@@ -203,7 +203,7 @@ impl Follower {
         self.survey = survey;
     }
 
-    /// What the last survey found.
+    /// Result of the last survey.
     pub(super) fn surveyed(&self) -> &Survey {
         &self.survey
     }
@@ -213,7 +213,7 @@ impl Follower {
         self.current.as_ref().map_or(0, |current| current.ends.len)
     }
 
-    /// What could not be read since the file was first opened.
+    /// Generations missed since the file was first opened.
     pub(super) fn missed(&self) -> Missed {
         let told = self.generations().map(Generations::missed).unwrap_or_default();
         Missed {

@@ -87,7 +87,7 @@ pub(super) enum Next {
 }
 
 impl Generations {
-    /// Of a path with this name in this directory.
+    /// Follows the entry of this name in this directory.
     pub(super) fn new(directory: PathBuf, name: OsString) -> Self {
         let queue = Queue::default();
         Generations { directory, name, queue: Mutex::new(queue) }

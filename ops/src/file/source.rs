@@ -187,7 +187,7 @@ struct Lines {
     changes_untold: bool,
     /// Of the current file.
     lengths: Lengths,
-    /// What was said to be missing.
+    /// Generations of the file that were reported as missed.
     missed: Missed,
     arena: Arena,
 }

@@ -83,7 +83,7 @@ impl Watch {
     }
 }
 
-/// What was added to the watches of the process, until this is dropped.
+/// A watch of the process; it ends when this is dropped.
 #[derive(Debug)]
 struct Added {
     watcher: &'static Watcher,
@@ -132,9 +132,9 @@ impl Drop for Added {
 /// Who is told of changes under one descriptor.
 #[derive(Debug)]
 enum Told {
-    /// Of changes of this entry of a directory only; `None` = of any change.
+    /// The entry of the directory whose changes are reported; `None` = every entry.
     Changed(Option<OsString>, Arc<Notify>),
-    /// Of all entries of a directory, from the barrier on: earlier changes are of files that were there before.
+    /// Watches all entries of a directory. Changes before the barrier belong to earlier files.
     Generations(Arc<Generations>, Option<i32>),
 }
 

@@ -171,6 +171,7 @@ pub(crate) fn pipeline(text: &str) -> (Files, PipelineConfig) {
 pub(crate) const OPTIONS: CompileOptions = CompileOptions {
     split: true,
     once: false,
+    strict: false,
     limits: anabranch_graph::plan::Limits {
         replay_rows: 16_384,
         held_bytes: 64 << 20,

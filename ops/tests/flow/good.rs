@@ -165,7 +165,7 @@ fn what_may_be_right() {
     silent(&["anything"], "plugin: split, settings: { field: .Payload.After.items }");
 }
 
-/// What the walk over templates must not take for a mistake.
+/// Templates without a certain mistake: the compiler reports nothing.
 #[test]
 fn templates_that_may_be_right() {
     let silent = |sources: &[&str], condition: &str| {

@@ -1,4 +1,4 @@
-//! What went wrong with TLS, in words.
+//! Error messages for TLS.
 //!
 //! The errors of the library name its own types and show bytes as lists of numbers: no user can do anything with that.
 
@@ -15,7 +15,7 @@ pub fn said(error: &io::Error) -> String {
     }
 }
 
-/// What went wrong with TLS, in words, where that is among the causes of an error.
+/// The message for a TLS error, if one is among the causes of an error.
 pub fn within(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(cause) = next {

@@ -29,7 +29,7 @@ impl Budget {
         self.refused = false;
     }
 
-    /// What to add to the reason for which the guest ended.
+    /// Addition to the reason why the guest ended.
     pub(crate) fn reason(&self) -> Option<String> {
         let mebibytes = self.limit as f64 / f64::from(1 << 20);
         self.refused.then(|| format!("it wanted more memory than `processors.max-memory` allows, {mebibytes} MiB"))

@@ -1,4 +1,4 @@
-//! Which connections there are, and which of them has to go when there are too many.
+//! Open connections, and the choice of the one to close if there are too many.
 //!
 //! Connections of authenticated callers and all others are counted apart, so that no number of others takes the API away.
 //! A connection counts as authenticated from its first request with the token on. When the others are too many, the one

@@ -30,7 +30,7 @@ impl Watched {
         Watched { stream, seat, patience: None, stalls: false }
     }
 
-    /// What came of a write.
+    /// Outcome of a write.
     fn wrote<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             if std::mem::take(&mut self.stalls) {

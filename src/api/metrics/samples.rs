@@ -5,15 +5,61 @@ use std::fmt::Write as _;
 
 use anabranch_graph::histogram::Distribution;
 use anabranch_graph::text::Str;
-use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_local_recorder};
+use metrics::{Key, KeyName, Level, Metadata, Recorder, with_local_recorder};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use metrics_process::Collector;
 
 /// A metric.
 pub(super) struct Metric {
-    name: &'static str,
-    help: &'static str,
+    pub(super) name: &'static str,
+    /// What is counted or measured, and in which unit.
+    pub(super) help: &'static str,
+    pub(super) labels: &'static [Label],
     kind: Kind,
+}
+
+/// A label of a metric.
+pub(super) struct Label {
+    pub(super) name: &'static str,
+    /// What its value is.
+    pub(super) meaning: &'static str,
+}
+
+impl Label {
+    pub(super) const fn new(name: &'static str, meaning: &'static str) -> Self {
+        Label { name, meaning }
+    }
+
+    /// Its line in the documentation.
+    #[cfg(test)]
+    pub(super) fn row(&self) -> String {
+        format!("| `{}` | {} |", self.name, self.meaning)
+    }
+}
+
+impl Metric {
+    /// The help text with the meaning of the labels.
+    pub(super) fn full_help(&self) -> String {
+        let labels: Vec<String> = self.labels.iter().map(|it| format!("{} ({})", it.name, it.meaning)).collect();
+        match labels.len() {
+            0 => self.help.to_owned(),
+            1 => format!("{} Label: {}.", self.help, labels[0]),
+            _ => format!("{} Labels: {}.", self.help, labels.join(", ")),
+        }
+    }
+
+    /// Its line in the documentation.
+    #[cfg(test)]
+    pub(super) fn row(&self) -> String {
+        let kind = match self.kind {
+            Kind::Counter | Kind::Seconds => "counter",
+            Kind::Sum | Kind::Oldest => "gauge",
+            Kind::Times => "histogram",
+        };
+        let labels: Vec<String> = self.labels.iter().map(|label| format!("`{}`", label.name)).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!(" {}", labels.join(", ")) };
+        format!("| `{}` | {kind} |{labels} | {} |", self.name, self.help)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,24 +76,24 @@ enum Kind {
     Times,
 }
 
-pub(super) const fn counter(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, help, kind: Kind::Counter }
+pub(super) const fn counter(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
+    Metric { name, help, labels, kind: Kind::Counter }
 }
 
-pub(super) const fn seconds(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, help, kind: Kind::Seconds }
+pub(super) const fn seconds(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
+    Metric { name, help, labels, kind: Kind::Seconds }
 }
 
-pub(super) const fn sum(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, help, kind: Kind::Sum }
+pub(super) const fn sum(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
+    Metric { name, help, labels, kind: Kind::Sum }
 }
 
-pub(super) const fn oldest(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, help, kind: Kind::Oldest }
+pub(super) const fn oldest(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
+    Metric { name, help, labels, kind: Kind::Oldest }
 }
 
-pub(super) const fn times(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, help, kind: Kind::Times }
+pub(super) const fn times(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
+    Metric { name, help, labels, kind: Kind::Times }
 }
 
 /// What a value is about: of a pipeline, of a part of it, or of neither.
@@ -71,9 +117,9 @@ impl Labels {
         self
     }
 
-    fn listed(&self) -> Vec<Label> {
-        let pipeline = self.pipeline.as_ref().map(|id| Label::new("pipeline", id.to_string()));
-        let parts = self.parts.iter().map(|(name, value)| Label::new(*name, value.to_string()));
+    fn listed(&self) -> Vec<metrics::Label> {
+        let pipeline = self.pipeline.as_ref().map(|id| metrics::Label::new("pipeline", id.to_string()));
+        let parts = self.parts.iter().map(|(name, value)| metrics::Label::new(*name, value.to_string()));
         pipeline.into_iter().chain(parts).collect()
     }
 }
@@ -104,11 +150,11 @@ impl Samples {
     /// The text for Prometheus, with what there is to say about the process.
     pub(super) fn exposed(&self, metrics: &[&Metric]) -> String {
         let recorder = PrometheusBuilder::new().build_recorder();
-        for Metric { name, help, kind } in metrics {
-            let name = || KeyName::from_const_str(name);
-            match kind {
-                Kind::Counter => recorder.describe_counter(name(), None, (*help).into()),
-                Kind::Seconds | Kind::Sum | Kind::Oldest => recorder.describe_gauge(name(), None, (*help).into()),
+        for metric in metrics {
+            let (name, help) = (KeyName::from_const_str(metric.name), metric.full_help().into());
+            match metric.kind {
+                Kind::Counter => recorder.describe_counter(name, None, help),
+                Kind::Seconds | Kind::Sum | Kind::Oldest => recorder.describe_gauge(name, None, help),
                 Kind::Times => {}
             }
         }
@@ -138,9 +184,9 @@ impl Samples {
 
     /// A histogram: the exporter makes none of counts that are there already.
     fn expose_times(&self, metric: &Metric, text: &mut String) {
-        let Metric { name, help, .. } = metric;
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
-        for ((_, labels), times) in self.times.iter().filter(|((of, _), _)| of == name) {
+        let name = metric.name;
+        let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} histogram", metric.full_help());
+        for ((_, labels), times) in self.times.iter().filter(|((of, _), _)| *of == name) {
             let labels = labels.listed().iter().fold(String::new(), |mut listed, label| {
                 let value = label.value().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
                 let _ = write!(listed, "{}{}=\"{value}\"", if listed.is_empty() { "" } else { "," }, label.key());
@@ -165,9 +211,9 @@ mod tests {
 
     #[test]
     fn counters_and_the_oldest_of_several_are_told_as_what_they_are() {
-        const ROWS: Metric = counter("rows_total", "Rows.");
-        const TIME: Metric = seconds("time_seconds_total", "Time.");
-        const AGE: Metric = oldest("age_seconds", "Age.");
+        const ROWS: Metric = counter("rows_total", &[], "Rows.");
+        const TIME: Metric = seconds("time_seconds_total", &[], "Time.");
+        const AGE: Metric = oldest("age_seconds", &[], "Age.");
         let mut samples = Samples::default();
         let about = || Labels::pipeline(&"a \"b\"".into()).with("node", "n".into());
         for value in [1.5, 0.5] {
@@ -175,7 +221,7 @@ mod tests {
             samples.add(&TIME, about(), value);
             samples.add(&AGE, about(), value);
         }
-        const LATENCY: Metric = times("latency_seconds", "Latency.");
+        const LATENCY: Metric = times("latency_seconds", &[], "Latency.");
         let histogram = anabranch_graph::histogram::Histogram::default();
         histogram.add(std::time::Duration::from_millis(3), 4);
         samples.add_times(&LATENCY, about(), &histogram.distribution());

@@ -132,7 +132,7 @@ impl Queue {
         }
     }
 
-    /// Where the letters are, if not in the store.
+    /// Location of the dead letters, if the store does not hold them.
     fn elsewhere(&self) -> Option<String> {
         match (bare_name(&self.plugin), &self.path) {
             ("store", _) => None,

@@ -47,6 +47,9 @@ pub(in crate::cli) struct Arguments {
     /// With --yes: also where a source under a new id delivers everything again.
     #[arg(long, requires = "yes")]
     accept_rereads: bool,
+    /// Treat warnings as errors.
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     settings: ServiceFlags,
 }
@@ -60,6 +63,8 @@ struct Asked<'a> {
     pipeline: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
 }
 
 /// A pipeline of a file beside the one of the service.
@@ -82,7 +87,8 @@ pub(super) fn apply(arguments: &Arguments, context: &Context) -> Report {
 }
 
 fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
-    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let mut settings = context.settings(COMMAND, &arguments.settings.0)?;
+    settings.pipelines.strict |= arguments.strict;
     let targets = targets(COMMAND, &arguments.paths, context)?;
     let remote = Remote::of(COMMAND, &settings)?;
     let work = compare(targets, arguments, &remote, &settings, context)?;
@@ -138,7 +144,8 @@ fn compare(
     let mut pipelines = Vec::with_capacity(targets.len());
     let mut refused = Vec::new();
     for target in targets {
-        let asked = Asked { yaml: &target.yaml, pipeline: target.asked(), hash: None };
+        let asked =
+            Asked { yaml: &target.yaml, pipeline: target.asked(), hash: None, strict: settings.pipelines.strict };
         match remote.post::<Value>("/v1/pipelines/plan", &asked) {
             Ok(plan) => pipelines.push(Compared { diff: diff::read(COMMAND, &plan)?, plan, target }),
             Err(report) => refused.push((target, report)),
@@ -174,7 +181,12 @@ fn carry_out(
     let mut failed: Vec<(String, Box<Report>)> = Vec::new();
     let mut done = 0;
     for Compared { target, plan, diff } in work.pipelines.iter_mut().filter(|pipeline| pipeline.diff.differs()) {
-        let asked = Asked { yaml: &target.yaml, pipeline: target.asked(), hash: Some(&diff.hash) };
+        let asked = Asked {
+            yaml: &target.yaml,
+            pipeline: target.asked(),
+            hash: Some(&diff.hash),
+            strict: settings.pipelines.strict,
+        };
         match remote.post::<Value>("/v1/pipelines/apply", &asked) {
             Ok(answer) => {
                 done += 1;
@@ -284,7 +296,7 @@ impl Work {
     }
 }
 
-/// What the service refused, with what is wrong with the file as far as this machine can tell, and the places.
+/// The refusal of the service, with the findings that this machine has for the file.
 fn explained(report: Report, target: &Target, settings: &Settings, context: &Context) -> Box<Report> {
     let pipelines = Pipelines::load(&[&target.path], &registry_with(settings), &compile_options(settings, false));
     Box::new(match report.is_invalid() && pipelines.has_errors() {

@@ -89,7 +89,7 @@ pub(super) fn stop(arguments: &Stop, context: &Context) -> Report {
         .unwrap_or_else(|report| *report)
 }
 
-/// What the service is told to do.
+/// Orders to the service.
 enum Order {
     /// `degraded`: to all that are degraded.
     Start {
@@ -169,7 +169,7 @@ fn tell(remote: &Remote, order: &Order, id: &str) -> Result<(), Box<Report>> {
     Ok(())
 }
 
-/// How a pipeline is after it was told, at once or when it has got there.
+/// The status of a pipeline after an order, read at once or after the order is carried out.
 fn attended(
     command: &'static str,
     remote: &Remote,

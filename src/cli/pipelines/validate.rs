@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anabranch_graph::diagnostic::Severity;
+use anabranch_graph::plan::CompileOptions;
 use serde_json::{Value, json};
 
 use super::findings::{Form, github, sarif};
@@ -92,7 +93,10 @@ pub(super) fn check(
         [] => std::slice::from_ref(&settings.pipelines.path),
         paths => paths,
     };
-    let (registry, options) = (registry_with(&settings), compile_options(&settings, false));
+    let strict = checking.strict || settings.pipelines.strict;
+    // Warnings are shown as warnings; the exit code says that they count.
+    let options = CompileOptions { strict: false, ..compile_options(&settings, false) };
+    let registry = registry_with(&settings);
     let mut pipelines = Pipelines::load(paths, &registry, &options);
     let mut text = String::new();
     let mut changed = Vec::new();
@@ -144,7 +148,7 @@ pub(super) fn check(
         };
         result["fixed"] = changed.iter().map(shown).collect();
     }
-    let refused = wrong_as_it_is.unwrap_or(pipelines.has_errors()) || (checking.strict && warnings > 0);
+    let refused = wrong_as_it_is.unwrap_or(pipelines.has_errors()) || (strict && warnings > 0);
     let report = Report::new(command).found(if refused { Exit::Invalid } else { Exit::Ok });
     let findings = pipelines.all_findings();
     match checking.form {

@@ -80,7 +80,7 @@ pub(in crate::cli) struct Import {
     settings: ServiceFlags,
 }
 
-/// What `export` writes.
+/// The document that `export` writes.
 #[derive(Deserialize)]
 struct Document {
     version: u64,

@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     registry.add_source(Given::new(INPUT, "Records from standard input.", source));
     registry.add_destination(Given::new(OUTPUT, "Records to standard output.", output));
     registry.add_destination(Given::new(ERRORS, "Dead letters to standard error.", errors));
-    let options = CompileOptions { split: settings.arch_v2, once: true, limits: settings.limits };
+    let options = CompileOptions { split: settings.arch_v2, once: true, strict: false, limits: settings.limits };
     let compiled = match compile(&config, &registry, &options) {
         Ok(compiled) => compiled,
         Err(findings) => return refused(&findings, &files, context),

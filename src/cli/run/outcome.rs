@@ -1,4 +1,4 @@
-//! What `anabranch run` came to: the last words, and the exit code.
+//! Summary of `anabranch run`: the last lines and the exit code.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::service::Ended;
 use crate::service::account::Account;
 use crate::service::lifecycle::{Outcome, names};
 
-/// How the service was run.
+/// The way the service was run.
 pub(super) struct Run {
     /// To the end of what there is to read.
     pub(super) once: bool,
@@ -20,7 +20,7 @@ pub(super) struct Run {
     pub(super) text: bool,
     /// Whether pipelines were not started because their files have errors, which counts.
     pub(super) refused: bool,
-    /// How long all of it took.
+    /// Duration of the whole run.
     pub(super) took: Duration,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
     }
 }
 
-/// What keeps it from being a success; the worst where it is several things.
+/// The reason why the run is not a success; the most severe one if there are several.
 fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
     let mut left = Vec::new();
     let mut degraded = Vec::new();

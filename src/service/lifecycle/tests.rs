@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anabranch_graph::fault::Fault;
 use anabranch_graph::testing::{AtEnd, Journal, Pipeline, Reaction, Shelf, Upstream};
 
@@ -215,11 +217,18 @@ async fn a_stop_drains_what_was_read() {
 
 #[tokio::test]
 async fn what_does_not_drain_is_named() {
-    let stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Hang)).await;
+    let hangs = Arc::new(AtomicBool::new(false));
+    let hanging = hangs.clone();
+    let script = move |_: &[_], _| {
+        hanging.store(true, Ordering::Relaxed);
+        Reaction::Hang
+    };
+    let stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(script)).await;
     let (life, _seen) = stand.life();
     let upstream = stand.upstream.clone();
     let stop = async {
-        while upstream.rows_read() < 10 {
+        // A stop that comes before the destination has the rows would find them elsewhere.
+        while upstream.rows_read() < 10 || !hangs.load(Ordering::Relaxed) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         stand.orders.send_replace(stop(50));

@@ -15,6 +15,8 @@ use crate::store::open::Site;
 
 /// What is said where the library knows only that something failed before.
 const EARLIER: &str = "an earlier error of its file";
+/// The cause of a panic in the library.
+pub(super) const CONTRADICTION: &str = "its pages contradict each other";
 
 /// The database, and where it can be opened again.
 pub(super) struct Held {
@@ -28,8 +30,30 @@ pub(super) struct Held {
 
 /// An open database, and why it must be closed.
 pub(super) struct Open {
-    pub(super) database: Database,
+    database: Closing,
     broken: OnceLock<String>,
+}
+
+/// A database that is closed without a panic. The library commits when it closes, and panics if it finds a damaged page
+/// then. That commit holds nothing that was reported as written.
+struct Closing(Option<Database>);
+
+impl Closing {
+    #[expect(clippy::expect_used, reason = "the database is taken only when this is dropped")]
+    fn get(&self) -> &Database {
+        self.0.as_ref().expect("the database is taken only when this is dropped")
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        if caught(|| drop(database)).is_none() {
+            tracing::warn!(
+                "the state store could not be closed: {CONTRADICTION}; it is verified when it is opened again"
+            );
+        }
+    }
 }
 
 impl Held {
@@ -85,10 +109,13 @@ impl Held {
         self.look()?;
         self.with(|open| {
             // Commits wait for this transaction, which changes nothing.
-            let held = open.database.begin_write().map_err(|error| Failure::Unavailable(error.to_string()))?;
-            let copied = std::fs::copy(site.path(), draft);
-            let _ = held.abort();
-            copied.map(drop).map_err(|error| Failure::Unavailable(crate::files::system(&error)))
+            let copied = caught(|| {
+                let held = open.database().begin_write().map_err(|error| Failure::Unavailable(error.to_string()))?;
+                let copied = std::fs::copy(site.path(), draft);
+                let _ = held.abort();
+                copied.map(drop).map_err(|error| Failure::Unavailable(crate::files::system(&error)))
+            });
+            copied.unwrap_or_else(|| Err(Failure::Unavailable(open.fail(CONTRADICTION).to_owned())))
         })?
     }
 
@@ -100,7 +127,7 @@ impl Held {
         let Some(site) = &self.site else { return Err(Failure::Unavailable(EARLIER.to_owned())) };
         // Closed first: it holds the lock of the file.
         let cause = open.take().and_then(|Open { database, broken }| {
-            caught(|| drop(database));
+            drop(database);
             broken.into_inner()
         });
         // What was reported as failed may have been written after all. Whoever repeats it does no harm: marks are of what
@@ -113,7 +140,11 @@ impl Held {
 
 impl Open {
     fn new(database: Database) -> Self {
-        Open { database, broken: OnceLock::new() }
+        Open { database: Closing(Some(database)), broken: OnceLock::new() }
+    }
+
+    pub(super) fn database(&self) -> &Database {
+        self.database.get()
     }
 
     /// It is to be closed; gives the first cause.
@@ -170,8 +201,11 @@ pub(super) fn earlier() -> StoreError {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-    use redb::{ReadableDatabase as _, TableDefinition};
+    use redb::backends::InMemoryBackend;
+    use redb::{ReadableDatabase as _, StorageBackend, TableDefinition};
 
     use super::*;
     use crate::store::Store;
@@ -191,7 +225,7 @@ mod tests {
         drop(Store::open(&crate::settings::Database::Embedded(path.clone())).unwrap());
         let site = Site::of(&path).unwrap();
         let held = Held::new(site.open().unwrap(), Some(site));
-        held.with(|open| put(&open.database, 1)).unwrap();
+        held.with(|open| put(open.database(), 1)).unwrap();
         Kept { directory, path, held }
     }
 
@@ -220,10 +254,10 @@ mod tests {
     fn what_failed_is_opened_again_and_holds_what_it_held() {
         let kept = kept();
         kept.fail();
-        assert!(kept.held.with(|open| holds(&open.database, 1)).unwrap());
-        kept.held.with(|open| put(&open.database, 2)).unwrap();
+        assert!(kept.held.with(|open| holds(open.database(), 1)).unwrap());
+        kept.held.with(|open| put(open.database(), 2)).unwrap();
         kept.fail();
-        assert!(kept.held.with(|open| holds(&open.database, 1) && holds(&open.database, 2)).unwrap());
+        assert!(kept.held.with(|open| holds(open.database(), 1) && holds(open.database(), 2)).unwrap());
     }
 
     #[test]
@@ -233,7 +267,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let found = kept.held.with(|open| {
-                    let transaction = open.database.begin_read().unwrap();
+                    let transaction = open.database().begin_read().unwrap();
                     open.fail("full");
                     begun.wait();
                     read.wait();
@@ -263,7 +297,7 @@ mod tests {
         std::fs::copy(&aside, &kept.path).unwrap();
         assert!(is_gone(kept.refused()));
         std::fs::rename(&aside, &kept.path).unwrap();
-        assert!(kept.held.with(|open| holds(&open.database, 1)).unwrap());
+        assert!(kept.held.with(|open| holds(open.database(), 1)).unwrap());
     }
 
     #[test]
@@ -291,7 +325,7 @@ mod tests {
         let theirs = other.open().unwrap();
         assert!(matches!(kept.refused(), Failure::Unavailable(text) if text.contains("in use")));
         drop(theirs);
-        assert!(kept.held.with(|open| holds(&open.database, 1)).unwrap());
+        assert!(kept.held.with(|open| holds(open.database(), 1)).unwrap());
     }
 
     #[test]
@@ -324,5 +358,71 @@ mod tests {
             assert_eq!(seen(StorageError::Io(std::io::Error::other("bad sector")), wrapped), (false, true));
             assert_eq!(seen(StorageError::ValueTooLarge(1), wrapped), (false, false));
         }
+    }
+
+    /// A file in memory; the library panics when it writes it, once that is wanted, as it does on a damaged page.
+    #[derive(Debug)]
+    struct Panics {
+        file: InMemoryBackend,
+        wanted: Arc<AtomicBool>,
+    }
+
+    impl StorageBackend for Panics {
+        fn len(&self) -> std::io::Result<u64> {
+            self.file.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+            self.file.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> std::io::Result<()> {
+            self.file.set_len(len)
+        }
+
+        fn sync_data(&self) -> std::io::Result<()> {
+            self.file.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+            assert!(!self.wanted.load(Ordering::SeqCst), "a damaged page");
+            self.file.write(offset, data)
+        }
+    }
+
+    /// A database with the number one in it, and what makes it panic.
+    fn panicking() -> (Database, Arc<AtomicBool>) {
+        let wanted = Arc::new(AtomicBool::new(false));
+        let backend = Panics { file: InMemoryBackend::new(), wanted: wanted.clone() };
+        let database = Database::builder().create_with_backend(backend).unwrap();
+        put(&database, 1);
+        (database, wanted)
+    }
+
+    #[test]
+    fn a_panic_while_it_is_closed_ends_nothing() {
+        let (database, wanted) = panicking();
+        wanted.store(true, Ordering::SeqCst);
+        assert_eq!(caught(|| drop(database)), None, "the library writes when it closes");
+        let (database, wanted) = panicking();
+        let held = Held::new(database, None);
+        wanted.store(true, Ordering::SeqCst);
+        drop(held);
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_it_is_written_is_an_error_of_the_store() {
+        let (database, wanted) = panicking();
+        let store = super::super::Embedded::new(database, None);
+        let write = || crate::store::Write::Trial(1000);
+        store.write(write()).await.unwrap();
+        wanted.store(true, Ordering::SeqCst);
+        let error = store.write(write()).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unavailable(cause) if cause.to_string() == CONTRADICTION), "{error}");
+        // In memory there is nothing to open again: what follows fails too, and nothing hangs or ends.
+        for _ in 0..2 {
+            assert!(matches!(store.write(write()).await, Err(StoreError::Unavailable(_))));
+        }
+        drop(store);
     }
 }

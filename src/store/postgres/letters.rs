@@ -175,7 +175,7 @@ impl Table {
     }
 }
 
-/// What the row of the counter holds beside the next number.
+/// Contents of the counter row, without the next number.
 #[derive(Clone, Copy, Default)]
 struct Counter {
     evicted: u64,

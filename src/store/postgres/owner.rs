@@ -82,7 +82,7 @@ impl Ownership {
     }
 }
 
-/// What was found when the lock was tried.
+/// Result of an attempt to take the lock.
 enum Tried {
     /// It is held, and the row is this process's, or free.
     Ours,

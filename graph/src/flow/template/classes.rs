@@ -1,4 +1,4 @@
-//! What values in a template may be, as its functions tell them apart.
+//! Types of template values, as template functions distinguish them.
 
 use std::ops::BitOr;
 
@@ -35,7 +35,7 @@ impl Classes {
     pub(super) const OTHER: Classes = Classes(1 << 14);
     pub(super) const ALL: Classes = Classes((1 << 15) - 1);
 
-    /// Those of fields.
+    /// Types of fields.
     pub(super) fn of_field(kinds: Kinds, missing: bool) -> Classes {
         const EACH: [(Kinds, Classes); 9] = [
             (Kinds::NULL, Classes::NIL),

@@ -39,7 +39,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Nothing has no order. That there is nothing may have been said already.
+    /// Reports the comparison of a missing value, unless the missing value is reported already.
     fn nothing(&mut self, name: &str, at: Range<usize>, certain: bool) {
         let place = self.at(at.clone());
         if !self.flow.is_said_of(&place) {

@@ -11,7 +11,7 @@ use crate::template::functions::{Function, Param};
 use crate::template::tree::{Command, Literal, Operand, Pipeline, Term};
 use crate::text::Str;
 
-/// What is known of a value.
+/// Known properties of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Known {
     /// Nothing.
@@ -281,7 +281,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a value may be; `None` where that is not known.
+    /// Possible types of a value; `None` = unknown.
     pub(super) fn classes(&self, value: &Known) -> Option<Classes> {
         Some(match value {
             Known::Anything => return None,

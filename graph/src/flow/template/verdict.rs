@@ -8,7 +8,7 @@ use crate::flow::Flow;
 use crate::template::predicate::verdict;
 use crate::template::tree::{Body, Branches, Node};
 
-/// What a condition may print.
+/// Texts that a condition may print.
 #[derive(Default)]
 struct Printed {
     /// Whether it may be a verdict.
@@ -113,7 +113,7 @@ impl Walk<'_> {
         (inner.trim_matches(['-', ' ']) == "end").then_some(start)
     }
 
-    /// What a body prints.
+    /// The output of a template body.
     fn printed(&mut self, body: &Body, scope: &Scope) -> Printed {
         let source = self.tree.source.clone();
         let mut solid = Vec::new();

@@ -22,7 +22,7 @@ impl RegistryClient {
     }
 }
 
-/// What only the registry can say.
+/// A question that only the schema registry can answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     /// The text of a version.

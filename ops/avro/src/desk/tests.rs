@@ -64,7 +64,7 @@ impl Hangs {
     }
 }
 
-/// What nobody may wait for.
+/// A time that no test waits for.
 const LONG: Duration = Duration::from_secs(60);
 
 fn of_subject(subject: &str) -> Record {

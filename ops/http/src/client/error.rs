@@ -42,7 +42,7 @@ pub enum Problem {
         status: StatusCode,
         /// Where it points, without credentials and query.
         to: String,
-        /// What to do about it.
+        /// Remedy.
         advice: Str,
     },
     /// There is no connection.

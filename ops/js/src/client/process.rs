@@ -29,7 +29,7 @@ const AT_ONCE: Duration = Duration::from_secs(2);
 /// Bytes of what a worker said last that are looked at.
 const LAST_WORDS: u64 = 4096;
 
-/// How scripts are run in processes of their own.
+/// Settings of the worker processes that run scripts.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// A program that calls [`crate::worker::requested`] first of all: ours.
@@ -63,7 +63,7 @@ pub(super) enum End {
 pub(super) struct Worker {
     child: Child,
     data: BufReader<UnixStream>,
-    /// Where it tells which record it is at, and the runtime its last words.
+    /// Channel on which the worker reports the record that it processes, and the last message of the runtime.
     control: UnixStream,
     orders: u64,
     frame: Vec<u8>,

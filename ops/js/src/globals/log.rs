@@ -9,7 +9,7 @@ use tracing::Level;
 /// Of lines of the service: those of other targets are not kept.
 const TARGET: &str = "anabranch::processor";
 
-/// Where lines of a script go.
+/// Output of a script.
 pub(crate) trait Lines {
     /// Whether lines of a level are kept: what is not is not formatted.
     fn enabled(&self, level: Level) -> bool;
@@ -47,7 +47,7 @@ impl Lines for ServiceLog {
 /// Levels by their number, from trace (0) to error (4).
 pub(crate) const LEVELS: [Level; 5] = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN, Level::ERROR];
 
-/// What the functions below write to.
+/// The destination of the functions below.
 pub(super) struct Node(pub(super) Rc<dyn Lines>);
 
 fn level(args: &[JsValue]) -> Level {

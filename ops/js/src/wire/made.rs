@@ -27,7 +27,7 @@ mod part {
 mod entry {
     /// From the old map, whole.
     pub(super) const OLD: u8 = 0;
-    /// Its name does.
+    /// The following bytes are the name of an existing value.
     pub(super) const OLD_NAME: u8 = 1;
     pub(super) const NEW: u8 = 2;
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::isolate::{Limits, Outcome};
 use crate::program::Program;
 
-/// What a worker begins with.
+/// The first message to a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
     pub(crate) program: Program,
@@ -111,7 +111,7 @@ mod outcome {
 /// Most bytes of what is made of one record.
 const MOST_BYTES: usize = 1 << 30;
 
-/// What became of a record.
+/// Outcome of a record.
 pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<Outcome, Fault>, of: &Record) {
     let begin = out.len();
     let unfit = match made {

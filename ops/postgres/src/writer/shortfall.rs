@@ -9,7 +9,7 @@ use crate::table::{Lack, Unfit};
 /// it could be a few odd records that came together.
 const UNIFORM: usize = 8;
 
-/// What the refused rows of one call lack.
+/// Parts of the table that the refused rows of one call need.
 #[derive(Default)]
 pub(super) struct Shortfall {
     rows: usize,

@@ -274,7 +274,7 @@ fn a_trap_comes_with_what_the_guest_said_before_it() {
     assert!(fault.to_string().ends_with("; panicked at a.rs:1:2: it had to be"), "{fault}");
 }
 
-/// What is bounded elsewhere is not to be counted, and what nothing bounds is not to be had.
+/// Modules cannot use shared memories or a garbage-collected heap: no limit of an instance counts them.
 #[test]
 fn there_are_no_shared_memories_and_no_collected_heap() {
     for module in [

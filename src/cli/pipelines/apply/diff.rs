@@ -1,4 +1,4 @@
-//! What the service says would change in one pipeline.
+//! The plan of the service for one pipeline.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::cli::report::counted;
 use crate::cli::{Exit, Report};
 use crate::terminal::Style;
 
-/// What would change, or did.
+/// Changes, planned or done.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Diff {

@@ -109,7 +109,7 @@ async fn changed_tables_are_looked_up_again() {
     assert!(outcomes.iter().all(|o| o == "column_missing: \"t\" has no column \"nmae\"; it has id, a"), "{outcomes:?}");
 }
 
-/// What no record can be written to is no fault of a record: the rows come again, and none is dead-lettered.
+/// A missing table or column is a fault of the destination: it retries the rows and dead-letters none.
 #[tokio::test]
 async fn a_table_that_is_dropped_or_altered_is_retried() {
     let Some(db) = Database::create() else { return };

@@ -1,4 +1,4 @@
-//! What is left to read, and since when.
+//! Backlog: what is left to read, and its age.
 
 use super::*;
 
