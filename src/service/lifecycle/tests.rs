@@ -218,8 +218,10 @@ async fn what_does_not_drain_is_named() {
     let stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Hang)).await;
     let (life, _seen) = stand.life();
     let upstream = stand.upstream.clone();
+    let shelf = stand.shelf.clone();
     let stop = async {
-        while upstream.rows_read() < 10 {
+        // On a busy machine the rows may need longer to the destination than the stop may take.
+        while upstream.rows_read() < 10 || shelf.calls().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         stand.orders.send_replace(stop(50));
