@@ -169,6 +169,8 @@ pub struct ConnectorSettings {
     pub record_limit: usize,
     /// How long one may take for a call.
     pub timeout: Duration,
+    /// How many records in a row one may refuse with the same error before that is its own; 0 = any number.
+    pub equal_refusals: usize,
 }
 
 /// Standalone processors: where they are and what they may use.

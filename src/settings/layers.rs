@@ -428,6 +428,7 @@ impl<'a> Checking<'a> {
                 path: self.path("connectors.path"),
                 record_limit: self.bytes("connectors.max-receive-record-size"),
                 timeout: self.duration("connectors.timeout"),
+                equal_refusals: usize::try_from(self.int("connectors.equal-refusals")).unwrap_or(usize::MAX),
             },
             processors: ProcessorSettings {
                 path: self.path("processors.path"),

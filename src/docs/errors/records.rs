@@ -220,6 +220,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("plugin_read_failed", "The plugin could not read.", "The message is the plugin's."),
     entry("plugin_refused_record", "The plugin refused the record.", "The message is the plugin's."),
     entry("plugin_refused_settings", "The plugin refuses its settings.", "The message is the plugin's."),
+    entry(
+        "plugin_refuses_records",
+        "The plugin refuses one record after the other with the same error; they are written again.",
+        "See what the message says of the destination. If it is the records, raise connectors.equal-refusals.",
+    ),
     entry("plugin_start_failed", "The program of the plugin cannot be started.", "See its path and its rights."),
     entry("plugin_write_failed", "The plugin could not write.", "The message is the plugin's."),
     entry(
