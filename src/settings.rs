@@ -1,5 +1,6 @@
 //! The service's own settings: flags over environment variables over `anabranch.yaml` over defaults.
 
+mod credential;
 pub mod declaration;
 mod document;
 mod file;
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 use anabranch_graph::operator::LogLevel;
 use anabranch_graph::plan::stage::Limits;
-use anabranch_graph::text::Str;
 
+pub use credential::Credential;
 pub use document::document;
 pub use flags::{ServiceFlags, SettingFlags, handed_down};
 pub use layers::{Layers, Refused, Resolved, Source};
@@ -74,7 +75,7 @@ pub enum Database {
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresDatabase {
     /// Connection URL, or `key=value` pairs.
-    pub connection: String,
+    pub connection: Credential,
     /// Name of the table, with its schema where it has one.
     pub table: String,
 }
@@ -98,7 +99,7 @@ pub enum Schemas {
 #[derive(Clone)]
 pub struct ConfluentSettings {
     /// URL.
-    pub url: String,
+    pub url: Credential,
     /// How to log in.
     pub login: ConfluentLogin,
 }
@@ -117,14 +118,14 @@ pub enum ConfluentLogin {
     /// User and password.
     Basic {
         /// User.
-        username: Str,
+        username: Credential,
         /// Password.
-        password: Str,
+        password: Credential,
     },
     /// A token.
     Bearer {
         /// The token.
-        token: Str,
+        token: Credential,
     },
 }
 
@@ -170,6 +171,8 @@ pub struct ConnectorSettings {
     pub record_limit: usize,
     /// How long one may take for a call.
     pub timeout: Duration,
+    /// How many records in a row one may refuse with the same error before that is its own; 0 = any number.
+    pub equal_refusals: usize,
 }
 
 /// Standalone processors: where they are and what they may use.

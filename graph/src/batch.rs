@@ -29,6 +29,8 @@ pub struct Batch {
     records: Vec<Record>,
     lineage: Lineage,
     bytes: usize,
+    /// How many of its bytes count among those that the pipeline holds: divided with the rows, like credit.
+    counted: usize,
 }
 
 /// Rows that failed, each with its reason.
@@ -54,7 +56,7 @@ pub struct Leftover {
 impl Leftover {
     /// Nothing yet.
     pub fn new(alarm: &Arc<Alarm>) -> Self {
-        let batch = Batch { records: Vec::new(), lineage: Lineage::none(alarm), bytes: 0 };
+        let batch = Batch { records: Vec::new(), lineage: Lineage::none(alarm), bytes: 0, counted: 0 };
         Leftover { filtered: Lineage::none(alarm), failed: Failed { batch, faults: Vec::new() }, born: 0 }
     }
 
@@ -65,10 +67,10 @@ impl Leftover {
 }
 
 impl Batch {
-    /// Records with their lineage; `bytes` is their weight, and may be rough.
+    /// Records with their lineage; `bytes` is their weight, and may be rough. All of it counts among the bytes held.
     pub fn new(records: Vec<Record>, lineage: Lineage, bytes: usize) -> Self {
         debug_assert_eq!(records.len(), lineage.rows());
-        Batch { records, lineage, bytes }
+        Batch { records, lineage, bytes, counted: bytes }
     }
 
     /// Number of rows.
@@ -76,7 +78,7 @@ impl Batch {
         self.records.len()
     }
 
-    /// Rough weight: counted once per record, then carried along and divided evenly.
+    /// Rough weight: measured when records are read and by [`Batch::weigh`], then carried along and divided evenly.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -96,9 +98,18 @@ impl Batch {
         &self.lineage
     }
 
-    /// Counts the weight anew, for stages whose records are new. O(fields).
+    /// Measures the weight again, for stages that change records. O(fields).
     pub fn weigh(&mut self) {
         self.bytes = self.records.iter().map(Record::weight).sum();
+    }
+
+    /// From now on its whole weight counts among the bytes that the pipeline holds. Returns how many did not; what
+    /// counts and was taken out of the records goes on to count. O(1).
+    #[must_use]
+    pub fn count(&mut self) -> usize {
+        let grown = self.bytes.saturating_sub(self.counted);
+        self.counted += grown;
+        grown
     }
 
     /// Records and lineage.
@@ -109,6 +120,7 @@ impl Batch {
     /// Appends the rows of another batch. O(its rows).
     pub fn merge(&mut self, mut other: Batch) {
         self.bytes += other.bytes;
+        self.counted += other.counted;
         if self.records.is_empty() {
             self.records = other.records;
         } else {
@@ -123,18 +135,21 @@ impl Batch {
     pub fn pick(&mut self, rows: &[usize]) -> Batch {
         let all = self.rows();
         let bytes = self.bytes / all.max(1) * rows.len();
+        let counted = self.counted / all.max(1) * rows.len();
+        self.counted = self.counted.saturating_sub(counted);
         if rows.iter().copied().eq(0..rows.len()) {
             let rest = self.records.split_off(rows.len());
             let records = std::mem::replace(&mut self.records, rest);
             let (lineage, rest) = self.lineage.take().cut(rows.len());
             self.lineage = rest;
             self.bytes = self.bytes.saturating_sub(bytes);
-            return Batch { records, lineage, bytes };
+            return Batch { records, lineage, bytes, counted };
         }
         let mut feed = self.lineage.take().feed();
         let mut each: Vec<Option<(Record, Lineage)>> =
             std::mem::take(&mut self.records).into_iter().map(|record| Some((record, feed.next(1)))).collect();
-        let mut picked = Batch { records: Vec::with_capacity(rows.len()), lineage: self.lineage.sibling(), bytes };
+        let lineage = self.lineage.sibling();
+        let mut picked = Batch { records: Vec::with_capacity(rows.len()), lineage, bytes, counted };
         for (record, lineage) in rows.iter().filter_map(|row| each.get_mut(*row)?.take()) {
             picked.records.push(record);
             picked.lineage.append(lineage);
@@ -162,7 +177,8 @@ impl Batch {
         self.rows() <= 1 || self.rows() <= STRIP_ROWS && self.bytes <= STRIP_BYTES
     }
 
-    /// Copies for `n` ways, by dividing the credit of every row; payloads are shared until one is changed.
+    /// Copies for `n` ways, by dividing the credit of every row; payloads are shared until one is changed. So only the
+    /// bytes of the first count among those held: those of another one do when a stage may have changed it.
     /// O(n × rows), no payload is copied.
     ///
     /// # Errors
@@ -171,7 +187,7 @@ impl Batch {
         let others = self.lineage.divide(n, lend)?;
         let mut copies: SmallVec<[Batch; 2]> = others
             .into_iter()
-            .map(|lineage| Batch { records: self.records.clone(), lineage, bytes: self.bytes })
+            .map(|lineage| Batch { records: self.records.clone(), lineage, bytes: self.bytes, counted: 0 })
             .collect();
         copies.insert(0, self);
         Ok(copies)
@@ -194,6 +210,7 @@ impl Batch {
         arrange(decisions);
         let rows = self.rows();
         let each = self.bytes / rows.max(1);
+        let each_counted = self.counted / rows.max(1);
         let new: usize = decisions.iter().map(|(_, d)| if let Decision::Split(new) = d { new.len() } else { 0 }).sum();
         let mut kept = Vec::with_capacity(rows + new - decisions.len().min(rows));
         let mut lineage = self.lineage.take();
@@ -212,10 +229,12 @@ impl Batch {
                 }
                 Decision::Filter => {
                     self.bytes = self.bytes.saturating_sub(each);
+                    self.counted = self.counted.saturating_sub(each_counted);
                     feed.move_to(1, &mut left.filtered);
                 }
                 Decision::Split(new) if new.is_empty() => {
                     self.bytes = self.bytes.saturating_sub(each);
+                    self.counted = self.counted.saturating_sub(each_counted);
                     if mutant!(EmptySplitForgotten) {
                         feed.move_to(1, &mut self.lineage);
                         continue;
@@ -237,8 +256,10 @@ impl Batch {
                 }
                 Decision::Fail(fault) => {
                     self.bytes = self.bytes.saturating_sub(each);
+                    self.counted = self.counted.saturating_sub(each_counted);
                     left.failed.batch.records.push(record);
                     left.failed.batch.bytes += each;
+                    left.failed.batch.counted += each_counted;
                     left.failed.faults.push(fault);
                     feed.move_to(1, &mut left.failed.batch.lineage);
                 }

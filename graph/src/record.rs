@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::metadata::Metadata;
 use crate::text::Str;
-use crate::value::Object;
+use crate::value::{Object, Value};
 
 /// Opaque resume token chosen by the source; only the source may interpret or compare it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -185,19 +185,24 @@ impl Record {
     /// Rough number of bytes this record holds in memory, with its position and metadata; what queues are bounded by.
     /// O(fields).
     pub fn weight(&self) -> usize {
-        fn of_value(value: &crate::value::Value) -> usize {
-            use crate::value::Value;
-            size_of::<Value>()
-                + match value {
-                    Value::Text(t) => t.len(),
-                    Value::Bytes(b) => b.len(),
-                    Value::List(l) => l.iter().map(of_value).sum(),
-                    Value::Map(m) => of_object(m),
-                    _ => 0,
-                }
+        /// Of what a value refers to.
+        fn of_value(value: &Value) -> usize {
+            match value {
+                Value::Text(t) => t.len(),
+                Value::Bytes(b) => b.len(),
+                Value::List(l) => l.iter().map(|value| size_of::<Value>() + of_value(value)).sum(),
+                Value::Map(m) => of_object(m),
+                _ => 0,
+            }
         }
+        // Records are weighed whenever processors may have changed them.
         fn of_object(object: &Object) -> usize {
-            object.iter().map(|(k, v)| size_of::<Str>() + k.len() + of_value(v)).sum()
+            let entries = object.entries();
+            let mut weight = size_of_val(entries);
+            for (key, value) in entries {
+                weight += key.len() + of_value(value);
+            }
+            weight
         }
         let of_data = |data: &Data| match data {
             Data::Absent => 0,

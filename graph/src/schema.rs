@@ -148,6 +148,9 @@ pub enum SchemaError {
     /// The registry refused us: credentials, permissions.
     #[error("schema registry refused the request: {0}")]
     Denied(Str),
+    /// The request cannot be made, or the answer is larger than any schema.
+    #[error("schema registry: {0}")]
+    Unusable(Str),
     /// The registry cannot be reached, read or written.
     #[error("schema registry: {0}")]
     Unavailable(#[source] Arc<dyn std::error::Error + Send + Sync>),
@@ -163,20 +166,24 @@ impl SchemaError {
             SchemaError::Invalid(_) => "schema_invalid",
             SchemaError::Incompatible { .. } => "schema_incompatible",
             SchemaError::Denied(_) => "schema_registry_denied",
+            SchemaError::Unusable(_) => "schema_registry_unusable",
             SchemaError::Unavailable(_) => "schema_registry_unavailable",
         }
     }
 }
 
 impl From<SchemaError> for Fault {
-    /// A registry that is away comes back, one that denies us stays so; all else is the record's.
+    /// A registry that is away comes back, one that denies us stays so unless the credentials are being replaced; all
+    /// else is the record's.
     fn from(error: SchemaError) -> Self {
         let class = match error {
             SchemaError::Unavailable(_) => FaultClass::Transient,
-            SchemaError::Denied(_) => FaultClass::Fatal,
+            SchemaError::Denied(_) | SchemaError::Unusable(_) => FaultClass::Fatal,
             _ => FaultClass::Record,
         };
-        Fault::new(class, error.code(), error)
+        let is_of_login = matches!(error, SchemaError::Denied(_));
+        let fault = Fault::new(class, error.code(), error);
+        if is_of_login { fault.of_login() } else { fault }
     }
 }
 

@@ -200,6 +200,11 @@ impl Object {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Value)> {
         self.0.iter().map(|(k, v)| (k, v))
     }
+
+    /// The entries in their order.
+    pub(crate) fn entries(&self) -> &[(Str, Value)] {
+        &self.0
+    }
 }
 
 impl IntoIterator for Object {

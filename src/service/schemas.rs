@@ -18,12 +18,18 @@ pub fn registry(settings: &Schemas, store: &Store) -> Result<Arc<dyn SchemaRegis
 
             use crate::settings::ConfluentLogin;
 
-            let login = match &confluent.login {
-                ConfluentLogin::None => Login::None,
-                ConfluentLogin::Basic { username, password } => Login::Basic(username.clone(), password.clone()),
-                ConfluentLogin::Bearer { token } => Login::Bearer(token.clone()),
+            let confluent = confluent.clone();
+            let access = move || {
+                let login = match &confluent.login {
+                    ConfluentLogin::None => Login::None,
+                    ConfluentLogin::Basic { username, password } => {
+                        Login::Basic(username.now().into(), password.now().into())
+                    }
+                    ConfluentLogin::Bearer { token } => Login::Bearer(token.now().into()),
+                };
+                (confluent.url.now(), login)
             };
-            let registry = ConfluentRegistry::new(&confluent.url, &login);
+            let registry = ConfluentRegistry::renewing(access);
             let registry = registry.map_err(|error| ServiceError::Schemas(error.to_string()))?;
             Ok(Arc::new(Cached::new(registry)))
         }

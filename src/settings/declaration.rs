@@ -313,6 +313,14 @@ pub const KEYS: &[Key] = &[
         Some("5m"),
         "How long a standalone connector may take to open, or to acknowledge any of the records it was given.",
     ),
+    Key::new(
+        "connectors.equal-refusals",
+        Kind::Int { min: 0 },
+        Some("32"),
+        "How many records in a row a standalone connector may refuse with the same error. At this number the error counts \
+         as the connector's own and not the records': the pipeline recovers, and the records are written again. 0 = each \
+         refusal is the record's.",
+    ),
     Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors."),
     Key::new(
         "processors.timeout",

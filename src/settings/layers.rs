@@ -16,7 +16,7 @@ use anabranch_graph::plan::stage::Limits;
 
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
-    ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, LogFormat, LogSettings,
+    ConfluentLogin, ConfluentSettings, ConnectorSettings, Credential, Database, EgressSettings, LogFormat, LogSettings,
     PipelineSettings, PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below, file,
     traces::parse_share,
 };
@@ -324,6 +324,10 @@ impl<'a> Checking<'a> {
         self.entry(name).text.as_deref().unwrap_or_default().trim()
     }
 
+    fn credential(&self, name: &str) -> Credential {
+        Credential::new(self.text(name), self.entry(name).written.clone())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         let text = self.text(name);
         match self.entry(name).source {
@@ -365,7 +369,7 @@ impl<'a> Checking<'a> {
             database: match self.text("db.type") {
                 "inmemory" => Database::InMemory,
                 "postgres" => Database::Postgres(PostgresDatabase {
-                    connection: self.text("db.postgres.connection-string").to_owned(),
+                    connection: self.credential("db.postgres.connection-string"),
                     table: self.text("db.postgres.table").to_owned(),
                 }),
                 _ => Database::Embedded(self.path("db.path")),
@@ -373,14 +377,14 @@ impl<'a> Checking<'a> {
             store_wait: self.duration("db.wait"),
             schemas: match self.text("schema-registry.type") {
                 "confluent" => Schemas::Confluent(ConfluentSettings {
-                    url: self.text("schema-registry.confluent.connection-string").to_owned(),
+                    url: self.credential("schema-registry.confluent.connection-string"),
                     login: match self.text("schema-registry.confluent.auth.type") {
                         "basic" => ConfluentLogin::Basic {
-                            username: self.text("schema-registry.confluent.auth.basic.username").into(),
-                            password: self.text("schema-registry.confluent.auth.basic.password").into(),
+                            username: self.credential("schema-registry.confluent.auth.basic.username"),
+                            password: self.credential("schema-registry.confluent.auth.basic.password"),
                         },
                         "bearer" => ConfluentLogin::Bearer {
-                            token: self.text("schema-registry.confluent.auth.bearer.token").into(),
+                            token: self.credential("schema-registry.confluent.auth.bearer.token"),
                         },
                         _ => ConfluentLogin::None,
                     },
@@ -425,6 +429,7 @@ impl<'a> Checking<'a> {
                 path: self.path("connectors.path"),
                 record_limit: self.bytes("connectors.max-receive-record-size"),
                 timeout: self.duration("connectors.timeout"),
+                equal_refusals: usize::try_from(self.int("connectors.equal-refusals")).unwrap_or(usize::MAX),
             },
             processors: ProcessorSettings {
                 path: self.path("processors.path"),

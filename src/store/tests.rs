@@ -51,7 +51,7 @@ impl Places {
         #[cfg(feature = "postgres")]
         all.extend(self.server.as_ref().map(|server| {
             let table = format!("Store \"{number}");
-            settings::Database::Postgres(settings::PostgresDatabase { connection: server.url(), table })
+            settings::Database::Postgres(settings::PostgresDatabase { connection: server.url().into(), table })
         }));
         all
     }

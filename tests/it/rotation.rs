@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use anabranch_ops_http::testing::{Reply, Server as HttpServer};
 use serde_json::json;
 
 use crate::api::{Answer, ask, end, get};
@@ -124,6 +125,94 @@ fn a_login_that_is_refused_is_tried_again() {
     let address = process.address();
     process.wait_until("it to give up", || get(address, "/v1/pipelines/p").json()["status"]["word"] == "degraded");
     end(process);
+}
+
+/// The token of a service that records are sent to: no record is lost while it is replaced, although all failures would
+/// go to the dead letters.
+#[test]
+fn a_token_of_requests_is_replaced_and_no_record_pays_for_it() {
+    let server = HttpServer::start(|request| match request.header("authorization") {
+        Some("Bearer second") => Reply::ok(request.body.clone()),
+        _ => Reply::status(401, "who?"),
+    });
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("token", "first\n");
+    let hook = format!(
+        "      - id: hook\n        plugin: webhook.http\n        settings:\n          request.url: {}\n          \
+         request.body: '{{{{ printf \"%s\" .Payload.After }}}}'\n          \
+         headers.Authorization: Bearer ${{file:token}}\n",
+        server.url()
+    );
+    let letters = "    dead-letter-queue: { window-size: 0, plugin: store }\n";
+    workspace.write("pipelines/p.yaml", file_to_file("p", &hook) + letters);
+    let mut service = Service::start(&workspace);
+    service.wait_for("p", "recovering");
+    let error = service.status("p")["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("401") && !error.contains("first"), "{error}");
+    workspace.write("token", "second\n");
+    service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
+    service.wait_for("p", "running");
+    assert!(get(service.address, "/v1/pipelines/p/dead-letters").json()["letters"] == json!([]));
+    service.end();
+}
+
+/// The schema registry belongs to the service: it is not opened again with a pipeline.
+#[test]
+fn a_token_of_the_schema_registry_is_replaced() {
+    let schema = r#"{"type":"record","name":"r","fields":[{"name":"id","type":"long"}]}"#;
+    let server = HttpServer::start(move |request| match request.header("authorization") {
+        Some("Bearer second") => Reply::ok(json!({ "schema": schema }).to_string()),
+        _ => Reply::status(401, json!({ "error_code": 401, "message": "Unauthorized" }).to_string()),
+    });
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "AAAAAAEC\n");
+    workspace.write("token", "first\n");
+    workspace.write(
+        "anabranch.yaml",
+        format!(
+            "schema-registry:\n  type: confluent\n  confluent:\n    connection-string: {}\n    auth: {{ type: bearer, \
+             bearer: {{ token: \"${{file:token}}\" }} }}\n",
+            server.url()
+        ),
+    );
+    let steps = "      - { id: bytes, plugin: base64.decode, settings: { field: .Payload.After } }\n      \
+                 - { id: decode, plugin: avro.decode, settings: { field: .Payload.After } }\n";
+    workspace.write("pipelines/p.yaml", file_to_file("p", steps));
+    let mut service = Service::start(&workspace);
+    service.wait_for("p", "recovering");
+    workspace.write("token", "second\n");
+    service.process.wait_until("the line", || workspace.lines("out.ndjson").len() == 1);
+    service.end();
+}
+
+/// The sessions of the state store are cut when its role may not log in any more.
+#[test]
+fn the_login_of_the_state_store_is_replaced() {
+    let Some(server) = Server::start(&[]) else { return };
+    let server = std::sync::Arc::new(server);
+    let database = server.database();
+    let url = |role: &str| database.url().replace("postgres@", &format!("{role}@"));
+    database.query("create role one login superuser");
+    database.query("create role two login superuser");
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(1));
+    workspace.write("url", url("one"));
+    workspace.write("anabranch.yaml", "db: { type: postgres, postgres: { connection-string: \"${file:url}\" } }\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let mut service = Service::start(&workspace);
+    service.process.wait_until("the line", || workspace.lines("out.ndjson").len() == 1);
+    let ready = || get(service.address, "/readyz").status == 200;
+    database.query("alter role one nologin");
+    workspace.write("url", url("two"));
+    database.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'one'");
+    workspace.append("in.txt", "more\n");
+    service.process.wait_until("the other line", || workspace.lines("out.ndjson").len() >= 2);
+    let by_two = "select count(*) > 0 from pg_stat_activity where usename = 'two'";
+    service.process.wait_until("the other login", || database.query(by_two) == ["t"]);
+    service.process.wait_until("a store that is ready", ready);
+    service.wait_for("p", "running");
+    service.end();
 }
 
 fn with_token(address: SocketAddr, token: &str) -> Answer {

@@ -1,5 +1,8 @@
 //! Schemas in the service: they are kept over restarts, and native processors see decoded data.
 
+use std::time::Duration;
+
+use anabranch_ops_http::testing::{Reply, Server};
 use serde_json::{Value, json};
 
 use crate::process::{Workspace, base64_decode};
@@ -112,6 +115,27 @@ fn a_store_in_memory_forgets_schemas() {
     workspace.write("encoded.txt", "AAAAAAkC\n");
     let output = workspace.run(&["run", "--once", "--pipelines", "decode.yaml", flags[0]]).expect_code(1).both();
     assert!(output.contains("schema not found: id 9"), "{output}");
+}
+
+/// A registry that needs a moment for the one schema it has. Every worker gets a strip before the first has its answer.
+#[test]
+fn workers_that_need_the_same_schema_ask_the_registry_once() {
+    let schema = r#"{"type":"record","name":"r","fields":[{"name":"id","type":"long"}]}"#;
+    let registry = Server::start(move |request| match request.path.as_str() {
+        "/schemas/ids/1" => {
+            std::thread::sleep(Duration::from_millis(500));
+            Reply::ok(json!({ "schema": schema }).to_string())
+        }
+        path => Reply::status(404, format!("nothing at {path}")),
+    });
+    let workspace = workspace();
+    workspace.write("encoded.txt", "AAAAAAEC\n".repeat(4000));
+    workspace.write("decode.yaml", DECODE.replace("plugin: avro.decode", "plugin: avro.decode, workers: 4"));
+    let url = format!("--schema-registry.confluent.connection-string={}", registry.url());
+    let decoded = run(&workspace, "decode.yaml", "decoded.ndjson", &["--schema-registry.type=confluent", &url]);
+    assert_eq!(decoded.len(), 4000);
+    assert!(decoded.iter().all(|record| record["payload"]["after"] == json!({ "id": 1 })));
+    assert_eq!(registry.received().len(), 1);
 }
 
 /// All four switches, inside `settings`.

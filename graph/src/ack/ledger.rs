@@ -189,6 +189,20 @@ impl Ledger {
         self.segments.get_mut(index).ok_or(Overdrawn { segment })
     }
 
+    /// Notes that the content of a segment takes so many bytes more than was said, since copies of its rows grew. They
+    /// leave with the rest. O(1).
+    ///
+    /// # Errors
+    /// The rows are settled already.
+    pub fn grow(&mut self, run: &Run, bytes: usize) -> Result<(), Overdrawn> {
+        let segment = self.segment_mut(run.segment)?;
+        if segment.settled() {
+            return Err(Overdrawn { segment: run.segment });
+        }
+        segment.bytes += bytes;
+        Ok(())
+    }
+
     /// Takes credit back. O(1) if the run covers a segment whose rows owe the same, else O(rows).
     ///
     /// # Errors

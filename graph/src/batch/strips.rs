@@ -12,19 +12,21 @@ pub struct Strips {
     whole: Option<Batch>,
     rows: usize,
     each: usize,
+    each_counted: usize,
 }
 
 impl Strips {
     pub(super) fn new(batch: Batch, most_rows: usize, most_bytes: usize) -> Self {
         let each = batch.bytes / batch.rows().max(1);
+        let each_counted = batch.counted / batch.rows().max(1);
         let rows = (most_bytes / each.max(1)).clamp(1, most_rows.max(1));
         if batch.rows() <= rows {
             let lineage = batch.lineage.sibling();
             let whole = (batch.rows() > 0).then_some(batch);
-            return Strips { records: Vec::new().into_iter(), feed: lineage.feed(), whole, rows, each };
+            return Strips { records: Vec::new().into_iter(), feed: lineage.feed(), whole, rows, each, each_counted };
         }
         let Batch { records, lineage, .. } = batch;
-        Strips { records: records.into_iter(), feed: lineage.feed(), whole: None, rows, each }
+        Strips { records: records.into_iter(), feed: lineage.feed(), whole: None, rows, each, each_counted }
     }
 }
 
@@ -40,7 +42,7 @@ impl Iterator for Strips {
         }
         let records: Vec<Record> = self.records.by_ref().take(self.rows).collect();
         let lineage = self.feed.next(records.len());
-        let bytes = self.each * records.len();
-        Some(Batch::new(records, lineage, bytes))
+        let (bytes, counted) = (self.each * records.len(), self.each_counted * records.len());
+        Some(Batch { records, lineage, bytes, counted })
     }
 }

@@ -14,7 +14,7 @@ use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
-use crate::batch::{Batch, Mask, STRIP_BYTES, STRIP_ROWS, arrange};
+use crate::batch::{Batch, Leftover, Mask, STRIP_BYTES, STRIP_ROWS, arrange};
 use crate::condition::Condition;
 use crate::fault::Fault;
 use crate::operator::{AsyncOperator, Decision, Verdict};
@@ -28,6 +28,8 @@ pub(super) struct Asynchronous {
     pub(super) node: Str,
     pub(super) condition: Option<Box<dyn Condition>>,
     pub(super) operator: Arc<dyn AsyncOperator>,
+    /// Whether it may change records or make several of one.
+    pub(super) changes: bool,
     /// Most strips in flight; more, if it is not 1, as long as all of them together are less than one full strip.
     pub(super) in_flight: usize,
     pub(super) tap: Arc<Tap>,
@@ -87,7 +89,8 @@ impl Asynchronous {
                 Some(verdicts) = front(&mut flying) => {
                     let flown = if mutant!(CallsLandInReverse) { flying.pop_back() } else { flying.pop_front() };
                     if let Some(flown) = flown {
-                        let batch = land(&self.node, self.tracer.as_ref(), flown, verdicts, &output).await?;
+                        let (batch, left) = self.land(flown, verdicts, &output)?;
+                        output.put_aside(left).await?;
                         if let Some(watchers) = self.tap.watchers() {
                             watchers.show(Side::After, batch.records());
                         }
@@ -155,63 +158,66 @@ impl Asynchronous {
         });
         InFlight { batch, selected, condition_failed, call, timing }
     }
-}
 
-/// Applies the verdicts on a strip; what is left of it is to be sent on.
-async fn land(
-    node: &Str,
-    tracer: Option<&NodeTracer>,
-    flown: InFlight,
-    verdicts: Result<Result<Vec<Verdict>, Fault>, JoinError>,
-    output: &Output,
-) -> Result<Batch, Interrupt> {
-    let InFlight { mut batch, selected, condition_failed, call, timing } = flown;
-    drop(call);
-    let chosen = timing.as_ref().map(|_| selected.clone());
-    let mut decisions: Vec<(usize, Decision)> = Vec::new();
-    match verdicts {
-        Ok(verdicts) => {
-            let verdicts = verdicts.map_err(|fault| fault.at(node))?;
-            for (row, verdict) in selected.into_iter().zip(verdicts) {
-                match verdict {
-                    Verdict::Keep(record) => {
-                        let place = &mut batch.records_mut()[row];
-                        *place = record.with_position(place.position().clone());
+    /// Applies the verdicts on a strip: gives what is to be sent on, and what is to be put aside before that.
+    fn land(
+        &self,
+        flown: InFlight,
+        verdicts: Result<Result<Vec<Verdict>, Fault>, JoinError>,
+        output: &Output,
+    ) -> Result<(Batch, Leftover), Fault> {
+        let node = &self.node;
+        let InFlight { mut batch, selected, condition_failed, call, timing } = flown;
+        let asked = call.is_some();
+        drop(call);
+        let chosen = timing.as_ref().map(|_| selected.clone());
+        let mut decisions: Vec<(usize, Decision)> = Vec::new();
+        match verdicts {
+            Ok(verdicts) => {
+                let verdicts = verdicts.map_err(|fault| fault.at(node))?;
+                for (row, verdict) in selected.into_iter().zip(verdicts) {
+                    match verdict {
+                        Verdict::Keep(record) => {
+                            let place = &mut batch.records_mut()[row];
+                            *place = record.with_position(place.position().clone());
+                        }
+                        Verdict::Split(records) => decisions.push((row, Decision::Split(records))),
+                        Verdict::Filter => decisions.push((row, Decision::Filter)),
+                        Verdict::Fail(fault) => decisions.push((row, Decision::Fail(fault.at(node)))),
                     }
-                    Verdict::Split(records) => decisions.push((row, Decision::Split(records))),
-                    Verdict::Filter => decisions.push((row, Decision::Filter)),
-                    Verdict::Fail(fault) => decisions.push((row, Decision::Fail(fault.at(node)))),
+                }
+                if self.changes && asked {
+                    batch.weigh();
                 }
             }
-            batch.weigh();
+            // The rows fail as they entered: the call had copies of them.
+            Err(error) => {
+                let what = match error.try_into_panic() {
+                    Ok(panic) => format!("the processor panicked: {}", super::chain::text(&*panic)),
+                    Err(_) => "the call was aborted".to_owned(),
+                };
+                let fault = Fault::record("operator_panicked", what).at(node);
+                decisions.extend(selected.into_iter().map(|row| (row, Decision::Fail(fault.clone()))));
+            }
         }
-        // The rows fail as they entered: the call had copies of them.
-        Err(error) => {
-            let what = match error.try_into_panic() {
-                Ok(panic) => format!("the processor panicked: {}", super::chain::text(&*panic)),
-                Err(_) => "the call was aborted".to_owned(),
-            };
-            let fault = Fault::record("operator_panicked", what).at(node);
-            decisions.extend(selected.into_iter().map(|row| (row, Decision::Fail(fault.clone()))));
+        let failed = condition_failed.into_iter().map(|(row, fault)| (row, Decision::Fail(fault.at(node))));
+        decisions.extend(failed);
+        if let (Some(tracer), Some(timing), Some(chosen)) = (&self.tracer, timing, chosen) {
+            arrange(&mut decisions);
+            tracer.passed(batch.lineage(), batch.records(), timing.interval(), |row| {
+                let decision = decisions.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| &decisions[at].1);
+                let condition = timing.conditional.then(|| chosen.binary_search(&row).is_ok());
+                Some(Passage { condition, fate: Fate::from(decision) })
+            });
         }
+        let mut left = output.leftover();
+        let before = Before::of(batch.rows(), &left);
+        batch.apply(&mut decisions, &mut left, &mut output.lend()).map_err(overdrawn)?;
+        let meters = output.meters();
+        meters.step(0).leave(before.passed(batch.rows(), &left), meters.now());
+        output.count(&mut batch)?;
+        Ok((batch, left))
     }
-    let failed = condition_failed.into_iter().map(|(row, fault)| (row, Decision::Fail(fault.at(node))));
-    decisions.extend(failed);
-    if let (Some(tracer), Some(timing), Some(chosen)) = (tracer, timing, chosen) {
-        arrange(&mut decisions);
-        tracer.passed(batch.lineage(), batch.records(), timing.interval(), |row| {
-            let decision = decisions.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| &decisions[at].1);
-            let condition = timing.conditional.then(|| chosen.binary_search(&row).is_ok());
-            Some(Passage { condition, fate: Fate::from(decision) })
-        });
-    }
-    let mut left = output.leftover();
-    let before = Before::of(batch.rows(), &left);
-    batch.apply(&mut decisions, &mut left, &mut output.lend()).map_err(overdrawn)?;
-    let meters = output.meters();
-    meters.step(0).leave(before.passed(batch.rows(), &left), meters.now());
-    output.put_aside(left).await?;
-    Ok(batch)
 }
 
 /// The outcome of the oldest call; `None` when there is none.

@@ -39,6 +39,8 @@ struct Step<O: ?Sized> {
     node: Str,
     selection: Selection,
     multiplies: bool,
+    /// Whether it may change records or make several of one.
+    changes: bool,
     operator: Box<O>,
     panicked: bool,
     tap: Arc<Tap>,
@@ -56,6 +58,8 @@ pub(super) struct Steps<O: ?Sized> {
     masked: bool,
     decisions: Vec<(usize, Decision)>,
     condition_failed: Vec<(usize, Fault)>,
+    /// Whether a step that may change records was given some of the strip.
+    changed: bool,
     /// Steps that panicked end the chain only where that is not repaired by building them anew.
     repairable: bool,
     /// Where what the steps do is counted.
@@ -76,6 +80,7 @@ impl<O: Operator + ?Sized> Steps<O> {
                 StepCondition::AsBefore => Selection::AsBefore,
             },
             multiplies: spec.multiplies,
+            changes: spec.changes(),
             operator,
             panicked: false,
             tap: output.tap(Station::Processor, &spec.node),
@@ -88,6 +93,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             masked: false,
             decisions: Vec::new(),
             condition_failed: Vec::new(),
+            changed: false,
             repairable,
             meters: output.meters(),
         }
@@ -100,14 +106,18 @@ impl<O: Operator + ?Sized> Steps<O> {
 
     /// Takes a strip.
     pub(super) fn push(&mut self, batch: Batch) {
+        self.changed = false;
         self.waiting.push((0, batch));
     }
 
     /// The next piece that reached the end of the chain; rows that did not are in `left`. An empty piece is a strip
-    /// of which nothing reached it: the caller may let others have a turn.
+    /// of which nothing reached it: the caller may let others have a turn. A piece that may have been changed is weighed.
     pub(super) fn next(&mut self, left: &mut Leftover, lend: Lend<'_>) -> Result<Option<Batch>, Fault> {
         while let Some((step, mut batch)) = self.waiting.pop() {
             if batch.rows() == 0 || step == self.steps.len() {
+                if self.changed {
+                    batch.weigh();
+                }
                 return Ok(Some(batch));
             }
             if let Err(fault) = self.step(step, &mut batch, left, lend) {
@@ -132,7 +142,7 @@ impl<O: Operator + ?Sized> Steps<O> {
 
     /// Runs one step on a batch.
     fn step(&mut self, at: usize, batch: &mut Batch, left: &mut Leftover, lend: Lend<'_>) -> Result<(), Fault> {
-        let Self { steps, mask, masked, decisions, condition_failed, repairable, meters, .. } = self;
+        let Self { steps, mask, masked, decisions, condition_failed, changed, repairable, meters, .. } = self;
         let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
         let meter = meters.step(at);
         meter.enter(batch.rows());
@@ -151,9 +161,11 @@ impl<O: Operator + ?Sized> Steps<O> {
                 select(&mut **condition, batch, mask, condition_failed);
             }
         }
-        if *masked {
-            meter.skip(batch.rows() - mask.count());
+        let selected = if *masked { mask.count() } else { batch.rows() };
+        if selected < batch.rows() {
+            meter.skip(batch.rows() - selected);
         }
+        *changed |= step.changes && selected > 0;
         call(step, batch, masked.then_some(&*mask), decisions, *repairable)?;
         if mutant!(FailedConditionPasses) {
             condition_failed.clear();
@@ -322,7 +334,10 @@ pub(super) async fn run(
         steps.push(batch);
         loop {
             let mut left = output.leftover();
-            let piece = steps.next(&mut left, &mut output.lend())?;
+            let mut piece = steps.next(&mut left, &mut output.lend())?;
+            if let Some(piece) = &mut piece {
+                output.count(piece)?;
+            }
             if mutant!(EmptiedForgotten) && piece.as_ref().is_some_and(|piece| piece.rows() == 0) {
                 output.context.alarm.disarm();
             } else if !left.is_empty() {

@@ -65,6 +65,14 @@ impl Output {
         Leftover::new(&self.context.alarm)
     }
 
+    /// Counts what the records of a batch weigh more than what counts already among the bytes that are held.
+    pub(super) fn count(&self, batch: &mut Batch) -> Result<(), Fault> {
+        match batch.count() {
+            0 => Ok(()),
+            grown => self.context.lanes.grow(batch.lineage(), grown),
+        }
+    }
+
     /// Gives every row to every successor, in pieces no larger than a strip. Payloads are shared.
     pub(super) async fn emit(&self, batch: Batch) -> Result<(), Interrupt> {
         for strip in batch.strips() {

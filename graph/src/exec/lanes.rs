@@ -283,6 +283,22 @@ impl Lanes {
         }
     }
 
+    /// Counts bytes that rows grew by among those that are held, until the segments of the rows are settled. They are
+    /// not waited for: the rows are there, and only a source can be made to wait.
+    pub(super) fn grow(&self, lineage: &Lineage, bytes: usize) -> Result<(), Fault> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let (mut rows, mut left) = (lineage.rows(), bytes);
+        for run in lineage.runs() {
+            let share = left / rows.max(1) * run.rows() + left % rows.max(1);
+            let ledger = &mut state.lanes[usize::from(run.lane().0)].ledger;
+            ledger.grow(run, share).map_err(overdrawn)?;
+            state.held += share;
+            (rows, left) = (rows - run.rows(), left - share);
+        }
+        Ok(())
+    }
+
     /// Gives back all credit of a lineage: its copies were filtered or dead-lettered.
     pub(super) fn settle(&self, lineage: Lineage) -> Result<(), Fault> {
         self.take_back(lineage, Ledger::settle)

@@ -173,7 +173,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 let in_flight = (*in_flight).max(1) as usize;
                 let tap = output.tap(Station::Processor, &step.node);
                 let tracer = output.tracer(&step.node, &step.plugin, SpanKind::Request);
-                let step = Asynchronous { node: step.node.clone(), condition, operator, in_flight, tap, tracer };
+                let (node, changes) = (step.node.clone(), step.changes());
+                let step = Asynchronous { node, condition, operator, changes, in_flight, tap, tracer };
                 Box::pin(step.run(input, output))
             }
             _ => return Err(Fault::fatal("plan_broken", format!("stage {} cannot be run", stage.name))),

@@ -102,7 +102,13 @@ pub(super) fn advance<O: Operator + ?Sized>(
     output: &Output,
 ) -> Result<(Option<Leftover>, Option<Batch>), Fault> {
     let mut left = output.leftover();
-    let piece = steps.next(&mut left, &mut output.lend()).inspect_err(|fault| {
+    let piece = steps.next(&mut left, &mut output.lend()).and_then(|mut piece| {
+        if let Some(piece) = &mut piece {
+            output.count(piece)?;
+        }
+        Ok(piece)
+    });
+    let piece = piece.inspect_err(|fault| {
         if !mutant!(WorkerFailsSilently) {
             output.context.fail(fault.clone());
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::condition::CompiledCondition;
 use crate::destination::{Destination, Retry};
-use crate::operator::ConfiguredOperator;
+use crate::operator::{Access, ConfiguredOperator};
 use crate::source::Source;
 use crate::text::Str;
 
@@ -114,6 +114,14 @@ pub struct StepSpec {
     pub condition: StepCondition,
     /// Whether it may make several records of one.
     pub multiplies: bool,
+}
+
+impl StepSpec {
+    /// Whether it may change records or make several of one, as its operator says.
+    pub fn changes(&self) -> bool {
+        let signature = self.operator.signature();
+        signature.fan.multiplies() || signature.writes != Access::NOTHING
+    }
 }
 
 /// For which rows a step is applied.

@@ -224,6 +224,7 @@ impl Service {
 
 fn refusal(error: HttpError) -> Refusal {
     match error.problem() {
+        _ if error.is_of_login() => Refusal::Other(error.into_login_fault()),
         Problem::Status { status, .. } if matches!(status.as_u16(), 400 | 413 | 422) => Refusal::Content(error.into()),
         _ => Refusal::Other(error.into()),
     }

@@ -2,7 +2,7 @@
 //!
 //! Requests run on a thread of their own: who asks may stand on any runtime, or on none that goes on meanwhile.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
@@ -17,6 +17,9 @@ use base64::Engine as _;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
+
+/// Where the registry is and how to log in there, as it is when it is asked. May block for files.
+type Renew = dyn Fn() -> (String, Login) + Send + Sync;
 
 /// How to log in.
 #[derive(Clone)]
@@ -47,8 +50,8 @@ type Answered = oneshot::Sender<Result<Answer, HttpError>>;
 
 /// The registry behind an address.
 pub struct ConfluentRegistry {
-    base: Url,
-    login: Option<header::HeaderValue>,
+    access: Mutex<Arc<Access>>,
+    renew: Option<Arc<Renew>>,
     requests: mpsc::UnboundedSender<(Request, Answered)>,
 }
 
@@ -58,12 +61,15 @@ const RETRY: Retry = Retry { count: 4, min: Duration::from_millis(100), max: Dur
 const SPEAKING: [&str; 5] = ["401", "403", "404", "409", "422"];
 const MEDIA: &str = "application/vnd.schemaregistry.v1+json";
 
-impl ConfluentRegistry {
-    /// The registry at this URL. Connects to nothing.
-    ///
-    /// # Errors
-    /// The URL or the credentials cannot be used.
-    pub fn new(url: &str, login: &Login) -> Result<ConfluentRegistry, AddressError> {
+/// An address with the credentials for it.
+#[derive(PartialEq)]
+struct Access {
+    base: Url,
+    login: Option<header::HeaderValue>,
+}
+
+impl Access {
+    fn new(url: &str, login: &Login) -> Result<Access, AddressError> {
         let base = Url::parse(url.trim()).map_err(|_| AddressError::NotAUrl)?;
         if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
             return Err(AddressError::NotAUrl);
@@ -81,26 +87,17 @@ impl ConfluentRegistry {
             value.set_sensitive(true);
             value
         });
-        let mut accept = Accept::default();
-        for status in SPEAKING {
-            accept.add(status).map_err(|error| AddressError::System(error.to_string()))?;
-        }
-        let policy = Policy {
-            concurrency: 4,
-            per_minute: None,
-            timeout: Some(TIMEOUT),
-            retry: RETRY,
-            accept,
-            body_limit: 16 << 20,
+        Ok(Access { base, login })
+    }
+
+    /// Whether it is another way into the same registry.
+    fn is_same_registry(&self, other: &Access) -> bool {
+        let place = |access: &Access| {
+            let mut url = access.base.clone();
+            let _ = (url.set_username(""), url.set_password(None));
+            url
         };
-        let client = Client::new(&Tls::default(), Network::Open, policy)
-            .map_err(|fault| AddressError::System(fault.message()))?;
-        let (requests, waiting) = mpsc::unbounded_channel();
-        let system = |error: std::io::Error| AddressError::System(error.to_string());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
-        let live = move || runtime.block_on(live(client, waiting));
-        std::thread::Builder::new().name("schema-registry".to_owned()).spawn(live).map_err(system)?;
-        Ok(ConfluentRegistry { base, login, requests })
+        place(self) == place(other)
     }
 
     fn request(&self, method: Method, path: &[&str], body: Option<&Json>) -> Result<Request, SchemaError> {
@@ -133,9 +130,102 @@ impl ConfluentRegistry {
         }
         Ok(request)
     }
+}
+
+impl ConfluentRegistry {
+    /// The registry at this URL. Connects to nothing.
+    ///
+    /// # Errors
+    /// The URL or the credentials cannot be used.
+    pub fn new(url: &str, login: &Login) -> Result<ConfluentRegistry, AddressError> {
+        Self::with(Access::new(url, login)?, None)
+    }
+
+    /// The same, whose URL and credentials are asked for now, and again when the registry refuses them: they may have been
+    /// replaced.
+    ///
+    /// # Errors
+    /// As [`ConfluentRegistry::new`].
+    pub fn renewing(
+        renew: impl Fn() -> (String, Login) + Send + Sync + 'static,
+    ) -> Result<ConfluentRegistry, AddressError> {
+        let (url, login) = renew();
+        Self::with(Access::new(&url, &login)?, Some(Arc::new(renew)))
+    }
+
+    fn with(access: Access, renew: Option<Arc<Renew>>) -> Result<ConfluentRegistry, AddressError> {
+        let mut accept = Accept::default();
+        for status in SPEAKING {
+            accept.add(status).map_err(|error| AddressError::System(error.to_string()))?;
+        }
+        let policy = Policy {
+            concurrency: 4,
+            per_minute: None,
+            timeout: Some(TIMEOUT),
+            retry: RETRY,
+            accept,
+            body_limit: 16 << 20,
+        };
+        let client = Client::new(&Tls::default(), Network::Open, policy)
+            .map_err(|fault| AddressError::System(fault.message()))?;
+        let (requests, waiting) = mpsc::unbounded_channel();
+        let system = |error: std::io::Error| AddressError::System(error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+        let live = move || runtime.block_on(live(client, waiting));
+        std::thread::Builder::new().name("schema-registry".to_owned()).spawn(live).map_err(system)?;
+        Ok(ConfluentRegistry { access: Mutex::new(Arc::new(access)), renew, requests })
+    }
+
+    fn access(&self) -> Arc<Access> {
+        self.access.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the credentials again, on a thread that may block; `None` where they are what they were.
+    async fn renewed(&self, before: &Access) -> Option<Arc<Access>> {
+        let renew = self.renew.clone()?;
+        let (tell, told) = oneshot::channel();
+        let read = move || drop(tell.send(renew()));
+        std::thread::Builder::new().name("schema-registry-login".to_owned()).spawn(read).ok()?;
+        let (url, login) = told.await.ok()?;
+        let access = match Access::new(&url, &login) {
+            Ok(access) => access,
+            Err(error) => {
+                tracing::warn!(%error, "the new address or credentials of the schema registry cannot be used");
+                return None;
+            }
+        };
+        if access == *before {
+            return None;
+        }
+        if !access.is_same_registry(before) {
+            tracing::warn!("the settings name another schema registry: restart the service to use it");
+            return None;
+        }
+        tracing::info!("the credentials of the schema registry are read again");
+        let access = Arc::new(access);
+        *self.access.lock().unwrap_or_else(PoisonError::into_inner) = access.clone();
+        Some(access)
+    }
 
     async fn ask(&self, method: Method, path: &[&str], body: Option<&Json>) -> Result<Json, Refusal> {
-        let request = self.request(method, path, body).map_err(Refusal::Other)?;
+        let access = self.access();
+        let answer = self.ask_as(&access, method.clone(), path, body).await;
+        if let Err(Refusal::Other(SchemaError::Denied(_))) = &answer
+            && let Some(renewed) = self.renewed(&access).await
+        {
+            return self.ask_as(&renewed, method, path, body).await;
+        }
+        answer
+    }
+
+    async fn ask_as(
+        &self,
+        access: &Access,
+        method: Method,
+        path: &[&str],
+        body: Option<&Json>,
+    ) -> Result<Json, Refusal> {
+        let request = access.request(method, path, body).map_err(Refusal::Other)?;
         let (done, answer) = oneshot::channel();
         let gone = || Refusal::Other(unavailable("its thread has ended"));
         self.requests.send((request, done)).map_err(|_| gone())?;
@@ -196,7 +286,7 @@ fn unavailable(what: &str) -> SchemaError {
 
 fn failed(error: HttpError) -> SchemaError {
     match error.problem() {
-        Problem::Invalid(_) | Problem::TooLarge { .. } => SchemaError::Denied(error.to_string().into()),
+        Problem::Invalid(_) | Problem::TooLarge { .. } => SchemaError::Unusable(error.to_string().into()),
         _ => SchemaError::Unavailable(Arc::new(error)),
     }
 }

@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use crate::call::CallError;
 use crate::protocol::{Ack, Pieces, Role};
+use crate::refusals::{Refusals, alike};
 use crate::session::{Plugin, Run, Session};
 use crate::specification::{Silenced, given};
 use crate::wire;
@@ -45,13 +46,18 @@ impl DestinationKind for Kind {
     }
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        Ok(Arc::new(Configured { plugin: self.plugin.clone(), given: given(arguments, &self.silenced) }))
+        Ok(Arc::new(Configured {
+            plugin: self.plugin.clone(),
+            given: given(arguments, &self.silenced),
+            refusals: Arc::new(Refusals::new(self.plugin.settings.equal_refusals)),
+        }))
     }
 }
 
 struct Configured {
     plugin: Arc<Plugin>,
     given: Vec<(Str, Written)>,
+    refusals: Arc<Refusals>,
 }
 
 #[async_trait]
@@ -62,7 +68,8 @@ impl Destination for Configured {
         session.open(Vec::new()).await?;
         let run = session.run();
         let (limit, patience) = (self.plugin.settings.record_limit, self.plugin.settings.patience);
-        Ok(Box::new(Rows { session, run, limit, patience, last: Bytes::new(), encoded: Vec::new() }))
+        let refusals = self.refusals.clone();
+        Ok(Box::new(Rows { session, run, limit, patience, refusals, last: Bytes::new(), encoded: Vec::new() }))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -76,6 +83,7 @@ struct Rows {
     run: Run,
     limit: usize,
     patience: Duration,
+    refusals: Arc<Refusals>,
     /// Position of the last record that was sent.
     last: Bytes,
     encoded: Vec<u8>,
@@ -85,15 +93,17 @@ struct Rows {
 const FRAME: usize = 16;
 
 impl Rows {
-    /// The messages of rows, and the row of each acknowledgement that is due. Rows that are too large are told of.
+    /// The messages of rows from the `first` on, and the row of each acknowledgement that is due. Rows that are too large
+    /// are told of.
     fn messages(
         &mut self,
         rows: &[Record],
+        first: usize,
         verdicts: &mut [Option<Result<Delivered, Fault>>],
     ) -> (Vec<Bytes>, Vec<usize>) {
         let mut pieces = Pieces::new(self.session.protocol(), MESSAGE.min(self.limit.saturating_sub(FRAME)));
         let mut due = Vec::with_capacity(rows.len());
-        for (index, row) in rows.iter().enumerate() {
+        for (index, row) in rows.iter().enumerate().skip(first) {
             self.encoded.clear();
             match whole(row) {
                 Some(row) => encode_record(&row, &mut self.encoded),
@@ -166,6 +176,11 @@ impl Rows {
     }
 }
 
+/// Why the plugin refused a row, if it did.
+fn refusal(verdict: Option<&Result<Delivered, Fault>>) -> Option<String> {
+    verdict.and_then(|verdict| verdict.as_ref().err()).map(Fault::message)
+}
+
 const CODE: &str = "plugin_acknowledged_wrong";
 
 async fn failed(session: &Session, error: &CallError) -> Fault {
@@ -209,10 +224,22 @@ impl Writer for Rows {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
         verdicts.resize_with(rows.len(), || None);
-        let (messages, due) = self.messages(rows, &mut verdicts);
-        if let Some(last) = due.last() {
+        let mut first = 0;
+        loop {
+            let (messages, due) = self.messages(rows, first, &mut verdicts);
+            let Some(last) = due.last() else { break };
             self.last = rows[*last].position().0.clone();
             self.exchange(rows, messages, &due, &mut verdicts).await?;
+            let mut refused: Vec<Option<String>> = due.iter().map(|row| refusal(verdicts[*row].as_ref())).collect();
+            // Of those that were refused alike up to the end, the plugin may have tried but the first.
+            let again = alike(refused.iter().map(Option::as_deref)).saturating_sub(1);
+            let tried = due.len() - again;
+            refused.truncate(tried);
+            self.refusals.note(refused.iter().map(Option::as_deref))?;
+            match due.get(tried) {
+                Some(next) => first = *next,
+                None => break,
+            }
         }
         if verdicts.iter().all(|verdict| matches!(verdict, Some(Ok(Delivered::Durable)))) {
             return Ok(Verdicts::All(Delivered::Durable));

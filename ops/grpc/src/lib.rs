@@ -17,6 +17,7 @@ mod handshake;
 mod log;
 mod process;
 mod protocol;
+mod refusals;
 mod session;
 mod source;
 mod specification;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub record_limit: usize,
     /// How long a plugin may take for a call, or for the first of the acknowledgements it owes.
     pub patience: Duration,
+    /// How many records in a row a destination may refuse with the same error before that is its own; 0 = any number.
+    pub equal_refusals: usize,
     /// Lines of plugins below it need not be written.
     pub log_level: LogLevel,
 }

@@ -56,6 +56,10 @@ fn specification() -> Specification {
              A 429 or 503 whose `Retry-After` is at most 5 minutes holds back the later requests of the processor too, \
              even where nothing is tried again; a warning in the log says so. Records that came together leave \
              together, an error therefore no earlier than the last of them.\n\n\
+             A 401 or 407 is an error of the credentials and not of the record: the pipeline recovers and asks again for \
+             `pipelines.error-recovery.login-patience`, with secrets that are read afresh, and no record is lost. Where \
+             the server or the credentials depend on the record (a template before the path of `request.url`, or in a \
+             header such as `Authorization`), it is an error of the record. A 403 always is.\n\n\
              Redirects are not followed: a 3xx is an error of the record that says where it points, and is not tried \
              again. Services whose HTTP client is Go's do follow them: a pipeline that comes from there may need \
              another `request.url`.\n\n\
@@ -306,7 +310,12 @@ impl Requests {
         self.destination.check(record)?;
         let turn = self.client.turn().await;
         let request = self.message.request(record, &self.client)?;
-        Ok(self.client.send(turn, request).await?)
+        self.client.send(turn, request).await.map_err(|error| {
+            match error.is_of_login() && self.message.is_one_login() {
+                true => error.into_login_fault(),
+                false => error.into(),
+            }
+        })
     }
 }
 

@@ -99,7 +99,9 @@ impl From<SchemaError> for Refusal {
             SchemaError::SchemaNotFound(_) => Refusal::new(StatusCode::NOT_FOUND, 40403, error.to_string()),
             SchemaError::Invalid(what) => Refusal::invalid(what),
             SchemaError::Incompatible { .. } => Refusal::new(StatusCode::CONFLICT, 409, error.to_string()),
-            SchemaError::Denied(_) | SchemaError::Unavailable(_) => Refusal::failed(error.to_string()),
+            SchemaError::Denied(_) | SchemaError::Unusable(_) | SchemaError::Unavailable(_) => {
+                Refusal::failed(error.to_string())
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         supervisor: vec![grpc::supervise::own_program("anabranch")],
         record_limit: settings.connectors.record_limit,
         patience: settings.connectors.timeout,
+        equal_refusals: settings.connectors.equal_refusals,
         log_level: settings.log.level,
     });
     let builtin: Vec<String> = registry

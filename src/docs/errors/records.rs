@@ -57,7 +57,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("convert_failed", "The value cannot become what it is to become.", "See the value in the dead letter."),
     entry("convert_missing", "The field to convert is not there.", "Put a condition before."),
     entry("create_failed", "A table cannot be made.", "Give the user the right, or make it yourself."),
-    entry("credentials_refused", "The server refuses the credentials.", "Correct them."),
+    entry(
+        "credentials_refused",
+        "The server refuses the credentials.",
+        "Correct them. The pipeline tries again for `pipelines.error-recovery.login-patience`.",
+    ),
     entry(
         "credentials_unreadable",
         "A file with a value of a setting cannot be read any more, or the pipeline has errors with what it says.",
@@ -216,6 +220,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("plugin_read_failed", "The plugin could not read.", "The message is the plugin's."),
     entry("plugin_refused_record", "The plugin refused the record.", "The message is the plugin's."),
     entry("plugin_refused_settings", "The plugin refuses its settings.", "The message is the plugin's."),
+    entry(
+        "plugin_refuses_records",
+        "The plugin refuses one record after the other with the same error; they are written again.",
+        "See what the message says of the destination. If it is the records, raise connectors.equal-refusals.",
+    ),
     entry("plugin_start_failed", "The program of the plugin cannot be started.", "See its path and its rights."),
     entry("plugin_write_failed", "The plugin could not write.", "The message is the plugin's."),
     entry(
@@ -273,11 +282,20 @@ pub(super) const CODES: &[Entry] = &[
         "The address of the registry cannot be used.",
         "Correct schema-registry.confluent.connection-string.",
     ),
-    entry("schema_registry_denied", "The registry refuses the credentials.", "Correct them."),
+    entry(
+        "schema_registry_denied",
+        "The registry refuses the credentials.",
+        "Correct them. The pipeline tries again for `pipelines.error-recovery.login-patience`.",
+    ),
     entry(
         "schema_registry_unavailable",
         "The registry cannot be reached; it is tried again.",
         "See its address and the network.",
+    ),
+    entry(
+        "schema_registry_unusable",
+        "The registry cannot be asked, or its answer is too large.",
+        "Correct schema-registry.confluent.connection-string.",
     ),
     entry("schema_subject_not_found", "There is no such subject.", "Correct the name, or register a schema."),
     entry(

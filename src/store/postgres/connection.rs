@@ -10,6 +10,7 @@ use tokio_postgres::error::SqlState;
 
 use super::Refused;
 use super::session::{Failure, Session, answered};
+use crate::settings::Credential;
 
 /// How long a connection may take, where the address does not say.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -30,6 +31,7 @@ pub(super) struct Limits {
 
 /// A server, and how to talk to it.
 pub(super) struct Address {
+    credential: Credential,
     config: Config,
     hosts: String,
     tls: Tls,
@@ -38,7 +40,11 @@ pub(super) struct Address {
 
 impl Address {
     /// Reads a connection string, and the files that it names.
-    pub(super) fn parse(text: &str) -> Result<Address, Refused> {
+    pub(super) fn parse(credential: &Credential) -> Result<Address, Refused> {
+        Address::read(credential, &credential.now())
+    }
+
+    fn read(credential: &Credential, text: &str) -> Result<Address, Refused> {
         let refuse = |what: String| Refused::Setting { key: "db.postgres.connection-string", what };
         let expected = "expected postgresql://user:password@host:port/database";
         let address = Given::parse(text).map_err(|error| refuse(format!("{error}; {expected}")))?;
@@ -52,13 +58,43 @@ impl Address {
         // nothing needs one more.
         let hosts_to_try = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
         let opening = connect.saturating_mul(u32::try_from(hosts_to_try).unwrap_or(u32::MAX).saturating_add(1));
-        Ok(Address { config, hosts, tls, limits: Limits { opening, statement: SILENCE } })
+        Ok(Address {
+            credential: credential.clone(),
+            config,
+            hosts,
+            tls,
+            limits: Limits { opening, statement: SILENCE },
+        })
     }
 
-    /// Connects. The connection ends with the session.
+    /// The address as the files with its credentials say now; `None` where they say what they said.
+    fn renewed(&self) -> Option<Address> {
+        let renewed = match Address::parse(&self.credential) {
+            Ok(renewed) if renewed.config == self.config => return None,
+            Ok(renewed) => renewed,
+            Err(error) => {
+                tracing::warn!(%error, "the new address of the state store cannot be used");
+                return None;
+            }
+        };
+        let place = |address: &Address| {
+            let config = &address.config;
+            let (hosts, addresses) = (config.get_hosts().to_vec(), config.get_hostaddrs().to_vec());
+            (hosts, addresses, config.get_ports().to_vec(), config.get_dbname().map(str::to_owned))
+        };
+        if place(&renewed) != place(self) {
+            tracing::warn!("the settings name another database for the state store: restart the service to use it");
+            return None;
+        }
+        Some(renewed)
+    }
+
+    /// Connects, with credentials that are read again. The connection ends with the session.
     pub(super) async fn connect(&self) -> Result<Session, Failure> {
         let Limits { opening, statement } = self.limits;
-        let (client, connection) = answered(opening, self.config.connect(self.tls.clone())).await?;
+        let renewed = self.renewed();
+        let Address { config, tls, .. } = renewed.as_ref().unwrap_or(self);
+        let (client, connection) = answered(opening, config.connect(tls.clone())).await?;
         #[expect(clippy::disallowed_methods, reason = "the runtime is the store's own and ends with its thread")]
         let driver = tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -119,7 +155,7 @@ mod tests {
     fn what_is_refused_does_not_show_the_password() {
         for text in ["postgresql://u:hunter2@h/d?sslmode=perhaps", "postgresql://u:hunter2@[/d", "hunter2", "x=hunter2"]
         {
-            let Err(error) = Address::parse(text) else { panic!("{text}") };
+            let Err(error) = Address::parse(&text.to_owned().into()) else { panic!("{text}") };
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
     }

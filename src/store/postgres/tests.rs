@@ -13,7 +13,7 @@ use crate::settings;
 use crate::store::{OpenError, Store};
 
 fn open(url: String, table: &str) -> Result<Store, OpenError> {
-    Store::open(&settings::Database::Postgres(PostgresDatabase { connection: url, table: table.to_owned() }))
+    Store::open(&settings::Database::Postgres(PostgresDatabase { connection: url.into(), table: table.to_owned() }))
 }
 
 fn lane() -> LaneId {
@@ -171,7 +171,7 @@ async fn the_oldest_results_are_forgotten() {
     }
     store.keep("s", vec![([0; 32], Bytes::from(vec![1; 1000]))]).await.unwrap();
     let Ok(table) = Table::parse("kv") else { panic!("a name") };
-    let Ok(address) = Address::parse(&database.url()) else { panic!("an address") };
+    let Ok(address) = Address::parse(&database.url().into()) else { panic!("an address") };
     let mut session = address.connect().await.unwrap();
     let transaction = session.client().transaction().await.unwrap();
     table.forget(&transaction, 2100).await.unwrap();

@@ -149,6 +149,59 @@ fn a_destination_that_fails_says_why_and_loses_nothing() {
     }
 }
 
+/// Where a call for a batch fails, plugins refuse all of the batch that was not written yet, most of which they never
+/// tried.
+#[test]
+fn a_record_that_fails_a_batch_is_the_only_letter_of_it() {
+    for version in ["1", "2"] {
+        let mut workspace = workspace();
+        workspace.env("HELPER_PROTOCOL", version);
+        pipeline(&workspace, "count: 300, batch: 100", "fault: 'refuse-rest:104'");
+        run_to(&workspace, LINES).expect_code(0);
+        assert_eq!(written(&workspace), (0..LINES).filter(|line| *line != 104).collect::<Vec<_>>());
+        let letters = workspace.lines("letters.ndjson");
+        assert_eq!(letters.len(), 1, "{letters:?}");
+        assert!(letters[0].contains("the table is gone"), "{letters:?}");
+    }
+}
+
+/// What would be refused whatever the record is tried again, and not written off record after record.
+#[test]
+fn a_destination_that_refuses_everything_is_tried_again() {
+    for (batch, most) in [(100, 0), (1, 31)] {
+        let mut workspace = workspace();
+        let down = workspace.path("down").display().to_string();
+        workspace.env("HELPER_DOWN", &down);
+        workspace.write("down", "");
+        workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MAX_DELAY", "50ms");
+        pipeline(&workspace, &format!("count: 300, batch: {batch}"), "fault: refuse-all");
+        let mut process = workspace.start(&["run"]);
+        let log = process.printed();
+        process.wait_until("several attempts", || log().matches("starts again in").count() >= 5);
+        assert!(log().contains("refused 32 records in a row"), "{}", log());
+        assert!(log().contains("the table is gone"), "{}", log());
+        assert_eq!(written(&workspace), Vec::<usize>::new());
+        std::fs::remove_file(workspace.path("down")).unwrap();
+        wait_for(&mut process, &workspace, LINES);
+        process.signal("INT");
+        process.finish().expect_code(0);
+        let letters =
+            if workspace.path("letters.ndjson").exists() { workspace.lines("letters.ndjson").len() } else { 0 };
+        assert!(letters <= most, "{letters} letters of batches of {batch}");
+        let lines = written(&workspace);
+        assert_eq!(lines.iter().collect::<BTreeSet<_>>().len() + letters, LINES);
+    }
+    // A user may see it otherwise.
+    let mut workspace = workspace();
+    workspace.env("HELPER_DOWN", &workspace.path("pipelines").display().to_string());
+    workspace.env("ANABRANCH_CONNECTORS_EQUAL_REFUSALS", "0");
+    pipeline(&workspace, "count: 50, batch: 10", "fault: refuse-all");
+    let mut process = workspace.start(&["run"]);
+    process.wait_until("all letters", || workspace.lines("letters.ndjson").len() == 50);
+    process.signal("INT");
+    process.finish().expect_code(0);
+}
+
 #[test]
 fn a_plugin_that_cannot_be_started_any_more_says_why() {
     for (start, what) in [

@@ -1,8 +1,11 @@
 //! A slow destination slows the source down; nothing piles up.
 
 use super::*;
-use crate::record::Data;
-use crate::testing::AtEnd;
+use crate::batch::STRIP_ROWS;
+use crate::operator::{Decision, Verdict};
+use crate::plan::stage::{Limits, StageId, StageKind};
+use crate::record::{Data, Record};
+use crate::testing::{AtEnd, asynchronous, inline, isolated};
 
 #[tokio::test(start_paused = true)]
 async fn the_reader_is_never_further_ahead_than_the_window() {
@@ -74,7 +77,14 @@ async fn bounded(fill: fn(&mut crate::record::Record)) {
     let mut pipeline = bench.pipeline().limits(|limits| limits.held_bytes = 100_000);
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &slow);
-    let running = bench.start(&pipeline.plan());
+    let most = most_in_flight(&bench, &pipeline.plan()).await;
+    assert!((5..=10).contains(&most), "{most}");
+    assert_eq!(slow.rows().len(), 1000);
+}
+
+/// Runs it to its end; the most records that were read and not settled at a time.
+async fn most_in_flight(bench: &Bench, plan: &Arc<StagePlan>) -> u64 {
+    let running = bench.start(plan);
     let progress = running.progress();
     let ending = running.join();
     tokio::pin!(ending);
@@ -93,8 +103,7 @@ async fn bounded(fill: fn(&mut crate::record::Record)) {
             }
         }
     }
-    assert!((5..=10).contains(&most), "{most}");
-    assert_eq!(slow.rows().len(), 1000);
+    most
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,4 +121,134 @@ async fn a_record_larger_than_every_bound_passes() {
     pipeline.write(&[chain], "a", &a);
     finished(&bench.run(&pipeline.plan()).await);
     assert_eq!(a.rows(), [0, 1, 2, 3, 4]);
+}
+
+/// How a processor makes records large.
+#[derive(Clone, Copy, Debug)]
+enum Growth {
+    Inline,
+    OnAThread,
+    Workers,
+    Answers,
+    Pieces,
+}
+
+/// What a record of 10,000 bytes is made of a small one.
+fn enlarge(record: &mut Record, growth: Growth) -> Decision {
+    let large = Data::Raw(vec![0; 10_000].into());
+    match growth {
+        Growth::Pieces => {
+            let mut piece = record.clone();
+            piece.payload.after = Data::Raw(vec![0; 1000].into());
+            Decision::Split(vec![piece; 10])
+        }
+        _ => {
+            record.payload.after = large;
+            Decision::Keep
+        }
+    }
+}
+
+fn grow(pipeline: &mut crate::testing::Pipeline, from: StageId, growth: Growth) -> StageId {
+    let step = move |record: &mut Record| Ok(enlarge(record, growth));
+    match growth {
+        Growth::Inline | Growth::Pieces => {
+            let mut spec = crate::testing::Pipeline::step("grow", &inline(step));
+            spec.multiplies = true;
+            pipeline.stage("grow", &[from], StageKind::Chain(vec![spec]))
+        }
+        Growth::OnAThread => {
+            let steps = vec![crate::testing::Pipeline::step("grow", &isolated(step))];
+            pipeline.stage("grow", &[from], StageKind::Isolate { steps, workers: 1 })
+        }
+        Growth::Workers => {
+            let steps = vec![crate::testing::Pipeline::step("grow", &inline(step))];
+            pipeline.stage("grow", &[from], StageKind::Parallel { steps, workers: 2 })
+        }
+        Growth::Answers => {
+            let call = asynchronous(move |mut rows| {
+                rows.iter_mut().for_each(|record| drop(enlarge(record, growth)));
+                Box::pin(std::future::ready(rows.into_iter().map(Verdict::Keep).collect()))
+            });
+            let step = crate::testing::Pipeline::step("grow", &call);
+            pipeline.stage("grow", &[from], StageKind::Async { step, in_flight: 2 })
+        }
+    }
+}
+
+/// Reads small records that a processor makes large, of which ten may be held, as slowly as they are delivered. The
+/// destination is durable when it is flushed: no queue holds the records, and only the bound on what is held stops the
+/// source.
+#[tokio::test(start_paused = true)]
+async fn what_processors_add_is_held_too() {
+    for growth in [Growth::Inline, Growth::OnAThread, Growth::Workers, Growth::Answers, Growth::Pieces] {
+        let bench = Bench::new();
+        let upstream = Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1).delay(Duration::from_micros(100));
+        let upstream = Arc::new(upstream);
+        let accepting = Arc::new(Shelf::new("a", &bench.journal).accepting());
+        let limits = |limits: &mut Limits| (limits.held_bytes, limits.queue_strips) = (100_000, 1);
+        let mut pipeline = bench.pipeline().limits(limits);
+        let read = pipeline.read("in", &upstream);
+        let grown = grow(&mut pipeline, read, growth);
+        pipeline.write(&[grown], "a", &accepting);
+        let most = most_in_flight(&bench, &pipeline.plan()).await;
+        // Those come on top that were read before the bound was reached: one or two for each worker, and, as the clock
+        // does not wait for a thread, a full queue in front of that.
+        let before = if matches!(growth, Growth::OnAThread) { 12 + STRIP_ROWS as u64 } else { 4 };
+        assert!((5..=10 + before).contains(&most), "{growth:?}: {most}");
+        let pieces = if matches!(growth, Growth::Pieces) { 10 } else { 1 };
+        assert_eq!(accepting.rows().len(), 1000 * pieces, "{growth:?}");
+    }
+}
+
+/// The queue behind a processor takes what the records weigh there, not what they weighed when they were read.
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_bounded_by_what_records_became() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1));
+    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| crate::testing::Reaction::Hang));
+    let mut pipeline = bench.pipeline().limits(|limits| limits.queue_bytes = 50_000);
+    let read = pipeline.read("in", &upstream);
+    let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = made.clone();
+    let step = inline(move |record| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(enlarge(record, Growth::Inline))
+    });
+    let grown = pipeline.chain(&[read], &[step]);
+    pipeline.write(&[grown], "a", &hung);
+    let running = bench.start(&pipeline.plan());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    // What the destination took in one call, the four that fit in the queue, and the one that waits for room.
+    let first = hung.calls().first().copied().unwrap_or_default();
+    let made = made.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(made <= first + 6, "{made} records were made, {first} of them were being written");
+    running.kill();
+    in_time(running.join()).await;
+}
+
+/// Copies for several destinations are one in memory until a processor changes one of them.
+#[tokio::test(start_paused = true)]
+async fn copies_count_when_they_were_changed() {
+    for (changed, copies) in [(false, 1), (true, 4)] {
+        let bench = Bench::new();
+        let upstream = Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1).delay(Duration::from_micros(100));
+        let upstream = Arc::new(upstream.make(|row| {
+            let mut record = crate::testing::record(row);
+            record.payload.after = Data::Raw(vec![0; 10_000].into());
+            record
+        }));
+        let mut pipeline = bench.pipeline().limits(|limits| limits.held_bytes = 400_000);
+        let read = pipeline.read("in", &upstream);
+        for name in ["a", "b", "c", "d"] {
+            let accepting = Arc::new(Shelf::new(name, &bench.journal).accepting());
+            let from = match changed {
+                true => grow(&mut pipeline, read, Growth::Inline),
+                false => read,
+            };
+            pipeline.write(&[from], name, &accepting);
+        }
+        let most = most_in_flight(&bench, &pipeline.plan()).await as usize;
+        assert!((30 / copies..=45 / copies + 4).contains(&most), "{copies} copies: {most}");
+    }
 }

@@ -147,7 +147,7 @@ async fn a_quota_is_waited_for_and_a_wrong_key_is_not() {
     let url = refusing.url();
     let settings = settings.map(|(name, value)| (name, if name == "base_url" { &*url } else { value }));
     let error = asked(&openai::textgen::kind(), &settings, &json!({ "a": 1 })).await.unwrap_err();
-    assert!(error.starts_with("http_status: ") && error.contains("Incorrect API key"), "{error}");
+    assert!(error.starts_with("credentials_refused: ") && error.contains("Incorrect API key"), "{error}");
     assert_eq!(refusing.received().len(), 1);
 }
 

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use anabranch_graph::fault::Fault;
 use anabranch_graph::schema::Cached;
 use anabranch_ops_http::testing::{Reply, Server};
 
@@ -87,6 +88,35 @@ async fn failures_are_tried_again_and_credentials_are_not_shown() {
     let error = registry(&with_password).create(&text("s"), SchemaKind::Avro, &text(LONG)).await.unwrap_err();
     assert!(matches!(error, SchemaError::Incompatible { .. }), "{error}");
     assert!(!error.to_string().contains("p%40s") && !error.to_string().contains("p@s"), "{error}");
+}
+
+#[tokio::test]
+async fn credentials_that_are_replaced_are_read_again() {
+    let server = Server::start(|request| match request.header("authorization") {
+        Some("Bearer second") => Reply::ok(r#"{"schema":"\"long\""}"#),
+        _ => Reply::status(401, r#"{"error_code":401,"message":"Unauthorized"}"#),
+    });
+    let now = Arc::new(Mutex::new((server.url(), "first")));
+    let read = now.clone();
+    let renew = move || {
+        let (url, token) = read.lock().unwrap().clone();
+        (url, Login::Bearer(token.into()))
+    };
+    let registry = ConfluentRegistry::renewing(renew).unwrap();
+    let fault = Fault::from(registry.by_id(SchemaId::FIRST).await.unwrap_err());
+    assert_eq!((fault.code(), fault.is_of_login()), ("schema_registry_denied", true));
+    let requests = server.received().len();
+    // Another registry is another set of schemas: that is nothing to change in passing.
+    let elsewhere = confluent();
+    *now.lock().unwrap() = (elsewhere.url(), "second");
+    assert!(matches!(registry.by_id(SchemaId::FIRST).await, Err(SchemaError::Denied(_))));
+    assert_eq!((elsewhere.received().len(), server.received().len()), (0, requests + 1));
+    *now.lock().unwrap() = (server.url(), "second");
+    assert!(registry.by_id(SchemaId::FIRST).await.is_ok());
+    assert!(registry.by_id(SchemaId::FIRST).await.is_ok());
+    let tokens: Vec<_> =
+        server.received().iter().map(|request| request.header("authorization") == Some("Bearer second")).collect();
+    assert_eq!(tokens[requests + 1..], [false, true, true], "the new one stays");
 }
 
 #[tokio::test]

@@ -104,6 +104,7 @@ where
 fn write(plugin: &Plugin, records: Vec<Bytes>, file: Option<&mut std::fs::File>, count: &mut u64) -> Vec<wire::Ack> {
     let mut lines = Vec::new();
     let mut acks = Vec::new();
+    let mut failed = false;
     for bytes in records {
         let record = decode_record(&bytes).unwrap();
         let number = *count;
@@ -116,6 +117,15 @@ fn write(plugin: &Plugin, records: Vec<Bytes>, file: Option<&mut std::fs::File>,
         }
         if reached("refuse") {
             acks.push(wire::Ack { position, error: "this one is not liked".to_owned() });
+            continue;
+        }
+        // As a connector whose call for a batch fails: what was not written yet has its error.
+        let line = number_of(&record);
+        failed |= plugin.fault("refuse-rest").is_some_and(|n| line == Some(n));
+        let is_down = || std::env::var_os("HELPER_DOWN").is_some_and(|path| std::path::Path::new(&path).exists());
+        failed |= plugin.fault("refuse-all").is_some() && is_down();
+        if failed {
+            acks.push(wire::Ack { position, error: "the table is gone".to_owned() });
             continue;
         }
         if reached("wrong-ack") {
@@ -131,6 +141,16 @@ fn write(plugin: &Plugin, records: Vec<Bytes>, file: Option<&mut std::fs::File>,
         file.write_all(&lines).unwrap();
     }
     acks
+}
+
+/// The number in `line 7`.
+fn number_of(record: &Record) -> Option<u64> {
+    match &record.payload.after {
+        Data::Raw(text) => {
+            std::str::from_utf8(text).ok()?.strip_prefix("line ")?.split_whitespace().next()?.parse().ok()
+        }
+        _ => None,
+    }
 }
 
 fn describe(plugin: &Plugin, record: &Record, bytes: Bytes, lines: &mut Vec<u8>) {

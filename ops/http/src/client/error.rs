@@ -118,6 +118,17 @@ impl HttpError {
         }
     }
 
+    /// Whether the server, or a proxy, does not know who asks: it says 401 or 407. A 403 says that it does, and that
+    /// this is not for them.
+    pub fn is_of_login(&self) -> bool {
+        matches!(&self.problem, Problem::Status { status, .. } if matches!(status.as_u16(), 401 | 407))
+    }
+
+    /// The fault of all requests with these credentials, whatever the record: they may be being replaced.
+    pub fn into_login_fault(self) -> Fault {
+        Fault::fatal("credentials_refused", self).of_login()
+    }
+
     fn code(&self) -> &'static str {
         match &self.problem {
             Problem::Status { .. } | Problem::Redirect { .. } => "http_status",

@@ -18,6 +18,8 @@ use crate::client::Client;
 const OLD_CONTENT_TYPE: &str = "request.contentType";
 /// Headers that carry credentials.
 const SECRET: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
+/// Parts of the names of other headers that may carry some.
+const PERHAPS_SECRET: [&str; 5] = ["auth", "token", "secret", "session", "api-key"];
 /// Room for the text of a body before it grows.
 const BODY: usize = 512;
 
@@ -215,6 +217,22 @@ impl Message {
             *request.body_mut() = Some(text.into());
         }
         Ok(request)
+    }
+
+    /// Whether every record is sent to the same server with the same credentials.
+    pub(super) fn is_one_login(&self) -> bool {
+        let is_one_server = match &self.url {
+            Address::Same(_) => true,
+            // What is before the first template names the server if a path begins in it.
+            Address::Rendered(template) => {
+                let fixed = template.source().split("{{").next().unwrap_or_default();
+                fixed.split_once("://").is_some_and(|(_, rest)| rest.contains('/'))
+            }
+        };
+        let may_log_in = |header: &Rendered| {
+            header.sensitive || PERHAPS_SECRET.iter().any(|part| header.name.as_str().contains(part))
+        };
+        is_one_server && !self.rendered.iter().any(may_log_in)
     }
 
     /// What it depends on.

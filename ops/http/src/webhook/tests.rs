@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use anabranch_graph::config::Settings;
+use anabranch_graph::fault::FaultClass;
 use anabranch_graph::flow::{RecordShape, Shape};
 use anabranch_graph::json::write_record;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
@@ -186,6 +187,46 @@ async fn an_answer_outside_2xx_fails_the_record_unless_it_is_accepted() {
     let settings = [("request.url", &*server.url()), ("response.accept", "404,5xx"), ("response.status", ".Key")];
     let record = one(&settings, raw("x")).await.unwrap();
     assert_eq!((record.key, record.payload.after), (Data::text("404"), Data::text("{\"error\":\"who?\"}")));
+}
+
+/// The fault of a record that a server refuses with this status.
+async fn refused(status: u16, settings: &[(&str, &str)]) -> Fault {
+    let server = Server::start(move |_| Reply::status(status, "no"));
+    let url = server.url();
+    let settings: Vec<(&str, String)> =
+        settings.iter().map(|(name, value)| (*name, value.replace("URL", &url))).collect();
+    let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    match opened(&settings).call(vec![structured(1)]).await.pop() {
+        Some(Verdict::Fail(fault)) => fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Credentials are replaced on both sides one after the other: no record is to blame for the time between.
+#[tokio::test]
+async fn a_refused_login_is_not_the_fault_of_the_record() {
+    let (url, fixed) = (("request.url", "URL/x"), ("headers.Authorization", "Bearer old"));
+    let path = ("request.url", "URL/x/{{ .Metadata.n }}?k={{ .Metadata.n }}");
+    let traced = ("headers.X-Request-Id", "{{ .Metadata.n }}");
+    for settings in [&[url][..], &[url, fixed], &[path, fixed], &[url, fixed, traced]] {
+        for status in [401, 407] {
+            let fault = refused(status, settings).await;
+            let found = (fault.code(), fault.class(), fault.is_of_login());
+            assert_eq!(found, ("credentials_refused", FaultClass::Fatal, true), "{status} {settings:?}");
+        }
+        let fault = refused(403, settings).await;
+        assert_eq!((fault.code(), fault.class(), fault.is_of_login()), ("http_status", FaultClass::Record, false));
+    }
+    let server = ("request.url", "{{ printf \"URL/x\" }}");
+    let own = ("headers.Authorization", "Bearer {{ .Metadata.n }}");
+    let other = ("headers.X-Auth-Token", "{{ .Metadata.n }}");
+    for settings in [[server, fixed], [url, own], [url, other]] {
+        let fault = refused(401, &settings).await;
+        assert_eq!((fault.code(), fault.class()), ("http_status", FaultClass::Record), "{settings:?}");
+    }
+    let server = Server::start(|_| Reply::status(401, "who?"));
+    let settings = [("request.url", &*server.url()), ("response.accept", "401"), ("response.status", ".Key")];
+    assert_eq!(one(&settings, raw("x")).await.unwrap().key, Data::text("401"));
 }
 
 #[tokio::test]

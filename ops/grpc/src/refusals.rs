@@ -1,0 +1,88 @@
+//! Refusals that say nothing of the records: one after the other with the same error.
+//!
+//! The protocol has one answer for "this record is not for me" and for "I cannot write": an error beside the position of a
+//! record. The usual SDK writes a batch and, where that fails, gives the same error to every record from the first on that
+//! was not written, most of which were never tried. So these are sent again without the first, and only that one counts
+//! as refused.
+
+use std::sync::{Mutex, PoisonError};
+
+use anabranch_graph::fault::Fault;
+
+/// What a destination refused in a row, over all its runs: a pipeline that recovers does not give it as many again.
+#[derive(Debug)]
+pub(crate) struct Refusals {
+    /// How many in a row, with the same error, are the destination's fault; 0 = each is the record's.
+    most: usize,
+    row: Mutex<Row>,
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    error: String,
+    length: usize,
+}
+
+impl Refusals {
+    pub(crate) fn new(most: usize) -> Refusals {
+        Refusals { most, row: Mutex::default() }
+    }
+
+    /// Notes what became of records, in their order: `None` = written.
+    ///
+    /// # Errors
+    /// `plugin_refuses_records`, transient: they were refused in a row, too many.
+    pub(crate) fn note<'a>(&self, records: impl Iterator<Item = Option<&'a str>>) -> Result<(), Fault> {
+        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        for refused in records {
+            match refused {
+                None => *row = Row::default(),
+                Some(error) if error == row.error => row.length += 1,
+                Some(error) => *row = Row { error: error.to_owned(), length: 1 },
+            }
+            if self.most > 0 && row.length >= self.most {
+                let what = format!(
+                    "the connector refused {} records in a row with the same error, which is taken for its own: {} (if \
+                     it is the records: connectors.equal-refusals)",
+                    row.length, row.error
+                );
+                return Err(Fault::transient("plugin_refuses_records", what));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many of the records at the end were refused with the same error.
+pub(crate) fn alike<'a>(records: impl DoubleEndedIterator<Item = Option<&'a str>>) -> usize {
+    let mut backwards = records.rev();
+    let Some(Some(last)) = backwards.next() else { return 0 };
+    1 + backwards.take_while(|refused| *refused == Some(last)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_one_error_without_a_record_in_between() {
+        let refusals = Refusals::new(3);
+        let note = |records: &[Option<&str>]| refusals.note(records.iter().copied()).map_err(|fault| fault.code());
+        assert_eq!(note(&[Some("a"), Some("a"), None, Some("a"), Some("a"), Some("b")]), Ok(()));
+        assert_eq!(note(&[Some("b"), Some("a"), Some("a")]), Ok(()));
+        assert_eq!(note(&[Some("a")]), Err("plugin_refuses_records"));
+        assert_eq!(note(&[Some("a")]), Err("plugin_refuses_records"), "until one is written");
+        assert_eq!(note(&[None, Some("a"), Some("a")]), Ok(()));
+        assert!(Refusals::new(0).note(std::iter::repeat_n(Some("a"), 1000)).is_ok());
+    }
+
+    #[test]
+    fn the_end_of_a_batch_may_have_one_error() {
+        let alike = |records: &[Option<&str>]| alike(records.iter().copied());
+        assert_eq!(alike(&[]), 0);
+        assert_eq!(alike(&[Some("a"), None]), 0);
+        assert_eq!(alike(&[None, Some("a")]), 1);
+        assert_eq!(alike(&[Some("a"), None, Some("b"), Some("a"), Some("a")]), 2);
+        assert_eq!(alike(&[Some("a"), Some("a")]), 2);
+    }
+}

@@ -1,0 +1,83 @@
+//! Credentials among the settings, which may be replaced while the service runs.
+
+use std::path::Path;
+
+use anabranch_graph::config::{Variables, value_of};
+
+use crate::files;
+
+/// The largest file that a credential is read out of.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A setting that holds a credential. Where the configuration file takes it out of another file (`${file:PATH}`), that
+/// one is read again by [`Credential::now`]. It is shown to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    text: String,
+    /// What the configuration file says, where variables in it were replaced.
+    written: Option<String>,
+}
+
+/// The world as settings see it.
+struct Surroundings;
+
+impl Variables for Surroundings {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn file(&self, path: &str) -> Result<String, String> {
+        files::read_text(Path::new(path), MAX_BYTES).map_err(|error| error.to_string())
+    }
+}
+
+impl Credential {
+    pub(super) fn new(text: impl Into<String>, written: Option<String>) -> Self {
+        Credential { text: text.into(), written }
+    }
+
+    /// The value when the service was started.
+    pub fn at_start(&self) -> &str {
+        &self.text
+    }
+
+    /// The value as it is now. Files that cannot be read leave it as it was at the start. Blocks for the files.
+    pub fn now(&self) -> String {
+        let written = self.written.as_deref().filter(|written| written.contains("${file:"));
+        let value = written.and_then(|written| value_of(&written.into(), &Surroundings));
+        value.map_or_else(|| self.text.clone(), |value| value.value().trim().to_owned())
+    }
+}
+
+impl From<String> for Credential {
+    fn from(text: String) -> Self {
+        Credential { text, written: None }
+    }
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credential")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_credential_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        std::fs::write(&file, "first\n").unwrap();
+        let written = format!("u:${{file:{}}}@h", file.display());
+        let credential = Credential::new("u:first@h", Some(written));
+        assert_eq!(credential.now(), "u:first@h");
+        std::fs::write(&file, "second\n").unwrap();
+        assert_eq!((credential.now().as_str(), credential.at_start()), ("u:second@h", "u:first@h"));
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(credential.now(), "u:first@h");
+        assert_eq!(Credential::from("plain".to_owned()).now(), "plain");
+        assert!(!format!("{credential:?}").contains("first"));
+    }
+}
