@@ -3,6 +3,7 @@ use std::time::Duration;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::Decision;
 use anabranch_graph::record::{Data, Record};
+use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 
 use super::orders::*;
@@ -83,7 +84,7 @@ fn metadata_that_records_share_travels_once() {
     let (count, mut remembered) = (reader.count().unwrap(), Remembered::default());
     for row in &mut rows[..count] {
         read_outcome(&mut reader, row, &Wants::ALL, &mut remembered).unwrap().unwrap();
-        assert_eq!(row.metadata.get("js").map(|js| js.as_str()), Some("1"));
+        assert_eq!(row.metadata.get("js").map(Str::as_str), Some("1"));
     }
     assert!(reader.is_empty() && records[0].metadata.shares(&records[1].metadata));
     assert_eq!(records[2].metadata.get("b").unwrap(), "other");
