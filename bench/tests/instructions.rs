@@ -4,6 +4,9 @@
 //! operators on one thread and with a paused clock, so that a count does not depend on the machine's load. Each workload
 //! is run at two lengths; the difference of the counts, divided by the difference of the lengths, is free of start-up.
 //!
+//! Scripts run in processes of their own, which are counted, too: what they did for all strips but the first and the
+//! last, since the count of that one may be lost with the process. The workloads with scripts are the sum of both.
+//!
 //! The code is that of the tests, not optimised: a count is some ten times that of a release build, and says nothing
 //! about what the optimiser makes of a change, but work that is added or left out shows. The counts expected stand in
 //! `instructions.json`, per compiler, since another one makes other code. To record them anew, with the reason in the
@@ -36,8 +39,9 @@ const ABOVE: f64 = 2.0;
 /// From here on a lower count must be recorded, in percent: else it could be lost again unseen.
 const BELOW: f64 = 5.0;
 /// Lengths in records read, multiples of a strip.
-const SHORT: u64 = 128;
-const LONG: u64 = 640;
+const SHORT: u64 = STRIP;
+const LONG: u64 = 5 * STRIP;
+const STRIP: u64 = 128;
 
 /// Pipeline and the line of its input file.
 const WORKLOADS: &[(&str, &str, &str)] = &[
@@ -48,17 +52,17 @@ const WORKLOADS: &[(&str, &str, &str)] = &[
     ("w3json", include_str!("../workloads/w3json.yaml"), ""),
     ("w4half", include_str!("../workloads/w4half.yaml"), ""),
     ("w4none", include_str!("../workloads/w4none.yaml"), ""),
-    (
-        "w6",
-        include_str!("../workloads/w6.yaml"),
-        r#"{"id":1,"name":"name","list":[{"n":1,"v":"a"},{"n":2,"v":"b"},{"n":3,"v":"c"}]}"#,
-    ),
+    ("w5", include_str!("../workloads/w5.yaml"), ""),
+    ("w6", include_str!("../workloads/w6.yaml"), LIST),
+    ("w6js", include_str!("../workloads/w6js.yaml"), LIST),
     (
         "w9",
         include_str!("../workloads/w9.yaml"),
         "line 000000000001 of a file whose lines are about eighty-five bytes long, as logs often are",
     ),
 ];
+
+const LIST: &str = r#"{"id":1,"name":"name","list":[{"n":1,"v":"a"},{"n":2,"v":"b"},{"n":3,"v":"c"}]}"#;
 
 /// W1 with somebody who looks at every place of it.
 const INSPECTED: &str = "w1inspected";
@@ -73,6 +77,9 @@ const TRACES: f64 = 5.0;
 type Expected = BTreeMap<String, BTreeMap<String, f64>>;
 
 fn main() -> ExitCode {
+    if let Some(ended) = anabranch_ops_js::worker::requested(std::env::args_os()) {
+        return ended;
+    }
     if let Some(directory) = std::env::var_os("ANABRANCH_BENCH_COUNTED") {
         work(Path::new(&directory));
         return ExitCode::SUCCESS;
@@ -177,22 +184,77 @@ fn compiler() -> String {
 fn count() -> BTreeMap<String, f64> {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--dump-before=*section_boundary*", "--compress-strings=no"])
-        .arg(format!("--callgrind-out-file={}", directory.path().join("counts").display()))
+        .args(["--tool=callgrind", "--compress-strings=no", "--trace-children=yes"])
+        .args(["--dump-before=*section_boundary*", "--dump-before=*next_order*"])
+        .arg(format!("--callgrind-out-file={}", directory.path().join("counts.%p").display()))
         .arg(std::env::current_exe().unwrap())
         .env("ANABRANCH_BENCH_COUNTED", directory.path())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // A dump per boundary, numbered from 1, holds what was executed since the one before.
-    let dump = |number: usize| -> f64 {
-        let path = directory.path().join(format!("counts.{number}"));
-        let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let count = text.lines().find_map(|line| line.strip_prefix("summary: ")).unwrap();
-        count.trim().parse().unwrap()
+    let processes = Counted::read(directory.path());
+    let (this, scripts): (Vec<_>, Vec<_>) = processes.iter().partition(|process| process.script.is_none());
+    let [this] = this[..] else { panic!("{} processes were counted", this.len()) };
+    let per_record = |(i, (name, pipeline, _)): (usize, &(&str, &str, &str))| {
+        // A dump per boundary holds what was executed since the one before.
+        let more = this.dumps[3 * i + 2] - this.dumps[3 * i + 1];
+        let of_script = scripts.iter().filter(|process| process.script.as_deref() == Some(*name));
+        // That of the long run has the most orders.
+        let orders = of_script.map(|process| &process.dumps[..]).max_by_key(|dumps| dumps.len());
+        let is_scripted = pipeline.contains("custom.javascript");
+        let script = if is_scripted { of_worker(orders.expect("the worker was counted")) } else { 0.0 };
+        ((*name).to_owned(), more / (LONG - SHORT) as f64 + script)
     };
-    let per_record = |i: usize| (dump(3 * i + 3) - dump(3 * i + 2)) / (LONG - SHORT) as f64;
-    WORKLOADS.iter().enumerate().map(|(i, (name, ..))| ((*name).to_owned(), per_record(i))).collect()
+    WORKLOADS.iter().enumerate().map(per_record).collect()
+}
+
+/// What a worker executed for a record read. It is asked for the first order once it is opened, and may be ended while it
+/// asks for the one after the last; those of the first and the last strip are left out.
+fn of_worker(dumps: &[f64]) -> f64 {
+    let strips = (LONG / STRIP) as usize;
+    // The last order may be missing.
+    let orders = (dumps.len() - 1).div_ceil(strips);
+    let counted = &dumps[1 + orders..1 + orders * (strips - 1)];
+    counted.iter().sum::<f64>() / ((strips - 2) as u64 * STRIP) as f64
+}
+
+/// What callgrind wrote of a process.
+#[derive(Default)]
+struct Counted {
+    /// The pipeline whose script it runs, if it is a worker.
+    script: Option<String>,
+    /// Instructions up to each place where they are written down, since the one before.
+    dumps: Vec<f64>,
+}
+
+impl Counted {
+    /// All processes.
+    fn read(directory: &Path) -> Vec<Counted> {
+        let mut dumps: BTreeMap<(u32, u32), PathBuf> = BTreeMap::new();
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            // What follows the last place, as at the end of a process, has no number.
+            let Some((process, dump)) = name.strip_prefix("counts.").and_then(|name| name.split_once('.')) else {
+                continue;
+            };
+            dumps.insert((process.parse().unwrap(), dump.parse().unwrap()), path);
+        }
+        let mut processes: BTreeMap<u32, Counted> = BTreeMap::new();
+        for ((process, _), path) in dumps {
+            let text = fs::read_to_string(&path).unwrap();
+            let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            // One that was not written to its end.
+            let Some(count) = line("summary: ") else { continue };
+            let found = processes.entry(process).or_default();
+            found.dumps.push(count.parse().unwrap());
+            let mut words = line("cmd: ").unwrap().split_whitespace();
+            if words.any(|word| word == anabranch_ops_js::worker::RUN) {
+                found.script = words.next().map(str::to_owned);
+            }
+        }
+        processes.into_values().collect()
+    }
 }
 
 /// What is counted: every workload short and long, with a boundary before, between and after.
@@ -216,9 +278,9 @@ fn section_boundary() {
 
 /// Takes spans, and counts the traces.
 #[derive(Default)]
-struct Counted(AtomicU64);
+struct Spans(AtomicU64);
 
-impl SpanSink for Counted {
+impl SpanSink for Spans {
     fn take(&self, span: Span) {
         self.0.fetch_add(u64::from(span.kind == SpanKind::Record), Ordering::Relaxed);
     }
@@ -253,6 +315,8 @@ fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
     files.add(name, pipeline);
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
+    let program = std::env::current_exe().unwrap().into();
+    anabranch_ops_js::register(&mut registry, Some(anabranch_ops_js::Launch { program, memory: 1 << 30 }));
     let loaded = config::load(&files, &paths);
     let options = CompileOptions { split: true, once: true, ..CompileOptions::default() };
     let compiled = plan::compile(&loaded.pipelines[0], &registry, &options).unwrap();
@@ -265,7 +329,7 @@ fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
     let taps = Arc::new(Taps::default());
     let look = Look { places: exec::places(&compiled.stages), condition: None, per_second: 100 };
     let inspection = (name == INSPECTED).then(|| taps.inspect(look));
-    let traced = Arc::new(Counted::default());
+    let traced = Arc::new(Spans::default());
     let share = Share::new(0.01).filter(|_| name == TRACED);
     let traces = share.map(|share| Tracing { sink: traced.clone(), share, past: None });
     let ending = runtime.block_on(async {
@@ -279,6 +343,6 @@ fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
     let shown = inspection.map(|mut inspection| std::iter::from_fn(|| inspection.try_next()).count());
     assert!(shown.is_none_or(|shown| shown == 100), "{name}: {shown:?}");
     let arrived = fs::read(&paths.output).unwrap().iter().filter(|byte| **byte == b'\n').count() as u64;
-    let copies = if name == "w6" { 6 } else { 1 };
+    let copies = if name.starts_with("w6") { 6 } else { 1 };
     assert_eq!(arrived, records * copies, "{name}");
 }

@@ -201,16 +201,18 @@ impl Control {
         let from_file = saved || (declared && old.as_ref().is_none_or(|old| !old.detached));
         desired.origin = if from_file { Origin::File } else { Origin::Api };
         let mut changes = differences(old.as_ref(), &desired);
-        if changes.is_empty()
-            && let Ok(Plan::Good(runs)) = self.entry(&id).map(|entry| entry.plan())
-        {
-            changes = revalued(&runs.config, &pipeline.config);
+        let runs = match self.entry(&id).map(|entry| entry.plan()) {
+            Ok(Plan::Good(runs)) => Some(runs),
+            _ => None,
+        };
+        if let Some(runs) = &runs {
+            add(&mut changes, revalued(&runs.config, &pipeline.config));
         }
         let live = self.seen(&id).is_some_and(|seen| seen.status.is_live());
         let gone: Vec<_> = self.shared().store.pipelines().await?.into_iter().filter(|other| other.detached).collect();
         let rereads = rereads(&self.shared().store, old.as_ref(), &desired, &gone).await?;
         let planned = Planned {
-            hash: hash(&changes, &rereads, old.as_ref(), &desired),
+            hash: hash(&changes, &rereads, [old.as_ref(), Some(&desired)], [runs.as_deref(), Some(pipeline)]),
             restart: live && !changes.is_empty(),
             changes,
             rereads,
@@ -350,17 +352,21 @@ async fn opened(entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// Stands for what would be done, and for what it would be done to: it names no value, but changes with each, and with
-/// every change of the pipeline as it is stored.
-fn hash(changes: &[Difference], rereads: &[Reread], old: Option<&StoredPipeline>, desired: &StoredPipeline) -> String {
+/// Stands for what would be done, and for what it would be done to, each before and after: it names no value, but changes
+/// with each, with every change of the pipeline as it is stored, and with the text of each script that it names.
+fn hash(
+    changes: &[Difference],
+    rereads: &[Reread],
+    stored: [Option<&StoredPipeline>; 2],
+    read: [Option<&Pipeline>; 2],
+) -> String {
     let mut hash = Sha256::new();
     let replaced: Vec<_> = rereads.iter().map(|reread| (&reread.source, &reread.replaces)).collect();
     let texts = [
-        serde_json::to_vec(&desired.id),
         serde_json::to_vec(changes),
         serde_json::to_vec(&replaced),
-        serde_json::to_vec(&old.map(base)),
-        serde_json::to_vec(desired),
+        serde_json::to_vec(&stored.map(|stored| stored.map(base))),
+        serde_json::to_vec(&read.map(|read| read.map(|read| scripts(&read.config)))),
     ];
     for text in texts.into_iter().flatten() {
         hash.update((text.len() as u64).to_le_bytes());
@@ -374,6 +380,25 @@ fn base(stored: &StoredPipeline) -> StoredPipeline {
     StoredPipeline { status: Status::Invalid, created: None, updated: None, ..stored.clone() }
 }
 
+/// The files that settings of a pipeline name and that were read together with it, with their texts or why there is none.
+fn scripts(pipeline: &PipelineConfig) -> Vec<(&Str, &Result<Str, Str>)> {
+    let connectors = pipeline.connectors.iter();
+    let of_connectors = connectors.flat_map(|connector| connector.processors.iter());
+    let processors = pipeline.processors.iter().chain(of_connectors);
+    let entries = processors.flat_map(|processor| &processor.settings.entries);
+    entries.filter_map(|setting| setting.value.content()).map(|content| (&content.path, &content.text)).collect()
+}
+
+/// Adds differences, those of a part beside the others of that part.
+fn add(all: &mut Vec<Difference>, more: Vec<Difference>) {
+    for new in more {
+        match all.iter_mut().find(|known| (known.resource, &known.id) == (new.resource, &new.id)) {
+            Some(known) => known.config_paths.extend(new.config_paths),
+            None => all.push(new),
+        }
+    }
+}
+
 /// Settings whose text is the same and whose value is another, because a file that it comes out of has changed.
 fn revalued(runs: &PipelineConfig, new: &PipelineConfig) -> Vec<Difference> {
     let mut all = Vec::new();
@@ -382,8 +407,8 @@ fn revalued(runs: &PipelineConfig, new: &PipelineConfig) -> Vec<Difference> {
             let before = was.and_then(|was| was.get(&setting.name.value));
             before.is_some_and(|before| {
                 let (was, is) = (&before.value, &setting.value);
-                // A script that it names was written anew.
-                was.value() != is.value() || was.content() != is.content()
+                let is_other = was.value() != is.value() || was.content() != is.content();
+                was.written() == is.written() && is_other
             })
         };
         let changed = is.entries.iter().filter(is_other).map(|setting| setting.name.value.clone());

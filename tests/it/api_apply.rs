@@ -275,6 +275,58 @@ fn where_restarts_are_not_allowed_a_pipeline_that_runs_is_left_alone() {
     service.end();
 }
 
+/// The text of a pipeline only names the file of its script.
+#[cfg(feature = "js")]
+#[test]
+fn a_plan_is_stale_once_the_file_of_its_script_is_another() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    let script = |mark: usize| {
+        let text = format!("function process(rec) {{ rec.Metadata.mark = '{mark}'; return rec; }}");
+        workspace.write("mark.js", text);
+    };
+    let step = "      - { id: js, plugin: custom.javascript, settings: { script.path: mark.js } }\n";
+    let yaml = file_to_file("p", step);
+    let described = yaml.replace("id: p\n", "id: p\n    description: other\n");
+    let mut service = Service::start(&workspace);
+    let body = |yaml: &str, planned: &Value| json!({ "yaml": yaml, "hash": planned["hash"] });
+
+    // Of one that is not there yet.
+    script(1);
+    let planned = plan(&service, &yaml);
+    assert_eq!(plan(&service, &yaml)["hash"], planned["hash"], "the same is the same");
+    script(2);
+    service.refused("POST", "/v1/pipelines/apply", &body(&yaml, &planned), "pipelines.plan_stale");
+    apply(&service, &yaml);
+    service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
+
+    // Of one that runs, with the script as the only change, and with another one.
+    script(3);
+    let only = plan(&service, &yaml);
+    assert_eq!(only["changes"][0]["configPaths"], json!(["/processors/0/settings/script.path"]), "{only}");
+    let both = plan(&service, &described);
+    let paths: Vec<&Value> = both["changes"].as_array().unwrap().iter().map(|change| &change["configPaths"]).collect();
+    assert_eq!(paths, [&json!(["/description"]), &json!(["/processors/0/settings/script.path"])], "{both}");
+    script(4);
+    for (yaml, planned) in [(&yaml, &only), (&described, &both)] {
+        service.refused("POST", "/v1/pipelines/apply", &body(yaml, planned), "pipelines.plan_stale");
+    }
+    // Somebody else applies the one of now, and the file is again what the plan was made with.
+    apply(&service, &yaml);
+    script(3);
+    for (yaml, planned) in [(&yaml, &only), (&described, &both)] {
+        service.refused("POST", "/v1/pipelines/apply", &body(yaml, planned), "pipelines.plan_stale");
+    }
+    apply(&service, &described);
+    workspace.append("in.txt", "more\n");
+    service.process.wait_until("one line more", || workspace.lines("out.ndjson").len() == 4);
+    let marks: Vec<Value> =
+        workspace.lines("out.ndjson").iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let marks: Vec<&Value> = marks.iter().map(|record| &record["metadata"]["mark"]).collect();
+    assert_eq!(marks, ["2", "2", "2", "3"]);
+    service.end();
+}
+
 /// The store goes away while the new pipeline is tried out, and comes back later.
 #[cfg(feature = "postgres")]
 #[test]

@@ -5,36 +5,86 @@ use super::written::Written;
 use crate::diagnostic::Diagnostic;
 use crate::metadata::FOREIGN_PREFIXES;
 
+const CODE: &str = "config.metadata_renamed";
+
+/// A text in quotes that may be a metadata key by a name that it has elsewhere.
+struct Found<'t> {
+    /// Where it is in the text.
+    at: usize,
+    name: &'t str,
+    own: String,
+    /// Whether it is a key for certain: any other text stands for itself.
+    is_key: bool,
+}
+
+impl Found<'_> {
+    fn message(&self) -> String {
+        let Found { name, own, .. } = self;
+        match self.is_key {
+            true => format!("\"{name}\" stands for \"{own}\", as the metadata are named here"),
+            false => format!("\"{name}\" stands for \"{own}\" if it is used as a key of metadata, else for itself"),
+        }
+    }
+
+    fn hint(&self) -> String {
+        match self.is_key {
+            true => format!("write \"{}\"", self.own),
+            false => format!("write \"{}\" if it is a key of metadata", self.own),
+        }
+    }
+}
+
+/// Looks for them in a condition, a template, a reference or a script.
+fn foreign_keys(text: &str) -> impl Iterator<Item = Found<'_>> {
+    FOREIGN_PREFIXES.into_iter().flat_map(move |(foreign, own)| {
+        text.match_indices(foreign).filter_map(move |(at, _)| {
+            let (before, rest) = text.split_at(at);
+            let quote = before.chars().next_back().filter(|before| matches!(before, '"' | '\'' | '`'))?;
+            let name = &rest[..rest.find(quote)?];
+            let odd = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\' | '$' | '{' | '}');
+            if name.len() == foreign.len() || name.contains(odd) {
+                return None;
+            }
+            let holder = before[..before.len() - quote.len_utf8()].trim_end();
+            let holder = holder.strip_suffix('[').map_or(holder, str::trim_end);
+            let holder = holder.strip_suffix("?.").map_or(holder, str::trim_end);
+            let is_key = holder.ends_with("Metadata") || holder.ends_with("metadata");
+            Some(Found { at, name, own: format!("{own}{}", &name[foreign.len()..]), is_key })
+        })
+    })
+}
+
 /// Notes metadata keys by the names they have elsewhere, in a text that may name some: a condition, a template, a
 /// reference, a script. They mean our own.
 pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
-    for (foreign, own) in FOREIGN_PREFIXES {
-        for (at, _) in text.value().match_indices(foreign) {
-            let before = &text.value()[..at];
-            if !before.ends_with(['"', '\'', '`']) {
-                continue;
-            }
-            let rest = &text.value()[at + foreign.len()..];
-            let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len())];
-            if name.is_empty() {
-                continue;
-            }
-            let span = text.place(at, foreign.len() + name.len());
-            let place = reader.source.get(span.start as usize..span.end as usize).unwrap_or_default();
-            if !place.contains(foreign) {
-                // It came out of a variable, and what those hold is not shown.
-                continue;
-            }
-            reader.report(
-                Diagnostic::warning(
-                    "config.metadata_renamed",
-                    format!("\"{foreign}{name}\" stands for \"{own}{name}\", as the metadata are named here"),
-                )
-                .with_span(span)
-                .with_hint(format!("write \"{own}{name}\""))
-                .with_fix(span, format!("{foreign}{name}"), format!("{own}{name}"))
-                .with_path(path.to_string()),
-            );
+    for found in foreign_keys(text.value()) {
+        let span = text.place(found.at, found.name.len());
+        let place = reader.source.get(span.start as usize..span.end as usize).unwrap_or_default();
+        if !place.contains(found.name) {
+            // It came out of a variable, and what those hold is not shown.
+            continue;
         }
+        let mut finding = Diagnostic::warning(CODE, found.message())
+            .with_span(span)
+            .with_hint(found.hint())
+            .with_path(path.to_string());
+        if found.is_key {
+            finding = finding.with_fix(span, found.name, &*found.own);
+        }
+        reader.report(finding);
+    }
+}
+
+/// The same in the file of a script, which a setting names.
+pub(super) fn warn_foreign_keys_of_file(setting: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
+    let Some(content) = setting.content() else { return };
+    let Ok(text) = &content.text else { return };
+    for found in foreign_keys(text) {
+        let before = &text[..found.at];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let message = format!("{}:{line}:{column}: {}", setting.written().trim(), found.message());
+        let finding = Diagnostic::warning(CODE, message).with_span(setting.span()).with_hint(found.hint());
+        reader.report(finding.with_path(path.to_string()));
     }
 }

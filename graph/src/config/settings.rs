@@ -2,7 +2,7 @@
 
 use super::field::{Field, Object, Path, Reader, quoted};
 use super::interpolate::Dialect;
-use super::metadata::warn_foreign_keys;
+use super::metadata::{warn_foreign_keys, warn_foreign_keys_of_file};
 use super::yaml::{Entry, Scalar, Value};
 use super::{Setting, Settings, Written};
 use crate::diagnostic::{Diagnostic, Span, Spanned};
@@ -101,7 +101,9 @@ pub(super) fn read_settings_map(
         let value = match is_script_plugin && entry.key == *SCRIPT_PATH && !value.value().trim().is_empty() {
             true => {
                 let content = reader.resolver.script(value.value().trim(), reader.name);
-                value.with_content(content)
+                let value = value.with_content(content);
+                warn_foreign_keys_of_file(&value, path, reader);
+                value
             }
             false => value,
         };

@@ -1,6 +1,6 @@
 //! A script in a process of its own, as the chain sees it.
 //!
-//! Rows stay with the chain; copies go to the worker. Where it dies, is stuck, or is killed from outside, the rows that
+//! Rows stay with the chain; what the script can look at of them goes to the worker. Where it dies, is stuck, or is killed from outside, the rows that
 //! it has not answered are done again by a fresh one, which answers each row before it begins the next: a row that a
 //! worker died of twice is the culprit, and fails; the others do not suffer from it.
 
@@ -9,14 +9,12 @@ mod process;
 use std::ops::Range;
 
 use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{Host, Operator, Rows};
+use anabranch_graph::operator::{Decision, Host, Operator, Rows};
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
 
 use self::process::{End, Worker};
 use crate::globals::log::ServiceLog;
-use crate::interpreter::decide;
-use crate::isolate::Outcome;
 use crate::wire::orders::Opening;
 
 pub use self::process::Launch;
@@ -47,9 +45,9 @@ impl Client {
         Ok(Client { launch, opening, names, lines, worker: Some(worker) })
     }
 
-    /// What the script makes of these records, one result for each. Where no worker can be started, the fault of the
-    /// rows left is a transient one, which ends the run.
-    fn made(&mut self, records: &[&Record]) -> Vec<Result<Outcome, Fault>> {
+    /// Makes of these records what the script makes of them; one result for each. Where no worker can be started, the
+    /// fault of the rows left is a transient one, which ends the run.
+    fn made(&mut self, records: &mut [&mut Record]) -> Vec<Result<Decision, Fault>> {
         let mut made = Vec::with_capacity(records.len());
         let mut course = Course::default();
         while made.len() < records.len() {
@@ -71,7 +69,7 @@ impl Client {
                 }
             };
             let rows = first..course.until(records.len());
-            match worker.process(&records[rows.clone()], course.careful, &mut made, &self.lines) {
+            match worker.process(&mut records[rows.clone()], course.careful, &mut made, &self.lines) {
                 Ok(()) => self.worker = Some(worker),
                 Err(End::Unfit { row, fault }) => {
                     self.worker = Some(worker);
@@ -94,14 +92,10 @@ impl Client {
 
 impl Operator for Client {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        let records: Vec<&Record> = rows.iter_mut().map(|(_, record)| &*record).collect();
-        let made = self.made(&records);
-        let mut made = made.into_iter();
-        rows.for_each(|record| match made.next() {
-            Some(Ok(outcome)) => Ok(decide(outcome, record)),
-            Some(Err(fault)) => Err(fault),
-            None => Err(Fault::fatal("script_unanswered", "a worker answered fewer records than it was given")),
-        });
+        let mut records: Vec<&mut Record> = rows.iter_mut().map(|(_, record)| record).collect();
+        let mut made = self.made(&mut records).into_iter();
+        let unanswered = || Fault::fatal("script_unanswered", "a worker answered fewer records than it was given");
+        rows.for_each(|_| made.next().unwrap_or_else(|| Err(unanswered())));
     }
 }
 

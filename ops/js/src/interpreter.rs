@@ -9,6 +9,7 @@ use anabranch_graph::record::Record;
 use crate::globals::log::Lines;
 use crate::isolate::{Failure, Isolate, Limits, Outcome};
 use crate::program::Program;
+use crate::wire::Wants;
 
 /// Runs a script in this process and on this thread.
 pub(crate) struct Interpreter {
@@ -34,22 +35,55 @@ impl Interpreter {
     /// # Errors
     /// Why it makes nothing of it.
     pub(crate) fn process(&mut self, record: &Record) -> Result<Outcome, Fault> {
-        // Taken out, so that a panic leaves none behind whose state nobody knows.
-        let mut isolate = match self.isolate.take() {
-            Some(isolate) => isolate,
-            None => Isolate::open(&self.program, self.limits, &self.lines).map_err(fault)?,
-        };
-        let outcome = isolate.process(record);
+        self.run(record, false).map_err(fault)
+    }
+
+    /// What the script makes of a record of which no more is there than [`Interpreter::wants`] says; `None` if it has to
+    /// see all of it, which it wants from then on.
+    ///
+    /// # Errors
+    /// Why it makes nothing of it.
+    pub(crate) fn process_part(&mut self, record: &Record) -> Result<Option<Outcome>, Fault> {
+        match self.run(record, true) {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(Failure::Unseen) => Ok(None),
+            Err(failure) => Err(fault(failure)),
+        }
+    }
+
+    /// What the script has to see of the next record.
+    ///
+    /// # Errors
+    /// It was stopped, and cannot be run up to its end once more.
+    pub(crate) fn wants(&mut self) -> Result<Rc<Wants>, Fault> {
+        let mut isolate = self.isolate()?;
+        let wants = isolate.wants();
+        self.isolate = Some(isolate);
+        Ok(wants)
+    }
+
+    fn run(&mut self, record: &Record, is_part: bool) -> Result<Outcome, Failure> {
+        let mut isolate = self.isolate().map_err(Failure::Record)?;
+        let outcome = isolate.process(record, is_part);
         if !matches!(outcome, Err(Failure::Stopped(_))) {
             self.isolate = Some(isolate);
         }
-        outcome.map_err(fault)
+        outcome
+    }
+
+    /// Taken out, so that a panic leaves none behind whose state nobody knows.
+    fn isolate(&mut self) -> Result<Isolate, Fault> {
+        match self.isolate.take() {
+            Some(isolate) => Ok(isolate),
+            None => Isolate::open(&self.program, self.limits, &self.lines).map_err(fault),
+        }
     }
 }
 
 fn fault(failure: Failure) -> Fault {
     match failure {
         Failure::Record(fault) | Failure::Stopped(fault) => fault,
+        Failure::Unseen => Fault::fatal("script_failed", "the script was given a part of a record"),
     }
 }
 

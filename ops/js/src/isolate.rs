@@ -30,6 +30,7 @@ use crate::lasting;
 use crate::position::{PATH, Position};
 use crate::program::Program;
 use crate::view;
+use crate::wire::Wants;
 
 /// Calls `process` with the record at hand: the engine bounds the time of scripts, not of functions.
 const CALL: &str = "process(__anabranch_record())";
@@ -67,6 +68,8 @@ pub(crate) enum Failure {
     Record(Fault),
     /// It was stopped where it stood: the isolate is of no use any more.
     Stopped(Fault),
+    /// It would see that only a part of the record is there, and was not called.
+    Unseen,
 }
 
 /// A script that is ready for records.
@@ -76,6 +79,8 @@ pub(crate) struct Isolate {
     call: Script,
     program: Program,
     limits: Limits,
+    /// What the script can look at, as long as its objects last.
+    wants: Rc<Wants>,
 }
 
 /// What promises wait for. The engine's own executor is slow to find that nothing does.
@@ -113,7 +118,13 @@ impl Clock for Clocks {
 
 /// The record that `process` is called with.
 #[derive(Default)]
-struct AtHand(RefCell<Option<Record>>);
+struct AtHand {
+    record: RefCell<Option<Record>>,
+    /// Whether it is only what the script was seen to look at.
+    is_part: Cell<bool>,
+    /// Whether another function than the one that was looked at was to see only a part.
+    unseen: Cell<bool>,
+}
 
 impl Isolate {
     /// Runs the script up to its end: from then on it has a function `process`.
@@ -133,9 +144,11 @@ impl Isolate {
             Ok(scripts) => scripts,
             Err(error) => return Err(Failure::Stopped(threw(&error, program, &mut context))),
         };
-        let mut isolate = Isolate { context, jobs, call: script, program: program.clone(), limits };
+        let mut isolate =
+            Isolate { context, jobs, call: script, program: program.clone(), limits, wants: Rc::new(Wants::ALL) };
         isolate.evaluate().map_err(|failure| match failure {
             Failure::Record(fault) | Failure::Stopped(fault) => Failure::Stopped(fault),
+            Failure::Unseen => Failure::Unseen,
         })?;
         let _ = isolate.context.run_jobs();
         let process = isolate.context.eval(Source::from_bytes("process"));
@@ -149,18 +162,32 @@ impl Isolate {
             Err(error) => Err(error),
         };
         match call {
-            Ok(call) => Ok(Isolate { call, ..isolate }),
+            Ok(call) => Ok(Isolate { call, wants: Rc::new(lasting::wanted(&isolate.context)), ..isolate }),
             Err(error) => Err(Failure::Stopped(threw(&error, program, &mut isolate.context))),
         }
     }
 
-    /// Has the script process a record.
-    pub(crate) fn process(&mut self, record: &Record) -> Result<Outcome, Failure> {
+    /// What is to be known of a record for [`Isolate::process`] to make of it what it makes of the whole. It may become
+    /// more with each record.
+    pub(crate) fn wants(&mut self) -> Rc<Wants> {
+        if *self.wants != Wants::ALL && !lasting::lasts(&self.context) {
+            self.wants = Rc::new(Wants::ALL);
+        }
+        self.wants.clone()
+    }
+
+    /// Has the script process a record, of which no more may be there than the script wants.
+    pub(crate) fn process(&mut self, record: &Record, is_part: bool) -> Result<Outcome, Failure> {
         view::begin(&self.context);
         if let Some(at_hand) = self.context.get_data::<AtHand>() {
-            at_hand.0.replace(Some(record.clone()));
+            at_hand.record.replace(Some(record.clone()));
+            at_hand.is_part.set(is_part);
         }
-        let value = self.evaluate()?;
+        let value = self.evaluate();
+        if is_part && self.context.get_data::<AtHand>().is_some_and(|at_hand| at_hand.unseen.take()) {
+            return Err(Failure::Unseen);
+        }
+        let value = value?;
         let value = self.settled(value)?;
         self.outcome(&value, record)
     }
@@ -280,12 +307,17 @@ fn prepare(context: &mut Context, lines: &Rc<dyn Lines>) -> JsResult<()> {
 }
 
 fn at_hand(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    let record = context.get_data::<AtHand>().and_then(|at_hand| at_hand.0.take());
+    let record = context.get_data::<AtHand>().and_then(|at_hand| at_hand.record.take());
     let record = record.ok_or_else(|| JsNativeError::typ().with_message("there is no record at hand"))?;
     let process = args.get_or_undefined(0).as_object();
     if let Some(object) = lasting::record(process.as_ref(), context) {
         envelope::turn(&object, Whole::Record(record));
         return Ok(object.into());
+    }
+    if let Some(at_hand) = context.get_data::<AtHand>().filter(|at_hand| at_hand.is_part.get()) {
+        at_hand.unseen.set(true);
+        lasting::give_up(context);
+        return Err(JsNativeError::typ().with_message("the record is not all there").into());
     }
     envelope::show(Whole::Record(record), context)
 }

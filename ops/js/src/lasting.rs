@@ -4,15 +4,18 @@ use std::cell::Cell;
 
 use boa_engine::{Context, JsObject, JsResult, js_string};
 
-use crate::envelope;
+use crate::envelope::{self, RECORD};
 use crate::uses::{Place, Uses};
 use crate::view::named;
+use crate::wire::{Want, Wants};
 
 /// One per context whose script is known to keep no records.
 struct Lasting {
     /// What was looked at: no other function may see the objects.
     process: JsObject,
     objects: [Option<JsObject>; Place::COUNT],
+    /// What it can look at.
+    wants: Wants,
     /// Whether the script got hold of an object after all.
     given_up: Cell<bool>,
 }
@@ -44,8 +47,45 @@ pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<bool> 
             _ => named::show(fields, context),
         };
     }
-    context.insert_data(Lasting { process: process.clone(), objects, given_up: Cell::new(false) });
+    let wants = wants(&uses, &objects);
+    context.insert_data(Lasting { process: process.clone(), objects, wants, given_up: Cell::new(false) });
     Ok(true)
+}
+
+/// What the function can look at: what it names of objects that last, and others as a whole. Of data in whose place it
+/// puts others all is known, too: what is the same in both stays as it was.
+fn wants(uses: &Uses, objects: &[Option<JsObject>; Place::COUNT]) -> Wants {
+    let is_whole = |place: Place| objects[place as usize].is_none() || uses.replaces(place);
+    // What it returns instead may have parts of the record, or what is the same as there.
+    if is_whole(Place::Record) || uses.returns_others() {
+        return Wants::ALL;
+    }
+    let want = |place: Place| match uses.fields(place) {
+        _ if !uses.mentions(place) => Want::Nothing,
+        Some(fields) if !is_whole(place) => Want::fields(fields.iter().map(String::as_str)),
+        _ => Want::Whole,
+    };
+    let side = |place: Place| match want(Place::Payload) {
+        Want::Fields(_) => want(place),
+        all => all,
+    };
+    Wants {
+        position: uses.fields(Place::Record).is_none_or(|fields| fields.iter().any(|field| *field == RECORD[0])),
+        metadata: want(Place::Metadata),
+        key: want(Place::Key),
+        before: side(Place::Before),
+        after: side(Place::After),
+    }
+}
+
+/// What is to be known of records for the script not to miss anything.
+pub(crate) fn wanted(context: &Context) -> Wants {
+    lasting(context).map_or(Wants::ALL, |lasting| lasting.wants.clone())
+}
+
+/// Whether the objects still are what [`make`] made them for.
+pub(crate) fn lasts(context: &Context) -> bool {
+    lasting(context).is_some()
 }
 
 fn lasting(context: &Context) -> Option<&Lasting> {

@@ -4,7 +4,8 @@
 //! own: `client` is what the chain sees of one, `worker` is that process, `wire` what goes between them. In it,
 //! `interpreter` keeps an `isolate`, which runs the script; `envelope` and `view` show records to it and `conversion`
 //! carries values across; `globals` is what scripts find beside the language. `uses` tells which objects of a record a
-//! script cannot keep; those are `lasting`, all others new for each record.
+//! script cannot keep, and which fields of them it names. Those objects are `lasting`, all others new for each record, and
+//! no other fields are sent to the worker.
 
 mod client;
 mod conversion;

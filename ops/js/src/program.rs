@@ -17,7 +17,7 @@ use crate::nesting;
 use crate::position::Position;
 
 /// Most stack that checking a script may take. Memory is taken only where the text does nest.
-const MOST_STACK: usize = 1 << 30;
+const MOST_STACK: usize = 2 << 30;
 
 const DEEP: &str = "give parts of it names, or move them into functions";
 const MODULES: &str = "a script is one file and reaches nothing outside of it: put what it needs into it";
@@ -73,7 +73,8 @@ impl Program {
         })
     }
 
-    fn parse(&self) -> Result<(), Flaw> {
+    /// The same on the thread at hand, whose stack has to be as large as [`nesting::stack`] says.
+    pub(crate) fn parse(&self) -> Result<(), Flaw> {
         let mut interner = Interner::default();
         let source = Source::from_bytes(self.text.as_bytes());
         let script = Parser::new(source).parse_script(&Scope::new_global(), &mut interner);

@@ -1,6 +1,8 @@
 //! Running scripts on records, for tests.
 
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::config::Settings;
@@ -13,8 +15,16 @@ use anabranch_graph::operator::{
 use anabranch_graph::record::Record;
 use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
+use bytes::Bytes;
 
+use crate::globals::log::ServiceLog;
+use crate::interpreter::Interpreter;
+use crate::isolate::Limits;
 use crate::javascript::kind;
+use crate::program::Program;
+use crate::wire::orders::{read_outcome, write_order};
+use crate::wire::{self, Kind, Names, Reader, Remembered, Wants};
+use crate::worker::Desk;
 
 struct Silence;
 
@@ -89,6 +99,66 @@ impl Worker {
 
     pub(crate) fn json(&mut self, record: &str) -> Result<String, String> {
         self.one(self::record(record)).map(|record| text(&record))
+    }
+}
+
+/// A script behind the messages that go to a process and back, without the process.
+pub(crate) struct Wired {
+    desk: Desk,
+    pub(crate) wants: Wants,
+    names: Names,
+}
+
+impl Wired {
+    pub(crate) fn new(script: &str) -> Self {
+        let program = Program { text: script.into(), name: "script".into() };
+        let limits = Limits { time: Duration::from_secs(60) };
+        let interpreter = Interpreter::open(program, limits, Rc::new(ServiceLog("js".into()))).unwrap();
+        let desk = Desk::new(interpreter).unwrap();
+        Wired { wants: desk.wants().clone(), desk, names: Names::default() }
+    }
+
+    /// As [`Worker::run`].
+    pub(crate) fn run(&mut self, records: &[Record]) -> Vec<Result<Vec<Record>, String>> {
+        let mut after = records.to_vec();
+        let mut rows: Vec<&mut Record> = after.iter_mut().collect();
+        let mut made = Vec::new();
+        let mut orders = 0;
+        while made.len() < rows.len() {
+            orders += 1;
+            assert!(orders <= 2 * records.len(), "more is wanted again and again");
+            let mut frame = Vec::new();
+            write_order(&mut frame, false, &rows[made.len()..], &self.wants).unwrap();
+            let mut answers = Vec::new();
+            self.desk.process(Bytes::copy_from_slice(&frame[5..]), &mut answers, |_| ()).unwrap();
+            let mut answers = &answers[..];
+            while let Some((kind, content)) = wire::receive(&mut answers).unwrap() {
+                let mut reader = Reader::new(content, &mut self.names);
+                match kind {
+                    Kind::Made => {
+                        let mut remembered = Remembered::default();
+                        for _ in 0..reader.count().unwrap() {
+                            let row = &mut *rows[made.len()];
+                            made.push(read_outcome(&mut reader, row, &self.wants, &mut remembered).unwrap());
+                        }
+                    }
+                    Kind::Wants => self.wants = Wants::read(&mut reader).unwrap(),
+                    other => panic!("{other:?}"),
+                }
+                assert!(reader.is_empty());
+            }
+        }
+        let results = made.into_iter().zip(records).zip(&after);
+        let results = results.map(|((made, before), after)| match made {
+            Ok(Decision::Keep) => Ok(vec![after.clone()]),
+            Ok(Decision::Split(records)) => Ok(records),
+            Ok(Decision::Filter) => Ok(Vec::new()),
+            Ok(Decision::Fail(fault)) | Err(fault) => {
+                assert_eq!(format!("{before:?}"), format!("{after:?}"), "a failed row changed");
+                Err(format!("{}: {}", fault.code(), fault.message()))
+            }
+        });
+        results.collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! What it does not know for certain it takes for kept: objects that are passed on, stored, compared by value, called
 //! on, used in an inner function or by a name that is computed.
 
+use std::cell::Cell;
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use anabranch_graph::metadata::own_key;
@@ -68,6 +69,12 @@ const MOST_FIELDS: usize = 32;
 pub(crate) struct Uses {
     /// The fields that it names; `None` for an object that it may keep.
     fields: [Option<Vec<String>>; Place::COUNT],
+    /// Objects that it mentions at all.
+    mentioned: [bool; Place::COUNT],
+    /// Objects in whose place it may put others.
+    replaced: [bool; Place::COUNT],
+    /// Whether it may return an object that is not this record.
+    others: bool,
 }
 
 impl Uses {
@@ -90,6 +97,21 @@ impl Uses {
     /// The fields of an object that are named; `None` if the object may be kept.
     pub(crate) fn fields(&self, place: Place) -> Option<&[String]> {
         self.fields[place as usize].as_deref()
+    }
+
+    /// Whether the function mentions an object: what it does with it, or whether it is one, matters.
+    pub(crate) fn mentions(&self, place: Place) -> bool {
+        self.mentioned[place as usize]
+    }
+
+    /// Whether the function may put another object in the place of this one.
+    pub(crate) fn replaces(&self, place: Place) -> bool {
+        self.replaced[place as usize]
+    }
+
+    /// Whether the function may return an object that is not the record that it was called with.
+    pub(crate) fn returns_others(&self) -> bool {
+        self.others
     }
 }
 
@@ -140,6 +162,8 @@ struct Reader<'i> {
     mixed: Vec<Sym>,
     /// Inner functions around what is read.
     depth: usize,
+    /// Objects that were come across.
+    mentioned: Cell<[bool; Place::COUNT]>,
 }
 
 impl<'i> Reader<'i> {
@@ -150,11 +174,12 @@ impl<'i> Reader<'i> {
             return None;
         }
         let names = vec![(record.sym(), Place::Record)];
-        let mut reader = Reader { interner, uses: Uses::default(), names, mixed: Vec::new(), depth: 0 };
+        let mentioned = Cell::default();
+        let mut reader = Reader { interner, uses: Uses::default(), names, mixed: Vec::new(), depth: 0, mentioned };
         // A variable may be used above the place where it is declared: what was read without knowing it is read again.
         loop {
             let known = (reader.names.len(), reader.mixed.len());
-            reader.uses.fields = Default::default();
+            reader.uses = Uses::default();
             reader.uses.fields.iter_mut().for_each(|fields| *fields = Some(Vec::new()));
             let mut all = others.iter().try_for_each(|other| reader.visit_formal_parameter(other));
             if all.is_continue() {
@@ -164,7 +189,7 @@ impl<'i> Reader<'i> {
                 return None;
             }
             if known == (reader.names.len(), reader.mixed.len()) {
-                return Some(reader.uses);
+                return Some(Uses { mentioned: reader.mentioned.get(), ..reader.uses });
             }
         }
     }
@@ -208,7 +233,20 @@ impl<'i> Reader<'i> {
                 _ => None,
             },
         };
-        Spot::Field(place, name.and_then(|name| self.text(name)).map(str::to_owned))
+        let name = name.and_then(|name| self.text(name));
+        if let Some(name) = name {
+            self.child(place, name);
+        }
+        Spot::Field(place, name.map(str::to_owned))
+    }
+
+    /// The object that a field holds, if it holds one.
+    fn child(&self, place: Place, name: &str) -> Option<Place> {
+        let child = place.child(name)?;
+        let mut mentioned = self.mentioned.get();
+        mentioned[child as usize] = true;
+        self.mentioned.set(mentioned);
+        Some(child)
     }
 
     fn keep(&mut self, place: Place) -> Flow {
@@ -324,7 +362,10 @@ impl<'i> Reader<'i> {
                 self.tested(binary.lhs())?;
                 self.returned(binary.rhs())
             }
-            other => self.visit_expression(other),
+            other => {
+                self.uses.others |= !matches!(other, Expression::Literal(_));
+                self.visit_expression(other)
+            }
         }
     }
 
@@ -347,7 +388,7 @@ impl<'i> Reader<'i> {
                 ObjectPatternElement::SingleName { name: PropertyName::Literal(name), ident, default_init } => {
                     let name = self.text(name.sym());
                     self.note(place, name)?;
-                    match name.and_then(|name| place.child(name)) {
+                    match name.and_then(|name| self.child(place, name)) {
                         Some(child) if self.name(ident.sym(), child) => {}
                         Some(child) => self.keep(child)?,
                         None => self.visit_identifier(ident)?,
@@ -359,7 +400,7 @@ impl<'i> Reader<'i> {
                 ObjectPatternElement::Pattern { name: PropertyName::Literal(name), pattern, default_init: None } => {
                     let name = self.text(name.sym());
                     self.note(place, name)?;
-                    match (name.and_then(|name| place.child(name)), pattern) {
+                    match (name.and_then(|name| self.child(place, name)), pattern) {
                         (Some(child), Pattern::Object(inner)) => self.unpack(inner, child)?,
                         (Some(child), _) => {
                             self.keep(child)?;
@@ -448,6 +489,11 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     fn visit_assign(&mut self, assign: &'ast Assign) -> Flow {
         match assign.lhs() {
             AssignTarget::Access(access) if assign.op() == AssignOp::Assign => {
+                if let PropertyAccess::Simple(simple) = access
+                    && let Some(place) = self.step(&self.spot(simple.target()), simple.field()).object()
+                {
+                    self.uses.replaced[place as usize] = true;
+                }
                 self.access(access, Fate::Dropped)?;
                 self.visit_expression(assign.rhs())
             }

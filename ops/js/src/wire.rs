@@ -6,14 +6,16 @@
 mod made;
 pub(crate) mod orders;
 mod read;
+mod wants;
 mod write;
 
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 
-pub(crate) use made::{read_made, write_made};
+pub(crate) use made::{Changes, Remembered, write_made};
 pub(crate) use read::{Names, Reader};
+pub(crate) use wants::{Want, Wants};
 pub(crate) use write::{TooDeep, write_bytes, write_number, write_record};
 
 /// Lists and maps in lists and maps that a message may hold.
@@ -27,7 +29,7 @@ pub(crate) enum Kind {
     Open = 1,
     /// To the worker: records.
     Process,
-    /// From the worker: the script is ready.
+    /// From the worker: the script is ready, and what it is to be sent of records.
     Opened,
     /// From the worker: it is not, and why.
     Refused,
@@ -35,10 +37,13 @@ pub(crate) enum Kind {
     Made,
     /// From the worker: a line for the log.
     Line,
+    /// From the worker: what it is to be sent of records from now on, beginning with the rest of those at hand again.
+    Wants,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [Kind::Open, Kind::Process, Kind::Opened, Kind::Refused, Kind::Made, Kind::Line];
+    const ALL: [Kind; 7] =
+        [Kind::Open, Kind::Process, Kind::Opened, Kind::Refused, Kind::Made, Kind::Line, Kind::Wants];
 }
 
 /// A message that cannot be understood.

@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::{self, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Read, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::clock;
 use anabranch_graph::fault::Fault;
+use bytes::Bytes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::Level;
 
@@ -26,14 +27,14 @@ use crate::globals::log::{LEVELS, Lines};
 use crate::interpreter::Interpreter;
 use crate::nesting;
 use crate::wire::orders::{Opening, write_fault, write_line, write_outcome};
-use crate::wire::{self, Kind, Malformed, Names, Reader, write_number};
+use crate::wire::{self, Kind, Malformed, Names, Reader, Wants, write_number};
 
 /// The argument that makes our program a worker: `run-script PIPELINE PROCESSOR`. The names are for people who list
 /// processes.
 pub const RUN: &str = "run-script";
 
 /// Interpreters recurse. Of a stack only what was used takes memory.
-const STACK: usize = 64 << 20;
+pub(crate) const STACK: usize = 64 << 20;
 /// Answers are sent when there are so many bytes of them,
 const FLUSH_BYTES: usize = 64 << 10;
 /// and after a record when the last ones were sent so long ago.
@@ -139,12 +140,15 @@ fn work(
         lines.write(Level::WARN, "the memory of this script is not limited: the system does not let it be");
     }
     let mut frame = Vec::new();
-    let opened = catch_unwind(AssertUnwindSafe(|| Interpreter::open(opening.program, opening.limits, lines)));
-    let mut interpreter = match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
-        Ok(interpreter) => {
+    let opened = catch_unwind(AssertUnwindSafe(|| {
+        Interpreter::open(opening.program, opening.limits, lines).and_then(Desk::new)
+    }));
+    let mut desk = match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        Ok(desk) => {
             wire::begin(&mut frame, Kind::Opened);
+            desk.wants.write(&mut frame);
             wire::send(&mut frame, &mut answers)?;
-            interpreter
+            desk
         }
         Err(fault) => {
             wire::begin(&mut frame, Kind::Refused);
@@ -152,30 +156,95 @@ fn work(
             return wire::send(&mut frame, &mut answers);
         }
     };
-    let (mut names, mut made) = (Names::default(), Vec::new());
     for order in 1u64.. {
-        let Some((Kind::Process, content)) = wire::receive(&mut orders)? else { break };
-        let mut reader = Reader::new(content, &mut names);
-        let careful = reader.byte()? != 0;
-        let count = reader.count()? as u64;
-        let (mut done, mut sent) = (0, Instant::now());
-        for row in 0..count {
-            let record = reader.record()?;
-            at.store(order << 32 | row, Ordering::Relaxed);
-            let outcome = catch_unwind(AssertUnwindSafe(|| interpreter.process(&record)));
-            write_outcome(&mut made, &outcome.unwrap_or_else(|panic| Err(panicked(&*panic))), &record);
-            done += 1;
-            let last = row + 1 == count;
-            if last || careful || made.len() >= FLUSH_BYTES || sent.elapsed() >= FLUSH_AFTER {
-                wire::begin(&mut frame, Kind::Made);
-                write_number(&mut frame, done);
-                frame.append(&mut made);
-                wire::send(&mut frame, &mut answers)?;
-                (done, sent) = (0, Instant::now());
-            }
-        }
+        let Some(content) = next_order(&mut orders)? else { break };
+        desk.process(content, &mut answers, |row| at.store(order << 32 | row, Ordering::Relaxed))?;
     }
     Ok(())
+}
+
+/// Waits for records; `None` where there will be no more. The benchmark's gate counts what is between two calls.
+fn next_order(orders: &mut impl Read) -> io::Result<Option<Bytes>> {
+    Ok(match wire::receive(orders)? {
+        Some((Kind::Process, content)) => Some(content),
+        _ => None,
+    })
+}
+
+/// Where orders are carried out.
+pub(crate) struct Desk {
+    interpreter: Interpreter,
+    /// What the service was told that the script wants.
+    wants: Rc<Wants>,
+    names: Names,
+    frame: Vec<u8>,
+    /// Answers that are not sent yet.
+    made: Vec<u8>,
+}
+
+impl Desk {
+    pub(crate) fn new(mut interpreter: Interpreter) -> Result<Desk, Fault> {
+        let wants = interpreter.wants()?;
+        Ok(Desk { interpreter, wants, names: Names::default(), frame: Vec::new(), made: Vec::new() })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn wants(&self) -> &Wants {
+        &self.wants
+    }
+
+    /// Runs the script on the records of an order, each of which is begun with a call of `at`. Where the script wants to
+    /// see more of them than there is, the service is told so, and the rest of the order is left undone.
+    pub(crate) fn process(
+        &mut self,
+        content: Bytes,
+        answers: &mut impl Write,
+        at: impl Fn(u64),
+    ) -> Result<(), io::Error> {
+        let Desk { interpreter, wants: told, names, frame, made } = self;
+        let mut reader = Reader::new(content, names);
+        let careful = reader.byte()? != 0;
+        let count = reader.count()? as u64;
+        let mut before = None;
+        let (mut done, mut sent) = (0, Instant::now());
+        for row in 0..count {
+            let record = reader.record(told, before.as_ref())?;
+            at(row);
+            let ready = catch_unwind(AssertUnwindSafe(|| interpreter.wants()));
+            let outcome = match ready.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+                Ok(wants) if Rc::ptr_eq(&wants, told) || wants == *told => {
+                    *told = wants;
+                    let outcome = catch_unwind(AssertUnwindSafe(|| match **told == Wants::ALL {
+                        true => interpreter.process(&record).map(Some),
+                        false => interpreter.process_part(&record),
+                    }));
+                    outcome.unwrap_or_else(|panic| Err(panicked(&*panic))).transpose()
+                }
+                Ok(_) => None,
+                Err(fault) => Some(Err(fault)),
+            };
+            if let Some(outcome) = &outcome {
+                write_outcome(made, outcome, &record, told);
+                done += 1;
+            }
+            let last = row + 1 == count || outcome.is_none();
+            if (last || careful || made.len() >= FLUSH_BYTES || sent.elapsed() >= FLUSH_AFTER) && done > 0 {
+                wire::begin(frame, Kind::Made);
+                write_number(frame, done);
+                frame.append(made);
+                wire::send(frame, answers)?;
+                (done, sent) = (0, Instant::now());
+            }
+            if outcome.is_none() {
+                *told = interpreter.wants().unwrap_or_else(|_| Rc::new(Wants::ALL));
+                wire::begin(frame, Kind::Wants);
+                told.write(frame);
+                return wire::send(frame, answers);
+            }
+            before = Some(record);
+        }
+        Ok(())
+    }
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Fault {

@@ -92,8 +92,9 @@ pub(super) const CODES: &[Entry] = &[
     entry("config.key_duplicate", "A key stands twice in one map.", "Remove one."),
     entry(
         "config.metadata_renamed",
-        "A condition, template, reference or script names metadata as another service does; ours are meant.",
-        "Nothing has to be done; `pipelines validate --fix` writes our names.",
+        "A condition, template, reference or script has a name of metadata as another service writes it. As a key of \
+         metadata it stands for ours.",
+        "Nothing has to be done; `pipelines validate --fix` writes our names where the text is a key for certain.",
     ),
     entry("config.name_duplicate", "Two pipelines have the same name.", "Give one another name."),
     entry("config.no_destination", "A pipeline has no destination.", "Add a connector of type destination."),

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use super::{pipeline, report};
+use super::{load_text, pipeline, report};
 
 #[test]
 fn fields_that_must_be_there() {
@@ -732,6 +732,72 @@ fn metadata_by_foreign_names() {
        |                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^
        |
        = help: write "svc.source.connector.id"
+    "###);
+}
+
+/// A text that is no key is what it is, and is not rewritten.
+#[test]
+fn texts_that_look_like_foreign_names_of_metadata() {
+    let text = pipeline(
+        "processors:
+  - id: a
+    plugin: field.set
+    condition: '{{ eq (index .Metadata \"x\") \"conduit.x\" }}'
+    settings: { field: .Key, value: '{{ index .Metadata \"opencdc.my-own_key/é\" }} {{ \"opencdc. and more\" }}' }
+  - id: b
+    plugin: custom.javascript
+    settings:
+      script: |
+        const key = 'opencdc.version';
+        function process(rec) {
+          logger.info(\"opencdc.org is a site\", `conduit.`, 'opencdc.it\\'s');
+          return rec.Metadata ?. [ `opencdc.createdAt` ] === \"conduit.x\" ? rec : null;
+        }
+",
+    );
+    let findings = load_text(&text).diagnostics.0;
+    let fixes: Vec<bool> = findings.iter().map(|finding| finding.fix.is_some()).collect();
+    assert_eq!(fixes, [false, true, false, true, false]);
+    assert_snapshot!(report(&[&text]), @r###"
+    warning[config.metadata_renamed]: "conduit.x" stands for "svc.x" if it is used as a key of metadata, else for itself
+      --> p.yaml:10:50
+       |
+    10 |         condition: '{{ eq (index .Metadata "x") "conduit.x" }}'
+       |                                                  ^^^^^^^^^
+       |
+       = help: write "svc.x" if it is a key of metadata
+
+    warning[config.metadata_renamed]: "opencdc.my-own_key/é" stands for "recfmt.my-own_key/é", as the metadata are named here
+      --> p.yaml:11:62
+       |
+    11 |         settings: { field: .Key, value: '{{ index .Metadata "opencdc.my-own_key/é" }} {{ "opencdc. and more" }}' }
+       |                                                              ^^^^^^^^^^^^^^^^^^^^
+       |
+       = help: write "recfmt.my-own_key/é"
+
+    warning[config.metadata_renamed]: "opencdc.version" stands for "recfmt.version" if it is used as a key of metadata, else for itself
+      --> p.yaml:16:26
+       |
+    16 |             const key = 'opencdc.version';
+       |                          ^^^^^^^^^^^^^^^
+       |
+       = help: write "recfmt.version" if it is a key of metadata
+
+    warning[config.metadata_renamed]: "opencdc.createdAt" stands for "recfmt.createdAt", as the metadata are named here
+      --> p.yaml:19:41
+       |
+    19 |               return rec.Metadata ?. [ `opencdc.createdAt` ] === "conduit.x" ? rec : null;
+       |                                         ^^^^^^^^^^^^^^^^^
+       |
+       = help: write "recfmt.createdAt"
+
+    warning[config.metadata_renamed]: "conduit.x" stands for "svc.x" if it is used as a key of metadata, else for itself
+      --> p.yaml:19:67
+       |
+    19 |               return rec.Metadata ?. [ `opencdc.createdAt` ] === "conduit.x" ? rec : null;
+       |                                                                   ^^^^^^^^^
+       |
+       = help: write "svc.x" if it is a key of metadata
     "###);
 }
 

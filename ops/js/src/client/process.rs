@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use anabranch_graph::clock;
 use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Decision;
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
 use bytes::Bytes;
 
 use crate::globals::log::{LEVELS, Lines};
-use crate::isolate::Outcome;
 use crate::wire::orders::{Opening, read_fault, read_line, read_outcome, write_order};
-use crate::wire::{self, Kind, Malformed, Names, Reader};
+use crate::wire::{self, Kind, Malformed, Names, Reader, Remembered, Wants};
 use crate::worker::{FLUSH_AFTER, RUN};
 
 /// A script that overstays its time by this much does not come to where it can be stopped.
@@ -50,6 +50,9 @@ impl Launch {
     }
 }
 
+/// So often in a row a worker may say what it wants, and answer nothing.
+const MOST_WISHES: usize = 8;
+
 /// Why not all records of an order were answered.
 pub(super) enum End {
     /// A record cannot be sent. The worker has seen none of the order, and lives.
@@ -68,6 +71,10 @@ pub(super) struct Worker {
     orders: u64,
     frame: Vec<u8>,
     names: Names,
+    /// What it is sent of records.
+    wants: Wants,
+    /// How often it has said so since it last answered.
+    wishes: usize,
     /// How long one record may take.
     time: Duration,
     memory: usize,
@@ -87,7 +94,10 @@ impl Worker {
         opening.write(&mut worker.frame);
         let told = wire::send(&mut worker.frame, worker.data.get_mut());
         let opened = told.and_then(|()| match worker.receive(lines)? {
-            Some((Kind::Opened, _)) => Ok(None),
+            Some((Kind::Opened, content)) => {
+                worker.wants = Wants::read(&mut Reader::new(content, &mut Names::default()))?;
+                Ok(None)
+            }
             Some((Kind::Refused, content)) => Ok(Some(read_fault(&mut Reader::new(content, &mut Names::default()))?)),
             Some(_) => Err(Malformed.into()),
             None => Err(ErrorKind::UnexpectedEof.into()),
@@ -140,20 +150,23 @@ impl Worker {
             orders: 0,
             frame: Vec::new(),
             names: Names::default(),
+            wants: Wants::ALL,
+            wishes: 0,
             time,
             memory: launch.memory,
         })
     }
 
-    /// Has the script process records; what became of them is added to `made`, in their order.
+    /// Has the script process records, which become what it makes of them; the decisions are added to `made`, in their
+    /// order. There may be fewer than records: the worker wants to be given the others once more.
     pub(super) fn process(
         &mut self,
-        records: &[&Record],
+        records: &mut [&mut Record],
         careful: bool,
-        made: &mut Vec<Result<Outcome, Fault>>,
+        made: &mut Vec<Result<Decision, Fault>>,
         lines: &dyn Lines,
     ) -> Result<(), End> {
-        if let Err((row, error)) = write_order(&mut self.frame, careful, records) {
+        if let Err((row, error)) = write_order(&mut self.frame, careful, records, &self.wants) {
             return Err(End::Unfit { row, fault: Fault::record("script_result", error.to_string()) });
         }
         self.orders += 1;
@@ -163,7 +176,8 @@ impl Worker {
         told.and_then(|()| {
             while made.len() < end {
                 match self.receive(lines)? {
-                    Some((Kind::Made, content)) => self.take(content, &records[made.len() - first..], made)?,
+                    Some((Kind::Made, content)) => self.take(content, &mut records[made.len() - first..], made)?,
+                    Some((Kind::Wants, content)) => return Ok(self.wish(content)?),
                     Some(_) => return Err(Malformed.into()),
                     None => return Err(ErrorKind::UnexpectedEof.into()),
                 }
@@ -184,15 +198,24 @@ impl Worker {
     fn take(
         &mut self,
         content: Bytes,
-        records: &[&Record],
-        made: &mut Vec<Result<Outcome, Fault>>,
+        records: &mut [&mut Record],
+        made: &mut Vec<Result<Decision, Fault>>,
     ) -> Result<(), Malformed> {
         let mut reader = Reader::new(content, &mut self.names);
+        let mut remembered = Remembered::default();
         let count = reader.count()?;
-        for record in records.get(..count).ok_or(Malformed)? {
-            made.push(read_outcome(&mut reader, record)?);
+        for record in records.get_mut(..count).ok_or(Malformed)? {
+            made.push(read_outcome(&mut reader, record, &self.wants, &mut remembered)?);
+            self.wishes = 0;
         }
         if reader.is_empty() { Ok(()) } else { Err(Malformed) }
+    }
+
+    /// Takes to heart what the worker wants.
+    fn wish(&mut self, content: Bytes) -> Result<(), Malformed> {
+        self.wants = Wants::read(&mut Reader::new(content, &mut self.names))?;
+        self.wishes += 1;
+        if self.wishes <= MOST_WISHES { Ok(()) } else { Err(Malformed) }
     }
 
     /// The next message that is no line of the log.

@@ -10,7 +10,8 @@ use proptest::test_runner::{Config, TestRunner};
 use super::*;
 use crate::isolate::{Isolate, Limits};
 use crate::program::Program;
-use crate::testing::{Worker, record, text};
+use crate::testing::{Wired, Worker, record, text};
+use crate::wire::orders::write_order;
 
 /// Records that differ in which fields there are, too.
 const RECORDS: [&str; 4] = [
@@ -57,6 +58,60 @@ fn objects_last_where_the_script_cannot_keep_them() {
     }
 }
 
+fn wanted(body: &str) -> Wants {
+    Wired::new(&format!("function process(rec) {{ {body} }}")).wants
+}
+
+#[test]
+fn a_worker_is_sent_what_its_script_can_look_at() {
+    let fields = |names: &[&str]| Want::fields(names.iter().copied());
+    let both = "rec.Metadata['js'] = '1'; rec.Payload.After['processed'] = true; return rec;";
+    let expected = Wants { metadata: fields(&["js"]), after: fields(&["processed"]), ..Wants::default() };
+    assert_eq!(wanted(both), expected);
+    // Of a record of hundreds of bytes.
+    let mut record = record(RECORDS[0]);
+    let mut frame = Vec::new();
+    write_order(&mut frame, false, &[&mut record], &expected).unwrap();
+    assert!(frame.len() < 16, "{} bytes", frame.len());
+
+    let whole = |part: fn(&mut Wants) -> &mut Want| {
+        let mut wants = Wants::default();
+        *part(&mut wants) = Want::Whole;
+        wants
+    };
+    for (body, expected) in [
+        ("return null", Wants::default()),
+        ("return rec.Operation === 'delete' ? null : rec", Wants::default()),
+        ("f(rec.Position); return rec", Wants { position: true, ..Wants::default() }),
+        ("JSON.stringify(rec.Payload.After); return rec", whole(|wants| &mut wants.after)),
+        (
+            "rec.Key.a = rec.Payload.Before.b; return rec",
+            Wants { key: fields(&["a"]), before: fields(&["b"]), ..Wants::default() },
+        ),
+        ("f(rec.Payload)", Wants { before: Want::Whole, after: Want::Whole, ..Wants::default() }),
+        // What is the same in both stays as it was, with its type.
+        (
+            "rec.Payload.After = { a: rec.Metadata.b }; return rec",
+            Wants { metadata: fields(&["b"]), after: Want::Whole, ..Wants::default() },
+        ),
+        ("rec.Payload = { After: null }", Wants { before: Want::Whole, after: Want::Whole, ..Wants::default() }),
+        ("const p = rec.Payload; p.Before = null", whole(|wants| &mut wants.before)),
+        ("rec.Metadata = {}", whole(|wants| &mut wants.metadata)),
+        ("[rec.Key] = [1]", whole(|wants| &mut wants.key)),
+        ("return { Payload: { After: rec.Payload.After.a } }", Wants::ALL),
+        ("return Record()", Wants::ALL),
+        ("return rec.Metadata.a ? rec : f()", Wants::ALL),
+        ("return [rec]", Wants::ALL),
+        ("return rec[name]", Wants::ALL),
+        // No object can be made for these once and for all.
+        ("rec.Metadata.constructor = '1'", whole(|wants| &mut wants.metadata)),
+    ] {
+        assert_eq!(wanted(body), expected, "{body}");
+    }
+    assert_eq!(Wired::new("const process = (rec) => ({ Operation: 'create' })").wants, Wants::ALL);
+    assert_eq!(Wired::new("const process = async (rec) => rec").wants, Wants::ALL);
+}
+
 #[test]
 fn nothing_is_left_of_the_record_before() {
     let script = "let n = 0;
@@ -73,18 +128,24 @@ fn nothing_is_left_of_the_record_before() {
 
 #[test]
 fn another_function_in_the_place_of_process_sees_objects_that_stay() {
-    let mut worker = Worker::new(
-        "let kept = [];
+    let script = "let kept = [];
          const other = (rec) => { kept.push(rec); rec.Metadata.kept = kept.map((rec) => rec.Metadata.n).join(); return rec };
          function process(rec) {
            if (rec.Metadata.n === '1') globalThis.process = other;
            return rec;
-         }",
-    );
-    let numbered = |n: usize| record(&RECORDS[2].replace("{}", &format!(r#"{{"n":"{n}"}}"#)));
-    let kept = |record: Record| record.metadata.get("kept").map(ToString::to_string);
-    let found: Vec<_> = (0..5).map(|n| kept(worker.one(numbered(n)).unwrap())).collect();
-    assert_eq!(found, [None, None, Some("2".into()), Some("2,3".into()), Some("2,3,4".into())]);
+         }";
+    let numbered = |n: usize| record(&RECORDS[2].replace("{}", &format!(r#"{{"n":"{n}","kept":"no"}}"#)));
+    let kept = |record: &Record| record.metadata.get("kept").unwrap().to_string();
+    let expected = ["no", "no", "2", "2,3", "2,3,4"];
+    let mut worker = Worker::new(script);
+    let found: Vec<_> = (0..5).map(|n| kept(&worker.one(numbered(n)).unwrap())).collect();
+    assert_eq!(found, expected);
+    // Half of these are there in part when it happens.
+    let mut wired = Wired::new(script);
+    assert_ne!(wired.wants, Wants::ALL);
+    let numbered: Vec<Record> = (0..5).map(numbered).collect();
+    let found: Vec<_> = wired.run(&numbered).into_iter().map(|made| kept(&made.unwrap()[0])).collect();
+    assert_eq!((found, wired.wants), (expected.map(str::to_owned).to_vec(), Wants::ALL));
 }
 
 #[test]
@@ -93,7 +154,7 @@ fn an_object_that_a_prototype_gets_hold_of_stays_as_it_is() {
         ("{ get() { seen.push(this) }, configurable: true }", "rec.Metadata.spy;"),
         ("{ set(value) { seen.push(this) }, configurable: true }", "rec.Metadata.spy = 1;"),
     ] {
-        let mut worker = Worker::new(&format!(
+        let script = format!(
             "const seen = [];
              let n = 0;
              function process(rec) {{
@@ -103,12 +164,18 @@ fn an_object_that_a_prototype_gets_hold_of_stays_as_it_is() {
                rec.Metadata.seen = seen.map((metadata) => metadata.n).join();
                return rec;
              }}"
-        ));
-        let numbered = |n: usize| record(&RECORDS[2].replace("{}", &format!(r#"{{"n":"{n}"}}"#)));
-        let seen = |record: Record| record.metadata.get("seen").unwrap().to_string();
-        let found: Vec<_> = (1..5).map(|n| seen(worker.one(numbered(n)).unwrap())).collect();
-        assert_eq!(found[..2], ["", "2"], "{touch}");
-        assert!(found[3].starts_with("2,"), "{touch}: {found:?}");
+        );
+        let numbered: Vec<Record> =
+            (1..5).map(|n| record(&RECORDS[2].replace("{}", &format!(r#"{{"n":"{n}"}}"#)))).collect();
+        let seen = |made: Vec<Result<Vec<Record>, String>>| -> Vec<String> {
+            made.into_iter().map(|made| made.unwrap()[0].metadata.get("seen").unwrap().to_string()).collect()
+        };
+        let mut wired = Wired::new(&script);
+        for found in [seen(Worker::new(&script).run(&numbered)), seen(wired.run(&numbered))] {
+            assert_eq!(found[..2], ["", "2"], "{touch}");
+            assert!(found[3].starts_with("2,"), "{touch}: {found:?}");
+        }
+        assert_eq!(wired.wants, Wants::ALL);
     }
 }
 
@@ -220,4 +287,24 @@ fn scripts_make_the_same_of_objects_that_last_and_of_new_ones() {
         })
         .unwrap_or_else(|error| panic!("{error}"));
     assert!(lasting.get() > 0, "no script was of the kind that this is about");
+}
+
+#[test]
+fn scripts_make_the_same_of_what_they_are_sent_and_of_whole_records() {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48);
+    let parts = Cell::new(0);
+    // Each twice, so that neighbours share their metadata.
+    let records: Vec<Record> = RECORDS.iter().flat_map(|of| vec![record(of); 2]).collect();
+    TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases) })
+        .run(&script(), |script| {
+            let mut wired = Wired::new(&script);
+            parts.set(parts.get() + usize::from(wired.wants != Wants::ALL));
+            let shown = |made: Vec<Result<Vec<Record>, String>>| -> Vec<Result<Vec<String>, String>> {
+                made.into_iter().map(|made| made.map(|made| made.iter().map(text).collect())).collect()
+            };
+            prop_assert_eq!(shown(Worker::new(&script).run(&records)), shown(wired.run(&records)), "{}", script);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert!(parts.get() > 0, "no script was of the kind that this is about");
 }

@@ -1,5 +1,11 @@
+use std::rc::Rc;
+use std::time::Duration;
+
 use super::*;
+use crate::globals::log::{Lines, ServiceLog};
+use crate::isolate::{Isolate, Limits};
 use crate::program::{Flaw, Program};
+use crate::worker;
 
 /// Ways to nest: before, again and again, in the middle, again and again, after.
 const FORMS: &[[&str; 5]] = &[
@@ -63,25 +69,21 @@ const FORMS: &[[&str; 5]] = &[
     ["", "for(let a of ", "1", ");", ""],
 ];
 
+fn nested([before, open, middle, close, after]: &[&str; 5], times: usize) -> String {
+    let function = "function process(r) { return r }\n";
+    [function, before, &open.repeat(times), middle, &close.repeat(times), after].concat()
+}
+
 fn flaw(text: String) -> Option<Flaw> {
     Program { text: text.into(), name: "script".into() }.check().err()
 }
 
 #[test]
 fn every_way_to_nest_is_parsed_or_refused_at_its_place() {
-    for [before, open, middle, close, after] in FORMS {
+    for form @ [before, open, ..] in FORMS {
         for times in [10, 80, 199, 4_000] {
-            let text = [
-                "function process(r) { return r }\n",
-                before,
-                &open.repeat(times),
-                middle,
-                &close.repeat(times),
-                after,
-            ]
-            .concat();
             // That this process lives is what is tested.
-            let found = flaw(text);
+            let found = flaw(nested(form, times));
             let nested = open.matches(['(', '[', '{']).count();
             let closed = open.matches([')', ']', '}']).count();
             if nested > closed && (nested - closed) * times > MOST_BRACKETS && *before != "let x=/" {
@@ -89,6 +91,33 @@ fn every_way_to_nest_is_parsed_or_refused_at_its_place() {
                 assert!(matches!(flaw.code, "script.too_deep" | "script.too_large"), "{open}: {flaw:?}");
                 assert!(flaw.position.is_none_or(|at| at.line == 2 && at.column > 100), "{open}: {flaw:?}");
             }
+        }
+    }
+}
+
+/// The bounds differ between builds; they are meant to keep a factor of two in each.
+#[test]
+fn half_of_the_stack_is_enough_for_every_way_to_nest() {
+    let on = |stack: usize, work: &(dyn Fn() + Sync)| {
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work).unwrap();
+            thread.join().unwrap();
+        });
+    };
+    for form in FORMS {
+        for times in [10, 80, 199, 4_000] {
+            let text = nested(form, times);
+            if check(&text).is_err() {
+                continue;
+            }
+            let stack = stack(&text);
+            let program = Program { text: text.into(), name: "script".into() };
+            // That this process lives is what is tested, here too.
+            on(stack / 2, &|| drop(program.parse()));
+            on((worker::STACK + stack) / 2, &|| {
+                let lines: Rc<dyn Lines> = Rc::new(ServiceLog("js".into()));
+                let _ = Isolate::open(&program, Limits { time: Duration::from_millis(1) }, &lines);
+            });
         }
     }
 }

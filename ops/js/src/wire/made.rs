@@ -1,18 +1,19 @@
 //! Records that a script made, as what differs from the record that it was called with.
 //!
-//! What the script left alone is the same value in the worker, by its address, and does not travel back: the service
-//! takes it from the record that it has.
+//! What the script left alone is the same value in the worker, by its address, and does not travel back: it stays what
+//! it is in the record that the service has. So a worker need not know it.
 
 use std::sync::Arc;
 
 use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Data, Record};
+use anabranch_graph::record::{Data, Operation, Record};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
+use bytes::Bytes;
 
-use super::Malformed;
 use super::read::Reader;
 use super::write::{TooDeep, data, write_bytes, write_data, write_number, write_value};
+use super::{Malformed, Want, Wants};
 
 /// Parts of a record that changed: one bit each.
 mod part {
@@ -23,7 +24,7 @@ mod part {
     pub(super) const AFTER: u8 = 16;
 }
 
-/// Where an entry of a map comes from.
+/// Where an entry of metadata that was sent whole comes from.
 mod entry {
     /// From the old map, whole.
     pub(super) const OLD: u8 = 0;
@@ -32,8 +33,20 @@ mod entry {
     pub(super) const NEW: u8 = 2;
 }
 
-/// A record, beside the one that it was made of, whose position it has.
-pub(crate) fn write_made(out: &mut Vec<u8>, made: &Record, of: &Record) -> Result<(), TooDeep> {
+/// What became of a field.
+mod change {
+    /// There are no more.
+    pub(super) const END: u8 = 0;
+    /// It has this value. Its name is one of those that are known, by number.
+    pub(super) const SET: u8 = 1;
+    /// It has this value and this name.
+    pub(super) const NEW: u8 = 2;
+    /// It is not there any more. Its name is one of those that are known.
+    pub(super) const GONE: u8 = 3;
+}
+
+/// A record, beside the one that it was made of, whose position it has and of which no more was known than was wanted.
+pub(crate) fn write_made(out: &mut Vec<u8>, made: &Record, of: &Record, wants: &Wants) -> Result<(), TooDeep> {
     let at = out.len();
     out.push(0);
     let mut parts = 0;
@@ -43,18 +56,14 @@ pub(crate) fn write_made(out: &mut Vec<u8>, made: &Record, of: &Record) -> Resul
     }
     if !made.metadata.shares(&of.metadata) {
         parts |= part::METADATA;
-        let old: Vec<(&Str, &Str)> = of.metadata.iter().collect();
-        write_entries(out, made.metadata.iter(), &old, same_text, |out, value| {
-            write_bytes(out, value.as_bytes());
-            Ok(())
-        })?;
+        write_metadata(out, &made.metadata, &of.metadata, &wants.metadata);
     }
     let sides = [
-        (part::KEY, &made.key, &of.key),
-        (part::BEFORE, &made.payload.before, &of.payload.before),
-        (part::AFTER, &made.payload.after, &of.payload.after),
+        (part::KEY, &made.key, &of.key, &wants.key),
+        (part::BEFORE, &made.payload.before, &of.payload.before, &wants.before),
+        (part::AFTER, &made.payload.after, &of.payload.after, &wants.after),
     ];
-    for (bit, made, of) in sides {
+    for (bit, made, of, want) in sides {
         if same_data(made, of) {
             continue;
         }
@@ -62,8 +71,7 @@ pub(crate) fn write_made(out: &mut Vec<u8>, made: &Record, of: &Record) -> Resul
         match (made, of) {
             (Data::Structured(made), Data::Structured(of)) => {
                 out.push(data::CHANGED);
-                let old: Vec<(&Str, &Value)> = of.iter().collect();
-                write_entries(out, made.iter(), &old, same_value, |out, value| write_value(out, value, 0))?;
+                write_fields(out, made, of, want)?;
             }
             _ => write_data(out, made)?,
         }
@@ -72,78 +80,258 @@ pub(crate) fn write_made(out: &mut Vec<u8>, made: &Record, of: &Record) -> Resul
     Ok(())
 }
 
-/// The record that [`write_made`] wrote.
-pub(crate) fn read_made(reader: &mut Reader<'_>, of: &Record) -> Result<Record, Malformed> {
-    reader.begin();
-    let parts = reader.byte()?;
-    let mut made = of.clone();
-    if parts & part::OPERATION != 0 {
-        made.operation = reader.operation()?;
-    }
-    if parts & part::METADATA != 0 {
-        let old: Vec<(&Str, &Str)> = of.metadata.iter().collect();
-        // The method alone is of one lifetime.
-        #[allow(clippy::redundant_closure_for_method_calls)]
-        let entries = read_entries(reader, &old, |reader| reader.text())?;
-        made.metadata = Metadata::from_entries(entries);
-    }
-    let sides = [
-        (part::KEY, &mut made.key, &of.key),
-        (part::BEFORE, &mut made.payload.before, &of.payload.before),
-        (part::AFTER, &mut made.payload.after, &of.payload.after),
-    ];
-    for (bit, made, of) in sides {
-        if parts & bit == 0 {
+/// Both are sorted.
+fn write_fields(out: &mut Vec<u8>, made: &Object, of: &Object, want: &Want) -> Result<(), TooDeep> {
+    let mut old = of.iter().enumerate().peekable();
+    let number = |was: Option<usize>, name: &Str| match want {
+        Want::Fields(names) => names.binary_search(name).ok(),
+        Want::Nothing | Want::Whole => was,
+    };
+    let gone = |out: &mut Vec<u8>, at, name| {
+        if let Some(at) = number(Some(at), name) {
+            out.push(change::GONE);
+            write_number(out, at as u64);
+        }
+    };
+    for (name, value) in made.iter() {
+        while let Some((at, (before, _))) = old.next_if(|(_, (before, _))| !same_text(before, name) && *before < name) {
+            gone(out, at, before);
+        }
+        let was = old.next_if(|(_, (before, _))| same_text(before, name) || *before == name);
+        if was.is_some_and(|(_, (_, was))| same_value(value, was)) {
             continue;
         }
-        *made = match reader.byte()? {
-            data::CHANGED => {
-                let old: Vec<(&Str, &Value)> = of.fields().ok_or(Malformed)?.iter().collect();
-                Data::from(Object::from_entries(read_entries(reader, &old, |reader| reader.value(0))?))
-            }
-            tag => reader.data_of(tag)?,
-        };
+        write_name(out, number(was.map(|(at, _)| at), name), name);
+        write_value(out, value, 0)?;
     }
-    Ok(made)
+    for (at, (before, _)) in old {
+        gone(out, at, before);
+    }
+    out.push(change::END);
+    Ok(())
 }
 
-fn write_entries<'a, V: 'a>(
-    out: &mut Vec<u8>,
-    made: impl ExactSizeIterator<Item = (&'a Str, &'a V)>,
-    old: &[(&Str, &V)],
-    same: impl Fn(&V, &V) -> bool,
-    write: impl Fn(&mut Vec<u8>, &V) -> Result<(), TooDeep>,
-) -> Result<(), TooDeep> {
+/// Begins what a field is set to. `number`: of its name, if that is one that both sides know.
+fn write_name(out: &mut Vec<u8>, number: Option<usize>, name: &Str) {
+    match number {
+        Some(at) => {
+            out.push(change::SET);
+            write_number(out, at as u64);
+        }
+        None => {
+            out.push(change::NEW);
+            write_bytes(out, name.as_bytes());
+        }
+    }
+}
+
+fn write_metadata(out: &mut Vec<u8>, made: &Metadata, of: &Metadata, want: &Want) {
+    let names: &[Str] = match want {
+        Want::Whole => return write_entries(out, made, of),
+        Want::Nothing => &[],
+        Want::Fields(names) => names,
+    };
+    for (before, _) in of.iter().filter(|(before, _)| made.get(before).is_none()) {
+        if let Ok(at) = names.binary_search(before) {
+            out.push(change::GONE);
+            write_number(out, at as u64);
+        }
+    }
+    for (name, value) in made.iter() {
+        if !of.get(name).is_some_and(|was| same_text(value, was)) {
+            write_name(out, names.binary_search(name).ok(), name);
+            write_bytes(out, value.as_bytes());
+        }
+    }
+    out.push(change::END);
+}
+
+/// All of them: their order is that of the script.
+fn write_entries(out: &mut Vec<u8>, made: &Metadata, of: &Metadata) {
+    let old: Vec<(&Str, &Str)> = of.iter().collect();
     write_number(out, made.len() as u64);
     // Entries that stay are in their old order, so that nearly all are found at once.
     let mut next = 0;
-    for (name, value) in made {
+    for (name, value) in made.iter() {
         match old[next..].iter().position(|(old, _)| same_text(name, old)) {
             Some(ahead) => {
                 let at = next + ahead;
                 next = at + 1;
-                let is_old = same(value, old[at].1);
+                let is_old = same_text(value, old[at].1);
                 out.push(if is_old { entry::OLD } else { entry::OLD_NAME });
                 write_number(out, at as u64);
                 if !is_old {
-                    write(out, value)?;
+                    write_bytes(out, value.as_bytes());
                 }
             }
             None => {
                 out.push(entry::NEW);
                 write_bytes(out, name.as_bytes());
-                write(out, value)?;
+                write_bytes(out, value.as_bytes());
             }
         }
     }
-    Ok(())
 }
 
-fn read_entries<V: Clone>(
+/// What a script made of a record, read and not applied yet: a message that is broken changes nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    operation: Option<Operation>,
+    metadata: Option<Metadata>,
+    /// Of key, before and after.
+    sides: [Side; 3],
+}
+
+#[derive(Debug, Default)]
+enum Side {
+    #[default]
+    Same,
+    New(Data),
+    Fields(Vec<(Str, Option<Value>)>),
+}
+
+/// The metadata that was made last, and of what: records that shared theirs share it again.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    made: Option<(Metadata, Bytes, Metadata)>,
+}
+
+impl Changes {
+    /// What [`write_made`] wrote, beside the record that the service has.
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        of: &Record,
+        wants: &Wants,
+        remembered: &mut Remembered,
+    ) -> Result<Changes, Malformed> {
+        reader.begin();
+        let parts = reader.byte()?;
+        let operation = if parts & part::OPERATION != 0 { Some(reader.operation()?) } else { None };
+        let metadata = match parts & part::METADATA {
+            0 => None,
+            _ => Some(read_metadata(reader, &of.metadata, &wants.metadata, remembered)?),
+        };
+        let mut changes = Changes { operation, metadata, ..Changes::default() };
+        let sides = [
+            (part::KEY, &of.key, &wants.key),
+            (part::BEFORE, &of.payload.before, &wants.before),
+            (part::AFTER, &of.payload.after, &wants.after),
+        ];
+        for (side, (bit, of, want)) in changes.sides.iter_mut().zip(sides) {
+            if parts & bit != 0 {
+                *side = match reader.byte()? {
+                    data::CHANGED => Side::Fields(read_fields(reader, of.fields().ok_or(Malformed)?, want)?),
+                    tag => Side::New(reader.data_of(tag)?),
+                };
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Makes the record of it.
+    pub(crate) fn apply(self, record: &mut Record) {
+        let Changes { operation, metadata, sides } = self;
+        if let Some(operation) = operation {
+            record.operation = operation;
+        }
+        if let Some(metadata) = metadata {
+            record.metadata = metadata;
+        }
+        let parts = [&mut record.key, &mut record.payload.before, &mut record.payload.after];
+        for (part, side) in parts.into_iter().zip(sides) {
+            match side {
+                Side::Same => {}
+                Side::New(data) => *part = data,
+                Side::Fields(fields) => {
+                    if let Some(object) = part.fields_mut() {
+                        set(object, fields);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sets fields, and removes those without a value; they are sorted.
+fn set(object: &mut Object, fields: Vec<(Str, Option<Value>)>) {
+    /// From so many on they are merged: each insertion moves the fields behind it.
+    const MANY: usize = 32;
+    if fields.len() < MANY {
+        for (name, value) in fields {
+            match value {
+                Some(value) => drop(object.insert(name, value)),
+                None => drop(object.remove(&name)),
+            }
+        }
+        return;
+    }
+    let stays = |name: &Str| fields.binary_search_by(|(changed, _)| changed.cmp(name)).is_err();
+    let kept = object.iter().filter(|(name, _)| stays(name)).map(|(name, value)| (name.clone(), value.clone()));
+    let mut entries: Vec<(Str, Value)> = kept.collect();
+    entries.extend(fields.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    *object = Object::from_entries(entries);
+}
+
+/// A name that both sides know.
+fn known<'a>(number: u64, names: impl FnOnce(usize) -> Option<&'a Str>) -> Result<Str, Malformed> {
+    usize::try_from(number).ok().and_then(names).cloned().ok_or(Malformed)
+}
+
+fn read_fields(reader: &mut Reader<'_>, of: &Object, want: &Want) -> Result<Vec<(Str, Option<Value>)>, Malformed> {
+    let mut fields = Vec::new();
+    let old: Vec<&Str> = match want {
+        Want::Fields(names) => names.iter().collect(),
+        Want::Nothing | Want::Whole => of.iter().map(|(name, _)| name).collect(),
+    };
+    let name = |number| known(number, |at| old.get(at).copied());
+    loop {
+        fields.push(match reader.byte()? {
+            change::END => return Ok(fields),
+            change::SET => (name(reader.number()?)?, Some(reader.value(0)?)),
+            change::NEW => (reader.name()?, Some(reader.value(0)?)),
+            change::GONE => (name(reader.number()?)?, None),
+            _ => return Err(Malformed),
+        });
+    }
+}
+
+fn read_metadata(
     reader: &mut Reader<'_>,
-    old: &[(&Str, &V)],
-    read: impl Fn(&mut Reader<'_>) -> Result<V, Malformed>,
-) -> Result<Vec<(Str, V)>, Malformed> {
+    of: &Metadata,
+    want: &Want,
+    remembered: &mut Remembered,
+) -> Result<Metadata, Malformed> {
+    if let Some((before, bytes, made)) = &remembered.made
+        && before.shares(of)
+        && reader.skip(bytes)
+    {
+        return Ok(made.clone());
+    }
+    let start = reader.place();
+    let mut made = of.clone();
+    let names: &[Str] = match want {
+        Want::Fields(names) => names,
+        Want::Nothing | Want::Whole => &[],
+    };
+    if *want == Want::Whole {
+        made = Metadata::from_entries(read_entries(reader, of)?);
+    } else {
+        loop {
+            match reader.byte()? {
+                change::END => break,
+                change::SET => drop(made.insert(known(reader.number()?, |at| names.get(at))?, reader.text()?)),
+                change::NEW => drop(made.insert(reader.name()?, reader.text()?)),
+                change::GONE => drop(made.remove(&known(reader.number()?, |at| names.get(at))?)),
+                _ => return Err(Malformed),
+            }
+        }
+    }
+    remembered.made = Some((of.clone(), reader.since(start), made.clone()));
+    Ok(made)
+}
+
+fn read_entries(reader: &mut Reader<'_>, of: &Metadata) -> Result<Vec<(Str, Str)>, Malformed> {
+    let old: Vec<(&Str, &Str)> = of.iter().collect();
     let count = reader.count()?;
     let mut entries = Vec::with_capacity(count);
     for _ in 0..count {
@@ -158,8 +346,8 @@ fn read_entries<V: Clone>(
         };
         entries.push(match before {
             Some((name, value)) if tag == entry::OLD => (name.clone(), value.clone()),
-            Some((name, _)) => (name.clone(), read(reader)?),
-            None => (reader.name()?, read(reader)?),
+            Some((name, _)) => (name.clone(), reader.text()?),
+            None => (reader.name()?, reader.text()?),
         });
     }
     Ok(entries)

@@ -3,12 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Decision;
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
 use bytes::Bytes;
 
 use super::{
-    Kind, Malformed, Names, Reader, TooDeep, begin, read_made, write_bytes, write_made, write_number, write_record,
+    Changes, Kind, Malformed, Names, Reader, Remembered, TooDeep, Wants, begin, write_bytes, write_made, write_number,
+    write_record,
 };
 use crate::isolate::{Limits, Outcome};
 use crate::program::Program;
@@ -67,12 +69,21 @@ fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, Malformed> {
 ///
 /// # Errors
 /// The number of the record that cannot be sent, and why.
-pub(crate) fn write_order(frame: &mut Vec<u8>, careful: bool, records: &[&Record]) -> Result<(), (usize, TooDeep)> {
+pub(crate) fn write_order(
+    frame: &mut Vec<u8>,
+    careful: bool,
+    records: &[&mut Record],
+    wants: &Wants,
+) -> Result<(), (usize, TooDeep)> {
     begin(frame, Kind::Process);
     frame.push(careful.into());
     write_number(frame, records.len() as u64);
-    let mut each = records.iter().enumerate();
-    each.try_for_each(|(row, record)| write_record(frame, record).map_err(|error| (row, error)))
+    let mut before = None;
+    for (row, record) in records.iter().enumerate() {
+        write_record(frame, record, before, wants).map_err(|error| (row, error))?;
+        before = Some(record);
+    }
+    Ok(())
 }
 
 /// Codes of faults that a worker tells.
@@ -112,10 +123,10 @@ mod outcome {
 const MOST_BYTES: usize = 1 << 30;
 
 /// Outcome of a record.
-pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<Outcome, Fault>, of: &Record) {
+pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<Outcome, Fault>, of: &Record, wants: &Wants) {
     let begin = out.len();
     let unfit = match made {
-        Ok(made) => match try_outcome(out, made, of) {
+        Ok(made) => match try_outcome(out, made, of, wants) {
             Ok(()) if out.len() - begin <= MOST_BYTES => return,
             Ok(()) => Fault::record("script_result", format!("the result is larger than {MOST_BYTES} bytes")),
             Err(error) => Fault::record("script_result", error.to_string()),
@@ -127,11 +138,11 @@ pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<Outcome, Fault>, of
     write_fault(out, &unfit);
 }
 
-fn try_outcome(out: &mut Vec<u8>, made: &Outcome, of: &Record) -> Result<(), TooDeep> {
+fn try_outcome(out: &mut Vec<u8>, made: &Outcome, of: &Record, wants: &Wants) -> Result<(), TooDeep> {
     match made {
         Outcome::Keep(record) => {
             out.push(outcome::KEEP);
-            write_made(out, record, of)
+            write_made(out, record, of, wants)
         }
         Outcome::Filter => {
             out.push(outcome::FILTER);
@@ -140,20 +151,36 @@ fn try_outcome(out: &mut Vec<u8>, made: &Outcome, of: &Record) -> Result<(), Too
         Outcome::Split(records) => {
             out.push(outcome::SPLIT);
             write_number(out, records.len() as u64);
-            records.iter().try_for_each(|record| write_made(out, record, of))
+            records.iter().try_for_each(|record| write_made(out, record, of, wants))
         }
     }
 }
 
-/// What [`write_outcome`] wrote.
-pub(crate) fn read_outcome(reader: &mut Reader<'_>, of: &Record) -> Result<Result<Outcome, Fault>, Malformed> {
+/// Reads what [`write_outcome`] wrote, and decides so; a record that is kept becomes what the script made of it.
+///
+/// # Errors
+/// The message is broken; the record is as it was.
+pub(crate) fn read_outcome(
+    reader: &mut Reader<'_>,
+    record: &mut Record,
+    wants: &Wants,
+    remembered: &mut Remembered,
+) -> Result<Result<Decision, Fault>, Malformed> {
     Ok(match reader.byte()? {
-        outcome::KEEP => Ok(Outcome::Keep(read_made(reader, of)?)),
-        outcome::FILTER => Ok(Outcome::Filter),
+        outcome::KEEP => {
+            Changes::read(reader, record, wants, remembered)?.apply(record);
+            Ok(Decision::Keep)
+        }
+        outcome::FILTER => Ok(Decision::Filter),
         outcome::SPLIT => {
             let count = reader.count()?;
-            let records = (0..count).map(|_| read_made(reader, of)).collect::<Result<Vec<_>, _>>()?;
-            Ok(Outcome::Split(records))
+            let mut records = Vec::with_capacity(count);
+            for _ in 0..count {
+                let mut made = record.clone();
+                Changes::read(reader, record, wants, remembered)?.apply(&mut made);
+                records.push(made);
+            }
+            Ok(Decision::Split(records))
         }
         outcome::FAIL => Err(read_fault(reader)?),
         _ => return Err(Malformed),

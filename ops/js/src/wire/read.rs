@@ -7,8 +7,8 @@ use anabranch_graph::value::{Object, Value};
 use bytes::Bytes;
 use chrono::DateTime;
 
-use super::write::{data, value};
-use super::{MOST_DEPTH, Malformed};
+use super::write::{SAME_METADATA, data, value};
+use super::{MOST_DEPTH, Malformed, Want, Wants};
 
 type Result<T> = std::result::Result<T, Malformed>;
 
@@ -72,6 +72,23 @@ impl<'n> Reader<'n> {
         &self.message[self.at..]
     }
 
+    /// How far it was read, for [`Reader::since`].
+    pub(super) fn place(&self) -> usize {
+        self.at
+    }
+
+    /// What was read since then.
+    pub(super) fn since(&self, place: usize) -> Bytes {
+        self.message.slice(place..self.at)
+    }
+
+    /// Goes past these bytes, if they come next.
+    pub(super) fn skip(&mut self, bytes: &[u8]) -> bool {
+        let is_next = self.left().starts_with(bytes);
+        self.at += if is_next { bytes.len() } else { 0 };
+        is_next
+    }
+
     pub(crate) fn byte(&mut self) -> Result<u8> {
         let byte = *self.left().first().ok_or(Malformed)?;
         self.at += 1;
@@ -123,14 +140,20 @@ impl<'n> Reader<'n> {
         Ok(name)
     }
 
-    pub(crate) fn record(&mut self) -> Result<Record> {
+    /// What was wanted of a record; `before` is the one that was read before it from this message.
+    pub(crate) fn record(&mut self, wants: &Wants, before: Option<&Record>) -> Result<Record> {
         self.begin();
-        let operation = self.operation()?;
-        let mut record = Record::at(Position(self.bytes()?));
+        let first = self.byte()?;
+        let operation = Operation::from_number((first & !SAME_METADATA).into()).ok_or(Malformed)?;
+        let position = if wants.position { Position(self.bytes()?) } else { Position::default() };
+        let mut record = Record::at(position);
         record.operation = operation;
-        record.metadata = self.metadata()?;
-        record.key = self.data()?;
-        record.payload = Change { before: self.data()?, after: self.data()? };
+        record.metadata = match first & SAME_METADATA {
+            0 => self.metadata(&wants.metadata)?,
+            _ => before.ok_or(Malformed)?.metadata.clone(),
+        };
+        record.key = self.wanted(&wants.key)?;
+        record.payload = Change { before: self.wanted(&wants.before)?, after: self.wanted(&wants.after)? };
         Ok(record)
     }
 
@@ -142,16 +165,46 @@ impl<'n> Reader<'n> {
         Operation::from_number(self.byte()?.into()).ok_or(Malformed)
     }
 
-    fn metadata(&mut self) -> Result<Metadata> {
-        let count = self.count()?;
-        // Values are much the same from record to record, too.
-        let entries = (0..count).map(|_| Ok((self.name()?, self.name()?))).collect::<Result<Vec<_>>>()?;
+    fn metadata(&mut self, want: &Want) -> Result<Metadata> {
+        let entries = match want {
+            Want::Nothing => return Ok(Metadata::new()),
+            Want::Fields(names) => {
+                let mut entries = Vec::new();
+                for name in names {
+                    if self.byte()? != 0 {
+                        // Values are much the same from record to record, too.
+                        entries.push((name.clone(), self.name()?));
+                    }
+                }
+                entries
+            }
+            Want::Whole => {
+                let count = self.count()?;
+                (0..count).map(|_| Ok((self.name()?, self.name()?))).collect::<Result<Vec<_>>>()?
+            }
+        };
         Ok(Metadata::from_entries(entries))
     }
 
-    fn data(&mut self) -> Result<Data> {
-        let tag = self.byte()?;
-        self.data_of(tag)
+    fn wanted(&mut self, want: &Want) -> Result<Data> {
+        let tag = match want {
+            Want::Nothing => return Ok(Data::Absent),
+            Want::Fields(_) | Want::Whole => self.byte()?,
+        };
+        match want {
+            Want::Fields(names) if tag == data::STRUCTURED => {
+                let mut entries = Vec::new();
+                for name in names {
+                    if self.left().first() == Some(&value::MISSING) {
+                        self.at += 1;
+                    } else {
+                        entries.push((name.clone(), self.value(0)?));
+                    }
+                }
+                Ok(Data::from(Object::from_entries(entries)))
+            }
+            _ => self.data_of(tag),
+        }
     }
 
     pub(super) fn data_of(&mut self, tag: u8) -> Result<Data> {

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Decision;
 use anabranch_graph::record::{Data, Record};
+use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 
 use super::orders::*;
@@ -11,8 +13,12 @@ use crate::testing::record;
 
 const SAMPLE: &str = r#"{"position":"cA==","operation":"update","metadata":{"a":"1","b":""},"key":"a2V5","payload":{"before":null,"after":{"big":18446744073709551615,"float":-0.5,"list":[1,-2,[],{"x":null}],"no":false,"text":"é","yes":true}}}"#;
 
-fn read(message: Vec<u8>) -> Result<Record, Malformed> {
-    Reader::new(message.into(), &mut Names::default()).record()
+fn read(message: Vec<u8>, wants: &Wants) -> Result<Record, Malformed> {
+    Reader::new(message.into(), &mut Names::default()).record(wants, None)
+}
+
+fn fields(names: &[&str]) -> Want {
+    Want::fields(names.iter().copied())
 }
 
 #[test]
@@ -23,17 +29,79 @@ fn a_record_is_read_as_it_was_written_and_cut_short_it_is_refused() {
         ("t".into(), Value::Time(time)),
         ("b".into(), Value::Bytes([1u8, 0].into())),
     ]));
-    let mut message = Vec::new();
-    write_record(&mut message, &record).unwrap();
-    assert_eq!(read(message.clone()).unwrap(), record);
-    for length in 0..message.len() {
-        assert!(read(message[..length].to_vec()).is_err(), "{length}");
+    let mut part = record.clone().with_position(Default::default());
+    part.metadata.remove("a");
+    (part.key, part.payload.before) = Default::default();
+    let known = |object: &Object| object.iter().filter(|(name, _)| ["float", "list"].contains(&name.as_str())).count();
+    part.payload.after = record
+        .payload
+        .after
+        .fields()
+        .map(|fields| fields.clone().into_iter())
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| ["float", "list"].contains(&name.as_str()))
+        .collect::<Object>()
+        .into();
+    assert_eq!(part.payload.after.fields().map(known), Some(2));
+    let named =
+        Wants { metadata: fields(&["b", "c"]), after: fields(&["0", "float", "list", "z"]), ..Wants::default() };
+    for (wants, expected) in [(Wants::ALL, &record), (named, &part)] {
+        let mut message = Vec::new();
+        write_record(&mut message, &record, None, &wants).unwrap();
+        assert_eq!(read(message.clone(), &wants).unwrap(), *expected);
+        for length in 0..message.len() {
+            assert!(read(message[..length].to_vec(), &wants).is_err(), "{length}");
+        }
+        for at in 0..message.len() {
+            // Understood or refused.
+            let mut broken = message.clone();
+            broken[at] ^= 0xff;
+            let _ = read(broken, &wants);
+        }
     }
-    for at in 0..message.len() {
-        // Understood or refused.
-        let mut broken = message.clone();
-        broken[at] ^= 0xff;
-        let _ = read(broken);
+}
+
+#[test]
+fn metadata_that_records_share_travels_once() {
+    let mut records = vec![record(SAMPLE); 3];
+    records[2].metadata.insert("b", "other");
+    let mut rows: Vec<&mut Record> = records.iter_mut().collect();
+    let mut frame = Vec::new();
+    write_order(&mut frame, false, &rows, &Wants { metadata: Want::Whole, ..Wants::default() }).unwrap();
+    let of_all = "\x01a\x011\x01b".len() + 2;
+    assert_eq!(frame.len(), 5 + 2 + (1 + of_all) + 1 + (1 + of_all + 5));
+    // What becomes of it is shared, too.
+    let mut made = Vec::new();
+    write_number(&mut made, 3);
+    for row in &rows {
+        let mut changed = (**row).clone();
+        changed.metadata.insert("js", "1");
+        write_outcome(&mut made, &Ok(Outcome::Keep(changed)), row, &Wants::ALL);
+    }
+    let mut names = Names::default();
+    let mut reader = Reader::new(made.into(), &mut names);
+    let (count, mut remembered) = (reader.count().unwrap(), Remembered::default());
+    for row in &mut rows[..count] {
+        read_outcome(&mut reader, row, &Wants::ALL, &mut remembered).unwrap().unwrap();
+        assert_eq!(row.metadata.get("js").map(Str::as_str), Some("1"));
+    }
+    assert!(reader.is_empty() && records[0].metadata.shares(&records[1].metadata));
+    assert_eq!(records[2].metadata.get("b").unwrap(), "other");
+}
+
+#[test]
+fn what_is_wanted_is_understood_or_refused() {
+    let wants = Wants { position: true, key: Want::Whole, after: fields(&["b", "a", "b"]), ..Wants::default() };
+    assert_eq!(wants.after, Want::Fields(vec!["a".into(), "b".into()]));
+    for wants in [wants, Wants::ALL, Wants::default()] {
+        let mut message = Vec::new();
+        wants.write(&mut message);
+        let read = |message: &[u8]| {
+            Wants::read(&mut Reader::new(bytes::Bytes::copy_from_slice(message), &mut Names::default()))
+        };
+        assert_eq!(read(&message).unwrap(), wants);
+        assert!((0..message.len()).all(|length| read(&message[..length]).is_err()));
     }
 }
 
@@ -42,10 +110,17 @@ fn what_a_script_left_alone_does_not_travel_back() {
     let of = record(SAMPLE);
     let answer = |made: &Record| {
         let mut out = Vec::new();
-        write_outcome(&mut out, &Ok(Outcome::Keep(made.clone())), &of);
+        write_outcome(&mut out, &Ok(Outcome::Keep(made.clone())), &of, &Wants::ALL);
+        let mut back = of.clone();
         let mut names = Names::default();
+        for length in 0..out.len() {
+            let mut reader = Reader::new(out[..length].to_vec().into(), &mut names);
+            assert!(read_outcome(&mut reader, &mut back, &Wants::ALL, &mut Remembered::default()).is_err());
+            assert_eq!(back, of, "what is broken changes nothing");
+        }
         let mut reader = Reader::new(out.clone().into(), &mut names);
-        let Ok(Ok(Outcome::Keep(back))) = read_outcome(&mut reader, &of) else { panic!("{out:?}") };
+        let decision = read_outcome(&mut reader, &mut back, &Wants::ALL, &mut Remembered::default()).unwrap();
+        assert!(matches!(decision, Ok(Decision::Keep)), "{out:?}");
         assert!(reader.is_empty());
         assert_eq!(format!("{back:?}"), format!("{made:?}"));
         out.len()
@@ -58,7 +133,11 @@ fn what_a_script_left_alone_does_not_travel_back() {
     made.payload.after.fields_mut().unwrap().insert("more", Value::Bool(true));
     made.payload.after.fields_mut().unwrap().remove("big");
     made.payload.after.fields_mut().unwrap().insert("text", "x".into());
-    assert_eq!(answer(&made), 2 + 2 + 4 * 2 + 2 + 3 + 1 + 5 + 1);
+    // What is gone by its number, what is new by its name, what has another value by its number; and the end.
+    assert_eq!(answer(&made), 2 + 1 + 2 + (1 + 5 + 1) + (2 + 3) + 1);
+    let fields = (0..40).map(|n| (format!("f{n}"), Value::Int(n))).chain([("no".into(), Value::Bool(true))]);
+    made.payload.after = Data::from(fields.collect::<Object>());
+    answer(&made);
     made.payload = Default::default();
     made.key = Data::text("other");
     made.metadata = [("b", "2"), ("a", "1")].into_iter().collect();
@@ -71,10 +150,14 @@ fn what_is_nested_too_deep_fails_its_row() {
     let mut made = of.clone();
     let deep = (0..=MOST_DEPTH).fold(Value::Null, |value, _| Value::from(vec![value]));
     made.key = Data::from(Object::from_entries(vec![("a".into(), deep)]));
-    assert_eq!(write_order(&mut Vec::new(), false, &[&of, &made]), Err((1, TooDeep)));
+    let order = |wants| write_order(&mut Vec::new(), false, &[&mut of.clone(), &mut made.clone()], wants);
+    assert_eq!(order(&Wants::ALL), Err((1, TooDeep)));
+    assert_eq!(order(&Wants { key: fields(&["b"]), ..Wants::default() }), Ok(()), "the script does not look there");
     let mut out = Vec::new();
-    write_outcome(&mut out, &Ok(Outcome::Split(vec![of.clone(), made])), &of);
-    let Ok(Err(fault)) = read_outcome(&mut Reader::new(out.into(), &mut Names::default()), &of) else { panic!() };
+    write_outcome(&mut out, &Ok(Outcome::Split(vec![of.clone(), made.clone()])), &of, &Wants::ALL);
+    let (mut names, mut remembered) = (Names::default(), Remembered::default());
+    let mut reader = Reader::new(out.into(), &mut names);
+    let Ok(Err(fault)) = read_outcome(&mut reader, &mut of.clone(), &Wants::ALL, &mut remembered) else { panic!() };
     assert_eq!(fault.code(), "script_result");
 }
 

@@ -4,7 +4,7 @@ use anabranch_graph::metadata::Metadata;
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::value::{Object, Value};
 
-use super::MOST_DEPTH;
+use super::{MOST_DEPTH, Want, Wants};
 
 /// The first byte of a value.
 pub(super) mod value {
@@ -19,6 +19,8 @@ pub(super) mod value {
     pub(in super::super) const TIME: u8 = 8;
     pub(in super::super) const LIST: u8 = 9;
     pub(in super::super) const MAP: u8 = 10;
+    /// There is no field of this name.
+    pub(in super::super) const MISSING: u8 = 11;
 }
 
 /// The first byte of a key or a side of a payload.
@@ -55,21 +57,67 @@ pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A whole record.
-pub(crate) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<(), TooDeep> {
-    out.push(record.operation as u8);
-    write_bytes(out, &record.position().0);
-    write_metadata(out, &record.metadata);
-    write_data(out, &record.key)?;
-    write_data(out, &record.payload.before)?;
-    write_data(out, &record.payload.after)
+/// Added to the number of the operation where the metadata is that of the record before.
+pub(super) const SAME_METADATA: u8 = 0x80;
+
+/// What is wanted of a record, which comes after another one in a message.
+pub(crate) fn write_record(
+    out: &mut Vec<u8>,
+    record: &Record,
+    before: Option<&Record>,
+    wants: &Wants,
+) -> Result<(), TooDeep> {
+    let is_same = before.is_some_and(|before| before.metadata.shares(&record.metadata));
+    out.push(record.operation as u8 | if is_same { SAME_METADATA } else { 0 });
+    if wants.position {
+        write_bytes(out, &record.position().0);
+    }
+    if !is_same {
+        write_metadata(out, &record.metadata, &wants.metadata);
+    }
+    write_wanted(out, &record.key, &wants.key)?;
+    write_wanted(out, &record.payload.before, &wants.before)?;
+    write_wanted(out, &record.payload.after, &wants.after)
 }
 
-pub(super) fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
-    write_number(out, metadata.len() as u64);
-    for (name, value) in metadata.iter() {
-        write_bytes(out, name.as_bytes());
-        write_bytes(out, value.as_bytes());
+fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata, want: &Want) {
+    match want {
+        Want::Nothing => {}
+        Want::Fields(names) => {
+            for name in names {
+                match metadata.get(name) {
+                    None => out.push(0),
+                    Some(value) => {
+                        out.push(1);
+                        write_bytes(out, value.as_bytes());
+                    }
+                }
+            }
+        }
+        Want::Whole => {
+            write_number(out, metadata.len() as u64);
+            for (name, value) in metadata.iter() {
+                write_bytes(out, name.as_bytes());
+                write_bytes(out, value.as_bytes());
+            }
+        }
+    }
+}
+
+fn write_wanted(out: &mut Vec<u8>, data: &Data, want: &Want) -> Result<(), TooDeep> {
+    match (want, data) {
+        (Want::Nothing, _) => Ok(()),
+        (Want::Fields(names), Data::Structured(fields)) => {
+            out.push(data::STRUCTURED);
+            names.iter().try_for_each(|name| match fields.get(name) {
+                None => {
+                    out.push(value::MISSING);
+                    Ok(())
+                }
+                Some(value) => write_value(out, value, 0),
+            })
+        }
+        (Want::Fields(_) | Want::Whole, data) => write_data(out, data),
     }
 }
 

@@ -14,7 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A store behind the proxy, which waits a second for an answer.
 fn store(proxy: &Proxy) -> Store {
     let url = format!("postgresql://postgres@127.0.0.1:{}/postgres", proxy.port);
-    let (Ok(mut address), Ok(table)) = (Address::parse(&url.clone().into()), Table::parse("kv")) else { panic!("{url}") };
+    let (Ok(mut address), Ok(table)) = (Address::parse(&url.clone().into()), Table::parse("kv")) else {
+        panic!("{url}")
+    };
     address.limits = Limits { opening: Duration::from_secs(1), statement: Duration::from_secs(1) };
     let Ok(postgres) = Postgres::start(address, table) else { panic!("it is not opened") };
     Store::at(Place::Postgres(postgres))
