@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anabranch_graph::config::{self, Content, MASKED_FROM, PipelineConfig, Variables, Written, load};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
-use anabranch_graph::registry::Registry;
+use anabranch_graph::registry::{Registry, Reserved};
 use anabranch_graph::text::Str;
 
 use crate::files::{Found, find_pipelines, read_text};
@@ -166,9 +166,10 @@ impl Pipelines {
         options: &CompileOptions,
         environment: &Environment,
     ) {
+        let own = self.own_files();
         for config in configs {
             let compiled = compile(&config, registry, options).and_then(|mut compiled| {
-                compiled.warnings.extend(outputs::check(&compiled));
+                compiled.warnings.extend(outputs::check(&compiled, registry, &own));
                 if compiled.warnings.has_errors() { Err(compiled.warnings) } else { Ok(compiled) }
             });
             match compiled {
@@ -182,9 +183,22 @@ impl Pipelines {
                 }
             }
         }
+        for (index, finding) in outputs::circles(&self.good).into_iter().rev() {
+            let Pipeline { config, .. } = self.good.remove(index);
+            self.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
+            self.take(&config, Diagnostics(vec![finding]));
+        }
         let place = |d: &Diagnostic| d.label.as_ref().map(|l| (l.span.file, l.span.start));
         self.findings.0.sort_by_key(place);
         environment.hide(&mut self.findings);
+    }
+
+    /// The files that declare these pipelines, and their scripts.
+    fn own_files(&self) -> Vec<Reserved> {
+        let file = |path: &str, what| Reserved { path: path.into(), what };
+        let declaring = self.files.iter().map(|(_, declaring)| file(&declaring.name, "a pipeline file"));
+        let scripts = self.scripts.iter().map(|script| file(&script.content.path, "a script of a pipeline"));
+        declaring.chain(scripts).filter(|own| own.path.is_file()).collect()
     }
 
     /// Every finding about a pipeline gets a place: its id, where it has none of its own.
@@ -218,7 +232,10 @@ impl Pipelines {
         };
         let of_it =
             |d: &&Diagnostic| d.severity == Severity::Error && d.label.as_ref().is_some_and(|label| inside(label.span));
-        let found = self.findings.iter().find(of_it);
+        let of_its_file = |d: &&Diagnostic| {
+            d.severity == Severity::Error && d.label.as_ref().is_some_and(|label| label.span.file == invalid.span.file)
+        };
+        let found = self.findings.iter().find(of_it).or_else(|| self.findings.iter().find(of_its_file));
         found.map_or_else(|| "its file has errors".into(), |d| self.placed(d).into())
     }
 

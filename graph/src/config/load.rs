@@ -10,7 +10,7 @@ use super::unknown::Part;
 use super::version::Version;
 use super::yaml::{self, Node, Value};
 use super::{Content, PipelineConfig, Written};
-use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Files, SourceFile, Span};
+use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, SourceFile, Span};
 use crate::text::Str;
 
 /// Longest text of a pipeline file, in bytes; a longer one is refused unread. Who reads files need not read more
@@ -81,6 +81,7 @@ pub struct InvalidPipeline {
 pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut loaded = Loaded::default();
     let mut drafts = Vec::new();
+    let mut items = Vec::new();
     let mut reader = Reader::new(FileId::default(), "", "", Resolver::new(variables));
     for (id, file) in files.iter() {
         reader.turn_to(id, &file.name, &file.text);
@@ -89,7 +90,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
                 reader.report(finding);
                 false
             }
-            None => read_file(&mut reader, &mut drafts),
+            None => read_file(&mut reader, &mut drafts, &mut items),
         };
         if !read {
             loaded.broken.push(id);
@@ -98,6 +99,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut findings = reader.findings;
     refuse_duplicate_ids(&mut drafts, &mut findings);
     refuse_duplicate_names(&mut drafts, &mut findings);
+    refuse_flawed_files(&mut drafts, &items, &findings);
     for draft in drafts {
         if draft.sound {
             loaded.pipelines.push(draft.config);
@@ -154,14 +156,14 @@ fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
 }
 
 /// Whether it is known which pipelines the file declares.
-fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) -> bool {
+fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<Span>) -> bool {
     let mut findings = Diagnostics::new();
     let documents = yaml::parse(reader.file, reader.source, &mut findings);
     reader.findings.extend(findings);
     let mut complete = true;
     for document in documents {
         let errors = reader.errors();
-        complete &= document.root.as_ref().is_some_and(|root| read_document(root, reader, drafts));
+        complete &= document.root.as_ref().is_some_and(|root| read_document(root, reader, drafts, items));
         // A mistake in a part that belongs to no pipeline, as far as can be seen.
         complete &= !document.flawed || reader.errors() > errors;
     }
@@ -169,7 +171,7 @@ fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) -> bool {
 }
 
 /// Whether it is known which pipelines the document declares.
-fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) -> bool {
+fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, spans: &mut Vec<Span>) -> bool {
     if matches!(root.value, Value::Null) {
         return true;
     }
@@ -191,6 +193,7 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) 
     let Ok(items) = items(pipelines, version, path.name("pipelines"), reader) else { return false };
     let mut complete = reader.errors() == errors;
     for (index, item) in items.iter().enumerate() {
+        spans.push(item.span);
         match pipeline::read(item, index, version, reader) {
             Some(draft) => {
                 complete &= draft.id.is_some();
@@ -206,6 +209,21 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) 
 fn first_line(span: Span, source: &str) -> Span {
     let text = source.get(span.start as usize..span.end as usize).unwrap_or_default();
     Span { end: span.start + text.lines().next().map_or(0, str::len) as u32, ..span }
+}
+
+/// An error in a pipeline keeps that pipeline from running. An error outside of all pipelines, as a block that stands
+/// beside `pipelines:`, keeps all pipelines of its file from running: the block may decide where their records go.
+fn refuse_flawed_files(drafts: &mut [Draft], items: &[Span], findings: &Diagnostics) {
+    let holds = |span: &Span, place: Span| {
+        span.file == place.file && (span.start..=span.end).contains(&place.start)
+    };
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    for place in errors.filter_map(|error| error.label.as_ref()).map(|label| label.span) {
+        let inside = items.iter().find(|item| holds(item, place));
+        for draft in drafts.iter_mut().filter(|draft| draft.config.span.file == place.file) {
+            draft.sound &= inside.is_some_and(|item| *item != draft.config.span);
+        }
+    }
 }
 
 /// Which of several pipelines with one id is meant cannot be known, so none of them is used.

@@ -91,9 +91,12 @@ fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Cont
             "{connector}{partition} {verb} after {to} instead of {from} ({counted} of generation {generation})\n"
         ));
     }
-    let mut report = Report::new(command).text(lines).summary(json!({ "moved": moves.len(), "done": arguments.yes }));
+    let moved = if arguments.yes { moves.len() } else { 0 };
+    let summary = json!({ "moved": moved, "wouldMove": moves.len() - moved, "done": arguments.yes });
+    let mut report = Report::new(command).text(lines).summary(summary);
     if !arguments.yes {
-        report = report.notes("Nothing was changed. Add --yes to do it; what is read again is delivered again.\n");
+        let advice = "Nothing was changed. Add --yes to do it; what is read again is delivered again.\n";
+        report = report.notes(advice).found(Exit::Drift);
     }
     let result: Vec<_> = moves
         .iter()

@@ -305,7 +305,7 @@ pub(super) const CODES: &[Entry] = &[
     entry("plan.condition_fails", "A condition fails for every record.", "Correct it."),
     entry(
         "plan.feedback",
-        "A destination writes the file that a source of the same pipeline reads.",
+        "A destination writes the file that a source of the same pipeline reads, or pipelines feed each other in a circle.",
         "Give it another path.",
     ),
     entry("plan.internal", "The compiler made an unsound plan.", "This is a defect: report it with the pipeline file."),
@@ -315,6 +315,11 @@ pub(super) const CODES: &[Entry] = &[
         "plan.needs_arch_v2",
         "A processor makes several records of one, which needs the newer architecture.",
         "Set preview.pipeline-arch-v2.",
+    ),
+    entry(
+        "plan.letters_among_records",
+        "The dead-letter queue writes the file of a destination.",
+        "Give it another path, or use `plugin: store`.",
     ),
     entry(
         "plan.literal_secret",
@@ -364,6 +369,12 @@ pub(super) const CODES: &[Entry] = &[
         "Write builtin, standalone or any.",
     ),
     entry("plan.unknown_plugin", "There is no such plugin.", "`connectors list` and `processors list` list them."),
+    entry(
+        "plan.output_reserved",
+        "A destination or a dead-letter queue writes a file of the service: a pipeline file, a script, its configuration or its \
+         state store.",
+        "Give it another path.",
+    ),
     entry("plan.unreachable", "No record gets there.", "Remove what is after it, or correct the condition before."),
     entry("plan.wrong_role", "The plugin cannot be used so.", "The message lists those that can."),
     entry("plan.wrong_version", "There is another version of the plugin.", "Name that one, or none."),

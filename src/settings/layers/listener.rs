@@ -88,6 +88,7 @@ impl Checking<'_> {
             schemas: self.bool("schema-registry.serve").then_some(served),
             page: self.bool("api.http.ui.enabled"),
             asked: ["api.enabled", "api.http.address", "schema-registry.serve"].iter().any(asks),
+            named: matches!(self.entry("api.http.address").source, Source::Environment | Source::Flag),
         }
     }
 }
