@@ -80,6 +80,11 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diag
         }
         findings.0.extend(letters_beside_records(node, written, nodes()));
         if let Ok(found) = fs::metadata(written) {
+            if found.is_dir() {
+                let finding = Diagnostic::error("settings.invalid", format!("path: {written} is a directory"));
+                findings.push(about(finding, node).with_hint("name a file in it"));
+                continue;
+            }
             // Links are other names of the same file.
             let same = |file: &Metadata| (file.dev(), file.ino()) == (found.dev(), found.ino());
             findings.0.extend(read.iter().filter(|(_, file)| same(file)).map(|(source, _)| feeds_back(node, source)));

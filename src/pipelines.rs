@@ -209,6 +209,20 @@ impl Pipelines {
         }
     }
 
+    /// Adds a warning about each file that was understood and declares no pipeline: nothing was checked in it.
+    pub fn warn_of_empty_files(&mut self) {
+        let good = self.good.iter().map(|pipeline| pipeline.config.span.file);
+        let declaring: Vec<FileId> = good.chain(self.invalid.iter().map(|invalid| invalid.span.file)).collect();
+        let is_empty = |file: &FileId| !declaring.contains(file) && !self.broken.contains(file);
+        let empty: Vec<FileId> = self.files.iter().map(|(id, _)| id).filter(is_empty).collect();
+        for file in empty {
+            let finding = Diagnostic::warning("config.no_pipelines", "the file declares no pipeline: nothing was checked")
+                .with_span(Span { file, start: 0, end: 0 })
+                .with_hint("list pipelines below `pipelines:`; `anabranch pipelines init` writes one");
+            self.findings.push(finding);
+        }
+    }
+
     /// Whether every file was read and understood.
     pub fn is_complete(&self) -> bool {
         self.unreadable.is_empty() && self.broken.is_empty()

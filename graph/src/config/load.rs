@@ -81,7 +81,7 @@ pub struct InvalidPipeline {
 pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut loaded = Loaded::default();
     let mut drafts = Vec::new();
-    let mut items = Vec::new();
+    let mut layout = Layout::default();
     let mut reader = Reader::new(FileId::default(), "", "", Resolver::new(variables));
     for (id, file) in files.iter() {
         reader.turn_to(id, &file.name, &file.text);
@@ -90,7 +90,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
                 reader.report(finding);
                 false
             }
-            None => read_file(&mut reader, &mut drafts, &mut items),
+            None => read_file(&mut reader, &mut drafts, &mut layout),
         };
         if !read {
             loaded.broken.push(id);
@@ -99,7 +99,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut findings = reader.findings;
     refuse_duplicate_ids(&mut drafts, &mut findings);
     refuse_duplicate_names(&mut drafts, &mut findings);
-    refuse_flawed_files(&mut drafts, &items, &findings);
+    refuse_flawed_documents(&mut drafts, &layout, &findings);
     for draft in drafts {
         if draft.sound {
             loaded.pipelines.push(draft.config);
@@ -156,14 +156,14 @@ fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
 }
 
 /// Whether it is known which pipelines the file declares.
-fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<Span>) -> bool {
+fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, layout: &mut Layout) -> bool {
     let mut findings = Diagnostics::new();
     let documents = yaml::parse(reader.file, reader.source, &mut findings);
     reader.findings.extend(findings);
     let mut complete = true;
     for document in documents {
         let errors = reader.errors();
-        complete &= document.root.as_ref().is_some_and(|root| read_document(root, reader, drafts, items));
+        complete &= document.root.as_ref().is_some_and(|root| read_document(root, reader, drafts, layout));
         // A mistake in a part that belongs to no pipeline, as far as can be seen.
         complete &= !document.flawed || reader.errors() > errors;
     }
@@ -171,12 +171,13 @@ fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<S
 }
 
 /// Whether it is known which pipelines the document declares.
-fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, spans: &mut Vec<Span>) -> bool {
+fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, layout: &mut Layout) -> bool {
     if matches!(root.value, Value::Null) {
         return true;
     }
     let errors = reader.errors();
     let path = Path::root();
+    layout.documents.push(root.span);
     let Ok(mut document) = reader.object(root, first_line(root.span, reader.source), "a document", path) else {
         return false;
     };
@@ -193,7 +194,7 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, 
     let Ok(items) = items(pipelines, version, path.name("pipelines"), reader) else { return false };
     let mut complete = reader.errors() == errors;
     for (index, item) in items.iter().enumerate() {
-        spans.push(item.span);
+        layout.items.push(item.span);
         match pipeline::read(item, index, version, reader) {
             Some(draft) => {
                 complete &= draft.id.is_some();
@@ -211,17 +212,32 @@ fn first_line(span: Span, source: &str) -> Span {
     Span { end: span.start + text.lines().next().map_or(0, str::len) as u32, ..span }
 }
 
-/// An error in a pipeline keeps that pipeline from running. An error outside of all pipelines, as a block that stands
-/// beside `pipelines:`, keeps all pipelines of its file from running: the block may decide where their records go.
-fn refuse_flawed_files(drafts: &mut [Draft], items: &[Span], findings: &Diagnostics) {
+/// What a file consists of.
+#[derive(Default)]
+struct Layout {
+    documents: Vec<Span>,
+    /// The items of the lists of pipelines, whether or not they could be read.
+    items: Vec<Span>,
+}
+
+/// An error in a pipeline keeps that pipeline from running. An error outside of all pipelines keeps all pipelines of its
+/// document from running, and a misplaced or misspelt block all pipelines of its file: the block may decide where their
+/// records go.
+fn refuse_flawed_documents(drafts: &mut [Draft], layout: &Layout, findings: &Diagnostics) {
     let holds = |span: &Span, place: Span| {
         span.file == place.file && (span.start..=span.end).contains(&place.start)
     };
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
-    for place in errors.filter_map(|error| error.label.as_ref()).map(|label| label.span) {
-        let inside = items.iter().find(|item| holds(item, place));
+    for (code, place) in errors.filter_map(|error| Some((error.code, error.label.as_ref()?.span))) {
+        let inside = layout.items.iter().find(|item| holds(item, place));
+        let document = layout.documents.iter().find(|document| holds(document, place));
+        let is_block = ["config.field_misplaced", "config.field_misspelt"].contains(&code);
         for draft in drafts.iter_mut().filter(|draft| draft.config.span.file == place.file) {
-            draft.sound &= inside.is_some_and(|item| *item != draft.config.span);
+            let is_concerned = match inside {
+                Some(item) => *item == draft.config.span,
+                None => is_block || document.is_some_and(|document| holds(document, draft.config.span)),
+            };
+            draft.sound &= !is_concerned;
         }
     }
 }

@@ -14,6 +14,11 @@ pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Rea
             if !before.ends_with(['"', '\'', '`']) {
                 continue;
             }
+            // What is assigned is a value, and not the name of an entry.
+            let outside = before[..before.len() - 1].trim_end();
+            if outside.ends_with(':') || outside.ends_with('=') && !outside.ends_with("==") {
+                continue;
+            }
             let rest = &text.value()[at + foreign.len()..];
             let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len())];
             if name.is_empty() {

@@ -7,7 +7,7 @@ use anabranch_graph::text::Str;
 use serde_json::json;
 
 use super::{Shelf, letters};
-use crate::cli::{Context, Report};
+use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::settings::ServiceFlags;
 use crate::store::letters::{Which, nanos};
@@ -75,7 +75,8 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
                 }
             };
             let summary = json!({ "purged": 0, "done": false, "count": count });
-            return Ok(Report::new(COMMAND).text(text).notes(notes).summary(summary));
+            let report = Report::new(COMMAND).text(text).notes(notes).summary(summary);
+            return Ok(if answer.is_none() && count > 0 { report.found(Exit::Drift) } else { report });
         }
     }
     let purged = match &shelf {

@@ -97,6 +97,11 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("config.name_duplicate", "Two pipelines have the same name.", "Give one another name."),
     entry("config.no_destination", "A pipeline has no destination.", "Add a connector of type destination."),
+    entry(
+        "config.no_pipelines",
+        "A file declares no pipeline, so that nothing was checked in it.",
+        "List pipelines below `pipelines:`.",
+    ),
     entry("config.no_source", "A pipeline has no source.", "Add a connector of type source."),
     entry(
         "config.order_undefined",
@@ -167,6 +172,16 @@ pub(super) const CODES: &[Entry] = &[
         "The message says which; the same would happen in a run.",
     ),
     entry("dry_run.invalid", "The pipeline has errors.", "Correct what `pipelines validate` reports."),
+    entry(
+        "dry_run.nothing_read",
+        "A dry run read no record, so that nothing was tried.",
+        "See whether the source has any; `--timeout` waits longer.",
+    ),
+    entry(
+        "dry_run.timed_out",
+        "Time was up before any record of a dry run had passed all steps.",
+        "Look at the last step that is shown; `--timeout` waits longer.",
+    ),
     entry("dry_run.no_pipelines", "There is no pipeline to run.", "Name a file, or write one with `pipelines init`."),
     entry("dry_run.unknown_pipeline", "There is no pipeline of this id.", "`pipelines list` lists them."),
     entry(
@@ -269,6 +284,11 @@ pub(super) const CODES: &[Entry] = &[
         "See its status; --force drops what is on its way.",
     ),
     entry("pipeline.unknown", "There is no such pipeline in the store.", "The message says which are near."),
+    entry(
+        "pipelines.nothing_found",
+        "There is no pipeline file at the paths that were to be checked.",
+        "Name a file, or a directory with `.yaml` or `.yml` files.",
+    ),
     entry("pipelines.cannot_write", "A pipeline file cannot be written.", "See the rights of the directory."),
     entry(
         "pipelines.init_destination_exists",
