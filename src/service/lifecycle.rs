@@ -366,16 +366,17 @@ impl Life {
             memo: Arc::new(self.store.clone()),
             schemas: self.schemas.clone(),
         };
+        let unopened = self.stopped_before_it_opened();
         let permit = tokio::select! {
             biased;
             permit = self.opening.clone().acquire_owned() => permit,
-            _ = self.orders.wait_for(|order| *order != Order::Run) => return (self.stopped_before_it_opened(), None),
+            _ = self.orders.wait_for(|order| *order != Order::Run) => return (unopened, None),
         };
         let mut permit = Some(permit);
         let renewed = tokio::select! {
             biased;
             renewed = (self.renewal)() => renewed,
-            _ = self.orders.wait_for(|order| *order != Order::Run) => return (self.stopped_before_it_opened(), None),
+            _ = self.orders.wait_for(|order| *order != Order::Run) => return (unopened, None),
         };
         match renewed {
             Ok(Some(pipeline)) => {

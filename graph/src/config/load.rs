@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::field::{Path, Reader, quoted};
 use super::interpolate::{Dialect, Resolver};
-use super::item::items;
+use super::item::{Item, items};
 use super::pipeline::{self, Draft};
 use super::unknown::Part;
 use super::version::Version;
@@ -81,7 +81,7 @@ pub struct InvalidPipeline {
 pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut loaded = Loaded::default();
     let mut drafts = Vec::new();
-    let mut layout = Layout::default();
+    let mut items = Vec::new();
     let mut reader = Reader::new(FileId::default(), "", "", Resolver::new(variables));
     for (id, file) in files.iter() {
         reader.turn_to(id, &file.name, &file.text);
@@ -90,7 +90,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
                 reader.report(finding);
                 false
             }
-            None => read_file(&mut reader, &mut drafts, &mut layout),
+            None => read_file(&mut reader, &mut drafts, &mut items),
         };
         if !read {
             loaded.broken.push(id);
@@ -99,7 +99,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut findings = reader.findings;
     refuse_duplicate_ids(&mut drafts, &mut findings);
     refuse_duplicate_names(&mut drafts, &mut findings);
-    refuse_flawed_documents(&mut drafts, &layout, &findings);
+    refuse_beside_blocks(&mut drafts, &items, &findings);
     for draft in drafts {
         if draft.sound {
             loaded.pipelines.push(draft.config);
@@ -156,28 +156,65 @@ fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
 }
 
 /// Whether it is known which pipelines the file declares.
-fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, layout: &mut Layout) -> bool {
+fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<Span>) -> bool {
     let mut findings = Diagnostics::new();
     let documents = yaml::parse(reader.file, reader.source, &mut findings);
     reader.findings.extend(findings);
     let mut complete = true;
     for document in documents {
-        let errors = reader.errors();
-        complete &= document.root.as_ref().is_some_and(|root| read_document(root, reader, drafts, layout));
+        let (errors, first) = (reader.errors(), drafts.len());
+        let read = document.root.as_ref().map(|root| read_document(root, reader, drafts, items)).unwrap_or_default();
         // A mistake in a part that belongs to no pipeline, as far as can be seen.
-        complete &= !document.flawed || reader.errors() > errors;
+        let hidden = document.flawed && reader.errors() == errors;
+        complete &= read.complete && !hidden;
+        if hidden || read.errors > 0 {
+            drafts[first..].iter_mut().for_each(|draft| draft.sound = false);
+        }
     }
     complete
 }
 
-/// Whether it is known which pipelines the document declares.
-fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, layout: &mut Layout) -> bool {
+/// What is known of a document that was read.
+#[derive(Default)]
+struct ReadDocument {
+    /// Whether it is known which pipelines it declares.
+    complete: bool,
+    /// Errors in it that are in no pipeline: they keep all of its pipelines from running.
+    errors: usize,
+}
+
+fn read_document(
+    root: &Node,
+    reader: &mut Reader<'_>,
+    drafts: &mut Vec<Draft>,
+    spans: &mut Vec<Span>,
+) -> ReadDocument {
+    let errors = reader.errors();
+    let mut inside = 0;
+    let complete = read_pipelines(root, reader, |item, index, version, reader| {
+        spans.push(item.span);
+        let before = reader.errors();
+        let draft = pipeline::read(item, index, version, reader);
+        inside += reader.errors() - before;
+        let is_known = draft.as_ref().is_some_and(|draft| draft.id.is_some());
+        drafts.extend(draft);
+        is_known
+    });
+    ReadDocument { complete, errors: reader.errors() - errors - inside }
+}
+
+/// Gives each pipeline of a document to `read`, which says whether its id is known. Whether it is known which pipelines
+/// the document declares.
+fn read_pipelines<'a>(
+    root: &Node,
+    reader: &mut Reader<'a>,
+    mut read: impl FnMut(&Item<'_>, usize, Version, &mut Reader<'a>) -> bool,
+) -> bool {
     if matches!(root.value, Value::Null) {
         return true;
     }
     let errors = reader.errors();
     let path = Path::root();
-    layout.documents.push(root.span);
     let Ok(mut document) = reader.object(root, first_line(root.span, reader.source), "a document", path) else {
         return false;
     };
@@ -194,14 +231,7 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, 
     let Ok(items) = items(pipelines, version, path.name("pipelines"), reader) else { return false };
     let mut complete = reader.errors() == errors;
     for (index, item) in items.iter().enumerate() {
-        layout.items.push(item.span);
-        match pipeline::read(item, index, version, reader) {
-            Some(draft) => {
-                complete &= draft.id.is_some();
-                drafts.push(draft);
-            }
-            None => complete = false,
-        }
+        complete &= read(item, index, version, reader);
     }
     complete
 }
@@ -212,32 +242,16 @@ fn first_line(span: Span, source: &str) -> Span {
     Span { end: span.start + text.lines().next().map_or(0, str::len) as u32, ..span }
 }
 
-/// What a file consists of.
-#[derive(Default)]
-struct Layout {
-    documents: Vec<Span>,
-    /// The items of the lists of pipelines, whether or not they could be read.
-    items: Vec<Span>,
-}
-
-/// An error in a pipeline keeps that pipeline from running. An error outside of all pipelines keeps all pipelines of its
-/// document from running, and a misplaced or misspelt block all pipelines of its file: the block may decide where their
-/// records go.
-fn refuse_flawed_documents(drafts: &mut [Draft], layout: &Layout, findings: &Diagnostics) {
-    let holds = |span: &Span, place: Span| {
-        span.file == place.file && (span.start..=span.end).contains(&place.start)
+/// A misplaced or misspelt block beside the pipelines of a file keeps all of them from running: it may decide where their
+/// records go, and a file may be cut into documents around it. `items`: the items of the lists of pipelines.
+fn refuse_beside_blocks(drafts: &mut [Draft], items: &[Span], findings: &Diagnostics) {
+    let is_block = |finding: &&Diagnostic| {
+        finding.severity == Severity::Error && ["config.field_misplaced", "config.field_misspelt"].contains(&finding.code)
     };
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
-    for (code, place) in errors.filter_map(|error| Some((error.code, error.label.as_ref()?.span))) {
-        let inside = layout.items.iter().find(|item| holds(item, place));
-        let document = layout.documents.iter().find(|document| holds(document, place));
-        let is_block = ["config.field_misplaced", "config.field_misspelt"].contains(&code);
-        for draft in drafts.iter_mut().filter(|draft| draft.config.span.file == place.file) {
-            let is_concerned = match inside {
-                Some(item) => *item == draft.config.span,
-                None => is_block || document.is_some_and(|document| holds(document, draft.config.span)),
-            };
-            draft.sound &= !is_concerned;
+    for place in findings.iter().filter(is_block).filter_map(|block| Some(block.label.as_ref()?.span)) {
+        let holds = |item: &Span| item.file == place.file && (item.start..=item.end).contains(&place.start);
+        if !items.iter().any(holds) {
+            drafts.iter_mut().filter(|draft| draft.config.span.file == place.file).for_each(|draft| draft.sound = false);
         }
     }
 }

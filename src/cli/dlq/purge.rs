@@ -15,7 +15,7 @@ use crate::store::letters::{Which, nanos};
 /// Remove dead letters: their records are gone for good.
 ///
 /// On a terminal the command asks before it removes letters, unless `--yes` is given. Without a terminal, `--all` and
-/// `--older-than` need `--yes`; otherwise the command says how many letters there are and removes none.
+/// `--older-than` need `--yes`; otherwise the command says how many letters there are and removes none, with exit code 4.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline

@@ -63,6 +63,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("cli.system", "The system refused something that every command needs.", "The message is the system's."),
     entry("cli.usage", "The command line is not understood.", "`--help` shows what there is."),
     entry(
+        "config.comment",
+        "A template stands behind ` #`, which begins a comment: it is not part of the setting.",
+        "Put quotes around the whole text.",
+    ),
+    entry(
         "config.field_duplicate",
         "A field is given beside `plugin` and inside `settings`.",
         "Remove one of the two.",
@@ -172,6 +177,7 @@ pub(super) const CODES: &[Entry] = &[
         "The message says which; the same would happen in a run.",
     ),
     entry("dry_run.invalid", "The pipeline has errors.", "Correct what `pipelines validate` reports."),
+    entry("dry_run.no_pipelines", "There is no pipeline to run.", "Name a file, or write one with `pipelines init`."),
     entry(
         "dry_run.nothing_read",
         "A dry run read no record, so that nothing was tried.",
@@ -182,7 +188,6 @@ pub(super) const CODES: &[Entry] = &[
         "Time was up before any record of a dry run had passed all steps.",
         "Look at the last step that is shown; `--timeout` waits longer.",
     ),
-    entry("dry_run.no_pipelines", "There is no pipeline to run.", "Name a file, or write one with `pipelines init`."),
     entry("dry_run.unknown_pipeline", "There is no pipeline of this id.", "`pipelines list` lists them."),
     entry(
         "flow.name_taken",
@@ -284,11 +289,6 @@ pub(super) const CODES: &[Entry] = &[
         "See its status; --force drops what is on its way.",
     ),
     entry("pipeline.unknown", "There is no such pipeline in the store.", "The message says which are near."),
-    entry(
-        "pipelines.nothing_found",
-        "There is no pipeline file at the paths that were to be checked.",
-        "Name a file, or a directory with `.yaml` or `.yml` files.",
-    ),
     entry("pipelines.cannot_write", "A pipeline file cannot be written.", "See the rights of the directory."),
     entry(
         "pipelines.init_destination_exists",
@@ -296,6 +296,11 @@ pub(super) const CODES: &[Entry] = &[
         "Choose another name, or overwrite it with --force.",
     ),
     entry("pipelines.invalid_name", "The text cannot be the id of a pipeline.", "Use letters, digits, `-` and `_`."),
+    entry(
+        "pipelines.nothing_found",
+        "There is no pipeline file at the paths that were to be checked.",
+        "Name a file, or a directory with `.yaml` or `.yml` files.",
+    ),
     entry("pipelines.one_expected", "The text declares none or several pipelines.", "Give one."),
     entry(
         "pipelines.plan_stale",
@@ -370,6 +375,12 @@ pub(super) const CODES: &[Entry] = &[
         "The message says what failed.",
     ),
     entry(
+        "plan.output_reserved",
+        "A destination or a dead-letter queue writes a file of the service: a pipeline file, a script, its configuration or its \
+         state store.",
+        "Give it another path.",
+    ),
+    entry(
         "plan.plugin_left_out",
         "This build does not have the plugin.",
         "Use a build with the feature that the message names.",
@@ -389,12 +400,6 @@ pub(super) const CODES: &[Entry] = &[
         "Write builtin, standalone or any.",
     ),
     entry("plan.unknown_plugin", "There is no such plugin.", "`connectors list` and `processors list` list them."),
-    entry(
-        "plan.output_reserved",
-        "A destination or a dead-letter queue writes a file of the service: a pipeline file, a script, its configuration or its \
-         state store.",
-        "Give it another path.",
-    ),
     entry("plan.unreachable", "No record gets there.", "Remove what is after it, or correct the condition before."),
     entry("plan.wrong_role", "The plugin cannot be used so.", "The message lists those that can."),
     entry("plan.wrong_version", "There is another version of the plugin.", "Name that one, or none."),

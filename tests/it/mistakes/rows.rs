@@ -492,6 +492,13 @@ pub(super) const ROWS: &[Row] = &[
         Write("|\n            out.txt", "out.txt"),
     ),
     (
+        "          value: '{{ .Payload.After.name }}'\n",
+        "          value: no #{{ .Payload.After.name }}\n",
+        "26:21",
+        &["config.comment", "the template behind it is a comment", "quotes around the whole text"],
+        Write("no #{{ .Payload.After.name }}", "'no #{{ .Payload.After.name }}'"),
+    ),
+    (
         "          path: out.txt\n",
         "          path: /tmp\n",
         "19:17",
