@@ -152,8 +152,16 @@ fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Rea
 fn refuse_nested(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {
     let (found, hint) = match value {
         Value::Map(map) if !map.like_template => {
-            let nested = map.entries.first().map_or("name", |nested| &*nested.key);
-            ("a map", format!("names of settings have dots: write `{}.{nested}: ...`", entry.key))
+            let mut name = entry.key.to_string();
+            let mut first = map.entries.first();
+            while let Some(nested) = first {
+                name = format!("{name}.{}", nested.key);
+                first = match &nested.value.value {
+                    Value::Map(map) if !map.like_template => map.entries.first(),
+                    _ => None,
+                };
+            }
+            ("a map", format!("names of settings have dots: write `{name}: ...`"))
         }
         Value::List(_) => ("a list", "write the items as one text, separated by commas".to_owned()),
         _ => {

@@ -498,6 +498,29 @@ pub(super) const ROWS: &[Row] = &[
         &["config.comment", "the template behind it is a comment", "quotes around the whole text"],
         Write("no #{{ .Payload.After.name }}", "'no #{{ .Payload.After.name }}'"),
     ),
+    // Traps of YAML.
+    (
+        CONDITION,
+        "\"{{ eq .Payload.After.name \"tea\" }}\"",
+        "23:47",
+        &["the \" inside the text ends it", "put the whole text between single quotes"],
+        Write("\"{{ eq .Payload.After.name \"tea\" }}\"", "'{{ eq .Payload.After.name \"tea\" }}'"),
+    ),
+    (
+        CONDITION,
+        "'{{ eq .Payload.After.name 'tea' }}'",
+        "23:47",
+        &["the ' inside the text ends it", "use \" inside of single quotes"],
+        Write("'tea'", "\"tea\""),
+    ),
+    ("      - id: tag\n", "      -id: tag\n", "21:7", &["a blank is missing behind the dash", "write `- id: tag`"], Fix),
+    (
+        "        settings:\n          path: out.txt\n",
+        "        settings: { path: out.txt, sdk: { record: { format: recfmt/json } } }\n",
+        "18:36",
+        &["config.setting_nested", "write `sdk.record.format: ...`"],
+        Write(", sdk: { record: { format: recfmt/json } }", ""),
+    ),
     (
         "          path: out.txt\n",
         "          path: /tmp\n",
