@@ -60,7 +60,7 @@ fn a_service_that_was_named_and_does_not_answer_is_not_replaced_by_the_store_her
         assert!(text.contains(&format!("127.0.0.1:{port}")) && text.contains("--api.http.address"), "{command:?}: {text}");
     }
     assert_eq!(positions(&workspace)[0]["generation"], 1);
-    workspace.run(&["pipelines", "list"]).expect_code(0);
+    workspace.run(&["pipelines", "list", "--api.enabled=false"]).expect_code(0);
 }
 
 #[test]

@@ -326,7 +326,7 @@ pub(super) const ROWS: &[Row] = &[
     ("path: out.txt", "path: \"out.txt", "19:17", &["not closed", "end it with \""], Fix),
     ("path: out.txt", "path: 'out.txt", "19:17", &["not closed", "end it with '"], Fix),
     ("settings:\n          path: out.txt", "settings: { path: out.txt", "18:19", &["unclosed bracket '{'", "`}`"], Fix),
-    ("settings:\n          path: out.txt", "settings: { path: ${HOME} }", "18:27", &["not quoted", "\"${NAME}\""], Fix),
+    ("settings:\n          path: out.txt", "settings: { path: ${CARGO_PKG_VERSION} }", "18:27", &["not quoted", "\"${NAME}\""], Fix),
     // Fields and values.
     (
         "        plugin: file\n",
@@ -487,7 +487,7 @@ pub(super) const ROWS: &[Row] = &[
     (
         "          path: out.txt\n",
         "          path: |\n            out.txt\n",
-        "19:17",
+        "20:13",
         &["error settings.invalid", "the path holds a line feed", "write the path behind the name"],
         Write("|\n            out.txt", "out.txt"),
     ),
