@@ -323,7 +323,8 @@ pipelines:
     fn what_is_assigned_in_a_script_stays() {
         let script = r#"{ script: "function process(r) { r.Metadata.v = 'opencdc.y'; return r }" }"#;
         let text = SOUND.replacen("plugin: field.set", "plugin: custom.javascript", 1);
-        let text = text.replacen("settings: { field: .Metadata.cheap, value: \"yes\" }", &format!("settings: {script}"), 1);
+        let text =
+            text.replacen("settings: { field: .Metadata.cheap, value: \"yes\" }", &format!("settings: {script}"), 1);
         assert!(fixed(&text).0.contains("= 'opencdc.y'"));
     }
 

@@ -68,14 +68,15 @@ fn about(finding: Diagnostic, node: &Node) -> Diagnostic {
 pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diagnostics {
     let mut findings = Diagnostics::new();
     let nodes = || compiled.lowered.node_weights();
-    let read: Vec<(&Node, Metadata)> = nodes()
-        .filter_map(|node| Some((node, fs::metadata(read(node)?).ok().filter(Metadata::is_file)?)))
-        .collect();
+    let read: Vec<(&Node, Metadata)> =
+        nodes().filter_map(|node| Some((node, fs::metadata(read(node)?).ok().filter(Metadata::is_file)?))).collect();
     for node in nodes() {
         let Some(written) = written(node) else { continue };
         if let Some(what) = reserved(written, registry.reserved().iter().chain(own)) {
             let message = format!("{:?} writes {written}, which is {what}", node.id);
-            findings.push(about(Diagnostic::error("plan.output_reserved", message), node).with_hint("give it another path"));
+            findings.push(
+                about(Diagnostic::error("plan.output_reserved", message), node).with_hint("give it another path"),
+            );
             continue;
         }
         findings.0.extend(letters_beside_records(node, written, nodes()));
@@ -139,7 +140,8 @@ fn letters_beside_records<'a>(
         }
         _ => false,
     })?;
-    let message = format!("the dead-letter queue writes the file of {:?}: dead letters stand among its records", records.id);
+    let message =
+        format!("the dead-letter queue writes the file of {:?}: dead letters stand among its records", records.id);
     Some(
         about(Diagnostic::warning("plan.letters_among_records", message), queue)
             .with_related(place(records), "records are written here")
@@ -162,7 +164,10 @@ pub fn circles(pipelines: &[Pipeline]) -> Vec<(usize, Diagnostic)> {
             let destination = |node: &&Node| matches!(node.kind, NodeKind::Destination(_));
             Ends {
                 read: nodes().filter_map(|node| Some((identified(read(node)?)?, node))).collect(),
-                written: nodes().filter(destination).filter_map(|node| Some((identified(written(node)?)?, node))).collect(),
+                written: nodes()
+                    .filter(destination)
+                    .filter_map(|node| Some((identified(written(node)?)?, node)))
+                    .collect(),
             }
         })
         .collect();
@@ -193,7 +198,8 @@ pub fn circles(pipelines: &[Pipeline]) -> Vec<(usize, Diagnostic)> {
         way.reverse();
         let (Some((node, _)), Some((_, source))) = (feeds(way[0], way[1]), feeds(last, start)) else { continue };
         let ids: Vec<&str> = way.iter().map(|at| pipelines[*at].config.id.value.as_str()).collect();
-        let message = format!("pipelines feed each other ({}): every record would come again, without end", ids.join(" → "));
+        let message =
+            format!("pipelines feed each other ({}): every record would come again, without end", ids.join(" → "));
         let finding = Diagnostic::error("plan.feedback", message)
             .with_label(place(node), "written here")
             .with_related(place(source), "read again here")
@@ -288,9 +294,14 @@ mod tests {
         std::fs::create_dir(path("pipelines")).unwrap();
         std::fs::write(path("other.db"), [&anabranch_ops::file::STORE_MAGIC[..], &[0; 64]].concat()).unwrap();
         let (store, config, pipelines) = (path("a.db"), path("anabranch.yaml"), path("pipelines"));
-        let reserve =
-            [(store.as_str(), "the state store"), (config.as_str(), "the configuration"), (pipelines.as_str(), "a pipeline file")];
-        for name in ["a.db", "./a.db", "other.db", "anabranch.yaml", "pipelines/new.yaml", "pipelines/../pipelines/x.YML"] {
+        let reserve = [
+            (store.as_str(), "the state store"),
+            (config.as_str(), "the configuration"),
+            (pipelines.as_str(), "a pipeline file"),
+        ];
+        for name in
+            ["a.db", "./a.db", "other.db", "anabranch.yaml", "pipelines/new.yaml", "pipelines/../pipelines/x.YML"]
+        {
             for (written, letters) in [(path(name), path("letters")), (path("out"), path(name))] {
                 let found = findings(&[("p", &path("in"), &written, &letters)], &reserve);
                 let [(text, runs)] = found.as_slice() else { panic!("{name}: {found:?}") };
@@ -330,7 +341,8 @@ mod tests {
     fn dead_letters_among_records_are_told() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
-        let found = findings(&[("p", &path("in"), &path("out"), &format!("{}/./out", directory.path().display()))], &[]);
+        let found =
+            findings(&[("p", &path("in"), &path("out"), &format!("{}/./out", directory.path().display()))], &[]);
         let [(text, true)] = found.as_slice() else { panic!("{found:?}") };
         assert!(text.starts_with("plan.letters_among_records"), "{text}");
         // A terminal may show both, and pipelines may share a file: whole lines are appended.

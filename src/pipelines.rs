@@ -216,9 +216,10 @@ impl Pipelines {
         let is_empty = |file: &FileId| !declaring.contains(file) && !self.broken.contains(file);
         let empty: Vec<FileId> = self.files.iter().map(|(id, _)| id).filter(is_empty).collect();
         for file in empty {
-            let finding = Diagnostic::warning("config.no_pipelines", "the file declares no pipeline: nothing was checked")
-                .with_span(Span { file, start: 0, end: 0 })
-                .with_hint("list pipelines below `pipelines:`; `anabranch pipelines init` writes one");
+            let finding =
+                Diagnostic::warning("config.no_pipelines", "the file declares no pipeline: nothing was checked")
+                    .with_span(Span { file, start: 0, end: 0 })
+                    .with_hint("list pipelines below `pipelines:`; `anabranch pipelines init` writes one");
             self.findings.push(finding);
         }
     }

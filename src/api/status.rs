@@ -108,7 +108,8 @@ fn last_error(progress: &Progress, node: &Str, since: SystemTime) -> Option<Stri
     let stages = progress.stages();
     let nodes = stages.iter().flat_map(|stage| &stage.nodes);
     let letters = progress.dead_letters();
-    let errors = nodes.chain([&letters]).filter(|counted| counted.node == *node).filter_map(|it| it.last_error.as_ref());
+    let errors =
+        nodes.chain([&letters]).filter(|counted| counted.node == *node).filter_map(|it| it.last_error.as_ref());
     errors.filter(|error| error.at >= since).max_by_key(|error| error.at).map(|error| error.message.clone())
 }
 

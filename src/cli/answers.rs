@@ -305,7 +305,8 @@ mod tests {
         assert_eq!(status(r#"{"word":"running"}"#), "");
         assert_eq!(status(r#"{"word":"degraded","error":"no file","where":"out"}"#), "out: no file");
         assert_eq!(status(r#"{"word":"degraded","error":"out: no file","where":"out"}"#), "out: no file");
-        let stalled = r#"{"word":"running","stalled":{"node":"out","since":"1970-01-12T13:46:35.000Z","error":"disk full"}}"#;
+        let stalled =
+            r#"{"word":"running","stalled":{"node":"out","since":"1970-01-12T13:46:35.000Z","error":"disk full"}}"#;
         assert_eq!(status(stalled), "no record gets on at out for 5s; disk full");
         let recovering = r#"{"word":"recovering","error":"x","attempt":3,"nextTry":"1970-01-12T13:46:45.000Z"}"#;
         assert_eq!(status(recovering), "x; attempt 3 in 5s");

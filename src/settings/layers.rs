@@ -334,7 +334,8 @@ impl<'a> Checking<'a> {
         for (prefix, switch, wanted) in choices {
             let chosen = self.text(switch);
             let idle = self.resolved.iter().find(|entry| {
-                let is_given = entry.source != Source::Default && entry.text.as_ref().is_some_and(|text| !text.is_empty());
+                let is_given =
+                    entry.source != Source::Default && entry.text.as_ref().is_some_and(|text| !text.is_empty());
                 chosen != wanted && entry.key.name.starts_with(prefix) && is_given
             });
             if let Some(entry) = idle {

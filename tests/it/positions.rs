@@ -31,7 +31,10 @@ fn a_position_is_shown_and_reset_on_demand_only() {
     assert!(output.stderr.contains("Nothing was changed"), "{}", output.both());
     let answer = workspace.run(&["positions", "reset", "moved", "--json"]).expect_code(4).stdout;
     let answer: Value = serde_json::from_str(&answer).unwrap();
-    assert_eq!((&answer["ok"], &answer["summary"]["moved"], &answer["summary"]["wouldMove"]), (&false.into(), &0.into(), &1.into()));
+    assert_eq!(
+        (&answer["ok"], &answer["summary"]["moved"], &answer["summary"]["wouldMove"]),
+        (&false.into(), &0.into(), &1.into())
+    );
     workspace.once();
     assert_eq!(delivered(&workspace).len(), 10, "nothing was changed");
     workspace.run(&["positions", "reset", "moved", "--yes"]).expect_code(0);
@@ -57,7 +60,10 @@ fn a_service_that_was_named_and_does_not_answer_is_not_replaced_by_the_store_her
         &["pipelines", "describe", "moved"],
     ] {
         let text = workspace.run(&[command, &[&address]].concat()).expect_code(3).both();
-        assert!(text.contains(&format!("127.0.0.1:{port}")) && text.contains("--api.http.address"), "{command:?}: {text}");
+        assert!(
+            text.contains(&format!("127.0.0.1:{port}")) && text.contains("--api.http.address"),
+            "{command:?}: {text}"
+        );
     }
     assert_eq!(positions(&workspace)[0]["generation"], 1);
     workspace.run(&["pipelines", "list", "--api.enabled=false"]).expect_code(0);

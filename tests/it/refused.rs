@@ -4,7 +4,8 @@ use crate::process::{Workspace, file_to_file, numbered_lines};
 
 /// A pipeline whose processors stand at the top of the file.
 fn misplaced() -> String {
-    let processors = "processors:\n  - { id: hide, plugin: field.exclude, settings: { fields: .Payload.After.secret } }\n";
+    let processors =
+        "processors:\n  - { id: hide, plugin: field.exclude, settings: { fields: .Payload.After.secret } }\n";
     format!("{}{processors}", file_to_file("p", ""))
 }
 

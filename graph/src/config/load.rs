@@ -183,12 +183,7 @@ struct ReadDocument {
     errors: usize,
 }
 
-fn read_document(
-    root: &Node,
-    reader: &mut Reader<'_>,
-    drafts: &mut Vec<Draft>,
-    spans: &mut Vec<Span>,
-) -> ReadDocument {
+fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, spans: &mut Vec<Span>) -> ReadDocument {
     let errors = reader.errors();
     let mut inside = 0;
     let complete = read_pipelines(root, reader, |item, index, version, reader| {
@@ -246,12 +241,16 @@ fn first_line(span: Span, source: &str) -> Span {
 /// records go, and a file may be cut into documents around it. `items`: the items of the lists of pipelines.
 fn refuse_beside_blocks(drafts: &mut [Draft], items: &[Span], findings: &Diagnostics) {
     let is_block = |finding: &&Diagnostic| {
-        finding.severity == Severity::Error && ["config.field_misplaced", "config.field_misspelt"].contains(&finding.code)
+        finding.severity == Severity::Error
+            && ["config.field_misplaced", "config.field_misspelt"].contains(&finding.code)
     };
     for place in findings.iter().filter(is_block).filter_map(|block| Some(block.label.as_ref()?.span)) {
         let holds = |item: &Span| item.file == place.file && (item.start..=item.end).contains(&place.start);
         if !items.iter().any(holds) {
-            drafts.iter_mut().filter(|draft| draft.config.span.file == place.file).for_each(|draft| draft.sound = false);
+            drafts
+                .iter_mut()
+                .filter(|draft| draft.config.span.file == place.file)
+                .for_each(|draft| draft.sound = false);
         }
     }
 }

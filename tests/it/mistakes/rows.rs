@@ -326,7 +326,13 @@ pub(super) const ROWS: &[Row] = &[
     ("path: out.txt", "path: \"out.txt", "19:17", &["not closed", "end it with \""], Fix),
     ("path: out.txt", "path: 'out.txt", "19:17", &["not closed", "end it with '"], Fix),
     ("settings:\n          path: out.txt", "settings: { path: out.txt", "18:19", &["unclosed bracket '{'", "`}`"], Fix),
-    ("settings:\n          path: out.txt", "settings: { path: ${CARGO_PKG_VERSION} }", "18:27", &["not quoted", "\"${NAME}\""], Fix),
+    (
+        "settings:\n          path: out.txt",
+        "settings: { path: ${CARGO_PKG_VERSION} }",
+        "18:27",
+        &["not quoted", "\"${NAME}\""],
+        Fix,
+    ),
     // Fields and values.
     (
         "        plugin: file\n",
@@ -513,7 +519,13 @@ pub(super) const ROWS: &[Row] = &[
         &["the ' inside the text ends it", "use \" inside of single quotes"],
         Write("'tea'", "\"tea\""),
     ),
-    ("      - id: tag\n", "      -id: tag\n", "21:7", &["a blank is missing behind the dash", "write `- id: tag`"], Fix),
+    (
+        "      - id: tag\n",
+        "      -id: tag\n",
+        "21:7",
+        &["a blank is missing behind the dash", "write `- id: tag`"],
+        Fix,
+    ),
     (
         "        settings:\n          path: out.txt\n",
         "        settings: { path: out.txt, sdk: { record: { format: recfmt/json } } }\n",
