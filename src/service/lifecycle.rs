@@ -340,7 +340,7 @@ impl Life {
 
     /// How it ends where it is stopped between two runs: what the last one read and did not deliver is left.
     fn undrained(&self) -> Outcome {
-        match self.seen.borrow().lanes().iter().any(|lane| !lane.unstored.is_zero()) {
+        match self.seen.borrow().lanes().iter().any(|lane| !lane.lag.is_zero()) {
             true => Outcome::NotDrained { left: Vec::new() },
             false => Outcome::Stopped,
         }
