@@ -1,6 +1,7 @@
 //! The files of pipelines, looked up on this machine: directories that are missing, outputs that are inputs by another
 //! name, outputs that are files of the service, and pipelines that feed each other in a circle.
 
+use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,7 +18,7 @@ use crate::files::is_pipeline_file;
 use crate::pipelines::Pipeline;
 
 /// A file by whatever name: of one that exists its number, of one that does not its name in its directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
     Numbered(u64, u64),
     Named(PathBuf),
@@ -156,51 +157,51 @@ fn letters_beside_records<'a>(
 /// Pipelines that feed each other in a circle: each of their records would come again, without end. One finding for each
 /// pipeline of a circle, with its index in `pipelines`.
 pub fn circles(pipelines: &[Pipeline]) -> Vec<(usize, Diagnostic)> {
-    struct Ends<'a> {
-        read: Vec<(Identity, &'a Node)>,
-        written: Vec<(Identity, &'a Node)>,
-    }
     let identified = |path: &str| Identity::of(Path::new(path));
-    let ends: Vec<Ends<'_>> = pipelines
-        .iter()
-        .map(|pipeline| {
-            let nodes = || pipeline.compiled.lowered.node_weights();
-            let destination = |node: &&Node| matches!(node.kind, NodeKind::Destination(_));
-            Ends {
-                read: nodes().filter_map(|node| Some((identified(read(node)?)?, node))).collect(),
-                written: nodes()
-                    .filter(destination)
-                    .filter_map(|node| Some((identified(written(node)?)?, node)))
-                    .collect(),
+    let mut readers: HashMap<Identity, Vec<(usize, &Node)>> = HashMap::new();
+    for (index, pipeline) in pipelines.iter().enumerate() {
+        for node in pipeline.compiled.lowered.node_weights() {
+            if let Some(file) = read(node).and_then(identified) {
+                readers.entry(file).or_default().push((index, node));
             }
-        })
-        .collect();
-    // The first node by which one pipeline feeds another, and the source there.
-    let feeds = |from: usize, to: usize| {
-        ends[from].written.iter().find_map(|(file, node)| {
-            ends[to].read.iter().find(|(read, _)| read == file).map(|(_, source)| (*node, *source))
-        })
-    };
+        }
+    }
+    // Which pipelines each one feeds, by which node, and the source there.
+    let mut fed: Vec<Vec<(usize, &Node, &Node)>> = Vec::with_capacity(pipelines.len());
+    for (from, pipeline) in pipelines.iter().enumerate() {
+        let mut edges = Vec::new();
+        let destinations = pipeline.compiled.lowered.node_weights();
+        for node in destinations.filter(|node| matches!(node.kind, NodeKind::Destination(_))) {
+            let sources = written(node).and_then(identified).and_then(|file| readers.get(&file));
+            // One that feeds itself was refused before.
+            let others = sources.into_iter().flatten().filter(|(to, _)| *to != from);
+            edges.extend(others.map(|(to, source)| (*to, node, *source)));
+        }
+        fed.push(edges);
+    }
     let mut findings = Vec::new();
-    for start in (0..pipelines.len()).filter(|start| !ends[*start].written.is_empty()) {
-        // Breadth first: which pipeline a record of this one comes to, and from which.
-        let mut came_from: Vec<Option<usize>> = vec![None; pipelines.len()];
+    for start in (0..pipelines.len()).filter(|start| !fed[*start].is_empty()) {
+        // Which pipelines a record of this one comes to, from which, and by which source.
+        let mut came: HashMap<usize, (usize, &Node)> = HashMap::new();
         let mut next = vec![start];
         while let Some(from) = next.pop() {
-            for to in (0..pipelines.len()).filter(|to| feeds(from, *to).is_some()) {
-                if came_from[to].is_none() && !(from == start && to == start) {
-                    came_from[to] = Some(from);
-                    next.push(to);
+            for (to, _, source) in &fed[from] {
+                if !came.contains_key(to) {
+                    came.insert(*to, (from, source));
+                    next.push(*to);
                 }
             }
         }
-        let Some(last) = came_from[start] else { continue };
-        let mut way = vec![start, last];
-        while let Some(before) = came_from[way[way.len() - 1]].filter(|_| way[way.len() - 1] != start) {
-            way.push(before);
+        let Some((_, source)) = came.get(&start) else { continue };
+        let mut way = vec![start];
+        while let Some((before, _)) = came.get(&way[way.len() - 1]) {
+            way.push(*before);
+            if *before == start {
+                break;
+            }
         }
         way.reverse();
-        let (Some((node, _)), Some((_, source))) = (feeds(way[0], way[1]), feeds(last, start)) else { continue };
+        let Some((_, node, _)) = fed[start].iter().find(|(to, ..)| *to == way[1]) else { continue };
         let ids: Vec<&str> = way.iter().map(|at| pipelines[*at].config.id.value.as_str()).collect();
         let message =
             format!("pipelines feed each other ({}): every record would come again, without end", ids.join(" → "));

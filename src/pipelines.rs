@@ -11,7 +11,7 @@ use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::registry::{Registry, Reserved};
 use anabranch_graph::text::Str;
 
-use crate::files::{Found, find_pipelines, read_text};
+use crate::files::{Found, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs;
 
 /// What is at the paths that were given.
@@ -196,7 +196,9 @@ impl Pipelines {
     /// The files that declare these pipelines, and their scripts.
     fn own_files(&self) -> Vec<Reserved> {
         let file = |path: &str, what| Reserved { path: path.into(), what };
-        let declaring = self.files.iter().map(|(_, declaring)| file(&declaring.name, "a pipeline file"));
+        // A text that came over HTTP has the id of its pipeline for a name, which is no file.
+        let named = self.files.iter().filter(|(_, declaring)| is_pipeline_file(Path::new(declaring.name.as_str())));
+        let declaring = named.map(|(_, declaring)| file(&declaring.name, "a pipeline file"));
         let scripts = self.scripts.iter().map(|script| file(&script.content.path, "a script of a pipeline"));
         declaring.chain(scripts).filter(|own| own.path.is_file()).collect()
     }

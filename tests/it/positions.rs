@@ -67,6 +67,9 @@ fn a_service_that_was_named_and_does_not_answer_is_not_replaced_by_the_store_her
     }
     assert_eq!(positions(&workspace)[0]["generation"], 1);
     workspace.run(&["pipelines", "list", "--api.enabled=false"]).expect_code(0);
+    // Where a service of a container listens is no address of a certain one.
+    let all = ["--api.http.address", &format!("0.0.0.0:{port}"), "--api.http.allow-unauthenticated"];
+    workspace.run(&[&["pipelines", "list"][..], &all].concat()).expect_code(0);
 }
 
 #[test]
