@@ -22,13 +22,13 @@ pub(super) fn finding(file: FileId, text: &str, error: &ScanError, most_depth: u
         .or_else(|| place.tab(error))
         .or_else(|| place.quote(error))
         .or_else(|| place.value_in_value(error))
+        .or_else(|| place.glued_dash())
         .or_else(|| place.indentation(error))
         .or_else(|| place.missing_blank())
         .or_else(|| place.missing_colon(message))
         .or_else(|| place.dash(message))
         .or_else(|| place.bracket(message))
         .or_else(|| place.inner_quote(message))
-        .or_else(|| place.glued_dash())
         .or_else(|| place.item_indentation(message))
         .or_else(|| place.template_between_braces(message))
         .unwrap_or_else(|| place.plain(error, most_depth))
@@ -301,11 +301,15 @@ impl<'t> Place<'t> {
         Some(self.error(quote, quote + 1, message).with_hint(hint))
     }
 
-    /// `-id: a`.
+    /// `-id: a`, here or on the line before.
     fn glued_dash(&self) -> Option<Diagnostic> {
-        let (start, line) = self.line();
-        let rest = line.trim_start().strip_prefix('-')?;
-        (rest.starts_with(|c: char| c.is_alphabetic()) && rest.contains(':')).then_some(())?;
+        let here = self.line();
+        let (start, line, rest) =
+            std::iter::once(here).chain(self.before(here.0)).take(2).find_map(|(start, line)| {
+                let rest = line.trim_start().strip_prefix('-')?;
+                let is_glued = rest.starts_with(|c: char| c.is_alphabetic()) && rest.contains(':');
+                is_glued.then_some((start, line, rest))
+            })?;
         let dash = start + indent_of(line)?;
         Some(
             self.error(dash, dash + 1, "a blank is missing behind the dash")
