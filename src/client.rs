@@ -460,6 +460,7 @@ mod tests {
             page: false,
             open_metrics: false,
             asked: true,
+            named: true,
         }
     }
 

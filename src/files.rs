@@ -99,6 +99,12 @@ pub fn is_test(path: &Path) -> bool {
     name.ends_with(".test.yaml") || name.ends_with(".test.yml")
 }
 
+/// Whether a file of a directory declares pipelines, by its name.
+pub fn is_pipeline_file(path: &Path) -> bool {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    matches!(extension.as_deref(), Some("yml" | "yaml")) && !is_test(path)
+}
+
 /// Pipeline files at `paths`: a file as it is, of a directory its direct children named `*.yml` or `*.yaml` that are no
 /// tests, sorted by name.
 pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
@@ -155,10 +161,9 @@ fn children(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
         // A directory or device of that name is not a pipeline file; a dangling link is one that is missing.
         let file = std::fs::metadata(&path).map_or(true, |m| m.is_file());
-        if matches!(extension.as_deref(), Some("yml" | "yaml")) && file && !is_test(&path) {
+        if file && is_pipeline_file(&path) {
             paths.push(path);
         }
     }

@@ -95,18 +95,49 @@ impl Fixing<'_> {
         let source = pipelines.files.get(file)?;
         let next = (self.compile)(pipelines.files.with_text(file, edited(&source.text, edits)));
         let mut fixes = Count::from([(file, edits.len())]);
-        if errors(&next) <= errors(pipelines) {
+        let is_better = |next: &Pipelines| errors(next) <= errors(pipelines) && declared(next) >= declared(pipelines);
+        if is_better(&next) {
             return Some((next, fixes));
         }
         // A correction may bring to light what was hidden behind the mistake, and that may be mended as well.
         let (next, more) = self.settled(next, behind.checked_sub(1)?);
         more.into_iter().for_each(|(file, count)| *fixes.entry(file).or_default() += count);
-        (errors(&next) <= errors(pipelines)).then_some((next, fixes))
+        is_better(&next).then_some((next, fixes))
     }
 }
 
 fn errors(pipelines: &Pipelines) -> usize {
     pipelines.count(Severity::Error)
+}
+
+/// How many pipelines and whole files could be read: an edit that breaks the text hides the errors behind it.
+fn declared(pipelines: &Pipelines) -> (usize, usize) {
+    let whole = pipelines.files.iter().count() - pipelines.broken.len();
+    (pipelines.good.len() + pipelines.invalid.len(), whole)
+}
+
+/// A text as it is written at a place of a file: escaped where a quoted scalar of YAML that begins on the same line is
+/// open there.
+fn as_written(text: &str, at: usize, becomes: &str) -> String {
+    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let (mut quote, mut escaped, mut before) = (None, false, ' ');
+    for c in text[line..at].chars() {
+        match quote {
+            Some('"') if escaped => escaped = false,
+            Some('"') if c == '\\' => escaped = true,
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+            // In the middle of a plain scalar a quote is a letter like any other.
+            None if matches!(c, '"' | '\'') && !before.is_alphanumeric() => quote = Some(c),
+            None => {}
+        }
+        before = c;
+    }
+    match quote {
+        Some('"') => becomes.replace('\\', "\\\\").replace('"', "\\\""),
+        Some(_) => becomes.replace('\'', "''"),
+        None => becomes.to_owned(),
+    }
 }
 
 /// A replacement in a file.
@@ -123,7 +154,9 @@ fn edits(pipelines: &Pipelines) -> BTreeMap<FileId, Vec<Edit>> {
     for fix in pipelines.findings.iter().filter_map(|finding| finding.fix.as_ref()) {
         let file = pipelines.files.get(fix.span.file).filter(|file| file.not_utf8.is_none());
         let Some(range) = file.and_then(|file| fix.range(&file.text)) else { continue };
-        let edit = Edit { start: range.start, end: range.end, becomes: fix.becomes.clone() };
+        let Some(file) = file else { continue };
+        let becomes = as_written(&file.text, range.start, &fix.becomes);
+        let edit = Edit { start: range.start, end: range.end, becomes };
         edits.entry(fix.span.file).or_default().push(edit);
     }
     for edits in edits.values_mut() {
@@ -260,6 +293,39 @@ pipelines:
         ] {
             mends(SOUND, &[(right, wrong)]);
         }
+    }
+
+    #[test]
+    fn a_correction_keeps_the_quotes_around_it() {
+        let condition = |written: &str| {
+            SOUND.replacen(r#"'{{ and (eq .Operation.String "create") (lt .Payload.After.price 10) }}'"#, written, 1)
+        };
+        for (wrong, right) in [
+            (r#""{{ eq .Payload.After.name 'tea' }}""#, r#""{{ eq .Payload.After.name \"tea\" }}""#),
+            (
+                r#""{{ eq .Payload.After.first-name \"a\" }}""#,
+                r#""{{ eq (index .Payload.After \"first-name\") \"a\" }}""#,
+            ),
+        ] {
+            let (after, left) = fixed(&condition(wrong));
+            let sound = after == condition(right) || after == condition(wrong);
+            assert!(sound, "{after}\nleft: {left:?}");
+            assert!(!left.iter().any(|message| message.contains("quote")), "{left:?}");
+        }
+        for (wrong, _) in [(r#""{{ eq .Key \"1\" }}""#, ""), (r#""{{ eq .Payload.After.name 'tea' }}""#, "")] {
+            let (after, _) = fixed(&condition(wrong));
+            let found = found(&after);
+            assert!(found.broken.is_empty() && found.good.len() + found.invalid.len() == 1, "{after}");
+        }
+    }
+
+    #[test]
+    fn what_is_assigned_in_a_script_stays() {
+        let script = r#"{ script: "function process(r) { r.Metadata.v = 'opencdc.y'; return r }" }"#;
+        let text = SOUND.replacen("plugin: field.set", "plugin: custom.javascript", 1);
+        let text =
+            text.replacen("settings: { field: .Metadata.cheap, value: \"yes\" }", &format!("settings: {script}"), 1);
+        assert!(fixed(&text).0.contains("= 'opencdc.y'"));
     }
 
     #[test]

@@ -1,51 +1,216 @@
-//! The files of pipelines, looked up on this machine: directories that are missing, and outputs that are inputs by
-//! another name.
+//! The files of pipelines, looked up on this machine: directories that are missing, outputs that are inputs by another
+//! name, outputs that are files of the service, and pipelines that feed each other in a circle.
 
-use std::fs::{self, Metadata};
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::check::feeds_back;
 use anabranch_graph::plan::graph::{Node, NodeKind};
+use anabranch_graph::registry::{Registry, Reserved};
+use anabranch_ops::file::STORE_MAGIC;
 
-/// What is wrong with the files that a pipeline reads and writes. A few look-ups per file connector.
-pub fn check(compiled: &Compiled) -> Diagnostics {
+use crate::files::is_pipeline_file;
+use crate::pipelines::Pipeline;
+
+/// A file by whatever name: of one that exists its number, of one that does not its name in its directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Identity {
+    Numbered(u64, u64),
+    Named(PathBuf),
+}
+
+impl Identity {
+    /// Of a regular file, or of one that is not there yet; devices and pipes have none.
+    fn of(path: &Path) -> Option<Identity> {
+        match fs::metadata(path) {
+            Ok(found) => found.is_file().then(|| Identity::Numbered(found.dev(), found.ino())),
+            Err(_) => {
+                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let directory = fs::canonicalize(directory.unwrap_or(Path::new("."))).ok()?;
+                Some(Identity::Named(directory.join(path.file_name()?)))
+            }
+        }
+    }
+}
+
+/// The file that a node writes.
+fn written(node: &Node) -> Option<&str> {
+    match &node.kind {
+        NodeKind::Destination(write) => write.destination.file(),
+        NodeKind::DeadLetter(queue) => queue.destination.file(),
+        _ => None,
+    }
+}
+
+/// The file that a node reads.
+fn read(node: &Node) -> Option<&str> {
+    match &node.kind {
+        NodeKind::Source(read) => read.source.file(),
+        _ => None,
+    }
+}
+
+/// Where the file of a node is given.
+fn place(node: &Node) -> Span {
+    node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span)
+}
+
+fn about(finding: Diagnostic, node: &Node) -> Diagnostic {
+    finding.with_span(place(node)).with_path(format!("{}/settings/path", node.path))
+}
+
+/// What is wrong with the files that a pipeline reads and writes. `own`: the files that declare pipelines, and their
+/// scripts. A few look-ups per file connector.
+pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diagnostics {
     let mut findings = Diagnostics::new();
     let nodes = || compiled.lowered.node_weights();
-    let read: Vec<(&Node, &str, Metadata)> = nodes()
-        .filter_map(|node| match &node.kind {
-            NodeKind::Source(read) => {
-                let path = read.source.file()?;
-                Some((node, path, fs::metadata(path).ok().filter(Metadata::is_file)?))
-            }
-            _ => None,
-        })
-        .collect();
+    let read: Vec<(&Node, Metadata)> =
+        nodes().filter_map(|node| Some((node, fs::metadata(read(node)?).ok().filter(Metadata::is_file)?))).collect();
     for node in nodes() {
-        let written = match &node.kind {
-            NodeKind::Destination(write) => write.destination.file(),
-            NodeKind::DeadLetter(queue) => queue.destination.file(),
-            _ => None,
-        };
-        let Some(written) = written else { continue };
+        let Some(written) = written(node) else { continue };
+        if let Some(what) = reserved(written, registry.reserved().iter().chain(own)) {
+            let message = format!("{:?} writes {written}, which is {what}", node.id);
+            findings.push(
+                about(Diagnostic::error("plan.output_reserved", message), node).with_hint("give it another path"),
+            );
+            continue;
+        }
+        findings.0.extend(letters_beside_records(node, written, nodes()));
         if let Ok(found) = fs::metadata(written) {
+            if found.is_dir() {
+                let finding = Diagnostic::error("settings.invalid", format!("path: {written} is a directory"));
+                findings.push(about(finding, node).with_hint("name a file in it"));
+                continue;
+            }
             // Links are other names of the same file.
             let same = |file: &Metadata| (file.dev(), file.ino()) == (found.dev(), found.ino());
-            findings
-                .0
-                .extend(read.iter().filter(|(_, _, file)| same(file)).map(|(source, ..)| feeds_back(node, source)));
+            findings.0.extend(read.iter().filter(|(_, file)| same(file)).map(|(source, _)| feeds_back(node, source)));
         } else if let Some(missing) = missing_directory(Path::new(written)) {
-            let place = node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span);
             let shown = missing.display();
-            findings.push(
-                Diagnostic::warning("plan.no_directory", format!("there is no directory {shown} to write the file in"))
-                    .with_span(place)
-                    .with_path(format!("{}/settings/path", node.path))
-                    .with_hint(format!("make it before the pipeline starts: mkdir -p {shown}")),
-            );
+            let message = format!("there is no directory {shown} to write the file in");
+            let finding = Diagnostic::warning("plan.no_directory", message);
+            let hint = match missing.starts_with("~") {
+                true => "`~` is not replaced here: write the path of the directory, or `${HOME}`".to_owned(),
+                false => format!("make it before the pipeline starts: mkdir -p {shown}"),
+            };
+            findings.push(about(finding, node).with_hint(hint));
         }
+    }
+    findings
+}
+
+/// What a file is that no pipeline may write; `None` where it may be written.
+fn reserved<'a>(written: &str, reserved: impl Iterator<Item = &'a Reserved>) -> Option<&'static str> {
+    let path = Path::new(written);
+    let identity = Identity::of(path)?;
+    for Reserved { path: kept, what } in reserved {
+        let is_it = match kept.is_dir() {
+            true => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let beside = |metadata: Metadata| (metadata.dev(), metadata.ino());
+                let inside = fs::metadata(parent).ok().map(beside) == fs::metadata(kept).ok().map(beside);
+                inside && is_pipeline_file(path)
+            }
+            false => Identity::of(kept).is_some_and(|kept| kept == identity),
+        };
+        if is_it {
+            return Some(what);
+        }
+    }
+    let mut first = [0; STORE_MAGIC.len()];
+    let is_store = File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == STORE_MAGIC;
+    is_store.then_some("a state store")
+}
+
+/// Dead letters that are written into the file of a destination: nobody could tell them from its records.
+fn letters_beside_records<'a>(
+    queue: &Node,
+    written: &str,
+    mut nodes: impl Iterator<Item = &'a Node>,
+) -> Option<Diagnostic> {
+    let NodeKind::DeadLetter(_) = queue.kind else { return None };
+    // A terminal may show both, whatever it is redirected to.
+    if written.starts_with("/dev/") {
+        return None;
+    }
+    let identity = Identity::of(Path::new(written))?;
+    let records = nodes.find(|node| match &node.kind {
+        NodeKind::Destination(write) => {
+            write.destination.file().and_then(|path| Identity::of(Path::new(path))).is_some_and(|it| it == identity)
+        }
+        _ => false,
+    })?;
+    let message =
+        format!("the dead-letter queue writes the file of {:?}: dead letters stand among its records", records.id);
+    Some(
+        about(Diagnostic::warning("plan.letters_among_records", message), queue)
+            .with_related(place(records), "records are written here")
+            .with_hint("give the dead-letter queue another path, or `plugin: store`"),
+    )
+}
+
+/// Pipelines that feed each other in a circle: each of their records would come again, without end. One finding for each
+/// pipeline of a circle, with its index in `pipelines`.
+pub fn circles(pipelines: &[Pipeline]) -> Vec<(usize, Diagnostic)> {
+    let identified = |path: &str| Identity::of(Path::new(path));
+    let mut readers: HashMap<Identity, Vec<(usize, &Node)>> = HashMap::new();
+    for (index, pipeline) in pipelines.iter().enumerate() {
+        for node in pipeline.compiled.lowered.node_weights() {
+            if let Some(file) = read(node).and_then(identified) {
+                readers.entry(file).or_default().push((index, node));
+            }
+        }
+    }
+    // Which pipelines each one feeds, by which node, and the source there.
+    let mut fed: Vec<Vec<(usize, &Node, &Node)>> = Vec::with_capacity(pipelines.len());
+    for (from, pipeline) in pipelines.iter().enumerate() {
+        let mut edges = Vec::new();
+        let destinations = pipeline.compiled.lowered.node_weights();
+        for node in destinations.filter(|node| matches!(node.kind, NodeKind::Destination(_))) {
+            let sources = written(node).and_then(identified).and_then(|file| readers.get(&file));
+            // One that feeds itself was refused before.
+            let others = sources.into_iter().flatten().filter(|(to, _)| *to != from);
+            edges.extend(others.map(|(to, source)| (*to, node, *source)));
+        }
+        fed.push(edges);
+    }
+    let mut findings = Vec::new();
+    for start in (0..pipelines.len()).filter(|start| !fed[*start].is_empty()) {
+        // Which pipelines a record of this one comes to, from which, and by which source.
+        let mut came: HashMap<usize, (usize, &Node)> = HashMap::new();
+        let mut next = vec![start];
+        while let Some(from) = next.pop() {
+            for (to, _, source) in &fed[from] {
+                if !came.contains_key(to) {
+                    came.insert(*to, (from, source));
+                    next.push(*to);
+                }
+            }
+        }
+        let Some((_, source)) = came.get(&start) else { continue };
+        let mut way = vec![start];
+        while let Some((before, _)) = came.get(&way[way.len() - 1]) {
+            way.push(*before);
+            if *before == start {
+                break;
+            }
+        }
+        way.reverse();
+        let Some((_, node, _)) = fed[start].iter().find(|(to, ..)| *to == way[1]) else { continue };
+        let ids: Vec<&str> = way.iter().map(|at| pipelines[*at].config.id.value.as_str()).collect();
+        let message =
+            format!("pipelines feed each other ({}): every record would come again, without end", ids.join(" → "));
+        let finding = Diagnostic::error("plan.feedback", message)
+            .with_label(place(node), "written here")
+            .with_related(place(source), "read again here")
+            .with_path(format!("{}/settings/path", node.path))
+            .with_hint("give one of the destinations another path");
+        findings.push((start, finding));
     }
     findings
 }
@@ -97,6 +262,98 @@ mod tests {
         assert_eq!(codes(&path("in.txt"), &path("out"), &path("letters")), []);
         // Nothing need be there yet.
         assert_eq!(codes(&path("later"), &path("later"), &path("letters")), [("plan.feedback", true)]);
+    }
+
+    /// The findings of several pipelines `(id, read, written, letters)` beside `files` that hold something.
+    fn findings(pipelines: &[(&str, &str, &str, &str)], reserve: &[(&str, &'static str)]) -> Vec<(String, bool)> {
+        let items: String = pipelines
+            .iter()
+            .map(|(id, read, written, letters)| {
+                format!(
+                    "  - id: {id}\n    connectors:\n      - {{ id: in, type: source, plugin: file, settings: {{ path: \
+                     '{read}' }} }}\n      - {{ id: out, type: destination, plugin: file, settings: {{ path: '{written}' \
+                     }} }}\n    dead-letter-queue: {{ plugin: file, settings: {{ path: '{letters}' }} }}\n"
+                )
+            })
+            .collect();
+        let mut files = Files::new();
+        files.add("p.yaml", format!("version: 2.2\npipelines:\n{items}"));
+        let mut registry = Registry::new();
+        anabranch_ops::register(&mut registry);
+        reserve.iter().for_each(|(path, what)| registry.reserve(*path, what));
+        let found = Found { files, unreadable: Vec::new() };
+        let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
+        assert_eq!(pipelines.findings.has_errors(), !pipelines.invalid.is_empty());
+        let good = |finding: &anabranch_graph::diagnostic::Diagnostic| {
+            finding.label.as_ref().is_some_and(|label| {
+                pipelines.good.iter().any(|p| (p.config.span.start..=p.config.span.end).contains(&label.span.start))
+            })
+        };
+        pipelines.findings.iter().map(|f| (format!("{}: {}", f.code, f.message), good(f))).collect()
+    }
+
+    #[test]
+    fn no_pipeline_writes_a_file_of_the_service() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::create_dir(path("pipelines")).unwrap();
+        std::fs::write(path("other.db"), [&anabranch_ops::file::STORE_MAGIC[..], &[0; 64]].concat()).unwrap();
+        let (store, config, pipelines) = (path("a.db"), path("anabranch.yaml"), path("pipelines"));
+        let reserve = [
+            (store.as_str(), "the state store"),
+            (config.as_str(), "the configuration"),
+            (pipelines.as_str(), "a pipeline file"),
+        ];
+        for name in
+            ["a.db", "./a.db", "other.db", "anabranch.yaml", "pipelines/new.yaml", "pipelines/../pipelines/x.YML"]
+        {
+            for (written, letters) in [(path(name), path("letters")), (path("out"), path(name))] {
+                let found = findings(&[("p", &path("in"), &written, &letters)], &reserve);
+                let [(text, runs)] = found.as_slice() else { panic!("{name}: {found:?}") };
+                assert!(text.starts_with("plan.output_reserved: ") && !runs, "{name}: {text}");
+            }
+        }
+        for name in ["b.db", "other.yaml", "pipelines/out.ndjson", "pipelines/p.test.yaml.txt"] {
+            assert_eq!(findings(&[("p", &path("in"), &path(name), &path("letters"))], &reserve), [], "{name}");
+        }
+    }
+
+    #[test]
+    fn pipelines_that_feed_each_other_do_not_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let (a, b, c, d) = (path("a"), path("b"), path("c"), path("d"));
+        let letters = ["l1", "l2", "l3", "l4"].map(path);
+        let chain = [("p", &*a, &*b, &*letters[0]), ("q", &*b, &*c, &*letters[1]), ("r", &*c, &*d, &*letters[2])];
+        assert_eq!(findings(&chain, &[]), []);
+        let both = [chain[0], ("q", &*b, &*a, &*letters[1]), ("other", &*b, &*d, &*letters[2])];
+        for written in [false, true] {
+            if written {
+                std::fs::write(&a, "1\n").unwrap();
+            }
+            let found = findings(&both, &[]);
+            assert_eq!(found.len(), 2, "{found:?}");
+            assert!(found[0].0.contains("(p → q → p)") && found[1].0.contains("(q → p → q)"), "{found:?}");
+            assert!(found.iter().all(|(_, runs)| !runs));
+        }
+        let three = [chain[0], chain[1], ("r", &*c, &*a, &*letters[2]), ("s", &*a, &*d, &*letters[3])];
+        let found = findings(&three, &[]);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[2].0.contains("(r → p → q → r)"), "{found:?}");
+    }
+
+    #[test]
+    fn dead_letters_among_records_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let found =
+            findings(&[("p", &path("in"), &path("out"), &format!("{}/./out", directory.path().display()))], &[]);
+        let [(text, true)] = found.as_slice() else { panic!("{found:?}") };
+        assert!(text.starts_with("plan.letters_among_records"), "{text}");
+        // A terminal may show both, and pipelines may share a file: whole lines are appended.
+        assert_eq!(findings(&[("p", &path("in"), "/dev/stdout", "/dev/stdout")], &[]), []);
+        let shared = [("p", &*path("in"), &*path("out"), &*path("d")), ("q", &*path("in"), &*path("out"), &*path("d"))];
+        assert_eq!(findings(&shared, &[]), []);
     }
 
     #[test]

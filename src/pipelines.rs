@@ -10,10 +10,10 @@ use anabranch_graph::config::{
 };
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
-use anabranch_graph::registry::Registry;
+use anabranch_graph::registry::{Registry, Reserved};
 use anabranch_graph::text::Str;
 
-use crate::files::{Found, find_pipelines, read_text};
+use crate::files::{Found, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs;
 
 /// What is at the paths that were given.
@@ -171,9 +171,10 @@ impl Pipelines {
         options: &CompileOptions,
         environment: &Environment,
     ) {
+        let own = self.own_files();
         for config in configs {
             let compiled = compile(&config, registry, options).and_then(|mut compiled| {
-                let outputs = outputs::check(&compiled);
+                let outputs = outputs::check(&compiled, registry, &own);
                 compiled.warnings.extend(if options.strict { outputs.raised() } else { outputs });
                 if compiled.warnings.has_errors() { Err(compiled.warnings) } else { Ok(compiled) }
             });
@@ -188,9 +189,24 @@ impl Pipelines {
                 }
             }
         }
+        for (index, finding) in outputs::circles(&self.good).into_iter().rev() {
+            let Pipeline { config, .. } = self.good.remove(index);
+            self.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
+            self.take(&config, Diagnostics(vec![finding]));
+        }
         let place = |d: &Diagnostic| d.label.as_ref().map(|l| (l.span.file, l.span.start));
         self.findings.0.sort_by_key(place);
         environment.hide(&mut self.findings);
+    }
+
+    /// The files that declare these pipelines, and their scripts.
+    fn own_files(&self) -> Vec<Reserved> {
+        let file = |path: &str, what| Reserved { path: path.into(), what };
+        // A text that came over HTTP has the id of its pipeline for a name, which is no file.
+        let named = self.files.iter().filter(|(_, declaring)| is_pipeline_file(Path::new(declaring.name.as_str())));
+        let declaring = named.map(|(_, declaring)| file(&declaring.name, "a pipeline file"));
+        let scripts = self.scripts.iter().map(|script| file(&script.content.path, "a script of a pipeline"));
+        declaring.chain(scripts).filter(|own| own.path.is_file()).collect()
     }
 
     /// Every finding about a pipeline gets a place: its id, where it has none of its own.
@@ -198,6 +214,21 @@ impl Pipelines {
         for finding in findings {
             let placed = if finding.label.is_some() { finding } else { finding.with_span(config.id.span) };
             self.findings.push(placed);
+        }
+    }
+
+    /// Adds a warning about each file that was understood and declares no pipeline: nothing was checked in it.
+    pub fn warn_of_empty_files(&mut self) {
+        let good = self.good.iter().map(|pipeline| pipeline.config.span.file);
+        let declaring: Vec<FileId> = good.chain(self.invalid.iter().map(|invalid| invalid.span.file)).collect();
+        let is_empty = |file: &FileId| !declaring.contains(file) && !self.broken.contains(file);
+        let empty: Vec<FileId> = self.files.iter().map(|(id, _)| id).filter(is_empty).collect();
+        for file in empty {
+            let finding =
+                Diagnostic::warning("config.no_pipelines", "the file declares no pipeline: nothing was checked")
+                    .with_span(Span { file, start: 0, end: 0 })
+                    .with_hint("list pipelines below `pipelines:`; `anabranch pipelines init` writes one");
+            self.findings.push(finding);
         }
     }
 
@@ -224,7 +255,10 @@ impl Pipelines {
         };
         let of_it =
             |d: &&Diagnostic| d.severity == Severity::Error && d.label.as_ref().is_some_and(|label| inside(label.span));
-        let found = self.findings.iter().find(of_it);
+        let of_its_file = |d: &&Diagnostic| {
+            d.severity == Severity::Error && d.label.as_ref().is_some_and(|label| label.span.file == invalid.span.file)
+        };
+        let found = self.findings.iter().find(of_it).or_else(|| self.findings.iter().find(of_its_file));
         found.map_or_else(|| "its file has errors".into(), |d| self.placed(d).into())
     }
 

@@ -357,6 +357,11 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
     let text = written.value().trim();
     let not_a = |what: &str| invalid(format!("{name}: {} is not {what}", shown()));
     let typed = match parameter.kind {
+        ParameterKind::File if written.value().contains('\n') => {
+            let hint = "a block (`|` or `>`) keeps its line feed: write the path behind the name of the setting";
+            let finding = Diagnostic::error("settings.invalid", format!("{name}: the path holds a line feed"));
+            return Err(finding.with_span(span).with_hint(hint).into());
+        }
         ParameterKind::Text | ParameterKind::File => Typed::Text,
         ParameterKind::Int => Typed::Int(text.parse().map_err(|_| not_a("an integer"))?),
         ParameterKind::Float => {

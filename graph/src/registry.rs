@@ -1,6 +1,7 @@
 //! Plugins by name and role.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use crate::destination::DestinationKind;
@@ -22,6 +23,16 @@ pub struct Registry {
     destinations: BTreeMap<Str, Arc<dyn DestinationKind>>,
     left_out: BTreeMap<&'static str, &'static str>,
     standalone: Option<Arc<Standalone>>,
+    reserved: Vec<Reserved>,
+}
+
+/// A file of the service, or a directory of its pipeline files, that no pipeline may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is, with an article.
+    pub what: &'static str,
 }
 
 type Load = dyn Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync;
@@ -142,6 +153,16 @@ impl Registry {
     /// that one. May look for connectors.
     pub fn of_active(&self, reference: &str, active: &[u8]) -> Option<&StandaloneConnector> {
         self.connectors.as_deref()?.of_active(reference, active)
+    }
+
+    /// Keeps a file of the service from being written by a pipeline; of a directory, the pipeline files in it.
+    pub fn reserve(&mut self, path: impl Into<PathBuf>, what: &'static str) {
+        self.reserved.push(Reserved { path: path.into(), what });
+    }
+
+    /// The files that no pipeline may write.
+    pub fn reserved(&self) -> &[Reserved] {
+        &self.reserved
     }
 
     /// Remembers a plugin that a cargo feature left out.

@@ -18,3 +18,6 @@ mod watch;
 
 pub use destination::kind as destination;
 pub use source::kind as source;
+
+/// The first bytes of an embedded state store: a file that begins with them is not one to append lines to.
+pub const STORE_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";

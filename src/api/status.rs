@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use anabranch_graph::exec::{Activity, Station};
+use anabranch_graph::exec::{Activity, Progress, Station};
 use anabranch_graph::text::Str;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -51,6 +51,9 @@ pub(super) struct Stalled {
     kind: Option<&'static str>,
     /// When records moved last.
     since: String,
+    /// What failed there last, since records moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 impl StatusNow {
@@ -68,7 +71,8 @@ impl StatusNow {
             Activity::Idle { since } => ("idle", since, None),
             Activity::Stalled { node, station, since } => {
                 let kind = station.map(Station::as_str);
-                (seen.status.word(), seen.since, Some(Stalled { node, kind, since: rfc3339(since) }))
+                let error = seen.progress.as_ref().and_then(|progress| last_error(progress, &node, since));
+                (seen.status.word(), seen.since, Some(Stalled { node, kind, since: rfc3339(since), error }))
             }
             Activity::Opening | Activity::Moving => (seen.status.word(), seen.since, None),
         };
@@ -97,6 +101,16 @@ impl StatusNow {
             run: 0,
         }
     }
+}
+
+/// What failed in a node last, where that was after `since`.
+fn last_error(progress: &Progress, node: &Str, since: SystemTime) -> Option<String> {
+    let stages = progress.stages();
+    let nodes = stages.iter().flat_map(|stage| &stage.nodes);
+    let letters = progress.dead_letters();
+    let errors =
+        nodes.chain([&letters]).filter(|counted| counted.node == *node).filter_map(|it| it.last_error.as_ref());
+    errors.filter(|error| error.at >= since).max_by_key(|error| error.at).map(|error| error.message.clone())
 }
 
 /// A moment in UTC, to the millisecond.

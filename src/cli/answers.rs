@@ -103,6 +103,8 @@ pub(super) struct Stalled {
     pub(super) node: String,
     #[serde(default)]
     pub(super) since: Option<Moment>,
+    #[serde(default)]
+    pub(super) error: Option<String>,
 }
 
 /// A connector or a processor.
@@ -262,6 +264,7 @@ impl StatusAnswer {
             let node = if stalled.node.is_empty() { String::new() } else { format!(" at {}", stalled.node) };
             let since = stalled.since.map(|since| format!(" for {}", short(now - since.0))).unwrap_or_default();
             parts.push(format!("no record gets on{node}{since}"));
+            parts.extend(stalled.error.clone());
         }
         parts.extend(self.cause());
         if let Some(next) = self.next_try {
@@ -302,6 +305,9 @@ mod tests {
         assert_eq!(status(r#"{"word":"running"}"#), "");
         assert_eq!(status(r#"{"word":"degraded","error":"no file","where":"out"}"#), "out: no file");
         assert_eq!(status(r#"{"word":"degraded","error":"out: no file","where":"out"}"#), "out: no file");
+        let stalled =
+            r#"{"word":"running","stalled":{"node":"out","since":"1970-01-12T13:46:35.000Z","error":"disk full"}}"#;
+        assert_eq!(status(stalled), "no record gets on at out for 5s; disk full");
         let recovering = r#"{"word":"recovering","error":"x","attempt":3,"nextTry":"1970-01-12T13:46:45.000Z"}"#;
         assert_eq!(status(recovering), "x; attempt 3 in 5s");
     }

@@ -74,6 +74,12 @@ impl Shelf {
         let unusable = |error: &OpenError| {
             Box::new(Report::new(command).fail(Exit::Environment, "store.unavailable", error.to_string()))
         };
+        // Who names a service means its letters, and not those of a store that happens to be here.
+        if settings.api.as_ref().is_some_and(|api| api.named)
+            && let Some(remote) = Remote::find(command, settings)?
+        {
+            return Ok(Shelf::Service(remote));
+        }
         if let Database::Embedded(_) = &settings.database {
             match Store::open_existing(&settings.database) {
                 Ok(Some(store)) => return Opened::new(command, store).map(Shelf::Store),

@@ -118,6 +118,7 @@ type Check = fn(&mut Patient<'_>) -> Found;
 const CHECKS: &[(&str, Check)] = &[
     ("config.validate", parts::pipelines),
     ("service.reachable", parts::service),
+    ("pipelines.progress", parts::progress),
     ("store.reachable", parts::store),
     ("dead_letters.evicted", letters::evicted),
     ("network.http", parts::listener),

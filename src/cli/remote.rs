@@ -27,10 +27,11 @@ impl Remote {
         Ok(Remote { command, client, runtime: asking(command)? })
     }
 
-    /// The service of these settings where one answers: `None` where nobody listens.
+    /// The service of these settings where one answers: `None` where nobody listens and the command did not name one.
     ///
     /// # Errors
-    /// Somebody listens and does not answer as a service does.
+    /// Somebody listens and does not answer as a service does. Nobody listens at the address that a flag or a variable
+    /// named: the store of this machine may belong to another service.
     pub(super) fn find(command: &'static str, settings: &Settings) -> Result<Option<Self>, Box<Report>> {
         let client = match Client::of(settings.api.as_ref()) {
             Ok(client) => client,
@@ -38,9 +39,14 @@ impl Remote {
             Err(error) => return Err(Box::new(Report::new(command).refused(&error))),
         };
         let remote = Remote { command, client, runtime: asking(command)? };
+        let named = settings.api.as_ref().is_some_and(|api| api.named);
         match remote.runtime.block_on(remote.client.get::<serde_json::Value>("/healthz")) {
             Ok(_) => Ok(Some(remote)),
-            Err(error) if error.is_absence() => Ok(None),
+            Err(error) if error.is_absence() && !named => Ok(None),
+            Err(error) if error.is_absence() => Err(Box::new(remote.refused(&error).suggest(
+                "start the service, or correct --api.http.address or ANABRANCH_API_HTTP_ADDRESS; without them and \
+                 without a service, this command uses the store of this machine",
+            ))),
             Err(error) => Err(remote.refused(&error)),
         }
     }

@@ -10,12 +10,16 @@ use std::sync::atomic::Ordering;
 use anabranch_graph::registry::Registry;
 
 use super::{IS_PROGRAM, registry_of};
-use crate::settings::Settings;
+use crate::settings::{Database, Settings};
 
 /// Every plugin of this build, and the standalone ones that the settings say where to find.
 pub(super) fn registry_with(settings: &Settings) -> Registry {
-    #[cfg_attr(not(any(feature = "grpc", feature = "wasm")), allow(unused_mut, reason = "nothing is added"))]
     let mut registry = registry_of(IS_PROGRAM.load(Ordering::Relaxed).then_some(settings.processors.max_memory));
+    registry.reserve(&settings.config_path, "the configuration file of the service");
+    registry.reserve(&settings.pipelines.path, "a pipeline file");
+    if let Database::Embedded(path) = &settings.database {
+        registry.reserve(path, "the state store of the service");
+    }
     #[cfg(feature = "grpc")]
     connectors::add(&mut registry, settings);
     #[cfg(feature = "wasm")]

@@ -297,7 +297,8 @@ impl Life {
             );
             let stop = async { self.orders.wait_for(|order| *order != Order::Run).await.is_ok() };
             if timeout(wait, stop).await.is_ok() {
-                return self.stopped(Outcome::Stopped).await;
+                let outcome = self.undrained();
+                return self.stopped(outcome).await;
             }
         }
     }
@@ -330,7 +331,25 @@ impl Life {
                 let error = other.refusal().unwrap_or(&why).to_owned();
                 Some(self.degraded(error, Some(STORE)).await)
             }
-            None => Some(self.stopped(Outcome::Stopped).await),
+            None => {
+                let outcome = self.undrained();
+                Some(self.stopped(outcome).await)
+            }
+        }
+    }
+
+    /// How it ends where it is stopped between two runs: what the last one read and did not deliver is left.
+    fn undrained(&self) -> Outcome {
+        match self.seen.borrow().lanes().iter().any(|lane| !lane.lag.is_zero()) {
+            true => Outcome::NotDrained { left: Vec::new() },
+            false => Outcome::Stopped,
+        }
+    }
+
+    fn stopped_before_it_opened(&self) -> Ending {
+        match self.undrained() {
+            Outcome::NotDrained { left } => Ending::NotDrained { left },
+            _ => Ending::Stopped,
         }
     }
 
@@ -347,16 +366,17 @@ impl Life {
             memo: Arc::new(self.store.clone()),
             schemas: self.schemas.clone(),
         };
+        let unopened = self.stopped_before_it_opened();
         let permit = tokio::select! {
             biased;
             permit = self.opening.clone().acquire_owned() => permit,
-            _ = self.orders.wait_for(|order| *order != Order::Run) => return (Ending::Stopped, None),
+            _ = self.orders.wait_for(|order| *order != Order::Run) => return (unopened, None),
         };
         let mut permit = Some(permit);
         let renewed = tokio::select! {
             biased;
             renewed = (self.renewal)() => renewed,
-            _ = self.orders.wait_for(|order| *order != Order::Run) => return (Ending::Stopped, None),
+            _ = self.orders.wait_for(|order| *order != Order::Run) => return (unopened, None),
         };
         match renewed {
             Ok(Some(pipeline)) => {

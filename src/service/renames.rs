@@ -16,18 +16,23 @@ pub struct Reread {
     pub source: String,
     /// The source that has a position, as `pipeline:connector`.
     pub replaces: String,
-    /// Records that it delivered, which are delivered again.
+    /// Records that it delivered since its position was last copied or moved, which are delivered again.
     pub records: u64,
 }
 
 impl fmt::Display for Reread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reread { source, replaces, records } = self;
-        let (noun, verb) = if *records == 1 { ("record", "is") } else { ("records", "are") };
+        // A position that was copied or moved counts from there.
+        let again = match records {
+            0 => "all that it delivered is".to_owned(),
+            1 => "at least 1 record is".to_owned(),
+            records => format!("at least {records} records are"),
+        };
         write!(
             f,
-            "source {source} has no position and reads from its beginning: if it replaces {replaces}, {records} {noun} \
-             {verb} delivered again. To resume from the position of {replaces} instead, first run \
+            "source {source} has no position and reads from its beginning: if it replaces {replaces}, {again} delivered \
+             again. To resume from the position of {replaces} instead, first run \
              `anabranch positions copy {replaces} {source} --new --yes`"
         )
     }

@@ -92,7 +92,15 @@ impl Reading<'_> {
                     }
                 }
             }
-            (Node::Scalar(text), Some(key)) => self.take(key, text.clone(), span),
+            (Node::Scalar(text), Some(key)) => {
+                // A text that YAML takes for a number or a truth value, as `no`, is a text as it was written.
+                let is_text = matches!(key.kind, Kind::Text | Kind::Path);
+                let is_converted = matches!(text.as_str(), "true" | "false") || text.parse::<i128>().is_ok();
+                let written = self.text.get(span.start as usize..span.end as usize).map(str::trim);
+                let is_plain = |written: &&str| written.starts_with(|c: char| c.is_alphanumeric() || "+-.".contains(c));
+                let as_written = written.filter(is_plain).filter(|_| is_text && is_converted);
+                self.take(key, as_written.unwrap_or(text).to_owned(), span);
+            }
             (Node::Float(value), Some(key)) => {
                 // As it was written: a float does not hold every digit of an integer.
                 let written = self.text[span.start as usize..span.end as usize].trim();
@@ -337,6 +345,15 @@ pub(super) mod tests {
         let (entries, findings) = read_text("db.path: [1, 2]\n");
         assert_eq!(entries, []);
         assert!(findings[0].starts_with("db.path must be a single value"), "{findings:?}");
+    }
+
+    #[test]
+    fn texts_are_kept_as_written() {
+        for text in ["no", "yes", "0x10", "0o17", "1_000", "007", "+5", "true", "12"] {
+            let (entries, findings) = read_text(&format!("db.path: {text} # kept\n"));
+            assert_eq!((entries, findings), (vec![("db.path", text.to_owned())], vec![]));
+        }
+        assert_eq!(read_text("db.path: 'no'\n").0, [("db.path", "no".to_owned())]);
     }
 
     #[test]

@@ -248,6 +248,7 @@ impl<'a> Checking<'a> {
         if self.text("schema-registry.type") == "confluent" {
             self.check_confluent();
         }
+        self.check_idle();
         self.check_listener();
         self.check_traces();
         if self.text("db.type") == "postgres" {
@@ -322,6 +323,33 @@ impl<'a> Checking<'a> {
 
     fn text(&self, name: &str) -> &str {
         self.entry(name).text.as_deref().unwrap_or_default().trim()
+    }
+
+    /// Warns of settings of what is not used.
+    fn check_idle(&mut self) {
+        let choices = [
+            ("db.postgres.", "db.type", "postgres"),
+            ("schema-registry.confluent.", "schema-registry.type", "confluent"),
+        ];
+        for (prefix, switch, wanted) in choices {
+            let chosen = self.text(switch);
+            let idle = self.resolved.iter().find(|entry| {
+                let is_given =
+                    entry.source != Source::Default && entry.text.as_ref().is_some_and(|text| !text.is_empty());
+                chosen != wanted && entry.key.name.starts_with(prefix) && is_given
+            });
+            if let Some(entry) = idle {
+                let message = format!("{} has no effect: {switch} is {chosen}", entry.key.name);
+                let hint = format!("set {switch} to {wanted}, or remove it");
+                self.report(entry, Diagnostic::warning("service.no_effect", message), Some(hint));
+            }
+        }
+        let path = self.entry("db.path");
+        if self.text("db.type") == "inmemory" && path.source != Source::Default {
+            let message = "db.path has no effect: db.type is inmemory, and positions are lost when the service ends";
+            let hint = "set db.type to embedded, or remove it".to_owned();
+            self.report(path, Diagnostic::warning("service.no_effect", message.to_owned()), Some(hint));
+        }
     }
 
     fn credential(&self, name: &str) -> Credential {

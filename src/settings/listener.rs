@@ -35,6 +35,9 @@ pub struct ApiSettings {
     pub page: bool,
     /// Whether anybody asked for it, and it is not only there by default.
     pub asked: bool,
+    /// Whether the address was given to this command, by a flag or a variable: it means the service there and no other.
+    /// Never where that is all addresses of this machine.
+    pub named: bool,
 }
 
 /// How the built-in schema registry is served.

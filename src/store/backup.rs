@@ -46,7 +46,8 @@ impl Backup {
         }
         let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let draft = to.with_file_name(format!(".{name}.{}", std::process::id()));
-        super::open::private(&draft).map_err(|error| failed(&draft, &error))?;
+        // The draft is named nowhere: the user knows only the name that the copy is to have.
+        super::open::private(&draft).map_err(|error| failed(to, &error))?;
         Ok(Backup { draft, to: to.into() })
     }
 
@@ -61,9 +62,9 @@ impl Backup {
     /// The copy is not sound, or cannot be named.
     pub fn finish(self) -> Result<u64, BackupError> {
         drop(super::open::open_file(&self.draft).map_err(BackupError::Unsound)?);
-        let draft = File::open(&self.draft).map_err(|error| failed(&self.draft, &error))?;
-        draft.sync_all().map_err(|error| failed(&self.draft, &error))?;
-        let bytes = draft.metadata().map_err(|error| failed(&self.draft, &error))?.len();
+        let draft = File::open(&self.draft).map_err(|error| failed(&self.to, &error))?;
+        draft.sync_all().map_err(|error| failed(&self.to, &error))?;
+        let bytes = draft.metadata().map_err(|error| failed(&self.to, &error))?.len();
         match fs::hard_link(&self.draft, &self.to) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(BackupError::Exists(self.to.clone())),

@@ -122,7 +122,8 @@ fn a_switch_that_fails_goes_back() {
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("missing/out.ndjson") && message.contains("the old one runs again"), "{message}");
     service.wait_for("p", "running");
-    workspace.write("in.txt", numbered_lines(5));
+    // Appended: a file that is written anew is empty for a moment.
+    workspace.append("in.txt", "line 3\nline 4\n");
     service.process.wait_until("more lines", || workspace.lines("out.ndjson").len() == 5);
     assert_eq!(service.get("/v1/connectors/p:out")["config"]["settings"]["path"], "out.ndjson");
     // One that is new is not there after.

@@ -85,9 +85,11 @@ fn a_pipeline_of_a_file_of_the_service_is_not_pruned() {
     workspace.write("pipelines/own.yaml", pipeline("own"));
     let service = service(&mut workspace);
     workspace.write("desired/a.yaml", pipeline("a"));
-    let output = apply(&workspace, &["desired", "--prune", "--yes"], 4).stdout;
+    let output = apply(&workspace, &["desired", "--prune", "--yes"], 0).stdout;
     assert!(output.contains("own") && output.contains("Remove that file"), "{output}");
-    assert_eq!(ids(&service), ["a", "own"], "what differs is said with exit code 4");
+    assert_eq!(ids(&service), ["a", "own"]);
+    let output = apply(&workspace, &["desired", "--prune", "--yes"], 4).stdout;
+    assert!(output.contains("Remove that file") && !output.contains("Applied"), "nothing was changed: {output}");
     service.end();
 }
 
@@ -123,7 +125,7 @@ fn a_renamed_source_is_not_applied_without_a_word_of_its_own() {
 
     workspace.write("a.yaml", pipeline("a").replace("- id: in\n", "- id: lines\n"));
     let refused = apply(&workspace, &["a.yaml", "--yes"], 2).both();
-    assert!(refused.contains("a:in, 3 records are delivered again"), "{refused}");
+    assert!(refused.contains("a:in, at least 3 records are delivered again"), "{refused}");
     assert!(refused.contains("--accept-rereads") && refused.contains("positions copy a:in a:lines"), "{refused}");
     assert_eq!(service.status("a")["run"], 1, "nothing was changed");
 

@@ -134,7 +134,7 @@ fn letters_are_found_by_step_time_and_content() {
     assert_eq!(refused["error"]["code"], "dlq.invalid_condition");
     assert_eq!(dlq(&workspace, &["list", "order"], 2)["error"]["suggestion"], "did you mean orders?");
 
-    let asked = dlq(&workspace, &["purge", "orders", "--all"], 0);
+    let asked = dlq(&workspace, &["purge", "orders", "--all"], 4);
     assert_eq!((&asked["summary"]["count"], &asked["summary"]["done"]), (&10.into(), &false.into()));
     assert_eq!(dlq(&workspace, &["purge", "orders", "3", "4", "99"], 0)["summary"]["purged"], 2);
     assert_eq!(dlq(&workspace, &["purge", "orders", "--older-than", "1h", "--yes"], 0)["summary"]["purged"], 0);

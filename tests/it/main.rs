@@ -63,6 +63,7 @@ mod process;
 mod processors;
 
 #[cfg(target_os = "linux")]
+mod refused;
 mod rest;
 #[cfg(feature = "postgres")]
 mod rotation;

@@ -27,8 +27,14 @@ fn a_position_is_shown_and_reset_on_demand_only() {
     let workspace = workspace();
     let shown = workspace.run(&["positions", "show", "moved"]).expect_code(0).stdout;
     assert!(shown.contains("moved") && shown.contains("in") && shown.contains("10"), "{shown}");
-    let output = workspace.run(&["positions", "reset", "moved"]).expect_code(0);
+    let output = workspace.run(&["positions", "reset", "moved"]).expect_code(4);
     assert!(output.stderr.contains("Nothing was changed"), "{}", output.both());
+    let answer = workspace.run(&["positions", "reset", "moved", "--json"]).expect_code(4).stdout;
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(
+        (&answer["ok"], &answer["summary"]["moved"], &answer["summary"]["wouldMove"]),
+        (&false.into(), &0.into(), &1.into())
+    );
     workspace.once();
     assert_eq!(delivered(&workspace).len(), 10, "nothing was changed");
     workspace.run(&["positions", "reset", "moved", "--yes"]).expect_code(0);
@@ -38,6 +44,32 @@ fn a_position_is_shown_and_reset_on_demand_only() {
     workspace.once();
     assert_eq!(delivered(&workspace).len(), 20);
     assert_eq!(positions(&workspace)[0]["records"], 10);
+}
+
+#[test]
+fn a_service_that_was_named_and_does_not_answer_is_not_replaced_by_the_store_here() {
+    let workspace = workspace();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("--api.http.address=127.0.0.1:{port}");
+    for command in [
+        &["positions", "reset", "moved", "--yes"][..],
+        &["positions", "show"],
+        &["dlq", "purge", "moved", "--all", "--yes"],
+        &["dlq", "list", "moved"],
+        &["pipelines", "list"],
+        &["pipelines", "describe", "moved"],
+    ] {
+        let text = workspace.run(&[command, &[&address]].concat()).expect_code(3).both();
+        assert!(
+            text.contains(&format!("127.0.0.1:{port}")) && text.contains("--api.http.address"),
+            "{command:?}: {text}"
+        );
+    }
+    assert_eq!(positions(&workspace)[0]["generation"], 1);
+    workspace.run(&["pipelines", "list", "--api.enabled=false"]).expect_code(0);
+    // Where a service of a container listens is no address of a certain one.
+    let all = ["--api.http.address", &format!("0.0.0.0:{port}"), "--api.http.allow-unauthenticated"];
+    workspace.run(&[&["pipelines", "list"][..], &all].concat()).expect_code(0);
 }
 
 #[test]
@@ -57,7 +89,7 @@ fn a_renamed_source_resumes_from_a_copied_position() {
     let workspace = workspace();
     let renamed = file_to_file("moved", "").replace("- id: in\n", "- id: lines\n");
     workspace.write("pipelines/p.yaml", &renamed);
-    let shown = workspace.run(&["positions", "copy", "moved:in", "moved:lines"]).expect_code(0).both();
+    let shown = workspace.run(&["positions", "copy", "moved:in", "moved:lines"]).expect_code(4).both();
     assert!(shown.contains("moved:lines would resume after") && shown.contains("Nothing was changed"), "{shown}");
     workspace.run(&["positions", "copy", "moved:in", "moved:lines", "--yes"]).expect_code(0);
     workspace.append("in.txt", "line 10\n");
@@ -106,7 +138,7 @@ fn positions_move_to_another_host() {
     there.write("pipelines/p.yaml", file_to_file("moved", "").replace("status: running", "status: stopped"));
     there.run(&["run", "--once"]).expect_code(5);
     there.write("pipelines/p.yaml", file_to_file("moved", ""));
-    let shown = there.run(&["positions", "import", "positions.json"]).expect_code(0).both();
+    let shown = there.run(&["positions", "import", "positions.json"]).expect_code(4).both();
     assert!(shown.contains("moved:in would resume after"), "{shown}");
     there.run(&["positions", "import", "positions.json", "--yes"]).expect_code(0);
     there.once();

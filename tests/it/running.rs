@@ -60,11 +60,13 @@ fn pipelines_are_listed_and_described_as_they_run() {
     assert!(unknown.contains("there is no pipeline"), "{unknown}");
     end(service);
 
-    // Without a service, what the store knows.
-    let described = asked(&workspace, &["pipelines", "describe", "p"], &flag);
+    // Without a service, what the store knows; not in place of a service that was named.
+    workspace.run(&["pipelines", "describe", "p", &flag]).expect_code(3);
+    let flag = "--api.enabled=false";
+    let described = asked(&workspace, &["pipelines", "describe", "p"], flag);
     assert_eq!((&described["service"], &described["state"]), (&Value::Null, &"stopped".into()));
     assert_eq!(described["positions"][0]["records"], 2);
-    let unknown = workspace.run(&["pipelines", "describe", "pp", &flag]).expect_code(2).stderr;
+    let unknown = workspace.run(&["pipelines", "describe", "pp", flag]).expect_code(2).stderr;
     assert!(unknown.contains("did you mean p?"), "{unknown}");
 }
 
@@ -220,7 +222,7 @@ fn positions_are_shown_and_moved_while_the_service_runs() {
     service.wait_until("the position", || {
         asked(&workspace, &["positions", "show", "p"], &flag)["positions"][0]["records"] == 2
     });
-    let text = workspace.run(&["positions", "reset", "p", &flag]).expect_code(0);
+    let text = workspace.run(&["positions", "reset", "p", &flag]).expect_code(4);
     assert!(text.stdout.contains("in would go on after (the beginning)"), "{}", text.both());
     assert!(text.stderr.contains("Nothing was changed"), "{}", text.both());
     let moved = asked(&workspace, &["positions", "reset", "p", "--yes"], &flag);

@@ -73,7 +73,7 @@ fn letters_are_removed_when_the_answer_is_yes() {
     let workspace = after_run();
     let purge = ["dlq", "purge", "orders", "--all"];
     const QUESTION: &str = "It cannot be undone. [y/N]";
-    let none = workspace.run(&purge).expect_code(0).both();
+    let none = workspace.run(&purge).expect_code(4).both();
     assert!(none.contains("2 letters") && none.contains("--yes") && !none.contains("[y/N]"), "{none}");
     let numbered = ["dlq", "purge", "orders", "1", "7"];
     let Some(no) =

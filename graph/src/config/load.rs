@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use super::field::{Path, Reader, quoted};
 use super::interpolate::{Dialect, Resolver};
-use super::item::items;
+use super::item::{Item, items};
 use super::pipeline::{self, Draft};
 use super::unknown::Part;
 use super::version::Version;
 use super::yaml::{self, Node, Value};
 use super::{Content, PipelineConfig, Written};
-use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Files, SourceFile, Span};
+use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, SourceFile, Span};
 use crate::text::Str;
 
 /// Longest text of a pipeline file, in bytes; a longer one is refused unread. Who reads files need not read more
@@ -81,6 +81,7 @@ pub struct InvalidPipeline {
 pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut loaded = Loaded::default();
     let mut drafts = Vec::new();
+    let mut items = Vec::new();
     let mut reader = Reader::new(FileId::default(), "", "", Resolver::new(variables));
     for (id, file) in files.iter() {
         reader.turn_to(id, &file.name, &file.text);
@@ -89,7 +90,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
                 reader.report(finding);
                 false
             }
-            None => read_file(&mut reader, &mut drafts),
+            None => read_file(&mut reader, &mut drafts, &mut items),
         };
         if !read {
             loaded.broken.push(id);
@@ -98,6 +99,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut findings = reader.findings;
     refuse_duplicate_ids(&mut drafts, &mut findings);
     refuse_duplicate_names(&mut drafts, &mut findings);
+    refuse_beside_blocks(&mut drafts, &items, &findings);
     for draft in drafts {
         if draft.sound {
             loaded.pipelines.push(draft.config);
@@ -154,22 +156,55 @@ fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
 }
 
 /// Whether it is known which pipelines the file declares.
-fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) -> bool {
+fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<Span>) -> bool {
     let mut findings = Diagnostics::new();
     let documents = yaml::parse(reader.file, reader.source, &mut findings);
     reader.findings.extend(findings);
     let mut complete = true;
     for document in documents {
-        let errors = reader.errors();
-        complete &= document.root.as_ref().is_some_and(|root| read_document(root, reader, drafts));
+        let (errors, first) = (reader.errors(), drafts.len());
+        let read = document.root.as_ref().map(|root| read_document(root, reader, drafts, items)).unwrap_or_default();
         // A mistake in a part that belongs to no pipeline, as far as can be seen.
-        complete &= !document.flawed || reader.errors() > errors;
+        let hidden = document.flawed && reader.errors() == errors;
+        complete &= read.complete && !hidden;
+        if hidden || read.errors > 0 {
+            drafts[first..].iter_mut().for_each(|draft| draft.sound = false);
+        }
     }
     complete
 }
 
-/// Whether it is known which pipelines the document declares.
-fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) -> bool {
+/// What is known of a document that was read.
+#[derive(Default)]
+struct ReadDocument {
+    /// Whether it is known which pipelines it declares.
+    complete: bool,
+    /// Errors in it that are in no pipeline: they keep all of its pipelines from running.
+    errors: usize,
+}
+
+fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, spans: &mut Vec<Span>) -> ReadDocument {
+    let errors = reader.errors();
+    let mut inside = 0;
+    let complete = read_pipelines(root, reader, |item, index, version, reader| {
+        spans.push(item.span);
+        let before = reader.errors();
+        let draft = pipeline::read(item, index, version, reader);
+        inside += reader.errors() - before;
+        let is_known = draft.as_ref().is_some_and(|draft| draft.id.is_some());
+        drafts.extend(draft);
+        is_known
+    });
+    ReadDocument { complete, errors: reader.errors() - errors - inside }
+}
+
+/// Gives each pipeline of a document to `read`, which says whether its id is known. Whether it is known which pipelines
+/// the document declares.
+fn read_pipelines<'a>(
+    root: &Node,
+    reader: &mut Reader<'a>,
+    mut read: impl FnMut(&Item<'_>, usize, Version, &mut Reader<'a>) -> bool,
+) -> bool {
     if matches!(root.value, Value::Null) {
         return true;
     }
@@ -191,13 +226,7 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) 
     let Ok(items) = items(pipelines, version, path.name("pipelines"), reader) else { return false };
     let mut complete = reader.errors() == errors;
     for (index, item) in items.iter().enumerate() {
-        match pipeline::read(item, index, version, reader) {
-            Some(draft) => {
-                complete &= draft.id.is_some();
-                drafts.push(draft);
-            }
-            None => complete = false,
-        }
+        complete &= read(item, index, version, reader);
     }
     complete
 }
@@ -206,6 +235,24 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>) 
 fn first_line(span: Span, source: &str) -> Span {
     let text = source.get(span.start as usize..span.end as usize).unwrap_or_default();
     Span { end: span.start + text.lines().next().map_or(0, str::len) as u32, ..span }
+}
+
+/// A misplaced or misspelt block beside the pipelines of a file keeps all of them from running: it may decide where their
+/// records go, and a file may be cut into documents around it. `items`: the items of the lists of pipelines.
+fn refuse_beside_blocks(drafts: &mut [Draft], items: &[Span], findings: &Diagnostics) {
+    let is_block = |finding: &&Diagnostic| {
+        finding.severity == Severity::Error
+            && ["config.field_misplaced", "config.field_misspelt"].contains(&finding.code)
+    };
+    for place in findings.iter().filter(is_block).filter_map(|block| Some(block.label.as_ref()?.span)) {
+        let holds = |item: &Span| item.file == place.file && (item.start..=item.end).contains(&place.start);
+        if !items.iter().any(holds) {
+            drafts
+                .iter_mut()
+                .filter(|draft| draft.config.span.file == place.file)
+                .for_each(|draft| draft.sound = false);
+        }
+    }
 }
 
 /// Which of several pipelines with one id is meant cannot be known, so none of them is used.

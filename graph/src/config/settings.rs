@@ -1,5 +1,7 @@
 //! Settings of plugins.
 
+use serde_yaml::granit_parser::ScalarStyle;
+
 use super::field::{Field, Object, Path, Reader, quoted};
 use super::interpolate::Dialect;
 use super::metadata::{warn_foreign_keys, warn_foreign_keys_of_file};
@@ -50,6 +52,21 @@ pub(super) fn read_settings(
     settings
 }
 
+/// Warns of a template that a number sign before it makes a comment: `value: no #{{ .Key }}`.
+fn warn_of_a_comment(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Reader<'_>) {
+    let end = entry.value.span.end as usize;
+    let rest = reader.source.get(end..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let comment = rest.trim_start();
+    if scalar.style != ScalarStyle::Plain || !comment.starts_with("#{{") {
+        return;
+    }
+    let start = (end + rest.len() - comment.len()) as u32;
+    let span = Span { start, end: start + comment.trim_end().len() as u32, ..entry.value.span };
+    let message = format!("{} ends before ` #`: the template behind it is a comment", quoted(&entry.key));
+    let finding = Diagnostic::warning("config.comment", message).with_span(span).with_path(path.to_string());
+    reader.report(finding.with_hint("put quotes around the whole text"));
+}
+
 pub(super) fn read_settings_map(
     entry: &Entry,
     plugin: Option<&Written>,
@@ -88,6 +105,7 @@ pub(super) fn read_settings_map(
             Value::Scalar(scalar) => {
                 let dialect = if is_script { Dialect::Script } else { Dialect::Value };
                 let Ok(read) = reader.interpolate(scalar, entry.value.span, dialect, path) else { continue };
+                warn_of_a_comment(entry, scalar, path, reader);
                 read.text
             }
             other => {
@@ -136,8 +154,16 @@ fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Rea
 fn refuse_nested(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {
     let (found, hint) = match value {
         Value::Map(map) if !map.like_template => {
-            let nested = map.entries.first().map_or("name", |nested| &*nested.key);
-            ("a map", format!("names of settings have dots: write `{}.{nested}: ...`", entry.key))
+            let mut name = entry.key.to_string();
+            let mut first = map.entries.first();
+            while let Some(nested) = first {
+                name = format!("{name}.{}", nested.key);
+                first = match &nested.value.value {
+                    Value::Map(map) if !map.like_template => map.entries.first(),
+                    _ => None,
+                };
+            }
+            ("a map", format!("names of settings have dots: write `{name}: ...`"))
         }
         Value::List(_) => ("a list", "write the items as one text, separated by commas".to_owned()),
         _ => {

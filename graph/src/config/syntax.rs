@@ -22,11 +22,15 @@ pub(super) fn finding(file: FileId, text: &str, error: &ScanError, most_depth: u
         .or_else(|| place.tab(error))
         .or_else(|| place.quote(error))
         .or_else(|| place.value_in_value(error))
+        .or_else(|| place.glued_dash())
         .or_else(|| place.indentation(error))
         .or_else(|| place.missing_blank())
         .or_else(|| place.missing_colon(message))
         .or_else(|| place.dash(message))
         .or_else(|| place.bracket(message))
+        .or_else(|| place.inner_quote(message))
+        .or_else(|| place.item_indentation(message))
+        .or_else(|| place.template_between_braces(message))
         .unwrap_or_else(|| place.plain(error, most_depth))
 }
 
@@ -282,6 +286,62 @@ impl<'t> Place<'t> {
             self.error(start + at, start + at + 1, format!("unclosed bracket '{open}'"))
                 .with_hint(format!("close it with `{close}`"))
                 .with_fix(self.span(end, end), "", format!(" {close}")),
+        )
+    }
+
+    /// A quote inside a quoted text, which ends it.
+    fn inner_quote(&self, message: &str) -> Option<Diagnostic> {
+        message.contains("trailing content after").then_some(())?;
+        let (mark, hint) = match message.contains("double-quoted") {
+            true => ('"', "put the whole text between single quotes: '{{ eq .Key \"a\" }}'"),
+            false => ('\'', "use \" inside of single quotes: '{{ eq .Key \"a\" }}'"),
+        };
+        let quote = self.text[..self.at].rfind(mark)?;
+        let message = format!("the {mark} inside the text ends it");
+        Some(self.error(quote, quote + 1, message).with_hint(hint))
+    }
+
+    /// `-id: a`, here or on the line before.
+    fn glued_dash(&self) -> Option<Diagnostic> {
+        let here = self.line();
+        let (start, line, rest) =
+            std::iter::once(here).chain(self.before(here.0)).take(2).find_map(|(start, line)| {
+                let rest = line.trim_start().strip_prefix('-')?;
+                let is_glued = rest.starts_with(|c: char| c.is_alphabetic()) && rest.contains(':');
+                is_glued.then_some((start, line, rest))
+            })?;
+        let dash = start + indent_of(line)?;
+        Some(
+            self.error(dash, dash + 1, "a blank is missing behind the dash")
+                .with_hint(format!("write `- {}`", rest.trim_end()))
+                .with_fix(self.span(dash + 1, dash + 1), "", " "),
+        )
+    }
+
+    /// An item that is indented otherwise than those before it.
+    fn item_indentation(&self, message: &str) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let indent = indent_of(line)?;
+        let is_item = |line: &str| line.trim_start().starts_with("- ");
+        (message.contains("did not find expected '-'") && is_item(line)).then_some(())?;
+        let (_, item) = self.before(start).take(MOST_LINES).find(|(_, before)| is_item(before))?;
+        let outer = indent_of(item).filter(|outer| *outer != indent)?;
+        Some(
+            self.error(start + indent, start + indent + 1, "this item is indented otherwise than the one before it")
+                .with_hint(format!("indent it with {outer} spaces"))
+                .with_fix(self.span(start, start + indent), " ".repeat(indent), " ".repeat(outer)),
+        )
+    }
+
+    /// A text with a template behind its beginning, between braces and without quotes.
+    fn template_between_braces(&self, message: &str) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let (before, _) = line.split_once("{{").filter(|(before, _)| before.contains(['{', '[']))?;
+        let value = before.rfind(": ")? + 2;
+        (message.contains("flow") && !before[value..].contains(['\'', '"'])).then_some(())?;
+        Some(
+            self.error(start + value, start + before.len() + 2, "a text with `{{` between { } or [ ] is not quoted")
+                .with_hint(format!("put quotes around the whole text: '{}{{{{ … }}}}'", &before[value..])),
         )
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::diagnostic::{Files, RenderStyle};
+use crate::diagnostic::{Files, RenderStyle, Severity, Span};
 
 mod fields;
 mod hostile;
@@ -52,9 +52,51 @@ fn load_text(text: &str) -> Loaded {
 /// What `validate` prints.
 fn report(texts: &[&str]) -> String {
     let files = files(texts);
-    let report = load(&files, &Environment).diagnostics.render(&files, RenderStyle::default());
+    let loaded = load(&files, &Environment);
+    assert_errors_stop(&loaded);
+    let report = loaded.diagnostics.render(&files, RenderStyle::default());
     assert!(!report.contains("hunter22"), "{report}");
     report
+}
+
+/// Every error keeps the pipeline around it from running, and a block beside them all pipelines of its file.
+fn assert_errors_stop(loaded: &Loaded) {
+    let errors = loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
+    for (error, place) in errors.filter_map(|error| Some((error, error.label.as_ref()?.span))) {
+        let holds = |span: Span| span.file == place.file && (span.start..=span.end).contains(&place.start);
+        let is_block = ["config.field_misplaced", "config.field_misspelt"].contains(&error.code);
+        let beside = is_block && !loaded.invalid.iter().any(|invalid| holds(invalid.span));
+        for pipeline in loaded.pipelines.iter().filter(|pipeline| pipeline.span.file == place.file) {
+            assert!(!holds(pipeline.span) && !beside, "{} runs in spite of {error:?}", pipeline.id.value);
+        }
+    }
+}
+
+#[test]
+fn an_error_beside_the_pipelines_of_a_file_stops_them_all() {
+    for beside in [
+        "processors:\n  - {id: hide, plugin: field.exclude}\n",
+        "dead-letter-queue: {plugin: store}\n",
+        "pipelnes: []\n",
+        "connectors: []\n",
+        "---\nversion: 2.2\nprocessors: []\n",
+        "status: stopped\n",
+        "procesors: []\n",
+        "dead-letter-que: {plugin: store}\n",
+        "version: 9.9\n",
+    ] {
+        let loaded = load_text(&format!("{}{beside}", pipeline("")));
+        assert!(loaded.diagnostics.has_errors(), "{beside}");
+        assert_eq!(loaded.pipelines.len(), 0, "{beside}");
+        assert_eq!(loaded.invalid.len(), 1, "{beside}");
+    }
+    // Another file is another matter, and so are another pipeline and another document.
+    let two = format!("{}  - {{id: wrong, conectors: []}}\n", pipeline(""));
+    let files = files(&[&two, &pipeline("").replace("id: p", "id: q"), "version: 2.2\nprocessors: []\n"]);
+    let loaded = load(&files, &Environment);
+    assert_errors_stop(&loaded);
+    let ids: Vec<_> = loaded.pipelines.iter().map(|pipeline| pipeline.id.value.as_str()).collect();
+    assert_eq!(ids, ["p", "q"]);
 }
 
 /// The pipelines of a text without findings.
@@ -95,6 +137,7 @@ fn pairs(settings: &Settings) -> Vec<(&str, &str)> {
 fn codes(text: &str) -> Vec<String> {
     let files = files(&[text]);
     let loaded = load(&files, &Environment);
+    assert_errors_stop(&loaded);
     let findings = loaded.diagnostics.findings(&files);
     findings.iter().map(|f| format!("{}: {}", f.place.as_ref().map_or(0, |p| p.line), f.code)).collect()
 }

@@ -42,8 +42,11 @@ impl Part {
         match (self, key) {
             (Part::Document, "pipeline") => Some("pipelines"),
             (Part::Pipeline, "dlq" | "deadletters" | "dead-letters" | "dead_letters") => Some("dead-letter-queue"),
-            (Part::Pipeline | Part::Connector, "steps" | "transforms" | "transformations") => Some("processors"),
-            (Part::Processor, "if" | "when" | "filter") => Some("condition"),
+            (Part::Pipeline, "state") => Some("status"),
+            (Part::Pipeline | Part::Connector, "steps" | "transforms" | "transformations" | "filters") => {
+                Some("processors")
+            }
+            (Part::Processor, "if" | "when" | "filter" | "cond" | "where" | "only-if") => Some("condition"),
             _ => None,
         }
     }
@@ -60,7 +63,9 @@ impl Reader<'_> {
         for entry in object.untaken() {
             let path = path.name(&entry.key);
             let key = quoted(&entry.key);
-            let finding = if let Some(meant) = meant(part, &entry.key, &free) {
+            let finding = if let Some(finding) = switched(part, entry) {
+                finding
+            } else if let Some(meant) = meant(part, &entry.key, &free) {
                 Diagnostic::error("config.field_misspelt", format!("{} has no field {key}", part.name()))
                     .with_fix(entry.key_span, entry.key.as_str(), meant)
                     .with_hint(format!("did you mean {meant:?}?"))
@@ -68,6 +73,10 @@ impl Reader<'_> {
                 finding
             } else if let Some(finding) = misplaced(part, entry) {
                 finding
+            } else if let Some(near) = near(&entry.key, known.iter().copied()) {
+                let given = if free.contains(&near) { "" } else { ", which is given already" };
+                Diagnostic::error("config.field_misspelt", format!("{} has no field {key}", part.name()))
+                    .with_hint(format!("did you mean {near:?}{given}?"))
             } else {
                 let hint = match did_you_mean(&entry.key, free.iter().copied()) {
                     Some(near) => format!("did you mean {near:?}?"),
@@ -96,6 +105,26 @@ fn meant<'a>(part: Part, key: &str, free: &[&'a str]) -> Option<&'a str> {
     })
 }
 
+/// The name that is meant by a longer one with a few wrong letters. Between short names that is chance.
+fn near<'a>(key: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const LONG: usize = 6;
+    let long = |name: &str| name.chars().count() >= LONG;
+    did_you_mean(key, names.into_iter().filter(|name| long(name))).filter(|_| long(key))
+}
+
+/// A switch of another tool that says whether a pipeline runs.
+fn switched(part: Part, entry: &Entry) -> Option<Diagnostic> {
+    let Value::Scalar(scalar) = &entry.value.value else { return None };
+    let stops = match (part, entry.key.as_str(), scalar.text.trim()) {
+        (Part::Pipeline, "enabled" | "active" | "autostart", text) => text != "true",
+        (Part::Pipeline, "disabled" | "paused", text) => text == "true",
+        _ => return None,
+    };
+    let write = if stops { "write `status: stopped`" } else { "remove it: `status: running` is the default" };
+    let message = format!("{} has no field {}", part.name(), quoted(&entry.key));
+    Some(Diagnostic::error("config.field_misspelt", message).with_hint(write))
+}
+
 /// A field behind `settings:` without anything below it: it is indented too little.
 fn beside_settings(settings: &Entry, entry: &Entry) -> Option<Diagnostic> {
     let behind = entry.key_span.start > settings.key_span.start;
@@ -111,12 +140,16 @@ fn beside_settings(settings: &Entry, entry: &Entry) -> Option<Diagnostic> {
 
 /// A field of another part.
 fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
-    let key = entry.key.as_str();
-    let owners: Vec<&str> = Part::ALL
-        .iter()
-        .filter(|other| **other != part && other.fields().contains(&key))
-        .map(|other| other.name())
-        .collect();
+    let written = entry.key.as_str();
+    let owners = |key: &str| -> Vec<&str> {
+        let others = Part::ALL.iter().filter(|other| **other != part && other.fields().contains(&key));
+        others.map(|other| other.name()).collect()
+    };
+    // Beside `pipelines:`, a block that is misspelt as well is still a block of a pipeline.
+    let is_misspelt = part == Part::Document && owners(written).is_empty();
+    let others = || Part::ALL.iter().flat_map(|other| other.fields().iter().copied());
+    let key = if is_misspelt { near(written, others())? } else { written };
+    let owners = owners(key);
     let (last, others) = owners.split_last()?;
     let owners = if others.is_empty() { (*last).to_owned() } else { format!("{} or {last}", others.join(", ")) };
     let hint = match (part, key) {
@@ -131,6 +164,9 @@ fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
                  condition: '{{{{ not ({condition}) }}}}' }}]`"
             )
         }
+        (Part::Document, _) if is_misspelt => {
+            format!("did you mean {key:?}? indent it below the `- id:` of a pipeline")
+        }
         (Part::Document, _) => "indent it below the `- id:` of a pipeline".to_owned(),
         (_, "dead-letter-queue" | "status" | "connectors") => "move it to the pipeline".to_owned(),
         (_, "workers" | "condition") => "move it to a processor".to_owned(),
@@ -139,6 +175,9 @@ fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
         (Part::Pipeline, _) => "move it to a connector or processor".to_owned(),
         _ => "remove it, or move it there".to_owned(),
     };
-    let message = format!("{} has no field {}: it belongs to {owners}", part.name(), quoted(key));
+    let message = match is_misspelt {
+        true => format!("{} has no field {}: {key:?} belongs to {owners}", part.name(), quoted(written)),
+        false => format!("{} has no field {}: it belongs to {owners}", part.name(), quoted(written)),
+    };
     Some(Diagnostic::error("config.field_misplaced", message).with_hint(hint))
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::STORE_MAGIC;
 use super::intent::{HEADER, Intent, Intents};
 
 /// Bytes of a frame before its lines: room for the header of the intent and for one line feed.
@@ -112,6 +113,11 @@ impl Appender {
             return Ok(Appender { path, file: Arc::new(file), sync, regular: None, warnings });
         }
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
+        let mut first = [0; STORE_MAGIC.len()];
+        if found.is_some() && file.read_exact_at(&mut first, 0).is_ok() && first == STORE_MAGIC {
+            // Its lock is held by the service that has it open: do not wait for that.
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a state store: give another path"));
+        }
         // The name behind links, as /dev/stdout is one.
         let real = fs::canonicalize(&path)?;
         if found.is_none() && sync {

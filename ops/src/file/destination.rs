@@ -192,7 +192,7 @@ fn taken_away(fault: Fault) -> Fault {
 
 fn unwritable(path: &Path, error: &io::Error) -> Fault {
     use io::ErrorKind::{
-        BrokenPipe, FileTooLarge, IsADirectory, NotADirectory, NotFound, PermissionDenied, QuotaExceeded,
+        BrokenPipe, FileTooLarge, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, QuotaExceeded,
         ReadOnlyFilesystem, StorageFull,
     };
     let shown = path.display();
@@ -210,7 +210,9 @@ fn unwritable(path: &Path, error: &io::Error) -> Fault {
                 format!("cannot create {shown}: the directory {} does not exist; create it first", directory.display()),
             )
         }
-        PermissionDenied | IsADirectory | NotADirectory | ReadOnlyFilesystem => Fault::fatal("file_unwritable", text),
+        InvalidInput | PermissionDenied | IsADirectory | NotADirectory | ReadOnlyFilesystem => {
+            Fault::fatal("file_unwritable", text)
+        }
         _ => Fault::transient("file_unwritable", text),
     }
 }

@@ -7,7 +7,7 @@ use anabranch_graph::text::Str;
 use serde_json::json;
 
 use super::{Shelf, letters};
-use crate::cli::{Context, Report};
+use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::settings::ServiceFlags;
 use crate::store::letters::{Which, nanos};
@@ -15,7 +15,7 @@ use crate::store::letters::{Which, nanos};
 /// Remove dead letters: their records are gone for good.
 ///
 /// On a terminal the command asks before it removes letters, unless `--yes` is given. Without a terminal, `--all` and
-/// `--older-than` need `--yes`; otherwise the command says how many letters there are and removes none.
+/// `--older-than` need `--yes`; otherwise the command says how many letters there are and removes none, with exit code 4.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
@@ -75,7 +75,8 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
                 }
             };
             let summary = json!({ "purged": 0, "done": false, "count": count });
-            return Ok(Report::new(COMMAND).text(text).notes(notes).summary(summary));
+            let report = Report::new(COMMAND).text(text).notes(notes).summary(summary);
+            return Ok(if answer.is_none() && count > 0 { report.found(Exit::Drift) } else { report });
         }
     }
     let purged = match &shelf {

@@ -9,12 +9,14 @@ use std::time::{Duration, SystemTime};
 
 use anabranch_graph::diagnostic::Severity;
 use anabranch_ops_tls::Identity;
+use chrono::Utc;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::machine::directory_of;
 use super::{Found, Mark, Patient};
 use crate::api::ending;
+use crate::cli::answers::{LIVE, LiveAnswer, LivePipeline, StatusAnswer};
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry, registry_with};
 use crate::client::{Client, ClientError};
@@ -110,6 +112,47 @@ pub(super) fn service(patient: &mut Patient<'_>) -> Found {
             Found::environment(error.to_string()).advise(advice)
         }
     }
+}
+
+/// Pipelines of the service that deliver nothing, and why.
+pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
+    if !patient.answers() {
+        return Found::well("no service runs: nothing is delivered");
+    }
+    let live = match live(patient.settings) {
+        Ok(live) => live,
+        Err(error) => {
+            let advice = error.suggestion().unwrap_or("look at the log of the service").to_owned();
+            return Found::warning(format!("the pipelines of the service cannot be asked for: {error}")).advise(advice);
+        }
+    };
+    let is_held_up = |status: &StatusAnswer| {
+        status.stalled.is_some() || ["recovering", "degraded", "invalid"].contains(&status.word.as_str())
+    };
+    let held_up: Vec<_> = live.pipelines.iter().filter(|pipeline| is_held_up(&pipeline.status)).collect();
+    if held_up.is_empty() {
+        return Found::well(format!("{}, none of them held up", counted(live.pipelines.len(), "pipeline")));
+    }
+    let told = |pipeline: &&LivePipeline| {
+        let detail = pipeline.status.detail(Utc::now());
+        format!("{} is {}: {detail}", pipeline.id, pipeline.status.shown())
+    };
+    let told: Vec<String> = held_up.iter().take(TOLD).map(told).collect();
+    let more = held_up.len().saturating_sub(TOLD);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    Found::warning(format!("{}{more}", told.join("; ")))
+        .advise("mend what the message names; `anabranch pipelines describe ID` says more")
+}
+
+/// Most pipelines that are named.
+const TOLD: usize = 5;
+
+/// The counters of a running service.
+fn live(settings: &crate::settings::Settings) -> Result<LiveAnswer, ClientError> {
+    let client = Client::of(settings.api.as_ref())?;
+    let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
+    let runtime = runtime::start(&mut Builder::new_current_thread()).map_err(unreachable)?;
+    runtime.block_on(client.get(LIVE))
 }
 
 /// How long a store may take to answer.

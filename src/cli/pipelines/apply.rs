@@ -217,9 +217,12 @@ fn carry_out(
         notes.push('\n');
         return Err(Box::new((*report).result(work.result(true)).text(text).notes(notes)));
     }
+    // What stays was said with the plan. Exit code 4 says that nothing was changed.
+    if done == 0 && !kept.is_empty() {
+        return Ok(work.report(text, false).notes(notes).found(Exit::Drift));
+    }
     text.push_str("Applied.\n");
-    let report = work.report(text, true).notes(notes);
-    Ok(if kept.is_empty() { report } else { report.found(Exit::Drift) })
+    Ok(work.report(text, true).notes(notes))
 }
 
 impl Work {

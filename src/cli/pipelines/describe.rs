@@ -18,8 +18,8 @@ use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredPr
 
 /// Show a pipeline: its parts, how it is doing, and what to do next.
 ///
-/// Asks the service that runs. Where none answers, it shows what the store knows of the pipeline, and how it was doing
-/// when the service last ran.
+/// Asks the service that runs. If none answers, and no address was given by a flag or a variable, it shows what the
+/// store knows of the pipeline, and how it was doing when the service last ran.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline.

@@ -30,7 +30,8 @@ use crate::trial::trace::{History, Outcome, Step, Trace, steps};
 /// lines. A record for which the output format of a destination fails has failed. Data that are no fields are shown as text where they
 /// are text, as base64 otherwise.
 ///
-/// Exit codes: 0 no record failed, 1 a record or a source failed, 2 the pipeline is not valid.
+/// Exit codes: 0 no record failed, 1 a record or a source failed, or no record was read or passed all steps in time, 2 the
+/// pipeline is not valid.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
@@ -83,9 +84,11 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     let mut results = Vec::new();
     let mut total = Counts::default();
     let mut faults = Vec::new();
+    let mut timed_out = false;
     for pipeline in good {
         let trial = runtime.block_on(run(pipeline, arguments));
         total.add(&trial.counts);
+        timed_out |= trial.timed_out;
         show::text(&trial, context.color, &mut text);
         results.push(show::json(&trial));
         faults.extend(trial.fault);
@@ -96,8 +99,18 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         .text(text)
         .summary(total.json())
         .result(json!({ "pipelines": results }));
+    let ended = total.delivered + total.dropped;
     match faults.as_slice() {
         [] if total.failed > 0 => report.found(Exit::Failed),
+        [] if total.read == 0 => {
+            let why = if timed_out { " in time" } else { "" };
+            report
+                .fail(Exit::Failed, "dry_run.nothing_read", format!("no record was read{why}: nothing was tried"))
+                .suggest("look at the source: is its path right, and does it hold anything? --timeout waits longer")
+        }
+        [] if timed_out && ended == 0 => report
+            .fail(Exit::Failed, "dry_run.timed_out", "time was up before any record had passed all steps")
+            .suggest("a step does not return: look at the last one that is shown; --timeout waits longer"),
         [] => report,
         faults => report.fail(Exit::Failed, "dry_run.failed", faults.join("; ")),
     }

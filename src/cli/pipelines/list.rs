@@ -17,8 +17,9 @@ use crate::store::{Status, StopReason, Store, StoredPipeline};
 
 /// List pipelines and how they are doing.
 ///
-/// Asks the service that runs. Where none answers, it lists the pipelines of the files and of the store, and how they
-/// were doing when the service last ran. A pipeline that is no longer in any file is `detached`: its position is kept.
+/// Asks the service that runs. If none answers, and no address was given by a flag or a variable, it lists the
+/// pipelines of the files and of the store, and how they were doing when the service last ran. A pipeline that is
+/// no longer in any file is `detached`: its position is kept.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     #[command(flatten)]

@@ -100,6 +100,19 @@ pub(super) fn check(
     let mut pipelines = Pipelines::load(paths, &registry, &options);
     let mut text = String::new();
     let mut changed = Vec::new();
+    if pipelines.files.iter().next().is_none() && pipelines.unreadable.is_empty() {
+        let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Report::new(command)
+            .summary(json!({ "files": 0, "pipelines": 0, "errors": 0, "warnings": 0 }))
+            .fail(
+                Exit::Invalid,
+                "pipelines.nothing_found",
+                format!("nothing was checked: there is no pipeline file in {}", places.join(", ")),
+            )
+            .suggest(
+                "pipeline files of a directory are its own children named *.yaml or *.yml, without tests (*.test.yaml)",
+            );
+    }
     // The exit code is about the files as they are.
     let mut wrong_as_it_is = None;
     if let Some(fixing) = checking.fix {
@@ -117,6 +130,7 @@ pub(super) fn check(
         }
         (pipelines, changed) = (fixed.pipelines, fixed.changed);
     }
+    pipelines.warn_of_empty_files();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
     let files = files(&pipelines);
     for file in &files {

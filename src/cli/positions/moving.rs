@@ -14,8 +14,9 @@ use crate::settings::{ServiceFlags, Settings};
 
 /// Let the sources of a pipeline start at their beginning.
 ///
-/// What they delivered is delivered again. Without --yes it only says what it would do. A service that runs drains the
-/// pipeline, moves it, and lets it go on; where none answers, the store is changed.
+/// What they delivered is delivered again. Without --yes it only says what it would do, with exit code 4. A service that
+/// runs drains the pipeline, moves it, and lets it go on. If none answers, and no address was given by a flag or a
+/// variable, the store is changed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Reset {
     #[command(flatten)]
@@ -25,8 +26,9 @@ pub(in crate::cli) struct Reset {
 /// Let a source of a pipeline go on after another position.
 ///
 /// The position is one of the source's own, as `positions show` and the records' `position` have it; the source
-/// checks it at the next start. Without --yes it only says what it would do. A service that runs drains the pipeline,
-/// moves it, and lets it go on; where none answers, the store is changed.
+/// checks it at the next start. Without --yes it only says what it would do, with exit code 4. A service that runs drains
+/// the pipeline, moves it, and lets it go on. If none answers, and no address was given by a flag or a variable, the store
+/// is changed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Rewind {
     /// The position to go on after: its text, or `base64:` and its bytes
@@ -91,9 +93,12 @@ fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Cont
             "{connector}{partition} {verb} after {to} instead of {from} ({counted} of generation {generation})\n"
         ));
     }
-    let mut report = Report::new(command).text(lines).summary(json!({ "moved": moves.len(), "done": arguments.yes }));
+    let moved = if arguments.yes { moves.len() } else { 0 };
+    let summary = json!({ "moved": moved, "wouldMove": moves.len() - moved, "done": arguments.yes });
+    let mut report = Report::new(command).text(lines).summary(summary);
     if !arguments.yes {
-        report = report.notes("Nothing was changed. Add --yes to do it; what is read again is delivered again.\n");
+        let advice = "Nothing was changed. Add --yes to do it; what is read again is delivered again.\n";
+        report = report.notes(advice).found(Exit::Drift);
     }
     let result: Vec<_> = moves
         .iter()

@@ -12,7 +12,8 @@ use crate::settings::{ServiceFlags, Settings};
 ///
 /// Shows for every source, and every partition of it, how many records are delivered and acknowledged, and the
 /// position of the last of them in the form of its source (bytes that are no text as base64). A generation begins when
-/// the position is reset or rewound. Asks the service that runs; where none answers, it reads the store.
+/// the position is reset or rewound. Asks the service that runs; if none answers, and no address was given by a flag or a
+/// variable, it reads the store.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of a pipeline. Default: all

@@ -242,11 +242,13 @@ fn told(report: Report, moves: &[(String, Vec<Moved>)], consent: Consent) -> Rep
             }));
         }
     }
-    let report = report.text(text).summary(json!({ "moved": result.len(), "done": consent.yes }));
+    let moved = if consent.yes { result.len() } else { 0 };
+    let summary = json!({ "moved": moved, "wouldMove": result.len() - moved, "done": consent.yes });
+    let report = report.text(text).summary(summary);
     let report = report.result(json!({ "positions": result }));
     match consent.yes {
         true => report,
-        false => report.notes("Nothing was changed. Add --yes to do it.\n"),
+        false => report.notes("Nothing was changed. Add --yes to do it.\n").found(Exit::Drift),
     }
 }
 

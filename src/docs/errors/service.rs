@@ -63,6 +63,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("cli.system", "The system refused something that every command needs.", "The message is the system's."),
     entry("cli.usage", "The command line is not understood.", "`--help` shows what there is."),
     entry(
+        "config.comment",
+        "A template stands behind ` #`, which begins a comment: it is not part of the setting.",
+        "Put quotes around the whole text.",
+    ),
+    entry(
         "config.field_duplicate",
         "A field is given beside `plugin` and inside `settings`.",
         "Remove one of the two.",
@@ -98,6 +103,11 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("config.name_duplicate", "Two pipelines have the same name.", "Give one another name."),
     entry("config.no_destination", "A pipeline has no destination.", "Add a connector of type destination."),
+    entry(
+        "config.no_pipelines",
+        "A file declares no pipeline, so that nothing was checked in it.",
+        "List pipelines below `pipelines:`.",
+    ),
     entry("config.no_source", "A pipeline has no source.", "Add a connector of type source."),
     entry(
         "config.order_undefined",
@@ -169,6 +179,16 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("dry_run.invalid", "The pipeline has errors.", "Correct what `pipelines validate` reports."),
     entry("dry_run.no_pipelines", "There is no pipeline to run.", "Name a file, or write one with `pipelines init`."),
+    entry(
+        "dry_run.nothing_read",
+        "A dry run read no record, so that nothing was tried.",
+        "See whether the source has any; `--timeout` waits longer.",
+    ),
+    entry(
+        "dry_run.timed_out",
+        "Time was up before any record of a dry run had passed all steps.",
+        "Look at the last step that is shown; `--timeout` waits longer.",
+    ),
     entry("dry_run.unknown_pipeline", "There is no pipeline of this id.", "`pipelines list` lists them."),
     entry(
         "flow.name_taken",
@@ -277,6 +297,11 @@ pub(super) const CODES: &[Entry] = &[
         "Choose another name, or overwrite it with --force.",
     ),
     entry("pipelines.invalid_name", "The text cannot be the id of a pipeline.", "Use letters, digits, `-` and `_`."),
+    entry(
+        "pipelines.nothing_found",
+        "There is no pipeline file at the paths that were to be checked.",
+        "Name a file, or a directory with `.yaml` or `.yml` files.",
+    ),
     entry("pipelines.one_expected", "The text declares none or several pipelines.", "Give one."),
     entry(
         "pipelines.plan_stale",
@@ -306,7 +331,7 @@ pub(super) const CODES: &[Entry] = &[
     entry("plan.condition_fails", "A condition fails for every record.", "Correct it."),
     entry(
         "plan.feedback",
-        "A destination writes the file that a source of the same pipeline reads.",
+        "A destination writes the file that a source of the same pipeline reads, or pipelines feed each other in a circle.",
         "Give it another path.",
     ),
     entry("plan.internal", "The compiler made an unsound plan.", "This is a defect: report it with the pipeline file."),
@@ -316,6 +341,11 @@ pub(super) const CODES: &[Entry] = &[
         "plan.needs_arch_v2",
         "A processor makes several records of one, which needs the newer architecture.",
         "Set preview.pipeline-arch-v2.",
+    ),
+    entry(
+        "plan.letters_among_records",
+        "The dead-letter queue writes the file of a destination.",
+        "Give it another path, or use `plugin: store`.",
     ),
     entry(
         "plan.literal_secret",
@@ -344,6 +374,12 @@ pub(super) const CODES: &[Entry] = &[
         "plan.not_opened",
         "The pipeline cannot be analyzed because it cannot be opened.",
         "The message says what failed.",
+    ),
+    entry(
+        "plan.output_reserved",
+        "A destination or a dead-letter queue writes a file of the service: a pipeline file, a script, its configuration or its \
+         state store.",
+        "Give it another path.",
     ),
     entry(
         "plan.plugin_left_out",

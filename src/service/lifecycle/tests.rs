@@ -255,7 +255,8 @@ async fn an_idle_pipeline_stops_while_the_store_is_not_its_own_and_goes_on_after
         stand.orders.send_replace(stop(1000));
     };
     let (outcome, ()) = tokio::join!(life.live(), script);
-    assert_eq!(outcome, Outcome::Stopped);
+    // The runs ended at any moment: rows may be left, and then it is said.
+    assert!(matches!(outcome, Outcome::Stopped | Outcome::NotDrained { .. }), "{outcome:?}");
 }
 
 #[tokio::test]

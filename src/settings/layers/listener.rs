@@ -1,5 +1,7 @@
 //! Settings of the HTTP listener.
 
+use std::net::IpAddr;
+
 use anabranch_graph::diagnostic::Diagnostic;
 use anabranch_ops_tls::Identity;
 
@@ -88,6 +90,10 @@ impl Checking<'_> {
             schemas: self.bool("schema-registry.serve").then_some(served),
             page: self.bool("api.http.ui.enabled"),
             asked: ["api.enabled", "api.http.address", "schema-registry.serve"].iter().any(asks),
+            // All addresses of this machine are where a service listens, as in a container: they name none.
+            named: matches!(self.entry("api.http.address").source, Source::Environment | Source::Flag)
+                && !host.is_empty()
+                && !host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()),
         }
     }
 }

@@ -346,13 +346,13 @@ pipelines:
     dead-letter-queue:
       window_size: 3
 "]), @r###"
-    warning[config.field_unknown]: a document has no field "pipeline"; it is ignored
+    error[config.field_misspelt]: a document has no field "pipeline"
      --> p.yaml:2:1
       |
     2 | pipeline: []
       | ^^^^^^^^
       |
-      = help: the fields are: version, pipelines
+      = help: did you mean "pipelines", which is given already?
 
     error[config.field_misspelt]: a pipeline has no field "stauts"
      --> p.yaml:5:5

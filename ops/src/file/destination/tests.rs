@@ -43,6 +43,22 @@ async fn records_are_lines_of_json() {
 }
 
 #[tokio::test]
+async fn a_state_store_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("some.db");
+    let store = [&super::super::STORE_MAGIC[..], &[0; 100]].concat();
+    fs::write(&path, &store).unwrap();
+    // A service that has it open holds its lock.
+    let held = fs::File::open(&path).unwrap();
+    held.lock().unwrap();
+    let Err(fault) = open(&path, &[]).await else { panic!("it was opened") };
+    assert_eq!((fault.code(), fault.class()), ("file_unwritable", FaultClass::Fatal));
+    assert!(fault.message().contains("it is a state store"), "{fault}");
+    assert_eq!(fs::read(&path).unwrap(), store);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
 async fn a_disk_write_counts_when_it_is_flushed() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = open(&directory.path().join("out"), &[("durability", "disk")]).await.unwrap();
