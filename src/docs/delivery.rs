@@ -15,6 +15,9 @@ use super::{GENERATED, Page};
 /// Settings that change what is promised.
 const VARIANTS: [(&str, &str); 2] = [("exactlyOnce", "true"), ("durability", "disk")];
 
+/// Settings that say what records of some sources do not.
+const SAID: [(&str, &str); 1] = [("table", "rows")];
+
 /// A processor, one of its settings and its value.
 type Step = (&'static str, &'static str, &'static str);
 
@@ -96,7 +99,8 @@ fn route(
     let connector = |id: &str, role: &str, specification: &Specification, more: Option<(&str, &str)>| {
         let needed = specification.parameters.iter().filter(|it| it.is_required() || it.example.is_some());
         let given = needed.map(|it| (it.name.to_string(), sample(it)));
-        let more = more.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let said = SAID.iter().filter(|(name, _)| specification.parameter(name).is_some()).copied();
+        let more = said.chain(more).map(|(name, value)| (name.to_owned(), value.to_owned()));
         let settings: serde_json::Map<String, Value> =
             given.chain(more).map(|(name, value)| (name, Value::from(value))).collect();
         serde_json::json!({ "id": id, "type": role, "plugin": specification.name, "settings": settings })

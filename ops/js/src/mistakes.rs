@@ -70,21 +70,6 @@ const OF_BYTES: [&str; 41] = [
     "toLocaleString",
 ];
 
-/// Names of operations elsewhere.
-const ELSEWHERE: [(&str, &str); 11] = [
-    ("insert", "create"),
-    ("inserted", "create"),
-    ("created", "create"),
-    ("c", "create"),
-    ("updated", "update"),
-    ("u", "update"),
-    ("deleted", "delete"),
-    ("remove", "delete"),
-    ("d", "delete"),
-    ("read", "snapshot"),
-    ("r", "snapshot"),
-];
-
 /// Says what is wrong with what a script does, where records are as the flow says.
 pub(crate) fn say(acts: &[Act], program: &Program, setting: &'static str, inline: bool, flow: &mut Flow) {
     let mut said = Said { program, setting, inline, flow };
@@ -164,10 +149,8 @@ impl Said<'_> {
         if names.contains(&text.as_str()) {
             return;
         }
-        let lower = text.trim().to_ascii_lowercase();
-        let near = names.iter().find(|name| **name == lower).copied();
-        let near = near.or_else(|| ELSEWHERE.iter().find(|(other, _)| *other == lower).map(|(_, name)| *name));
-        let hint = match near.or_else(|| did_you_mean(&lower, names)) {
+        let near = Operation::meant_by(text).map(Operation::as_str);
+        let hint = match near.or_else(|| did_you_mean(text, names)) {
             Some(near) => format!("write {near:?}"),
             None => format!("the operations are {}", names.join(", ")),
         };

@@ -479,7 +479,7 @@ pub(super) const ROWS: &[Row] = &[
     // Operations, and what a template prints.
     (CONDITION, "'{{ eq .Operation.String \"insert\" }}'", "23:45", &["no operation \"insert\"", "write \"create\""], Fix),
     (CONDITION, "'{{ ne .Operation.String \"Delete\" }}'", "23:45", &["no operation \"Delete\"", "write \"delete\""], Fix),
-    (CONDITION, "' '", "23:20", &["blank and counts as none"], Write("condition: ' '", "condition: 'true'")),
+    (CONDITION, "' '", "23:20", &["blank and counts as none"], Write("        condition: ' '\n", "")),
     (
         "'{{ .Payload.After.name }}'",
         "'{{ .Key }}'",

@@ -8,21 +8,6 @@ use crate::diagnostic::{Severity, did_you_mean};
 use crate::record::Operation;
 use crate::template::tree::{Literal, Operand};
 
-/// Names of operations elsewhere.
-const ELSEWHERE: [(&str, Operation); 11] = [
-    ("insert", Operation::Create),
-    ("inserted", Operation::Create),
-    ("created", Operation::Create),
-    ("c", Operation::Create),
-    ("updated", Operation::Update),
-    ("u", Operation::Update),
-    ("deleted", Operation::Delete),
-    ("remove", Operation::Delete),
-    ("d", Operation::Delete),
-    ("read", Operation::Snapshot),
-    ("r", Operation::Snapshot),
-];
-
 impl Walk<'_> {
     /// Says of texts that they are no operation, or none that comes here: the comparison is the same for every record.
     pub(super) fn operations(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
@@ -53,12 +38,10 @@ impl Walk<'_> {
     }
 
     fn no_operation(&mut self, text: &str, at: Range<usize>, certain: bool) {
-        let lower = text.trim().to_ascii_lowercase();
         let names = Operation::ALL.map(Operation::as_str);
-        let near = names.into_iter().find(|name| *name == lower);
-        let near = near.or_else(|| ELSEWHERE.iter().find(|(other, _)| *other == lower).map(|(_, own)| own.as_str()));
+        let near = Operation::meant_by(text).map(Operation::as_str);
         let message = format!("there is no operation {text:?}, so the comparison is the same for every record");
-        let hint = match near.or_else(|| did_you_mean(&lower, names)) {
+        let hint = match near.or_else(|| did_you_mean(text, names)) {
             Some(near) => format!("write {near:?}"),
             None => format!("the operations are {}", names.join(", ")),
         };
