@@ -71,7 +71,7 @@ struct Walk<'a> {
     slots: Vec<Known>,
     /// Whether what is printed is for people and other programs.
     prints: bool,
-    /// Whether it is in what a branch depends on: the others may be for pipelines with other sources.
+    /// Whether it is one of several choices, of which some may be for records of other sources.
     branching: bool,
 }
 

@@ -270,6 +270,9 @@ fn unusual_pipelines() {
         "plugin: filter, condition: '{{ eq (upper .Operation.String) \"CREATE\" }}'",
         "plugin: filter, condition: '{{ eq .Operation.String \"create\" }}'",
         "plugin: filter, condition: '{{ eq .Operation.String .Payload.After.op }}'",
+        "plugin: filter, condition: '{{ ne .Operation.String \"delete\" }}'",
+        "plugin: filter, condition: '{{ or (eq .Operation.String \"create\") (eq .Operation.String \"snapshot\") }}'",
+        "plugin: filter, condition: '{{ eq .Operation.String \"create\" \"snapshot\" }}'",
         decode,
     ] {
         steps_are_silent(&["lines"], &[decode, processor], TO_FILE);

@@ -20,7 +20,7 @@ impl Walk<'_> {
     ) {
         let Some((first, others)) = values.split_first() else { return };
         if matches!(name, "eq" | "ne") {
-            self.operations(args, values, at, certain);
+            self.operations(name == "eq", args, values, at, certain);
         }
         for (i, other) in others.iter().enumerate() {
             // The first one that is equal ends the comparison.

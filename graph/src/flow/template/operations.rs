@@ -10,7 +10,14 @@ use crate::template::tree::{Literal, Operand};
 
 impl Walk<'_> {
     /// Says of texts that they are no operation, or none that comes here: the comparison is the same for every record.
-    pub(super) fn operations(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
+    pub(super) fn operations(
+        &mut self,
+        equal: bool,
+        args: &[Operand],
+        values: &[Known],
+        at: &Range<usize>,
+        certain: bool,
+    ) {
         if !values.iter().any(|value| matches!(value, Known::OperationName)) {
             return;
         }
@@ -20,10 +27,12 @@ impl Walk<'_> {
         };
         // With another value there the comparison may still be of use.
         let only = values.len() == 2;
+        // A guard against records that do not come, and a choice of which some do, do no harm.
+        let harmless = !equal || !only || self.branching;
         for (i, text) in values.iter().enumerate().filter_map(|(i, value)| Some((i, text(value)?))) {
             let at = args.get(i).map_or_else(|| at.clone(), bytes);
             match text.parse::<Operation>() {
-                Ok(operation) if self.branching || self.flow.record.operations.contains(operation) => {}
+                Ok(operation) if harmless || self.flow.record.operations.contains(operation) => {}
                 Ok(operation) => {
                     let may = Operation::ALL.into_iter().filter(|may| self.flow.record.operations.contains(*may));
                     let may: Vec<&str> = may.map(Operation::as_str).collect();
