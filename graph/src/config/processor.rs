@@ -128,7 +128,9 @@ fn read_condition(
         let message = "the condition is blank and counts as none: the processor applies to every record";
         let finding = Diagnostic::warning("config.condition_blank", message);
         let finding = finding.with_span(text.span()).with_path(path.to_string());
-        reader.report(finding.with_hint("remove the condition, or write one, as '{{ eq .Operation.String \"create\" }}'"));
+        reader.report(
+            finding.with_hint("remove the condition, or write one, as '{{ eq .Operation.String \"create\" }}'"),
+        );
         return None;
     }
     Some(text)

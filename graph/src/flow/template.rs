@@ -138,7 +138,8 @@ impl<'a> Walk<'a> {
                     }
                     if call.target.is_none() {
                         let at = call.at.start as usize..call.at.end as usize;
-                        let message = format!("every record that gets here fails: no template {:?} is defined", &*call.name);
+                        let message =
+                            format!("every record that gets here fails: no template {:?} is defined", &*call.name);
                         let hint = format!("define it before, as {{{{ define {:?} }}}}…{{{{ end }}}}", &*call.name);
                         self.fails("flow.no_template", at, message, hint, scope.certain);
                     }

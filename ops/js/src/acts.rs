@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use boa_engine::ast::declaration::{Binding, Declaration, LexicalDeclaration, Variable, VariableList};
+use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::expression::literal::LiteralKind;
 use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
@@ -16,21 +16,21 @@ use boa_engine::ast::expression::operator::update::UpdateTarget;
 use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary, Update};
 use boa_engine::ast::expression::{Call, Expression, Identifier, Optional};
 use boa_engine::ast::function::{
-    ArrowFunction, AsyncArrowFunction, AsyncFunctionExpression, ClassExpression, FormalParameterList, FunctionBody,
-    FunctionDeclaration, FunctionExpression, GeneratorExpression,
+    ArrowFunction, AsyncArrowFunction, AsyncFunctionExpression, ClassExpression, FunctionDeclaration,
+    FunctionExpression, GeneratorExpression,
 };
-use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement, Pattern};
 use boa_engine::ast::property::PropertyName;
 use boa_engine::ast::statement::{
     DoWhileLoop, ForInLoop, ForLoop, ForOfLoop, If, Return, Switch, Try, WhileLoop, With,
 };
 use boa_engine::ast::visitor::{VisitWith, Visitor};
-use boa_engine::ast::{Script, Span, Spanned, StatementListItem};
+use boa_engine::ast::{Span, Spanned};
 use boa_engine::interner::{Interner, Sym};
 
 use crate::ending;
 use crate::position::Position;
+use crate::process::{Bindings, Process};
 use crate::spot::{Place, Spot, spot, step, unparenthesized};
 
 /// Something that a script does with a field of an object of the record.
@@ -64,74 +64,7 @@ pub(crate) enum Doing {
     Parse,
 }
 
-/// The function `process` of a script.
-pub(crate) struct Process<'a> {
-    pub(crate) name: Identifier,
-    pub(crate) parameters: &'a FormalParameterList,
-    pub(crate) body: &'a FunctionBody,
-    /// Whether calling it gives an iterator.
-    pub(crate) generates: bool,
-}
-
-impl<'a> Process<'a> {
-    /// The one that the script declares; `None` where there is a doubt about which one that is.
-    pub(crate) fn of(script: &'a Script, process: Sym) -> Option<Process<'a>> {
-        let mut found = None;
-        let mut count = 0;
-        let mut take = |candidate: Option<Process<'a>>| {
-            count += 1;
-            found = candidate;
-        };
-        for item in script.statements().iter() {
-            let lists: Option<&'a VariableList> = match item {
-                StatementListItem::Declaration(declaration) => match &**declaration {
-                    Declaration::FunctionDeclaration(f) if f.name().sym() == process => {
-                        let name = f.name();
-                        take(Some(Process { name, parameters: f.parameters(), body: f.body(), generates: false }));
-                        None
-                    }
-                    Declaration::AsyncFunctionDeclaration(f) if f.name().sym() == process => {
-                        let name = f.name();
-                        take(Some(Process { name, parameters: f.parameters(), body: f.body(), generates: false }));
-                        None
-                    }
-                    Declaration::GeneratorDeclaration(f) if f.name().sym() == process => {
-                        let name = f.name();
-                        take(Some(Process { name, parameters: f.parameters(), body: f.body(), generates: true }));
-                        None
-                    }
-                    Declaration::Lexical(LexicalDeclaration::Const(list) | LexicalDeclaration::Let(list)) => Some(list),
-                    _ => None,
-                },
-                StatementListItem::Statement(statement) => match &**statement {
-                    boa_engine::ast::statement::Statement::Var(var) => Some(&var.0),
-                    _ => None,
-                },
-            };
-            for variable in lists.into_iter().flat_map(|list| list.as_ref()) {
-                if let Binding::Identifier(name) = variable.binding()
-                    && name.sym() == process
-                {
-                    take(variable.init().and_then(|init| Process::value(*name, init)));
-                }
-            }
-        }
-        let mut others = Bindings::default();
-        let _ = script.visit_with(&mut others);
-        found.filter(|_| count == 1 && !others.assigned.contains(&process))
-    }
-
-    fn value(name: Identifier, init: &'a Expression) -> Option<Process<'a>> {
-        let (parameters, body) = match unparenthesized(init) {
-            Expression::FunctionExpression(f) => (f.parameters(), f.body()),
-            Expression::ArrowFunction(f) => (f.parameters(), f.body()),
-            Expression::AsyncFunctionExpression(f) => (f.parameters(), f.body()),
-            Expression::AsyncArrowFunction(f) => (f.parameters(), f.body()),
-            _ => return None,
-        };
-        Some(Process { name, parameters, body, generates: false })
-    }
-
+impl Process<'_> {
     /// What it does with its record, in the order of the text. Nothing where the text leaves a doubt.
     pub(crate) fn acts(&self, interner: &Interner) -> Vec<Act> {
         let Some(first) = self.parameters.as_ref().first() else { return Vec::new() };
@@ -157,57 +90,6 @@ impl<'a> Process<'a> {
         // A branch may be for the data that the script made, or for those of the other kind.
         let doubtful = |act: &Act| replaced[act.place as usize] || examined[act.place as usize];
         acts.into_iter().filter(|act| act.certain || !doubtful(act)).collect()
-    }
-}
-
-/// The names that a text binds and assigns.
-#[derive(Default)]
-struct Bindings {
-    bound: Vec<Sym>,
-    assigned: Vec<Sym>,
-}
-
-impl Bindings {
-    fn is_bound(&self, name: Sym) -> bool {
-        self.bound.contains(&name) || self.assigned.contains(&name)
-    }
-
-    /// Whether a variable is what it was declared as, wherever its name stands.
-    fn is_constant(&self, name: Sym) -> bool {
-        self.bound.iter().filter(|bound| **bound == name).count() == 1 && !self.assigned.contains(&name)
-    }
-}
-
-impl<'ast> Visitor<'ast> for Bindings {
-    type BreakTy = ();
-
-    fn visit_binding(&mut self, binding: &'ast Binding) -> ControlFlow<()> {
-        match binding {
-            Binding::Identifier(name) => self.bound.push(name.sym()),
-            Binding::Pattern(pattern) => self.bound.extend(bound_names(pattern)),
-        }
-        binding.visit_with(self)
-    }
-
-    fn visit_function_declaration(&mut self, function: &'ast FunctionDeclaration) -> ControlFlow<()> {
-        self.bound.push(function.name().sym());
-        function.visit_with(self)
-    }
-
-    fn visit_assign(&mut self, assign: &'ast Assign) -> ControlFlow<()> {
-        match assign.lhs() {
-            AssignTarget::Identifier(name) => self.assigned.push(name.sym()),
-            AssignTarget::Pattern(pattern) => self.assigned.extend(bound_names(pattern)),
-            AssignTarget::Access(_) => {}
-        }
-        assign.visit_with(self)
-    }
-
-    fn visit_update(&mut self, update: &'ast Update) -> ControlFlow<()> {
-        if let UpdateTarget::Identifier(name) = update.target() {
-            self.assigned.push(name.sym());
-        }
-        update.visit_with(self)
     }
 }
 
@@ -329,9 +211,7 @@ impl<'i> Reader<'i> {
     fn condition(&mut self, expression: &Expression) -> Flow {
         match unparenthesized(expression) {
             Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.condition(unary.target()),
-            Expression::Binary(binary)
-                if matches!(binary.op(), BinaryOp::Logical(LogicalOp::And | LogicalOp::Or)) =>
-            {
+            Expression::Binary(binary) if matches!(binary.op(), BinaryOp::Logical(LogicalOp::And | LogicalOp::Or)) => {
                 self.condition(binary.lhs())?;
                 self.perhaps(|reader| reader.condition(binary.rhs()))
             }
@@ -401,7 +281,9 @@ impl<'i> Reader<'i> {
     }
 
     fn is_json_parse(&self, function: &Expression) -> bool {
-        let Expression::PropertyAccess(PropertyAccess::Simple(access)) = unparenthesized(function) else { return false };
+        let Expression::PropertyAccess(PropertyAccess::Simple(access)) = unparenthesized(function) else {
+            return false;
+        };
         let Expression::Identifier(json) = unparenthesized(access.target()) else { return false };
         let field = match access.field() {
             boa_engine::ast::expression::access::PropertyAccessField::Const(name) => self.text(name.sym()),
@@ -510,7 +392,10 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     fn visit_optional(&mut self, optional: &'ast Optional) -> Flow {
         // What is not there has no fields here, and that is no fault.
         self.tested(optional.target())?;
-        optional.chain().iter().try_for_each(|operation| self.perhaps(|reader| reader.visit_optional_operation(operation)))
+        optional
+            .chain()
+            .iter()
+            .try_for_each(|operation| self.perhaps(|reader| reader.visit_optional_operation(operation)))
     }
 
     fn visit_call(&mut self, call: &'ast Call) -> Flow {

@@ -3,15 +3,15 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use boa_engine::ast::StatementListItem;
-use boa_engine::ast::expression::literal::LiteralKind;
-use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::Expression;
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::literal::ObjectMethodDefinition;
+use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::function::{
     ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
     AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionBody, FunctionDeclaration, FunctionExpression,
     GeneratorDeclaration, GeneratorExpression,
 };
-use boa_engine::ast::expression::literal::ObjectMethodDefinition;
 use boa_engine::ast::statement::{Break as Leaves, Continue as Continues, Return, Statement, Throw};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;

@@ -21,6 +21,7 @@ mod lasting;
 mod mistakes;
 mod nesting;
 mod position;
+mod process;
 mod program;
 mod spot;
 #[cfg(test)]

@@ -155,7 +155,9 @@ impl Said<'_> {
             None => format!("the operations are {}", names.join(", ")),
         };
         match act.doing {
-            Doing::Assign(_) => self.finding(act, true, &format!("the script fails here: {text:?} is no operation"), hint),
+            Doing::Assign(_) => {
+                self.finding(act, true, &format!("the script fails here: {text:?} is no operation"), hint)
+            }
             _ => self.finding(act, false, &format!("no record has the operation {text:?}"), hint),
         }
     }

@@ -13,10 +13,11 @@ use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::lexer::error::Error as LexError;
 use boa_engine::parser::{Error, Parser};
 
-use crate::acts::{Act, Process};
+use crate::acts::Act;
 use crate::ending;
 use crate::nesting;
 use crate::position::Position;
+use crate::process::Process;
 
 /// Most stack that checking a script may take. Memory is taken only where the text does nest.
 const MOST_STACK: usize = 1 << 30;

@@ -101,7 +101,8 @@ impl Prototype for Decode {
                 let shape = flow.record.side(*side);
                 let part = side.as_str();
                 if shape.is_raw() && shape.plain {
-                    let message = format!("every record fails here: {part} is a word or a number, not JSON of an object");
+                    let message =
+                        format!("every record fails here: {part} is a word or a number, not JSON of an object");
                     let since = (shape.since, "it is one since here".to_owned());
                     flow.fail("flow.not_a_text", "field", message, Some(since), None);
                 } else if shape.is_absent() {

@@ -477,8 +477,20 @@ pub(super) const ROWS: &[Row] = &[
         Write("'insert'", "'create'"),
     ),
     // Operations, and what a template prints.
-    (CONDITION, "'{{ eq .Operation.String \"insert\" }}'", "23:45", &["no operation \"insert\"", "write \"create\""], Fix),
-    (CONDITION, "'{{ ne .Operation.String \"Delete\" }}'", "23:45", &["no operation \"Delete\"", "write \"delete\""], Fix),
+    (
+        CONDITION,
+        "'{{ eq .Operation.String \"insert\" }}'",
+        "23:45",
+        &["no operation \"insert\"", "write \"create\""],
+        Fix,
+    ),
+    (
+        CONDITION,
+        "'{{ ne .Operation.String \"Delete\" }}'",
+        "23:45",
+        &["no operation \"Delete\"", "write \"delete\""],
+        Fix,
+    ),
     (CONDITION, "' '", "23:20", &["blank and counts as none"], Write("        condition: ' '\n", "")),
     (
         "'{{ .Payload.After.name }}'",
@@ -494,13 +506,7 @@ pub(super) const ROWS: &[Row] = &[
         &["a map prints as map[name:value]", "write toJson .Payload.After"],
         Fix,
     ),
-    (
-        "'{{ .Payload.After.name }}'",
-        "'{{ add .Payload.After.count 0.5 }}'",
-        "26:47",
-        &["cut off", "write addf"],
-        Fix,
-    ),
+    ("'{{ .Payload.After.name }}'", "'{{ add .Payload.After.count 0.5 }}'", "26:47", &["cut off", "write addf"], Fix),
     (
         "'{{ .Payload.After.name }}'",
         "'{{ printf \"%d\" .Payload.After.name }}'",

@@ -183,7 +183,8 @@ impl Walk<'_> {
         let mut may_be = Classes::NONE;
         let mut values: Vec<Known> = Vec::new();
         for arg in args {
-            let branching = std::mem::replace(&mut self.branching, self.branching || or);
+            let branching = self.branching;
+            self.branching |= or;
             let value = self.operand(arg, &scope);
             self.branching = branching;
             let decides = self.truth(&value).map(|truth| truth == or);

@@ -68,14 +68,7 @@ impl Walk<'_> {
     }
 
     /// Calls that give something, but not what is meant. `args` are those that are written behind the name.
-    pub(super) fn suspect(
-        &mut self,
-        name: &str,
-        args: &[Operand],
-        values: &[Known],
-        at: &Range<usize>,
-        certain: bool,
-    ) {
+    pub(super) fn suspect(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
         let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
         if let Some((_, fractions)) = WHOLE.iter().find(|(whole, _)| *whole == name) {
             let cut = values.iter().position(|value| match value {
@@ -93,7 +86,8 @@ impl Walk<'_> {
             }
         }
         match name {
-            "div" | "mod" if matches!(values.last(), Some(Known::Literal(Literal::Number(number))) if number.int == Some(0)) => {
+            "div" | "mod" if matches!(values.last(), Some(Known::Literal(Literal::Number(number))) if number.int == Some(0)) =>
+            {
                 let message = format!("every record fails here: {name} by zero");
                 self.fails("flow.wrong_argument", at.clone(), message, "divide by another number".to_owned(), certain);
             }
@@ -115,10 +109,13 @@ impl Walk<'_> {
                     self.fails("flow.wrong_argument", place(i), message, hint, certain);
                 }
             }
-            _ if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex") && name != "regexQuoteMeta" => {
+            _ if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
+                && name != "regexQuoteMeta" =>
+            {
                 let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
                 let Some(why) = invalid_pattern(pattern) else { return };
-                let hint = "correct the pattern; a bracket that stands for itself is written \\\\[ in double quotes".to_owned();
+                let hint = "correct the pattern; a bracket that stands for itself is written \\\\[ in double quotes"
+                    .to_owned();
                 match name {
                     "regexMatch" => {
                         let message = format!("this never matches: {why}");

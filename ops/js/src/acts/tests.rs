@@ -52,11 +52,20 @@ fn acts_are_read_in_order() {
         ("for (const x of rec.Key.list) { rec.Key.n = x }", "read key.list?, write key.n?"),
         ("try { rec.payload.x = 1 } catch { return null }", "below record.payload?"),
         ("[1].map(x => rec.operation)", "read record.operation?"),
-        ("if (rec.Operation === 'insert' || 'Delete' == rec.Operation) f()", "compare insert record.Operation, compare Delete record.Operation?"),
-        ("switch (rec.Operation) { case 'c': f(); break; case 'delete': g() }", "compare c record.Operation, compare delete record.Operation"),
+        (
+            "if (rec.Operation === 'insert' || 'Delete' == rec.Operation) f()",
+            "compare insert record.Operation, compare Delete record.Operation?",
+        ),
+        (
+            "switch (rec.Operation) { case 'c': f(); break; case 'delete': g() }",
+            "compare c record.Operation, compare delete record.Operation",
+        ),
         ("if (rec.Key == 'a') f()", "compare key"),
         ("rec.Payload.After = JSON.parse(rec.Payload.After)", "parse after"),
-        ("const x = JSON.parse(String(rec.Key)); f(JSON.parse(rec.Payload.After.toString()))", "parse key, parse after"),
+        (
+            "const x = JSON.parse(String(rec.Key)); f(JSON.parse(rec.Payload.After.toString()))",
+            "parse key, parse after",
+        ),
     ] {
         let found = acts(body);
         let found: Vec<&str> = found.split(", ").filter(|act| !act.starts_with("read record.Operation")).collect();
@@ -84,7 +93,8 @@ fn what_may_be_of_other_data_is_no_act() {
         "with (rec) { operation = 1 }",
     ] {
         let found = acts(body);
-        let other: Vec<&str> = found.split(", ").filter(|act| !act.is_empty() && !act.contains("record.Operation")).collect();
+        let other: Vec<&str> =
+            found.split(", ").filter(|act| !act.is_empty() && !act.contains("record.Operation")).collect();
         assert_eq!(other, [] as [&str; 0], "{body}");
     }
     assert_eq!(of("function process({ Payload }) { Payload.after.x = 1; return null }"), "");

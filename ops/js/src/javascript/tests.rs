@@ -509,7 +509,8 @@ fn metadata_has_the_names_of_the_reference_service_too() {
 fn findings(script: &str, after: anabranch_graph::flow::Shape) -> String {
     use anabranch_graph::flow::{Flow, RecordShape, Shape};
 
-    let configured = configure(&[("script", &format!("function process(rec) {{\n  {script}\n  return rec\n}}"))]).unwrap();
+    let configured =
+        configure(&[("script", &format!("function process(rec) {{\n  {script}\n  return rec\n}}"))]).unwrap();
     let mut flow = Flow::new(RecordShape::create(Shape::PLAIN, after));
     configured.flow(&mut flow);
     let fails = if flow.fails() { "fails; " } else { "" };
@@ -528,13 +529,29 @@ fn mistakes_about_records_are_told() {
         ("const { price } = rec.Payload.After", Shape::RAW, "script:2:11: this is always undefined"),
         ("f(rec.Payload.After.a.b)", Shape::RAW, "fails; script:2:5: the script fails here"),
         ("rec.Payload.After = JSON.parse(rec.Payload.After)", Shape::RAW, "fails; script:2:33: the script fails here"),
-        ("rec.Payload.After = JSON.parse(rec.Payload.After)", structured(), "fails; script:2:33: the script fails here"),
+        (
+            "rec.Payload.After = JSON.parse(rec.Payload.After)",
+            structured(),
+            "fails; script:2:33: the script fails here",
+        ),
         ("if (rec.Key == '1') return null", Shape::RAW, "script:2:7: this is always false"),
         ("f(rec.Payload.Before.x)", Shape::RAW, "fails; script:2:5: the script fails here: .Payload.Before is absent"),
-        ("rec.payload.after.x = 1", structured(), "fails; script:2:3: the script fails here: a record has no \"payload\""),
-        ("rec.Payload.after = {}", structured(), "fails; script:2:3: the script fails here: a payload has no \"after\""),
+        (
+            "rec.payload.after.x = 1",
+            structured(),
+            "fails; script:2:3: the script fails here: a record has no \"payload\"",
+        ),
+        (
+            "rec.Payload.after = {}",
+            structured(),
+            "fails; script:2:3: the script fails here: a payload has no \"after\"",
+        ),
         ("if (rec.operation === 'create') return null", structured(), "script:2:7: this is always undefined"),
-        ("rec.Operation = 'insert'", structured(), "fails; script:2:3: the script fails here: \"insert\" is no operation"),
+        (
+            "rec.Operation = 'insert'",
+            structured(),
+            "fails; script:2:3: the script fails here: \"insert\" is no operation",
+        ),
         ("if (rec.Operation == 'CREATE') return null", structured(), "script:2:24: no record has the operation"),
     ] {
         let found = findings(script, after);
@@ -545,7 +562,10 @@ fn mistakes_about_records_are_told() {
         ("rec.Payload.After.x = 1", Shape::decoded()),
         ("rec.Payload.After.x = 1", Shape::unknown()),
         ("rec.Metadata.n = String(rec.Payload.After.length + rec.Payload.After[0])", Shape::RAW),
-        ("rec.Payload.After = JSON.parse(new TextDecoder().decode(rec.Payload.After)); rec.Payload.After.x = 1", Shape::RAW),
+        (
+            "rec.Payload.After = JSON.parse(new TextDecoder().decode(rec.Payload.After)); rec.Payload.After.x = 1",
+            Shape::RAW,
+        ),
         ("if (rec.Payload.Before) f(rec.Payload.Before.x)", Shape::RAW),
         ("if (rec.Operation === 'delete' && rec.hasOwnProperty('Key')) return null", Shape::RAW),
         ("rec.Operation = 'snapshot'; rec.Key = { id: 1 }; rec.Key.id = 2", structured()),
