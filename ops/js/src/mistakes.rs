@@ -156,7 +156,7 @@ impl Said<'_> {
         };
         match act.doing {
             Doing::Assign(_) => {
-                self.finding(act, true, &format!("the script fails here: {text:?} is no operation"), hint)
+                self.finding(act, true, &format!("the script fails here: {text:?} is no operation"), hint);
             }
             _ => self.finding(act, false, &format!("no record has the operation {text:?}"), hint),
         }

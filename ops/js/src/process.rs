@@ -60,7 +60,7 @@ impl<'a> Process<'a> {
                     _ => None,
                 },
             };
-            for variable in lists.into_iter().flat_map(|list| list.as_ref()) {
+            for variable in lists.into_iter().flat_map(AsRef::as_ref) {
                 if let Binding::Identifier(name) = variable.binding()
                     && name.sym() == process
                 {
