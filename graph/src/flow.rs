@@ -21,7 +21,7 @@ use crate::reference::{Reference, Side, Target};
 use crate::text::Str;
 
 pub use record::{Keys, Operations, RecordShape};
-pub use shape::{Field, Fields, Kinds, Shape, Since, Type};
+pub use shape::{Field, Fields, Form, Kinds, Shape, Since, Type};
 use walk::{Access, Outcome, walk};
 
 /// Code of the findings about parts that no record has.
@@ -150,6 +150,11 @@ impl Flow {
         self.fails
     }
 
+    /// What was found, in words.
+    pub fn messages(&self) -> impl Iterator<Item = &str> {
+        self.remarks.iter().map(|remark| remark.message.as_str())
+    }
+
     /// What was found.
     pub(crate) fn into_parts(self) -> (RecordShape, Vec<Remark>) {
         (self.record, self.remarks)
@@ -200,6 +205,12 @@ impl Flow {
     pub fn need_fields(&mut self, place: impl Into<Place>, side: Side, or_absent: bool) {
         let shape = self.record.side(side);
         self.may_fail |= shape.raw || (shape.absent && !or_absent);
+        if shape.raw && !shape.is_raw() && shape.form() == Some(Form::Raw) {
+            let since = Some((shape.since, "raw data since here".to_owned()));
+            let message = format!("nearly every record fails here: {} is raw data, not structured data", side.as_str());
+            let hint = "decode it before, with json.decode or the like".to_owned();
+            return self.warn("flow.needs_fields", place, message, since, Some(hint));
+        }
         if !shape.has_no_fields() || (shape.absent && or_absent) {
             return;
         }
@@ -231,6 +242,7 @@ impl Flow {
                 let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
                 let outcome = walk(self.record.side(*side), *side, &names, &[Access::Reference]);
                 self.judge(&place, &outcome, true);
+                self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
                 Found { ty: outcome.ty, missing: outcome.missing }
             }
             Target::Entry(key) => {
@@ -288,6 +300,17 @@ impl Flow {
             };
             let message = format!("every record fails here: {reference} is {what}, not {name}");
             self.fail(code, place, message, Some((found.ty.since, format!("{what} since here"))), None);
+        } else if let Target::Data(side) = reference.target()
+            && let Some(form) = self.record.side(*side).form()
+        {
+            let (of, what) = match form {
+                Form::Raw => (Kinds::BYTES, "raw data"),
+                Form::Structured => (Kinds::MAP, "structured data"),
+            };
+            if !self.fails && !of.overlaps(kinds) {
+                let message = format!("nearly every record fails here: {reference} is {what}, not {name}");
+                self.warn(code, place, message, Some((found.ty.since, format!("{what} since here"))), None);
+            }
         }
         found
     }
@@ -339,9 +362,29 @@ impl Flow {
                 false => self.warn(code, place.clone(), blocked.message(), since, hint),
             }
         } else if let (true, Some(lacking)) = (outcome.ty.kinds == Kinds::NONE, &outcome.lacking) {
-            let since = Some((lacking.since, "its fields are known since here".to_owned()));
+            let since = if lacking.removed { "it is removed here" } else { "its fields are known since here" };
+            let since = Some((lacking.since, since.to_owned()));
             self.warn("flow.no_field", place.clone(), lacking.message(), since, Some(lacking.hint()));
         }
+    }
+
+    /// Says that the usual records fail on a way to a field, where that is not said of all.
+    fn judge_usual(&mut self, place: &Place, outcome: &Outcome, side: Side, names: &[&Str], accesses: &[Access]) {
+        if outcome.always_fails() {
+            return;
+        }
+        let Some(usual) = self.record.side(side).of_usual() else { return };
+        let outcome = walk(&usual, side, names, accesses);
+        if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
+            let since = Some((blocked.since, format!("{} since here", blocked.what)));
+            let message = blocked.message().replacen("every record", "nearly every record", 1);
+            self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
+        }
+    }
+
+    /// A step that does nothing, as nothing is there or what is there is what it makes.
+    pub fn needless(&mut self, place: impl Into<Place>, message: impl Into<String>, hint: impl Into<String>) {
+        self.warn("flow.needless", place, message, None, Some(hint.into()));
     }
 
     /// Puts a value there, as [`Reference::set`] does.
@@ -372,6 +415,7 @@ impl Flow {
                     raw: ty.kinds.overlaps(Kinds::TEXT | Kinds::BYTES),
                     structured: ty.kinds.overlaps(Kinds::MAP).then_some(ty.fields),
                     since: ty.since,
+                    ..Shape::ABSENT
                 };
             }
             Target::Field(side, path) => {
@@ -381,6 +425,7 @@ impl Flow {
                 // A field that is new is what a step that sets one is for.
                 outcome.lacking = None;
                 self.judge(&place, &outcome, true);
+                self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
                 let shape = self.record.side_mut(*side);
                 if shape.has_no_fields() {
                     shape.since = Since::default();
@@ -485,6 +530,7 @@ impl Flow {
                     raw: ty.kinds.overlaps(Kinds::TEXT | Kinds::BYTES),
                     structured: ty.kinds.overlaps(Kinds::MAP).then_some(ty.fields),
                     since: ty.since,
+                    ..Shape::ABSENT
                 };
             }
             Target::Field(side, path) => {

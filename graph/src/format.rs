@@ -93,7 +93,16 @@ impl RecordFormat {
     /// What it needs of the records; `always` if it is used on every one.
     pub fn flow(&self, flow: &mut Flow, always: bool) {
         match self {
-            RecordFormat::Json | RecordFormat::Debezium(_) | RecordFormat::Raw => flow.may_fail(),
+            RecordFormat::Json | RecordFormat::Debezium(_) => flow.may_fail(),
+            RecordFormat::Raw => {
+                flow.may_fail();
+                if flow.record.after.is_absent() {
+                    let since = (flow.record.after.since, "absent since here".to_owned());
+                    let message = "every record fails here: .Payload.After is absent, which recfmt/raw writes";
+                    let hint = "write another format, or keep .Payload.After".to_owned();
+                    flow.fail("flow.no_data", FORMAT, message, Some(since), Some(hint));
+                }
+            }
             RecordFormat::Template(template) if always => flow.template(OPTIONS, template),
             RecordFormat::Template(template) => flow.optional_template(OPTIONS, template),
         }

@@ -40,6 +40,17 @@ impl Operation {
     /// All operations, in the order of their numbers 1 to 4.
     pub const ALL: [Operation; 4] = [Operation::Create, Operation::Update, Operation::Delete, Operation::Snapshot];
 
+    /// The operation that a text means that is none: in upper case, or by another system's name.
+    pub fn meant_by(text: &str) -> Option<Operation> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "create" | "created" | "insert" | "inserted" | "c" => Some(Operation::Create),
+            "update" | "updated" | "u" => Some(Operation::Update),
+            "delete" | "deleted" | "remove" | "removed" | "d" => Some(Operation::Delete),
+            "snapshot" | "read" | "r" => Some(Operation::Snapshot),
+            _ => None,
+        }
+    }
+
     /// The name, as records print it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -71,7 +71,7 @@ impl Source for ConfiguredGenerator {
                 metadata: Keys::of(
                     [key::CREATED_AT].into_iter().chain(collection.name.as_ref().map(|_| key::COLLECTION)),
                 ),
-                key: Shape::RAW,
+                key: Shape::PLAIN,
                 before: if has_before(*operation) { data.clone() } else { Shape::ABSENT },
                 after: if has_after(*operation) { data.clone() } else { Shape::ABSENT },
             })

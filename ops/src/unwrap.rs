@@ -23,10 +23,17 @@ fn field_parameter(description: &'static str, roots: &[&'static str]) -> Paramet
         .validate(Validation::Within(roots.iter().map(|root| Str::from_static(root)).collect()))
 }
 
-/// Finds fields that never hold an envelope.
-fn flow(flow: &mut Flow, field: &Reference) {
+/// Finds fields that never hold an envelope: one has one of these fields.
+fn flow(flow: &mut Flow, field: &Reference, needs: &[&str]) {
     let wanted = (Kinds::MAP | Kinds::TEXT | Kinds::BYTES, "an envelope");
-    flow.need("flow.no_envelope", "field", field, wanted, false);
+    let found = flow.need("flow.no_envelope", "field", field, wanted, false);
+    let fields = &found.ty.fields;
+    if found.ty.kinds == Kinds::MAP && !flow.fails() && needs.iter().all(|name| fields.get(name).is_none()) {
+        let message =
+            format!("every record fails here: {field} has no {:?}, so it is no envelope", needs.join("\", \""));
+        let since = Some((found.ty.since, "its fields are known since here".to_owned()));
+        flow.fail("flow.no_envelope", "field", message, since, None);
+    }
     flow.may_fail();
 }
 

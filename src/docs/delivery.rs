@@ -15,6 +15,12 @@ use super::{GENERATED, Page};
 /// Settings that change what is promised.
 const VARIANTS: [(&str, &str); 2] = [("exactlyOnce", "true"), ("durability", "disk")];
 
+/// Settings that say what records of some sources do not.
+const SAID: [(&str, &str); 1] = [("table", "rows")];
+
+/// A processor, one of its settings and its value.
+type Step = (&'static str, &'static str, &'static str);
+
 /// Nothing is opened, so that any text in the right form will do for a credential: the ones that are needed are addresses.
 struct Made;
 
@@ -60,17 +66,20 @@ fn row(
         None => destination.name.to_string(),
         Some((name, value)) => format!("{} with `{name}: {value}`", destination.name),
     };
-    let mut from = source.name.to_string();
-    let mut found = route(registry, source, destination, more, false);
-    if found.is_none() {
-        // Bytes go where fields are needed.
-        found = route(registry, source, destination, more, true);
-        from.push_str(", then `json.decode`");
-    }
-    let Some(route) = found else {
+    // What the destination needs may differ from what the source gives: fields in place of bytes, and a key that is an
+    // object, or none.
+    let decode = ("json.decode", "field", ".Payload.After");
+    let exclude = ("field.exclude", "fields", ".Key");
+    let ways: [&[Step]; 4] = [&[], &[decode], &[exclude], &[decode, exclude]];
+    let found = ways.iter().find_map(|steps| Some((steps, route(registry, source, destination, more, steps)?)));
+    let Some((steps, route)) = found else {
         let _ = writeln!(text, "| {} | {to} | cannot be combined | | |", source.name);
         return;
     };
+    let mut from = source.name.to_string();
+    for (i, (plugin, _, field)) in steps.iter().enumerate() {
+        let _ = write!(from, "{} `{plugin}` of `{field}`", if i == 0 { ", then" } else { " and" });
+    }
     let word = |name: &str| route[name].as_str().unwrap_or_default().replace('-', " ");
     let repeats = match route["replay"]["records"].as_u64() {
         None | Some(0) => "nothing".to_owned(),
@@ -85,24 +94,29 @@ fn route(
     source: &Specification,
     destination: &Specification,
     more: Option<(&str, &str)>,
-    decoded: bool,
+    steps: &[Step],
 ) -> Option<Value> {
     let connector = |id: &str, role: &str, specification: &Specification, more: Option<(&str, &str)>| {
         let needed = specification.parameters.iter().filter(|it| it.is_required() || it.example.is_some());
         let given = needed.map(|it| (it.name.to_string(), sample(it)));
-        let more = more.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let said = SAID.iter().filter(|(name, _)| specification.parameter(name).is_some()).copied();
+        let more = said.chain(more).map(|(name, value)| (name.to_owned(), value.to_owned()));
         let settings: serde_json::Map<String, Value> =
             given.chain(more).map(|(name, value)| (name, Value::from(value))).collect();
         serde_json::json!({ "id": id, "type": role, "plugin": specification.name, "settings": settings })
     };
-    let decode =
-        serde_json::json!({ "id": "decode", "plugin": "json.decode", "settings": { "field": ".Payload.After" } });
+    let step = |(plugin, setting, field): &Step| {
+        let mut settings = serde_json::Map::new();
+        settings.insert((*setting).to_owned(), Value::from(*field));
+        serde_json::json!({ "id": plugin, "plugin": plugin, "settings": settings })
+    };
+    let steps: Vec<Value> = steps.iter().map(step).collect();
     let document = serde_json::json!({ "version": "2.2", "pipelines": [{
         "id": "pair",
         "connectors": [
             connector("from", "source", source, None), connector("to", "destination", destination, more),
         ],
-        "processors": if decoded { vec![decode] } else { Vec::new() },
+        "processors": steps,
     }] });
     let mut files = Files::new();
     files.add("pair.yaml", document.to_string());

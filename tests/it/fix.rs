@@ -58,7 +58,7 @@ fn programs_are_told_what_can_be_corrected() {
     let workspace = Workspace::new();
     workspace.write(
         "pipelines/p.yaml",
-        file_to_file("p", "      - { id: d, type: json.decode, settings: { field: .Key } }\n"),
+        file_to_file("p", "      - { id: d, type: json.decode, settings: { field: .Payload.After } }\n"),
     );
     let output = workspace.run(&["pipelines", "validate", "--json"]).expect_code(0);
     let report: Value = serde_json::from_str(&output.stdout).unwrap();

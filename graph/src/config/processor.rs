@@ -124,7 +124,16 @@ fn read_condition(
     version.introduced(Version::V2_1, entry, path, reader);
     let text = reader.text(entry, path).ok()??;
     warn_foreign_keys(&text, path, reader);
-    (!text.value().trim().is_empty()).then_some(text)
+    if text.value().trim().is_empty() {
+        let message = "the condition is blank and counts as none: the processor applies to every record";
+        let finding = Diagnostic::warning("config.condition_blank", message);
+        let finding = finding.with_span(text.span()).with_path(path.to_string());
+        reader.report(
+            finding.with_hint("remove the condition, or write one, as '{{ eq .Operation.String \"create\" }}'"),
+        );
+        return None;
+    }
+    Some(text)
 }
 
 fn read_workers(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>) -> Option<Spanned<u32>> {

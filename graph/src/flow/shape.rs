@@ -236,15 +236,20 @@ impl Fields {
         self.open && self.named.is_empty()
     }
 
-    /// The named fields.
+    /// The named fields that there may be.
     pub fn iter(&self) -> impl Iterator<Item = (&Str, &Field)> {
-        self.named.iter()
+        self.named.iter().filter(|(_, field)| field.ty.kinds != Kinds::NONE)
+    }
+
+    /// Where the field of that name was removed, if it was and others may be there.
+    pub(super) fn removed(&self, name: &str) -> Option<Since> {
+        self.named.get(name).filter(|field| field.ty.kinds == Kinds::NONE).map(|field| field.ty.since)
     }
 
     /// The field of that name; `None` where there is certainly none.
     pub fn get(&self, name: &str) -> Option<Field> {
         match self.named.get(name) {
-            Some(field) => Some(field.clone()),
+            Some(field) => (field.ty.kinds != Kinds::NONE).then(|| field.clone()),
             None => self.open.then(|| Field::optional(Type::any())),
         }
     }
@@ -257,10 +262,11 @@ impl Fields {
         Arc::make_mut(&mut self.named).insert(name, field);
     }
 
-    /// From now on there is no such field. Where others may be, it is only no longer named: what is said
-    /// stays true.
+    /// From now on there is no such field. Where others may be, it is remembered as one of no kind.
     pub fn remove(&mut self, name: &str) {
-        if self.named.contains_key(name) {
+        if self.open {
+            self.insert(name.into(), Field::optional(Type::of(Kinds::NONE)));
+        } else if self.named.contains_key(name) {
             Arc::make_mut(&mut self.named).remove(name);
         }
     }
@@ -301,6 +307,15 @@ impl Fields {
     }
 }
 
+/// What data are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Bytes.
+    Raw,
+    /// Fields.
+    Structured,
+}
+
 /// What is known of a key or of one side of a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -310,24 +325,59 @@ pub struct Shape {
     pub raw: bool,
     /// Its fields, where it may be structured.
     pub structured: Option<Fields>,
+    /// What it is but for odd records, where it may be several: JSON that is decoded is an object, hardly ever a text.
+    pub usually: Option<Form>,
+    /// Whether, where it is raw, it is a word or a number: neither JSON of an object nor of a text.
+    pub plain: bool,
     /// Where it came to be.
     pub since: Since,
 }
 
 impl Shape {
     /// Always absent.
-    pub const ABSENT: Shape = Shape { absent: true, raw: false, structured: None, since: Since(None) };
+    pub const ABSENT: Shape =
+        Shape { absent: true, raw: false, structured: None, usually: None, plain: false, since: Since(None) };
     /// Always raw.
-    pub const RAW: Shape = Shape { absent: false, raw: true, structured: None, since: Since(None) };
+    pub const RAW: Shape = Shape { absent: false, raw: true, ..Shape::ABSENT };
+    /// Always a word or a number, as bytes.
+    pub const PLAIN: Shape = Shape { plain: true, ..Shape::RAW };
 
     /// Nothing is known.
     pub fn unknown() -> Shape {
-        Shape { absent: true, raw: true, structured: Some(Fields::any()), since: Since(None) }
+        Shape { absent: true, structured: Some(Fields::any()), ..Shape::RAW }
+    }
+
+    /// What JSON text becomes: an object but for odd records.
+    pub fn decoded() -> Shape {
+        Shape { usually: Some(Form::Structured), ..Shape::unknown() }
     }
 
     /// Always structured, with these fields.
     pub fn structured(fields: Fields) -> Shape {
-        Shape { absent: false, raw: false, structured: Some(fields), since: Since(None) }
+        Shape { structured: Some(fields), raw: false, absent: false, ..Shape::RAW }
+    }
+
+    /// What it is where there is data, but for odd records.
+    pub fn form(&self) -> Option<Form> {
+        match (self.raw, self.structured.is_some()) {
+            (true, false) => Some(Form::Raw),
+            (false, true) => Some(Form::Structured),
+            (true, true) => self.usually,
+            (false, false) => None,
+        }
+    }
+
+    /// The shape of the usual records, where others are possible.
+    pub(super) fn of_usual(&self) -> Option<Shape> {
+        let form = self.form()?;
+        let several = self.absent || (self.raw && self.structured.is_some());
+        several.then(|| Shape {
+            absent: false,
+            raw: form == Form::Raw,
+            structured: self.structured.clone().filter(|_| form == Form::Structured),
+            usually: None,
+            ..self.clone()
+        })
     }
 
     /// Whether nothing is known.
@@ -357,10 +407,19 @@ impl Shape {
             (Some(a), Some(b)) => Some(a.join(b)),
             (a, b) => a.as_ref().or(b.as_ref()).cloned(),
         };
+        let raw = self.raw || other.raw;
+        let usually = match other.form() {
+            // What is always absent says nothing of the data.
+            None if other.is_absent() => self.form(),
+            form if self.is_absent() => form,
+            form => self.form().filter(|ours| form == Some(*ours)),
+        };
         Shape {
             absent: self.absent || other.absent,
-            raw: self.raw || other.raw,
+            raw,
+            usually: usually.filter(|_| raw && structured.is_some()),
             structured,
+            plain: raw && (self.plain || !self.raw) && (other.plain || !other.raw),
             since: self.since.join(other.since),
         }
     }

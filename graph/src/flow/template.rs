@@ -6,13 +6,16 @@
 mod classes;
 mod compare;
 mod expression;
+mod operations;
 mod reading;
+mod suspect;
 mod verdict;
 
 use std::collections::BTreeSet;
 
 use super::{Flow, Place};
 use crate::condition::CompiledCondition;
+use crate::reference::Reference;
 use crate::template::Template;
 use crate::template::tree::{Body, Branches, Node, Pipeline, Tree};
 use expression::Known;
@@ -20,9 +23,23 @@ use expression::Known;
 impl Flow {
     /// What a template in a setting reads, on every record.
     pub fn template(&mut self, place: impl Into<Place>, template: &Template) {
-        if template.literal().is_none() {
+        if let Some(text) = template.literal() {
+            self.literal(place, text);
+        } else {
             self.may_fail();
-            Walk::of(self, place.into(), template).run(true);
+            let mut walk = Walk::of(self, place.into(), template);
+            walk.prints = true;
+            walk.run(true);
+        }
+    }
+
+    /// Text in the place of a template, which may have been meant to be one.
+    pub fn literal(&mut self, place: impl Into<Place>, text: &str) {
+        let text = text.trim();
+        let starts = [".Payload.", ".Metadata", ".Key"].iter().any(|start| text.starts_with(start));
+        if starts && Reference::parse(text).is_ok() {
+            let message = format!("this is the text {text:?}, not what the record has there");
+            self.warn("flow.suspect", place, message, None, Some(format!("write '{{{{ {text} }}}}'")));
         }
     }
 
@@ -52,6 +69,10 @@ struct Walk<'a> {
     strict: bool,
     /// Variables; slot 0 is the record.
     slots: Vec<Known>,
+    /// Whether what is printed is for people and other programs.
+    prints: bool,
+    /// Whether it is one of several choices, of which some may be for records of other sources.
+    branching: bool,
 }
 
 /// The values that are known at a place in the template.
@@ -75,7 +96,7 @@ impl<'a> Walk<'a> {
         let slots = tree.templates.first().map_or(1, |main| main.slots.max(1));
         let mut slots = vec![Known::Anything; slots];
         slots[0] = Known::Record;
-        Walk { flow, place, tree, strict: template.is_strict(), slots }
+        Walk { flow, place, tree, strict: template.is_strict(), slots, prints: false, branching: false }
     }
 
     /// Walks the main template: only there `.` and `$` are known to be the record.
@@ -92,7 +113,13 @@ impl<'a> Walk<'a> {
             match node {
                 Node::Text(_) => {}
                 Node::Break | Node::Continue => scope.certain = false,
-                Node::Print(pipeline) | Node::Let(pipeline) => {
+                Node::Print(pipeline) => {
+                    let value = self.pipeline(pipeline, &scope);
+                    if self.prints {
+                        self.printed_value(pipeline, &value);
+                    }
+                }
+                Node::Let(pipeline) => {
                     self.pipeline(pipeline, &scope);
                 }
                 Node::If(branches) => self.branches(branches, false, &scope),
@@ -109,6 +136,13 @@ impl<'a> Walk<'a> {
                     if let Some(argument) = &call.argument {
                         self.pipeline(argument, &scope);
                     }
+                    if call.target.is_none() {
+                        let at = call.at.start as usize..call.at.end as usize;
+                        let message =
+                            format!("every record that gets here fails: no template {:?} is defined", &*call.name);
+                        let hint = format!("define it before, as {{{{ define {:?} }}}}…{{{{ end }}}}", &*call.name);
+                        self.fails("flow.no_template", at, message, hint, scope.certain);
+                    }
                 }
             }
         }
@@ -117,7 +151,9 @@ impl<'a> Walk<'a> {
     fn branches(&mut self, branches: &Branches, with: bool, scope: &Scope) {
         let mut scope = scope.clone();
         for (pipeline, body) in &branches.arms {
+            let branching = std::mem::replace(&mut self.branching, true);
             let value = self.unsettled(pipeline, &scope);
+            self.branching = branching;
             let truth = self.truth(&value);
             if truth != Some(false) {
                 let dot = if with { value } else { scope.dot.clone() };

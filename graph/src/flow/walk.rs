@@ -55,6 +55,8 @@ impl Blocked {
 #[derive(Clone, Debug)]
 pub(super) struct Lacking {
     place: String,
+    /// It was removed, and which others there are is not known.
+    pub(super) removed: bool,
     name: Str,
     names: Vec<Str>,
     pub(super) since: Since,
@@ -79,6 +81,9 @@ impl Lacking {
 
     pub(super) fn hint(&self) -> String {
         const MOST: usize = 8;
+        if self.removed {
+            return "read it before it is removed".to_owned();
+        }
         if let Some(near) = did_you_mean(&self.name, self.names.iter().map(Str::as_str)) {
             let mut text = format!("did you mean {}", self.parent());
             push_part(near, &mut text);
@@ -137,11 +142,13 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
         let mut place_here = place.clone();
         push_part(name, &mut place_here);
         if field.is_none() && outcome.lacking.is_none() {
+            let removed = fields.removed(name);
             outcome.lacking = Some(Lacking {
+                removed: removed.is_some(),
                 place: place_here.clone(),
                 name: (*name).clone(),
                 names: fields.iter().map(|(name, _)| name.clone()).collect(),
-                since,
+                since: removed.unwrap_or(since),
             });
         }
         let field = field.unwrap_or_else(|| Field::optional(Type::of(Kinds::NONE)));

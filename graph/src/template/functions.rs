@@ -34,6 +34,8 @@ mod signature;
 mod strings;
 mod urls;
 
+pub(crate) use regex::invalid_pattern;
+
 /// A function.
 #[derive(Debug)]
 pub(crate) struct Function {

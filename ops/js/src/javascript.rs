@@ -7,15 +7,18 @@ use std::time::Duration;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
+use anabranch_graph::flow::Flow;
 use anabranch_graph::operator::{BuiltOperator, Class, ConfiguredOperator, Fan, Host, OperatorKind, Signature};
 use anabranch_graph::secret::{forms, mask};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
+use crate::acts::Act;
 use crate::client::{Client, Launch};
 use crate::globals::log::{LEVELS, Lines as _, ServiceLog};
 use crate::interpreter::Interpreter;
 use crate::isolate::Limits;
+use crate::mistakes;
 use crate::program::{Flaw, Program};
 use crate::wire::orders::Opening;
 
@@ -28,7 +31,8 @@ pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("custom.javascript", "Processes each record with a script.")
         .describe(
             "Calls the script's function `process` with each record and takes what it returns: the record, `null` \
-             (the record is dropped), or a list of records, each with the position of the first. The record has \
+             (the record is dropped), or a list of records, each with the position of the first. A call that returns \
+             nothing drops the record too, so a script whose `process` never returns a value is refused. The record has \
              `Key`, `Metadata`, `Operation`, `Position`, `Payload.Before` and `Payload.After`; raw data is a \
              `Uint8Array`, structured data an object. A string assigned to a key or payload becomes raw data. \
              Integers beyond 2^53 are `BigInt`. Only fields that the script touches are converted.\
@@ -85,9 +89,10 @@ impl OperatorKind for Kind {
 
 fn configure(arguments: &Arguments, launch: Option<Launch>) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
     let program = program(arguments)?;
-    program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
+    let acts = program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
     let time = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(5));
-    Ok(Arc::new(Configured { program, limits: Limits { time }, launch }))
+    let inline = arguments.has(SCRIPT);
+    Ok(Arc::new(Configured { program, acts, inline, limits: Limits { time }, launch }))
 }
 
 /// The script, from wherever it is.
@@ -140,6 +145,10 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
 
 struct Configured {
     program: Program,
+    /// What its function does with a record.
+    acts: Vec<Act>,
+    /// Whether the script stands in the pipeline file.
+    inline: bool,
     limits: Limits,
     launch: Option<Launch>,
 }
@@ -147,6 +156,12 @@ struct Configured {
 impl ConfiguredOperator for Configured {
     fn signature(&self) -> Signature {
         Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        let setting = if self.inline { SCRIPT } else { PATH };
+        mistakes::say(&self.acts, &self.program, setting, self.inline, flow);
+        flow.forget();
     }
 
     fn patience(&self) -> Option<Duration> {

@@ -5,19 +5,26 @@
 //! `interpreter` keeps an `isolate`, which runs the script; `envelope` and `view` show records to it and `conversion`
 //! carries values across; `globals` is what scripts find beside the language. `uses` tells which objects of a record a
 //! script cannot keep, and which fields of them it names. Those objects are `lasting`, all others new for each record, and
-//! no other fields are sent to the worker.
+//! no other fields are sent to the worker. `acts` tells what a script does with the record, `ending` whether it returns
+//! anything, and `mistakes` which of that can never be meant for the records that come; `spot` follows the ways into the
+//! record.
 
+mod acts;
 mod client;
 mod conversion;
+mod ending;
 mod envelope;
 mod globals;
 mod interpreter;
 mod isolate;
 mod javascript;
 mod lasting;
+mod mistakes;
 mod nesting;
 mod position;
+mod process;
 mod program;
+mod spot;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -36,7 +43,7 @@ pub use client::Launch;
 /// It is refused; where, as line and column from 1, if that is at a place.
 pub fn check(script: &str) -> Result<(), Option<(usize, usize)>> {
     let program = program::Program { text: script.into(), name: "script".into() };
-    program.check().map_err(|flaw| flaw.position.map(|at| (at.line, at.column)))
+    program.check().map(drop).map_err(|flaw| flaw.position.map(|at| (at.line, at.column)))
 }
 
 /// Adds everything in this crate. Scripts run in processes that are launched so; without `launch` they run in this

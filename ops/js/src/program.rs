@@ -13,8 +13,11 @@ use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::lexer::error::Error as LexError;
 use boa_engine::parser::{Error, Parser};
 
+use crate::acts::Act;
+use crate::ending;
 use crate::nesting;
 use crate::position::Position;
+use crate::process::Process;
 
 /// Most stack that checking a script may take. Memory is taken only where the text does nest.
 const MOST_STACK: usize = 2 << 30;
@@ -42,8 +45,9 @@ pub(crate) struct Flaw {
 }
 
 impl Program {
-    /// Looks for what can be told without running it. On a thread of its own: parsing takes stack as the text says.
-    pub(crate) fn check(&self) -> Result<(), Flaw> {
+    /// Looks for what can be told without running it: what `process` does with its records. On a thread of its own:
+    /// parsing takes stack as the text says.
+    pub(crate) fn check(&self) -> Result<Vec<Act>, Flaw> {
         if let Err(position) = nesting::check(&self.text) {
             let message = format!("brackets are nested deeper than {} levels", nesting::MOST_BRACKETS);
             return Err(Flaw { code: "script.too_deep", position: Some(position), message, hint: Some(DEEP) });
@@ -74,7 +78,7 @@ impl Program {
     }
 
     /// The same on the thread at hand, whose stack has to be as large as [`nesting::stack`] says.
-    pub(crate) fn parse(&self) -> Result<(), Flaw> {
+    pub(crate) fn parse(&self) -> Result<Vec<Act>, Flaw> {
         let mut interner = Interner::default();
         let source = Source::from_bytes(self.text.as_bytes());
         let script = Parser::new(source).parse_script(&Scope::new_global(), &mut interner);
@@ -95,7 +99,9 @@ impl Program {
         }
         // It may be made in other ways, but not without its name.
         match interner.get("process") {
-            Some(process) if declared(process) || self.text.contains("globalThis") => Ok(()),
+            Some(process) if declared(process) || self.text.contains("globalThis") => {
+                Process::of(&script, process).map_or(Ok(Vec::new()), |process| self.process(&process, &interner))
+            }
             _ => Err(Flaw {
                 code: "script.no_process",
                 position: None,
@@ -103,6 +109,23 @@ impl Program {
                 hint: Some("begin with: function process(rec) { return rec; }"),
             }),
         }
+    }
+
+    /// What the function does.
+    fn process(&self, process: &Process<'_>, interner: &Interner) -> Result<Vec<Act>, Flaw> {
+        let message = match process.generates {
+            true => "process is a generator, so it returns no record: every record fails",
+            false if ending::gives_nothing(process.body, interner.get("undefined")) => {
+                "process never returns a value, so every record is dropped"
+            }
+            false => return Ok(process.acts(interner)),
+        };
+        Err(Flaw {
+            code: "script.no_result",
+            position: Some(process.name.span().start().into()),
+            message: message.to_owned(),
+            hint: Some("end it with `return rec;`; to drop every record on purpose, write `return null;`"),
+        })
     }
 
     fn syntax(&self, error: &Error) -> Flaw {
@@ -188,6 +211,40 @@ mod tests {
         }
         for bad in ["", "function proces(rec) {}", "(function () { function process(rec) {} })()"] {
             assert_eq!(flaw(bad).map(|flaw| flaw.0), Some("script.no_process"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn process_returns_something() {
+        for good in [
+            "function process(rec) { if (rec.Key) return; return rec }",
+            "function process(rec) { return null }",
+            "function process(rec) { throw new Error('x') }",
+            "function process(rec) { console.log(rec); for (;;) {} }",
+            "function process(rec) { while (true) { f() } } function f() {}",
+            "function process(rec) { if (rec.Key) { throw 1 } else { throw 2 } }",
+            "function process(rec) { try { throw 1 } catch { throw 2 } }",
+            "let process = rec => {}; process = rec => rec",
+            "const process = rec => console.log(rec)",
+            "async function process(rec) { return rec }",
+        ] {
+            assert_eq!(flaw(good), None, "{good}");
+        }
+        for (bad, place) in [
+            ("function process(rec) {}", "1:10"),
+            ("\nfunction process(rec) { rec.Metadata.x = '1' }", "2:10"),
+            ("function process(rec) { if (rec.Key) throw 1; rec.Metadata.x = '1' }", "1:10"),
+            ("function process(rec) { return }", "1:10"),
+            ("function process(rec) { return undefined }", "1:10"),
+            ("function process(rec) { return void 0 }", "1:10"),
+            ("const process = rec => { rec.Metadata.x = '1' }", "1:7"),
+            ("function process(rec) { const f = () => { return rec } }", "1:10"),
+            ("function process(rec) { while (true) { break } }", "1:10"),
+            ("async function process(rec) { rec.Metadata.x = '1' }", "1:16"),
+            ("function* process(rec) { yield rec }", "1:11"),
+        ] {
+            let flaw = flaw(bad).map(|(code, place, _)| (code, place));
+            assert_eq!(flaw, Some(("script.no_result", Some(place.to_owned()))), "{bad}");
         }
     }
 

@@ -31,35 +31,9 @@ use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::Parser;
 
 use crate::envelope::{PAYLOAD, RECORD};
+use crate::spot::{Names, Spot, spot, step, unparenthesized};
 
-/// An object of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Record,
-    Payload,
-    Metadata,
-    Key,
-    Before,
-    After,
-}
-
-impl Place {
-    pub(crate) const COUNT: usize = 6;
-    pub(crate) const ALL: [Place; Place::COUNT] =
-        [Place::Record, Place::Payload, Place::Metadata, Place::Key, Place::Before, Place::After];
-
-    /// The object that a field holds, if it holds one.
-    fn child(self, field: &str) -> Option<Place> {
-        match (self, field) {
-            (Place::Record, "Payload") => Some(Place::Payload),
-            (Place::Record, "Metadata") => Some(Place::Metadata),
-            (Place::Record, "Key") => Some(Place::Key),
-            (Place::Payload, "Before") => Some(Place::Before),
-            (Place::Payload, "After") => Some(Place::After),
-            _ => None,
-        }
-    }
-}
+pub(crate) use crate::spot::Place;
 
 /// As many fields of an object may be named.
 const MOST_FIELDS: usize = 32;
@@ -115,32 +89,6 @@ impl Uses {
     }
 }
 
-fn unparenthesized(expression: &Expression) -> &Expression {
-    match expression {
-        Expression::Parenthesized(inner) => unparenthesized(inner.expression()),
-        other => other,
-    }
-}
-
-/// What an expression stands for.
-enum Spot {
-    /// The object, by a name for it.
-    Object(Place),
-    /// A field of the object; `None` for a name that is computed.
-    Field(Place, Option<String>),
-    Other,
-}
-
-impl Spot {
-    fn object(&self) -> Option<Place> {
-        match self {
-            Spot::Object(place) => Some(*place),
-            Spot::Field(place, Some(name)) => place.child(name),
-            _ => None,
-        }
-    }
-}
-
 /// Whether the value of an expression goes on to where it may be kept.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
@@ -164,6 +112,23 @@ struct Reader<'i> {
     depth: usize,
     /// Objects that were come across.
     mentioned: Cell<[bool; Place::COUNT]>,
+}
+
+impl Names for Reader<'_> {
+    fn interner(&self) -> &Interner {
+        self.interner
+    }
+
+    fn place(&self, name: Sym) -> Option<Place> {
+        let known = self.names.iter().find(|(known, _)| *known == name && !self.mixed.contains(&name));
+        known.map(|(_, place)| *place)
+    }
+
+    fn came_across(&self, place: Place) {
+        let mut mentioned = self.mentioned.get();
+        mentioned[place as usize] = true;
+        self.mentioned.set(mentioned);
+    }
 }
 
 impl<'i> Reader<'i> {
@@ -198,54 +163,18 @@ impl<'i> Reader<'i> {
         self.interner.resolve(name)?.utf8()
     }
 
-    fn place(&self, name: Sym) -> Option<Place> {
-        let known = self.names.iter().find(|(known, _)| *known == name && !self.mixed.contains(&name));
-        known.map(|(_, place)| *place)
-    }
-
     fn spot(&self, expression: &Expression) -> Spot {
-        match expression {
-            Expression::Parenthesized(inner) => self.spot(inner.expression()),
-            Expression::Identifier(name) => self.place(name.sym()).map_or(Spot::Other, Spot::Object),
-            Expression::PropertyAccess(PropertyAccess::Simple(access)) => {
-                self.step(&self.spot(access.target()), access.field())
-            }
-            Expression::Optional(optional) => {
-                let first = self.spot(optional.target());
-                optional.chain().iter().fold(first, |at, operation| match operation.kind() {
-                    OptionalOperationKind::SimplePropertyAccess { field } => self.step(&at, field),
-                    _ => Spot::Other,
-                })
-            }
-            _ => Spot::Other,
-        }
+        spot(expression, self)
     }
 
     fn step(&self, base: &Spot, field: &PropertyAccessField) -> Spot {
-        let Some(place) = base.object() else { return Spot::Other };
-        let name = match field {
-            PropertyAccessField::Const(name) => Some(name.sym()),
-            PropertyAccessField::Expr(expression) => match &**expression {
-                Expression::Literal(literal) => match literal.kind() {
-                    LiteralKind::String(name) => Some(*name),
-                    _ => None,
-                },
-                _ => None,
-            },
-        };
-        let name = name.and_then(|name| self.text(name));
-        if let Some(name) = name {
-            self.child(place, name);
-        }
-        Spot::Field(place, name.map(str::to_owned))
+        step(base, field, self)
     }
 
     /// The object that a field holds, if it holds one.
     fn child(&self, place: Place, name: &str) -> Option<Place> {
         let child = place.child(name)?;
-        let mut mentioned = self.mentioned.get();
-        mentioned[child as usize] = true;
-        self.mentioned.set(mentioned);
+        self.came_across(child);
         Some(child)
     }
 

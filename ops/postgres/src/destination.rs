@@ -9,6 +9,7 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Place};
 use anabranch_graph::kind;
+use anabranch_graph::metadata::key;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::Side;
@@ -208,8 +209,22 @@ impl Destination for Configured {
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
         flow.need_fields(Place::NODE, Side::After, true);
-        if let TableOf::Template(template) = &self.0.table {
-            flow.template("table", template);
+        let key = &flow.record.key;
+        if key.is_raw() && key.plain {
+            let message = "every record fails here: .Key is a word or a number, and PostgreSQL needs an object with the \
+                           key's columns, or no key";
+            let since = (key.since, "the key is one since here".to_owned());
+            let hint = "for rows without a key, remove it before with field.exclude and fields: .Key; for rows with one, \
+                        set it before with field.set, field: .Key and value: '{\"id\": {{ .Payload.After.id }}}'";
+            flow.fail("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
+        }
+        match &self.0.table {
+            TableOf::Template(template) => flow.template("table", template),
+            TableOf::Collection if !flow.record.metadata.may_have(&key::COLLECTION) => {
+                let message = "every record fails here: none has the metadata recfmt.collection, which names its table";
+                flow.fail("flow.no_metadata", Place::NODE, message, None, Some("set table".to_owned()));
+            }
+            TableOf::Collection | TableOf::Fixed(_) => {}
         }
     }
 

@@ -122,6 +122,9 @@ impl Prototype for SetField {
         if let Content::Rendered(template) = &self.value {
             flow.template("value", template);
         }
+        if let Content::Same(Value::Text(text)) = &self.value {
+            flow.literal("value", text);
+        }
         match (self.field.target(), &self.value) {
             (Target::Operation, Content::Same(Value::Text(name))) => {
                 flow.record.operations = name.parse().map_or(Operations::ALL, Operations::only);

@@ -122,7 +122,7 @@ impl Source for ConfiguredFile {
     }
 
     fn shape(&self) -> RecordShape {
-        RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::RAW, Shape::RAW) }
+        RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::PLAIN, Shape::RAW) }
     }
 
     async fn open(

@@ -91,14 +91,29 @@ impl Decode {
     }
 }
 
+const WHERE: &str = "name the part that holds the JSON text, as .Payload.After";
+
 impl Prototype for Decode {
     fn flow(&self, flow: &mut Flow) {
         let texts = Kinds::TEXT | Kinds::BYTES;
         match self.field.target() {
             Target::Data(side) => {
+                let shape = flow.record.side(*side);
+                let part = side.as_str();
+                if shape.is_raw() && shape.plain {
+                    let message =
+                        format!("every record fails here: {part} is a word or a number, not JSON of an object");
+                    let since = (shape.since, "it is one since here".to_owned());
+                    flow.fail("flow.not_a_text", "field", message, Some(since), None);
+                } else if shape.is_absent() {
+                    flow.needless("field", format!("no record has {part} here, so there is nothing to decode"), WHERE);
+                } else if !shape.raw {
+                    let message = format!("{part} is structured already, so there is nothing to decode");
+                    flow.needless("field", message, "remove the processor, or name the field that holds JSON text");
+                }
                 if flow.record.side(*side).raw {
                     flow.may_fail();
-                    flow.set_side(*side, Shape::unknown());
+                    flow.set_side(*side, Shape::decoded());
                 }
             }
             _ => {

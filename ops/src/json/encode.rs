@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::flow::{Flow, Form, Kinds, Type};
 use anabranch_graph::json::{write_data, write_value};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference};
+use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
 
@@ -78,6 +78,16 @@ impl Prototype for Encode {
         // Not every number has a JSON text.
         flow.may_fail();
         let found = flow.get("field", &self.field);
+        if let Target::Data(side) = self.field.target() {
+            let shape = flow.record.side(*side);
+            if shape.is_absent() {
+                let message = format!("no record has {} here, so there is nothing to encode", side.as_str());
+                flow.needless("field", message, "name a part that the records have");
+            } else if shape.form() == Some(Form::Raw) {
+                let message = format!("{} is raw data: it becomes a JSON text of its bytes in base64", side.as_str());
+                flow.needless("field", message, "encode structured data, and that once");
+            }
+        }
         // What is raw stays so, though its text is another.
         flow.replace("field", &self.field, Type { since: found.ty.since_if(Kinds::BYTES), ..Type::of(Kinds::TEXT) });
     }

@@ -155,7 +155,7 @@ fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str))
 
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
-        super::flow(flow, &self.field);
+        super::flow(flow, &self.field, &["payload"]);
         flow.forget();
     }
 }

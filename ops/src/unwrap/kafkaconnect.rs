@@ -60,7 +60,7 @@ impl Unwrap {
 
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
-        super::flow(flow, &self.field);
+        super::flow(flow, &self.field, &["payload"]);
         flow.record.operations = Operations::only(Operation::Create);
         flow.record.key = Shape::unknown();
         flow.record.before = Shape::ABSENT;

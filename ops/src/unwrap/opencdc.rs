@@ -100,7 +100,7 @@ impl Unwrap {
 
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
-        super::flow(flow, &self.field);
+        super::flow(flow, &self.field, &["operation"]);
         flow.forget();
     }
 }

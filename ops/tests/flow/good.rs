@@ -250,3 +250,57 @@ fn schemas_make_raw_data_anything() {
         "plugin: table",
     );
 }
+
+/// What looks like a mistake and is none.
+#[test]
+fn unusual_pipelines() {
+    let decode = "plugin: json.decode, settings: { field: .Payload.After }";
+    for processor in [
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ printf \"%s\" .Key }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ toJson .Payload.After }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ if .Payload.After }}a{{ end }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ range $k, $v := .Payload.After }}{{ $k }}{{ end }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ define \"x\" }}a{{ end }}{{ template \"x\" . }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ printf \"%5.2f%% %v %q\" 1.5 .Payload.After.n .Operation.String }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ printf \"%*d\" 5 1 }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ add .Payload.After.n 1 }} {{ addf .Payload.After.n 0.5 }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ date \"2006\" now }} {{ date \"2006\" .Payload.After.t }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ regexMatch \"^a[b]\" .Operation.String }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '.Payload' }",
+        "plugin: filter, condition: '{{ eq (upper .Operation.String) \"CREATE\" }}'",
+        "plugin: filter, condition: '{{ eq .Operation.String \"create\" }}'",
+        "plugin: filter, condition: '{{ eq .Operation.String .Payload.After.op }}'",
+        "plugin: filter, condition: '{{ ne .Operation.String \"delete\" }}'",
+        "plugin: filter, condition: '{{ or (eq .Operation.String \"create\") (eq .Operation.String \"snapshot\") }}'",
+        "plugin: filter, condition: '{{ eq .Operation.String \"create\" \"snapshot\" }}'",
+        decode,
+    ] {
+        steps_are_silent(&["lines"], &[decode, processor], TO_FILE);
+    }
+    // A field that was removed may come again.
+    steps_are_silent(
+        &["lines"],
+        &[
+            decode,
+            "plugin: field.exclude, settings: { fields: .Payload.After.n }",
+            "plugin: field.set, condition: '{{ .Payload.After.ok }}', settings: { field: .Payload.After.n, value: '1' }",
+            "plugin: filter, condition: '{{ eq .Payload.After.n \"1\" }}'",
+        ],
+        TO_FILE,
+    );
+    // Data that were encoded are decoded again.
+    steps_are_silent(
+        &["lines"],
+        &[
+            decode,
+            "plugin: json.encode, settings: { field: .Payload.After }",
+            "plugin: base64.encode, settings: { field: .Payload.After }",
+            "plugin: base64.decode, settings: { field: .Payload.After }",
+            decode,
+            "plugin: field.set, settings: { field: .Payload.After.n, value: '1' }",
+        ],
+        TO_FILE,
+    );
+    // An envelope that may be there.
+    steps_are_silent(&["lines"], &[decode, "plugin: unwrap.kafkaconnect"], "plugin: table");
+}

@@ -68,6 +68,11 @@ pub(super) const CODES: &[Entry] = &[
         "Put quotes around the whole text.",
     ),
     entry(
+        "config.condition_blank",
+        "The condition of a processor is blank, which counts as none.",
+        "Remove it, or write a condition.",
+    ),
+    entry(
         "config.field_duplicate",
         "A field is given beside `plugin` and inside `settings`.",
         "Remove one of the two.",
@@ -191,9 +196,19 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("dry_run.unknown_pipeline", "There is no pipeline of this id.", "`pipelines list` lists them."),
     entry(
+        "flow.key_raw",
+        "The key is a word or a number, and the destination needs an object with the key's columns, or no key.",
+        "Remove `.Key` with field.exclude, or set it to a JSON object with field.set.",
+    ),
+    entry(
         "flow.name_taken",
         "A field would get a name that another one has.",
         "Remove the other one first, or choose another name.",
+    ),
+    entry(
+        "flow.needless",
+        "A step does nothing, or does again what is done already.",
+        "Remove it, or name the field that is meant.",
     ),
     entry(
         "flow.needs_fields",
@@ -205,6 +220,7 @@ pub(super) const CODES: &[Entry] = &[
         "A comparison is of two kinds of values that cannot be compared: every record that gets there fails.",
         "Compare values of one kind, as the message says.",
     ),
+    entry("flow.no_data", "A destination writes data that no record has.", "Keep the data, or write another format."),
     entry("flow.no_envelope", "What is to be unwrapped is no envelope.", "See which field holds it."),
     entry(
         "flow.no_field",
@@ -213,10 +229,16 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("flow.no_metadata", "Nothing before writes this metadata.", "Correct the name, or set it before."),
     entry(
+        "flow.no_operation",
+        "The operation is compared with a text that is no operation, or with one that no record has there.",
+        "Write create, update, delete or snapshot.",
+    ),
+    entry(
         "flow.no_part",
         "A template reads a part that no record has.",
         "The parts are Position, Operation, Metadata, Key, Payload.Before and Payload.After.",
     ),
+    entry("flow.no_template", "A template calls another that is not defined.", "Define it before it is called."),
     entry("flow.not_a_list", "What is to be split is not a list.", "Name a field that is."),
     entry("flow.not_a_map", "A reference goes through a value that has no fields.", "Correct the reference."),
     entry(
@@ -231,6 +253,11 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("flow.not_convertible", "A value cannot become what it is to become.", "Choose another type."),
     entry("flow.overwritten", "What a step sets is replaced before anything reads it.", "Remove one of the two steps."),
+    entry(
+        "flow.suspect",
+        "A template gives a text that is hardly meant, as a map in Go's notation or a number that is cut off.",
+        "Write what the finding proposes.",
+    ),
     entry(
         "flow.wrong_argument",
         "A function of a template gets too few, too many or the wrong values: every record that gets there fails.",
@@ -487,11 +514,21 @@ pub(super) const CODES: &[Entry] = &[
     entry("run.traces", "Traces of records cannot be sent.", "The message says why. Without traces.endpoint none are."),
     entry("run.system", "The system refused what the service needs.", "The message is the system's."),
     entry("script.missing", "custom.javascript has no script.", "Set `script` or `script.path`."),
+    entry(
+        "script.mistake",
+        "A script uses a field that the record or its data do not have, or an operation that does not exist.",
+        "Correct it at the place that the message names.",
+    ),
     entry("script.module", "A script imports what is not available.", "Scripts stand alone: put all in one file."),
     entry(
         "script.no_process",
         "The script declares no function named process.",
         "Declare it: `function process(record) { … }`.",
+    ),
+    entry(
+        "script.no_result",
+        "The function process of a script never returns a value: every record would be dropped.",
+        "Return the record, or `null` to drop every record on purpose.",
     ),
     entry(
         "script.syntax",

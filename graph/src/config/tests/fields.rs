@@ -243,8 +243,13 @@ pipelines:
 #[test]
 fn a_blank_condition_is_none() {
     for condition in ["", "~", "' '", "\"\\n\""] {
-        let pipeline = one(&pipeline(&format!("processors:\n  - {{id: a, plugin: b, condition: {condition}}}")));
-        assert!(pipeline.processors[0].condition.is_none(), "{condition}");
+        let text = pipeline(&format!("processors:\n  - {{id: a, plugin: b, condition: {condition}}}"));
+        let files = files(&[&text]);
+        let loaded = load(&files, &Environment);
+        assert!(loaded.pipelines[0].processors[0].condition.is_none(), "{condition}");
+        // What is written and blank is hardly meant.
+        let told = codes(&text).iter().filter(|code| code.ends_with("config.condition_blank")).count();
+        assert_eq!(told, usize::from(condition.starts_with(['\'', '"'])), "{condition}");
     }
 }
 

@@ -19,10 +19,22 @@ impl Walk<'_> {
         certain: bool,
     ) {
         let Some((first, others)) = values.split_first() else { return };
+        if matches!(name, "eq" | "ne") {
+            self.operations(name == "eq", args, values, at, certain);
+        }
         for (i, other) in others.iter().enumerate() {
             // The first one that is equal ends the comparison.
             let certain = certain && i == 0;
-            let (Some(ours), Some(theirs)) = (self.classes(first), self.classes(other)) else { continue };
+            let (ours, theirs) = match (self.classes(first), self.classes(other)) {
+                (Some(ours), Some(theirs)) => (ours, theirs),
+                // What has no order with anything.
+                (Some(known), None) | (None, Some(known))
+                    if !matches!(name, "eq" | "ne") && known != Classes::NIL && !known.may_order(Classes::ALL) =>
+                {
+                    (known, known)
+                }
+                _ => continue,
+            };
             let fits = match name {
                 "eq" | "ne" => ours.may_equal(theirs),
                 _ => ours.may_order(theirs),

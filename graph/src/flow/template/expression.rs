@@ -20,6 +20,8 @@ pub(super) enum Known {
     Record,
     Position,
     Operation,
+    /// The name of the operation.
+    OperationName,
     Metadata,
     Payload,
     /// A metadata entry; with `index` an absent one is empty text.
@@ -171,6 +173,7 @@ impl Walk<'_> {
         if matches!(function.name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") {
             self.comparison(function.name, args, &values, &at, scope.certain);
         }
+        self.suspect(function.name, args, &values, &at, scope.certain);
         result(function.name)
     }
 
@@ -180,7 +183,10 @@ impl Walk<'_> {
         let mut may_be = Classes::NONE;
         let mut values: Vec<Known> = Vec::new();
         for arg in args {
+            let branching = self.branching;
+            self.branching |= or;
             let value = self.operand(arg, &scope);
+            self.branching = branching;
             let decides = self.truth(&value).map(|truth| truth == or);
             if decides != Some(false) {
                 may_be = may_be | self.classes(&value).unwrap_or(Classes::ALL);
@@ -288,6 +294,7 @@ impl Walk<'_> {
             Known::Record | Known::Payload => Classes::STRUCT,
             Known::Position => Classes::POSITION,
             Known::Operation => Classes::OPERATION,
+            Known::OperationName => Classes::TEXT,
             Known::Metadata => Classes::MAP,
             Known::Entry { key, indexed } => match (indexed, self.flow.record.metadata.has(key)) {
                 (true, _) | (_, true) => Classes::TEXT,
@@ -360,6 +367,7 @@ fn result(name: &str) -> Known {
         _ if BOOLS.contains(&name) => Known::Of(Classes::BOOL),
         _ if TEXTS.contains(&name) => Known::Of(Classes::TEXT),
         "len" | "int" => Known::Of(Classes::INT),
+        "now" => Known::Of(Classes::TIME),
         _ => Known::Anything,
     }
 }

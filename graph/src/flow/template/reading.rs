@@ -58,7 +58,8 @@ impl Walk<'_> {
                     "After" => Known::Way(Way::of(Side::After)),
                     _ => return self.no_part(&["Payload"], rest, operand, certain),
                 },
-                Known::Position | Known::Operation if name == "String" => Known::Of(Classes::TEXT),
+                Known::Operation if name == "String" => Known::OperationName,
+                Known::Position if name == "String" => Known::Of(Classes::TEXT),
                 Known::Position => return self.no_part(&["Position"], rest, operand, certain),
                 Known::Operation => return self.no_part(&["Operation"], rest, operand, certain),
                 Known::Metadata if is_method_of_metadata(name) => return Known::Anything,
@@ -112,6 +113,10 @@ impl Walk<'_> {
             Known::Way(way) if !way.names.is_empty() => {
                 let outcome = way.walk(&self.flow.record);
                 self.flow.judge(&place, &outcome, certain);
+                if certain {
+                    let names: Vec<&Str> = way.names.iter().collect();
+                    self.flow.judge_usual(&place, &outcome, way.side, &names, &way.accesses);
+                }
                 if outcome.ty.kinds == crate::flow::Kinds::NONE
                     && let Some(lacking) = &outcome.lacking
                     && let Some((from, to)) = lacking.slip()

@@ -48,8 +48,15 @@ impl Walk<'_> {
         let Some(main) = tree.templates.first() else { return };
         // What is wrong with the parts has been said. What they give is looked at without saying it again.
         let mut aside = Flow::new(self.flow.record.clone());
-        let mut walk =
-            Walk { flow: &mut aside, place: self.place.clone(), tree, strict: self.strict, slots: self.slots.clone() };
+        let mut walk = Walk {
+            flow: &mut aside,
+            place: self.place.clone(),
+            tree,
+            strict: self.strict,
+            slots: self.slots.clone(),
+            prints: false,
+            branching: true,
+        };
         let printed = walk.printed(&main.body, &Scope { dot: super::Known::Record, certain: true });
         let Some((at, other)) = printed.other else { return };
         let whole = 0..tree.source.len();

@@ -84,6 +84,11 @@ fn compile(text: &str) -> Compiled {
     Ok(Rc::new(Pattern { regex, names }))
 }
 
+/// Why a pattern is none.
+pub(crate) fn invalid_pattern(text: &str) -> Option<String> {
+    compile(text).err().map(|error| error.0.to_string())
+}
+
 /// The last line of the message, without the picture of the translated pattern above it.
 fn reason(error: &::regex::Error) -> String {
     let text = error.to_string();

@@ -83,7 +83,10 @@ fn deep_data_does_not_overflow_the_stack() {
 
 #[test]
 fn the_end_of_a_script_is_awaited_no_longer_than_a_record() {
-    let host = crate::testing::configure(&[("script", "function process() {}\nfor (;;);"), ("timeout", "100ms")]);
+    let host = crate::testing::configure(&[
+        ("script", "function process(rec) { return rec }\nfor (;;);"),
+        ("timeout", "100ms"),
+    ]);
     let message = match crate::testing::build(&*host.unwrap()) {
         Err(fault) => fault.message(),
         Ok(_) => panic!("it opened"),

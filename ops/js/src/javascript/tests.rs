@@ -122,7 +122,7 @@ fn the_scripts_of_the_documents_pipeline_run() {
 const SAMPLE: &str = r#"{"position":"cA==","operation":"update","metadata":{"a":"1","b":"2"},"key":"a2V5","payload":{"before":{"x":1},"after":{"id":7,"in":{"deep":{"n":1.0}},"name":"ann","tags":["a","b"]}}}"#;
 
 fn changed(script: &str) -> Result<String, String> {
-    Worker::new(&format!("function process(rec) {{ {script} }}")).json(SAMPLE)
+    Worker::new(&format!("function process(rec) {{ {script}\nreturn rec }}")).json(SAMPLE)
 }
 
 #[test]
@@ -502,5 +502,74 @@ fn metadata_has_the_names_of_the_reference_service_too() {
         let expected = before.replace(r#""recfmt.collection":"a","svc.x":"1""#, metadata);
         let made = Worker::new(&format!("function process(rec) {{ {script}; return rec }}")).json(before);
         assert_eq!(made, Ok(expected), "{script}");
+    }
+}
+
+/// What is said of a script after a source of raw data, or of fields.
+fn findings(script: &str, after: anabranch_graph::flow::Shape) -> String {
+    use anabranch_graph::flow::{Flow, RecordShape, Shape};
+
+    let configured =
+        configure(&[("script", &format!("function process(rec) {{\n  {script}\n  return rec\n}}"))]).unwrap();
+    let mut flow = Flow::new(RecordShape::create(Shape::PLAIN, after));
+    configured.flow(&mut flow);
+    let fails = if flow.fails() { "fails; " } else { "" };
+    format!("{fails}{}", flow.messages().collect::<Vec<_>>().join("; "))
+}
+
+#[test]
+fn mistakes_about_records_are_told() {
+    use anabranch_graph::flow::{Fields, Shape};
+
+    let structured = || Shape::structured(Fields::any());
+    for (script, after, expected) in [
+        ("rec.Payload.After.x = 1", Shape::RAW, "fails; script:2:3: this is lost: .Payload.After is raw data"),
+        ("rec.Payload.After.x += 1", Shape::RAW, "fails; script:2:3: this is lost"),
+        ("if (rec.Payload.After.price > 5) return null", Shape::RAW, "script:2:7: this is always undefined"),
+        ("const { price } = rec.Payload.After", Shape::RAW, "script:2:11: this is always undefined"),
+        ("f(rec.Payload.After.a.b)", Shape::RAW, "fails; script:2:5: the script fails here"),
+        ("rec.Payload.After = JSON.parse(rec.Payload.After)", Shape::RAW, "fails; script:2:33: the script fails here"),
+        (
+            "rec.Payload.After = JSON.parse(rec.Payload.After)",
+            structured(),
+            "fails; script:2:33: the script fails here",
+        ),
+        ("if (rec.Key == '1') return null", Shape::RAW, "script:2:7: this is always false"),
+        ("f(rec.Payload.Before.x)", Shape::RAW, "fails; script:2:5: the script fails here: .Payload.Before is absent"),
+        (
+            "rec.payload.after.x = 1",
+            structured(),
+            "fails; script:2:3: the script fails here: a record has no \"payload\"",
+        ),
+        (
+            "rec.Payload.after = {}",
+            structured(),
+            "fails; script:2:3: the script fails here: a payload has no \"after\"",
+        ),
+        ("if (rec.operation === 'create') return null", structured(), "script:2:7: this is always undefined"),
+        (
+            "rec.Operation = 'insert'",
+            structured(),
+            "fails; script:2:3: the script fails here: \"insert\" is no operation",
+        ),
+        ("if (rec.Operation == 'CREATE') return null", structured(), "script:2:24: no record has the operation"),
+    ] {
+        let found = findings(script, after);
+        assert!(found.starts_with(expected), "{script}\n  {found}");
+    }
+    for (script, after) in [
+        ("rec.Payload.After.x = rec.Payload.After.y.z", structured()),
+        ("rec.Payload.After.x = 1", Shape::decoded()),
+        ("rec.Payload.After.x = 1", Shape::unknown()),
+        ("rec.Metadata.n = String(rec.Payload.After.length + rec.Payload.After[0])", Shape::RAW),
+        (
+            "rec.Payload.After = JSON.parse(new TextDecoder().decode(rec.Payload.After)); rec.Payload.After.x = 1",
+            Shape::RAW,
+        ),
+        ("if (rec.Payload.Before) f(rec.Payload.Before.x)", Shape::RAW),
+        ("if (rec.Operation === 'delete' && rec.hasOwnProperty('Key')) return null", Shape::RAW),
+        ("rec.Operation = 'snapshot'; rec.Key = { id: 1 }; rec.Key.id = 2", structured()),
+    ] {
+        assert_eq!(findings(script, after), "", "{script}");
     }
 }

@@ -1,0 +1,195 @@
+//! What works in a template, but hardly as it is meant.
+
+use std::ops::Range;
+
+use super::Walk;
+use super::classes::Classes;
+use super::expression::{Known, bytes};
+use crate::diagnostic::Severity;
+use crate::flow::Form;
+use crate::template::functions::invalid_pattern;
+use crate::template::tree::{Literal, Operand, Pipeline};
+
+const CODE: &str = "flow.suspect";
+
+/// Functions that take whole numbers, and those that take fractions.
+const WHOLE: [(&str, &str); 6] =
+    [("add", "addf"), ("sub", "subf"), ("mul", "mulf"), ("div", "divf"), ("max", "maxf"), ("min", "minf")];
+
+impl Walk<'_> {
+    /// A value that prints as no one wants to read it.
+    pub(super) fn printed_value(&mut self, pipeline: &Pipeline, value: &Known) {
+        if let Known::Way(way) = value
+            && way.names.is_empty()
+            && self.flow.record.side(way.side).is_absent()
+        {
+            let at = self.trimmed(pipeline);
+            let message = format!("no record has {} here: it prints as <nil>", way.side.as_str());
+            let place = self.at(at);
+            return self.flow.warn(CODE, place, message, None, Some("print another part of the record".to_owned()));
+        }
+        let Some(classes) = self.usual_classes(value) else { return };
+        let (what, function) = if classes.is_empty() {
+            return;
+        } else if classes.within(Classes::RAW | Classes::BYTES) {
+            ("bytes print as a list of numbers, as [97 98]", "printf \"%s\"")
+        } else if classes.within(Classes::POSITION) {
+            ("a position is bytes: a record fails here if they are not UTF-8", "toJson")
+        } else if classes.within(Classes::MAP) {
+            ("a map prints as map[name:value], which is no JSON", "toJson")
+        } else {
+            return;
+        };
+        let at = self.trimmed(pipeline);
+        let text = self.text(&at).to_owned();
+        let plain = pipeline.commands.len() == 1 && pipeline.commands.iter().all(|command| command.args.is_empty());
+        let becomes = if plain { format!("{function} {text}") } else { format!("{text} | {function}") };
+        let place = self.at(at.clone());
+        self.flow.warn(CODE, place, what, None, Some(format!("write {becomes}")));
+        self.correct(at, becomes);
+    }
+
+    /// The text of a pipeline, without what is blank behind it.
+    fn trimmed(&self, pipeline: &Pipeline) -> Range<usize> {
+        let start = pipeline.at.start as usize;
+        let text = self.text(&(start..pipeline.at.end as usize));
+        start..start + text.trim_end_matches(['-', ' ', '\n', '\t', '\r']).len()
+    }
+
+    /// The classes of the usual records.
+    fn usual_classes(&self, value: &Known) -> Option<Classes> {
+        match value {
+            Known::Way(way) if way.names.is_empty() => Some(match self.flow.record.side(way.side).form()? {
+                Form::Raw => Classes::RAW,
+                Form::Structured => Classes::MAP,
+            }),
+            other => self.classes(other),
+        }
+    }
+
+    /// Calls that give something, but not what is meant. `args` are those that are written behind the name.
+    pub(super) fn suspect(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
+        let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
+        if let Some((_, fractions)) = WHOLE.iter().find(|(whole, _)| *whole == name) {
+            let cut = values.iter().position(|value| match value {
+                Known::Literal(Literal::Number(number)) => number.is_float && number.float.fract() != 0.0,
+                value => self.classes(value) == Some(Classes::FLOAT),
+            });
+            if let Some(cut) = cut {
+                let message = format!("{name} works with whole numbers: what is behind the point is cut off");
+                let place = self.at(place(cut));
+                self.flow.warn(CODE, place, message, None, Some(format!("write {fractions}")));
+                let head = at.start..at.start + name.len();
+                if self.text(&head) == name {
+                    self.correct(head, (*fractions).to_owned());
+                }
+            }
+        }
+        match name {
+            "div" | "mod" if matches!(values.last(), Some(Known::Literal(Literal::Number(number))) if number.int == Some(0)) =>
+            {
+                let message = format!("every record fails here: {name} by zero");
+                self.fails("flow.wrong_argument", at.clone(), message, "divide by another number".to_owned(), certain);
+            }
+            "date" | "dateInZone" | "date_in_zone" | "htmlDate" | "htmlDateInZone" => {
+                let i = usize::from(!name.starts_with("html"));
+                if values.get(i).and_then(|value| self.classes(value)) == Some(Classes::TEXT) {
+                    let message = format!("{name} of a text gives the time now, whatever the text is");
+                    let hint = "read the text first, as (toDate \"2006-01-02\" …)".to_owned();
+                    let place = self.at(place(i));
+                    self.flow.warn(CODE, place, message, None, Some(hint));
+                }
+            }
+            "printf" => self.format_fits(args, values, at),
+            "concat" => {
+                let text = values.iter().position(|value| self.classes(value) == Some(Classes::TEXT));
+                if let Some(i) = text {
+                    let message = "every record fails here: concat joins lists, not texts".to_owned();
+                    let hint = "write print in place of concat".to_owned();
+                    self.fails("flow.wrong_argument", place(i), message, hint, certain);
+                }
+            }
+            _ if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
+                && name != "regexQuoteMeta" =>
+            {
+                let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
+                let Some(why) = invalid_pattern(pattern) else { return };
+                let hint = "correct the pattern; a bracket that stands for itself is written \\\\[ in double quotes"
+                    .to_owned();
+                match name {
+                    "regexMatch" => {
+                        let message = format!("this never matches: {why}");
+                        let severity = if certain { Severity::Error } else { Severity::Warning };
+                        let place = self.at(place(0));
+                        self.flow.remark(severity, "flow.wrong_argument", place, message, None, Some(hint));
+                    }
+                    _ => self.fails(
+                        "flow.wrong_argument",
+                        place(0),
+                        format!("every record fails here: {why}"),
+                        hint,
+                        certain,
+                    ),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a format has as many verbs as there are values, each of a kind that fits.
+    fn format_fits(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) {
+        let Some((Known::Literal(Literal::Text(format)), values)) = values.split_first() else { return };
+        let Some(verbs) = verbs(format) else { return };
+        let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
+        if verbs.len() != values.len() {
+            let message = format!(
+                "the format has {} for {}: the text will say so in place of a value",
+                counted(verbs.len(), "verb"),
+                counted(values.len(), "value")
+            );
+            let hint = "write one verb for each value, as %v, and %% for a percent sign".to_owned();
+            let place = self.at(place(0));
+            return self.flow.warn(CODE, place, message, None, Some(hint));
+        }
+        let whole = Classes::INT | Classes::LONG | Classes::OPERATION;
+        for (i, (verb, value)) in verbs.iter().zip(values).enumerate() {
+            // A literal number becomes what it is written as.
+            let Some(classes) = self.classes(value) else { continue };
+            let bad = match verb {
+                'd' => Classes::TEXT | Classes::FLOAT | Classes::BOOL,
+                'f' | 'F' | 'e' | 'E' | 'g' | 'G' => Classes::TEXT | Classes::BOOL | whole,
+                's' => Classes::INT | Classes::LONG | Classes::FLOAT | Classes::BOOL,
+                't' => Classes::TEXT | whole | Classes::FLOAT,
+                _ => Classes::NONE,
+            };
+            if classes.is_empty() || !classes.within(bad) {
+                continue;
+            }
+            let message = format!("%{verb} does not print {}: the text becomes %!{verb}(…)", classes.names());
+            let place = self.at(place(i + 1));
+            self.flow.warn(CODE, place, message, None, Some("write %v, which prints any value".to_owned()));
+        }
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The verbs of a format that take one value each; `None` where widths or values are numbered or given as values.
+fn verbs(format: &str) -> Option<Vec<char>> {
+    let mut verbs = Vec::new();
+    let mut rest = format.chars();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            continue;
+        }
+        let verb = rest.by_ref().find(|c| !matches!(c, '+' | '-' | '#' | ' ' | '.' | '0'..='9'))?;
+        match verb {
+            '%' => {}
+            '*' | '[' => return None,
+            verb => verbs.push(verb),
+        }
+    }
+    Some(verbs)
+}

@@ -1,0 +1,530 @@
+//! What `process` does with the parts of a record, as far as its text tells without doubt.
+//!
+//! Each act is one that the script does name by name: `rec.Payload.After.price`, also through a variable that holds an
+//! object of the record and never holds anything else. An act is certain if every call gets to it. Data that the
+//! script replaces, or may have replaced, are not the data that came: acts on them are left out.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use boa_engine::ast::declaration::{Binding, Variable};
+use boa_engine::ast::expression::access::PropertyAccess;
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
+use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp, RelationalOp};
+use boa_engine::ast::expression::operator::unary::UnaryOp;
+use boa_engine::ast::expression::operator::update::UpdateTarget;
+use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary, Update};
+use boa_engine::ast::expression::{Call, Expression, Identifier, Optional};
+use boa_engine::ast::function::{
+    ArrowFunction, AsyncArrowFunction, AsyncFunctionExpression, ClassExpression, FunctionDeclaration,
+    FunctionExpression, GeneratorExpression,
+};
+use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement, Pattern};
+use boa_engine::ast::property::PropertyName;
+use boa_engine::ast::statement::{
+    DoWhileLoop, ForInLoop, ForLoop, ForOfLoop, If, Return, Switch, Try, WhileLoop, With,
+};
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::ast::{Span, Spanned};
+use boa_engine::interner::{Interner, Sym};
+
+use crate::ending;
+use crate::position::Position;
+use crate::process::{Bindings, Process};
+use crate::spot::{Names, Place, Spot, spot, step, unparenthesized};
+
+/// Something that a script does with a field of an object of the record.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Act {
+    /// The object.
+    pub(crate) place: Place,
+    /// The field; empty for the object itself.
+    pub(crate) name: String,
+    pub(crate) doing: Doing,
+    /// Whether every call gets there.
+    pub(crate) certain: bool,
+    /// Where it is written.
+    pub(crate) start: Position,
+    pub(crate) end: Position,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Doing {
+    /// Takes its value.
+    Read,
+    /// Takes a field of its value, which fails where there is no value.
+    Below,
+    /// Puts a value there.
+    Write,
+    /// Puts this text there.
+    Assign(String),
+    /// Compares it with this text.
+    Compare(String),
+    /// Parses it as JSON.
+    Parse,
+}
+
+impl Process<'_> {
+    /// What it does with its record, in the order of the text. Nothing where the text leaves a doubt.
+    pub(crate) fn acts(&self, interner: &Interner) -> Vec<Act> {
+        let Some(first) = self.parameters.as_ref().first() else { return Vec::new() };
+        let Binding::Identifier(record) = first.variable().binding() else { return Vec::new() };
+        let mut bindings = Bindings::default();
+        let _ = self.body.visit_with(&mut bindings);
+        if first.is_rest_param() || bindings.is_bound(record.sym()) {
+            return Vec::new();
+        }
+        let mut reader = Reader {
+            interner,
+            bindings,
+            names: vec![(record.sym(), Place::Record)],
+            acts: Vec::new(),
+            certain: true,
+            replaced: [false; Place::COUNT],
+            examined: [false; Place::COUNT],
+        };
+        if reader.visit_function_body(self.body).is_break() {
+            return Vec::new();
+        }
+        let Reader { acts, replaced, examined, .. } = reader;
+        // A branch may be for the data that the script made, or for those of the other kind.
+        let doubtful = |act: &Act| replaced[act.place as usize] || examined[act.place as usize];
+        acts.into_iter().filter(|act| act.certain || !doubtful(act)).collect()
+    }
+}
+
+/// The text is not understood.
+struct Doubt;
+
+type Flow = ControlFlow<Doubt>;
+
+struct Reader<'i> {
+    interner: &'i Interner,
+    bindings: Bindings,
+    /// Variables that hold an object of the record, the parameter first.
+    names: Vec<(Sym, Place)>,
+    acts: Vec<Act>,
+    certain: bool,
+    /// Objects in whose place the script has put another.
+    replaced: [bool; Place::COUNT],
+    /// Objects that are used as a whole: of which the script may find out what they are.
+    examined: [bool; Place::COUNT],
+}
+
+impl Names for Reader<'_> {
+    fn interner(&self) -> &Interner {
+        self.interner
+    }
+
+    fn place(&self, name: Sym) -> Option<Place> {
+        self.names.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
+    }
+}
+
+impl<'i> Reader<'i> {
+    fn text(&self, name: Sym) -> Option<&'i str> {
+        self.interner.resolve(name)?.utf8()
+    }
+
+    fn spot(&self, expression: &Expression) -> Spot {
+        spot(expression, self)
+    }
+
+    fn act(&mut self, place: Place, name: &str, doing: Doing, span: Span) {
+        if !self.replaced[place as usize] {
+            let (start, end) = (span.start().into(), span.end().into());
+            self.acts.push(Act { place, name: name.to_owned(), doing, certain: self.certain, start, end });
+        }
+    }
+
+    /// The object goes where the script may do anything with it.
+    fn examine(&mut self, place: Place) {
+        self.examined[place as usize] = true;
+        if matches!(place, Place::Record | Place::Payload) {
+            // Whoever has it may replace what it holds.
+            self.replace(place);
+        }
+    }
+
+    /// Another object may be there.
+    fn replace(&mut self, place: Place) {
+        let parts: &[Place] = match place {
+            Place::Record => &Place::ALL,
+            Place::Payload => &[Place::Payload, Place::Before, Place::After],
+            _ => std::slice::from_ref(&place),
+        };
+        parts.iter().for_each(|part| self.replaced[*part as usize] = true);
+    }
+
+    /// Follows a way into the record; false for what is none.
+    fn touch(&mut self, expression: &Expression, doing: Doing) -> Result<bool, Doubt> {
+        match unparenthesized(expression) {
+            Expression::Identifier(name) => match self.place(name.sym()) {
+                Some(place) => {
+                    if doing != Doing::Below {
+                        self.examine(place);
+                    }
+                    Ok(true)
+                }
+                None => Ok(false),
+            },
+            Expression::PropertyAccess(access) => self.touch_access(access, doing),
+            _ => Ok(false),
+        }
+    }
+
+    fn touch_access(&mut self, access: &PropertyAccess, doing: Doing) -> Result<bool, Doubt> {
+        let PropertyAccess::Simple(simple) = access else { return Ok(false) };
+        let base = self.spot(simple.target());
+        let Spot::Field(place, name) = step(&base, simple.field(), self) else { return Ok(false) };
+        self.touch(simple.target(), Doing::Below)?;
+        let Some(name) = name else {
+            // A name that is computed may be any.
+            if !matches!(place, Place::Metadata) {
+                self.examine(place);
+            }
+            return match self.visit_property_access_field(simple.field()) {
+                Continue(()) => Ok(true),
+                Break(doubt) => Err(doubt),
+            };
+        };
+        match (place.child(&name), &doing) {
+            (Some(_), Doing::Below) => {}
+            (Some(child), Doing::Write | Doing::Assign(_)) => self.replace(child),
+            (Some(child), _) => self.examine(child),
+            (None, _) => self.act(place, &name, doing, access.span()),
+        }
+        Ok(true)
+    }
+
+    /// An expression of which only matters whether it is there, or what it is.
+    fn tested(&mut self, expression: &Expression) -> Flow {
+        match self.spot(expression) {
+            Spot::Object(_) => Continue(()),
+            Spot::Field(place, name) if name.as_deref().is_some_and(|name| place.child(name).is_some()) => Continue(()),
+            Spot::Field(place, _) => {
+                self.examined[place as usize] = true;
+                Continue(())
+            }
+            Spot::Other => match unparenthesized(expression) {
+                Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.tested(unary.target()),
+                other => self.visit_expression(other),
+            },
+        }
+    }
+
+    /// A condition: objects may be tested, and what a field holds matters.
+    fn condition(&mut self, expression: &Expression) -> Flow {
+        match unparenthesized(expression) {
+            Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.condition(unary.target()),
+            Expression::Binary(binary) if matches!(binary.op(), BinaryOp::Logical(LogicalOp::And | LogicalOp::Or)) => {
+                self.condition(binary.lhs())?;
+                self.perhaps(|reader| reader.condition(binary.rhs()))
+            }
+            other if self.spot(other).object().is_some() => Continue(()),
+            other => self.visit_expression(other),
+        }
+    }
+
+    /// Reads what not every call gets to.
+    fn perhaps(&mut self, read: impl FnOnce(&mut Self) -> Flow) -> Flow {
+        let certain = std::mem::replace(&mut self.certain, false);
+        let flow = read(self);
+        self.certain = certain;
+        flow
+    }
+
+    /// The same of a part of the text, after which the call may be over.
+    fn perhaps_to_the_end(&mut self, part: &impl VisitWith, read: impl FnOnce(&mut Self) -> Flow) -> Flow {
+        self.perhaps(read)?;
+        self.certain &= !ending::may_leave(part);
+        Continue(())
+    }
+
+    /// A text that the operation or data are compared with.
+    fn compared(&mut self, with: &Expression, text: &Expression) {
+        let Some(literal) = self.literal(text) else { return };
+        match self.spot(with) {
+            Spot::Field(Place::Record, Some(name)) if name == "Operation" => {
+                self.act(Place::Record, "Operation", Doing::Compare(literal), text.span());
+            }
+            spot => {
+                if let Some(place) = spot.object().filter(|place| place.is_data()) {
+                    self.act(place, "", Doing::Compare(literal), with.span());
+                }
+            }
+        }
+    }
+
+    fn literal(&self, expression: &Expression) -> Option<String> {
+        match unparenthesized(expression) {
+            Expression::Literal(literal) => match literal.kind() {
+                LiteralKind::String(text) => self.text(*text).map(str::to_owned),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The object whose text is taken: `rec.Payload.After`, `rec.Payload.After.toString()`, `String(rec.Payload.After)`.
+    fn as_text(&self, expression: &Expression) -> Option<Place> {
+        let side = |spot: Spot| spot.object().filter(|place| place.is_data());
+        match unparenthesized(expression) {
+            Expression::Call(call) => match (unparenthesized(call.function()), call.args()) {
+                (Expression::Identifier(name), [only]) if self.text(name.sym()) == Some("String") => {
+                    side(self.spot(only))
+                }
+                (Expression::PropertyAccess(PropertyAccess::Simple(access)), []) => {
+                    match step(&self.spot(access.target()), access.field(), self) {
+                        Spot::Field(place, Some(name)) if name == "toString" && place.is_data() => Some(place),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            },
+            other => side(self.spot(other)),
+        }
+    }
+
+    fn is_json_parse(&self, function: &Expression) -> bool {
+        let Expression::PropertyAccess(PropertyAccess::Simple(access)) = unparenthesized(function) else {
+            return false;
+        };
+        let Expression::Identifier(json) = unparenthesized(access.target()) else { return false };
+        let field = match access.field() {
+            boa_engine::ast::expression::access::PropertyAccessField::Const(name) => self.text(name.sym()),
+            boa_engine::ast::expression::access::PropertyAccessField::Expr(_) => None,
+        };
+        self.text(json.sym()) == Some("JSON") && field == Some("parse")
+    }
+
+    /// Variables that take fields of an object.
+    fn unpack(&mut self, pattern: &ObjectPattern, place: Place) -> Flow {
+        for element in pattern.bindings() {
+            match element {
+                ObjectPatternElement::SingleName { name: PropertyName::Literal(name), default_init, .. } => {
+                    let text = self.text(name.sym()).unwrap_or_default();
+                    match place.child(text) {
+                        Some(child) => self.examine(child),
+                        None if default_init.is_some() => self.examined[place as usize] = true,
+                        None => self.act(place, text, Doing::Read, name.span()),
+                    }
+                    if let Some(default) = default_init {
+                        self.perhaps(|reader| reader.visit_expression(default))?;
+                    }
+                }
+                other => {
+                    self.examine(place);
+                    self.visit_object_pattern_element(other)?;
+                }
+            }
+        }
+        Continue(())
+    }
+}
+
+/// What is said of a text that is not understood.
+fn flow(touched: Result<bool, Doubt>) -> ControlFlow<Doubt, bool> {
+    match touched {
+        Ok(known) => Continue(known),
+        Err(doubt) => Break(doubt),
+    }
+}
+
+macro_rules! uncertain {
+    ($($visit:ident: $node:ty),* $(,)?) => {
+        $(fn $visit(&mut self, node: &'ast $node) -> Flow {
+            self.perhaps(|reader| node.visit_with(reader))
+        })*
+    };
+}
+
+macro_rules! uncertain_statements {
+    ($($visit:ident: $node:ty),* $(,)?) => {
+        $(fn $visit(&mut self, node: &'ast $node) -> Flow {
+            self.perhaps_to_the_end(node, |reader| node.visit_with(reader))
+        })*
+    };
+}
+
+impl<'ast> Visitor<'ast> for Reader<'_> {
+    type BreakTy = Doubt;
+
+    uncertain! {
+        visit_function_expression: FunctionExpression,
+        visit_function_declaration: FunctionDeclaration,
+        visit_generator_expression: GeneratorExpression,
+        visit_async_function_expression: AsyncFunctionExpression,
+        visit_class_expression: ClassExpression,
+        visit_arrow_function: ArrowFunction,
+        visit_async_arrow_function: AsyncArrowFunction,
+    }
+
+    uncertain_statements! {
+        visit_do_while_loop: DoWhileLoop,
+        visit_while_loop: WhileLoop,
+        visit_for_loop: ForLoop,
+        visit_for_in_loop: ForInLoop,
+        visit_for_of_loop: ForOfLoop,
+        visit_try: Try,
+    }
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> Flow {
+        if matches!(self.text(name.sym()), Some("arguments" | "eval")) {
+            return Break(Doubt);
+        }
+        if let Some(place) = self.place(name.sym()) {
+            self.examine(place);
+        }
+        Continue(())
+    }
+
+    /// What looks like a variable may be a field there.
+    fn visit_with(&mut self, _: &'ast With) -> Flow {
+        Break(Doubt)
+    }
+
+    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> Flow {
+        if flow(self.touch_access(access, Doing::Read))? {
+            return Continue(());
+        }
+        let PropertyAccess::Simple(simple) = access else { return access.visit_with(self) };
+        if !flow(self.touch(simple.target(), Doing::Below))? {
+            self.visit_expression(simple.target())?;
+        }
+        self.visit_property_access_field(simple.field())
+    }
+
+    fn visit_optional(&mut self, optional: &'ast Optional) -> Flow {
+        // What is not there has no fields here, and that is no fault.
+        self.tested(optional.target())?;
+        optional
+            .chain()
+            .iter()
+            .try_for_each(|operation| self.perhaps(|reader| reader.visit_optional_operation(operation)))
+    }
+
+    fn visit_call(&mut self, call: &'ast Call) -> Flow {
+        if self.is_json_parse(call.function())
+            && let [text, ..] = call.args()
+            && let Some(place) = self.as_text(text)
+        {
+            self.act(place, "", Doing::Parse, call.span());
+            return Continue(());
+        }
+        call.visit_with(self)
+    }
+
+    fn visit_assign(&mut self, assign: &'ast Assign) -> Flow {
+        let AssignTarget::Access(access) = assign.lhs() else { return assign.visit_with(self) };
+        let certain = self.certain;
+        let logical = matches!(assign.op(), AssignOp::BoolAnd | AssignOp::BoolOr | AssignOp::Coalesce);
+        self.certain &= !logical;
+        self.visit_expression(assign.rhs())?;
+        let doing = match self.literal(assign.rhs()).filter(|_| assign.op() == AssignOp::Assign) {
+            Some(text) => Doing::Assign(text),
+            None => Doing::Write,
+        };
+        let known = flow(self.touch_access(access, doing))?;
+        self.certain = certain;
+        if known { Continue(()) } else { self.visit_property_access(access) }
+    }
+
+    fn visit_update(&mut self, update: &'ast Update) -> Flow {
+        match update.target() {
+            UpdateTarget::PropertyAccess(access) if flow(self.touch_access(access, Doing::Write))? => Continue(()),
+            _ => update.visit_with(self),
+        }
+    }
+
+    fn visit_unary(&mut self, unary: &'ast Unary) -> Flow {
+        match unary.op() {
+            UnaryOp::Not => self.condition(unary.target()),
+            UnaryOp::TypeOf if self.spot(unary.target()).object().is_none() => self.tested(unary.target()),
+            _ => unary.visit_with(self),
+        }
+    }
+
+    fn visit_binary(&mut self, binary: &'ast Binary) -> Flow {
+        let (lhs, rhs) = (binary.lhs(), binary.rhs());
+        let is_nothing = |expression: &Expression| match unparenthesized(expression) {
+            Expression::Literal(literal) => matches!(literal.kind(), LiteralKind::Null | LiteralKind::Undefined),
+            Expression::Identifier(name) => self.text(name.sym()) == Some("undefined"),
+            _ => false,
+        };
+        match binary.op() {
+            BinaryOp::Relational(
+                RelationalOp::Equal | RelationalOp::NotEqual | RelationalOp::StrictEqual | RelationalOp::StrictNotEqual,
+            ) => {
+                if is_nothing(lhs) || is_nothing(rhs) {
+                    self.tested(lhs)?;
+                    return self.tested(rhs);
+                }
+                self.compared(lhs, rhs);
+                self.compared(rhs, lhs);
+                binary.visit_with(self)
+            }
+            BinaryOp::Logical(op) => {
+                match op {
+                    LogicalOp::And => self.condition(lhs)?,
+                    // There is another value for where there is none.
+                    LogicalOp::Or | LogicalOp::Coalesce => self.tested(lhs)?,
+                }
+                self.perhaps(|reader| reader.visit_expression(rhs))
+            }
+            _ => binary.visit_with(self),
+        }
+    }
+
+    fn visit_conditional(&mut self, conditional: &'ast Conditional) -> Flow {
+        self.condition(conditional.condition())?;
+        self.perhaps(|reader| {
+            reader.visit_expression(conditional.if_true())?;
+            reader.visit_expression(conditional.if_false())
+        })
+    }
+
+    fn visit_if(&mut self, choice: &'ast If) -> Flow {
+        self.condition(choice.cond())?;
+        self.perhaps_to_the_end(choice, |reader| {
+            reader.visit_statement(choice.body())?;
+            choice.else_node().map_or(Continue(()), |other| reader.visit_statement(other))
+        })
+    }
+
+    fn visit_switch(&mut self, switch: &'ast Switch) -> Flow {
+        for case in switch.cases() {
+            if let Some(condition) = case.condition() {
+                self.compared(switch.val(), condition);
+            }
+        }
+        self.visit_expression(switch.val())?;
+        self.perhaps_to_the_end(switch, |reader| {
+            switch.cases().iter().try_for_each(|case| reader.visit_statement_list(case.body()))
+        })
+    }
+
+    fn visit_return(&mut self, returned: &'ast Return) -> Flow {
+        let flow = match returned.target() {
+            Some(target) if matches!(self.spot(target), Spot::Object(Place::Record)) => Continue(()),
+            _ => returned.visit_with(self),
+        };
+        self.certain = false;
+        flow
+    }
+
+    fn visit_variable(&mut self, variable: &'ast Variable) -> Flow {
+        let object = variable.init().and_then(|init| self.spot(init).object());
+        match (object, variable.binding()) {
+            (Some(place), Binding::Identifier(name)) if self.bindings.is_constant(name.sym()) => {
+                self.names.push((name.sym(), place));
+                Continue(())
+            }
+            (Some(place), Binding::Pattern(Pattern::Object(pattern))) => self.unpack(pattern, place),
+            _ => variable.visit_with(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! How a function may end: with a value, without one, or not at all.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use boa_engine::ast::StatementListItem;
+use boa_engine::ast::expression::Expression;
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::literal::ObjectMethodDefinition;
+use boa_engine::ast::expression::operator::unary::UnaryOp;
+use boa_engine::ast::function::{
+    ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
+    AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionBody, FunctionDeclaration, FunctionExpression,
+    GeneratorDeclaration, GeneratorExpression,
+};
+use boa_engine::ast::statement::{Break as Leaves, Continue as Continues, Return, Statement, Throw};
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::interner::Sym;
+
+use crate::spot::unparenthesized;
+
+/// Whether every call of the function ends without a value: it drops every record. `undefined` is that name, if the
+/// script has it.
+pub(crate) fn gives_nothing(body: &FunctionBody, undefined: Option<Sym>) -> bool {
+    let mut exits = Exits { undefined, value: true, ..Exits::default() };
+    let returns = body.visit_with(&mut exits).is_break();
+    !returns && !body.statements().iter().any(stays)
+}
+
+/// Whether the function, a loop or a block may be left there before its end.
+pub(crate) fn may_leave(part: &impl VisitWith) -> bool {
+    part.visit_with(&mut Exits { undefined: None, value: true, nothing: true, throw: true, leave: true }).is_break()
+}
+
+/// Whether nothing after it is ever run, though nothing is returned: it throws, or never ends.
+fn stays(item: &StatementListItem) -> bool {
+    match item {
+        StatementListItem::Statement(statement) => never_ends(statement),
+        StatementListItem::Declaration(_) => false,
+    }
+}
+
+fn never_ends(statement: &Statement) -> bool {
+    let always = |condition: &Expression| match unparenthesized(condition) {
+        Expression::Literal(literal) => match literal.kind() {
+            LiteralKind::Bool(truth) => *truth,
+            LiteralKind::Int(number) => *number != 0,
+            _ => false,
+        },
+        _ => false,
+    };
+    let leaves = |body: &Statement| {
+        body.visit_with(&mut Exits { value: true, nothing: true, leave: true, ..Exits::default() }).is_break()
+    };
+    match statement {
+        Statement::Throw(_) => true,
+        Statement::Block(block) => block.statement_list().iter().any(stays),
+        Statement::If(choice) => never_ends(choice.body()) && choice.else_node().is_some_and(never_ends),
+        Statement::WhileLoop(repeat) => always(repeat.condition()) && !leaves(repeat.body()),
+        Statement::DoWhileLoop(repeat) => {
+            (always(repeat.cond()) && !leaves(repeat.body())) || never_ends(repeat.body())
+        }
+        Statement::ForLoop(repeat) => repeat.condition().is_none_or(always) && !leaves(repeat.body()),
+        Statement::Try(attempt) => {
+            let handler = attempt.catch().is_none_or(|catch| catch.block().statement_list().iter().any(stays));
+            attempt.block().statement_list().iter().any(stays) && handler
+        }
+        _ => false,
+    }
+}
+
+/// Looks for ways out of a function, not of those within it.
+#[derive(Default)]
+struct Exits {
+    undefined: Option<Sym>,
+    /// A return with a value counts.
+    value: bool,
+    /// A return without one counts.
+    nothing: bool,
+    /// A throw counts.
+    throw: bool,
+    /// Leaving a loop counts, also with what waits.
+    leave: bool,
+}
+
+macro_rules! no_inner_functions {
+    ($($visit:ident: $node:ty),* $(,)?) => {
+        $(fn $visit(&mut self, _: &'ast $node) -> ControlFlow<()> {
+            Continue(())
+        })*
+    };
+}
+
+impl<'ast> Visitor<'ast> for Exits {
+    type BreakTy = ();
+
+    no_inner_functions! {
+        visit_function_expression: FunctionExpression,
+        visit_function_declaration: FunctionDeclaration,
+        visit_generator_expression: GeneratorExpression,
+        visit_generator_declaration: GeneratorDeclaration,
+        visit_async_function_expression: AsyncFunctionExpression,
+        visit_async_function_declaration: AsyncFunctionDeclaration,
+        visit_async_generator_expression: AsyncGeneratorExpression,
+        visit_async_generator_declaration: AsyncGeneratorDeclaration,
+        visit_class_expression: ClassExpression,
+        visit_class_declaration: ClassDeclaration,
+        visit_arrow_function: ArrowFunction,
+        visit_async_arrow_function: AsyncArrowFunction,
+        visit_object_method_definition: ObjectMethodDefinition,
+    }
+
+    fn visit_return(&mut self, returned: &'ast Return) -> ControlFlow<()> {
+        let is_nothing = returned.target().is_none_or(|target| match unparenthesized(target) {
+            Expression::Literal(literal) => *literal.kind() == LiteralKind::Undefined,
+            Expression::Unary(unary) => unary.op() == UnaryOp::Void,
+            Expression::Identifier(name) => Some(name.sym()) == self.undefined,
+            _ => false,
+        });
+        if if is_nothing { self.nothing } else { self.value } { Break(()) } else { Continue(()) }
+    }
+
+    fn visit_throw(&mut self, _: &'ast Throw) -> ControlFlow<()> {
+        if self.throw { Break(()) } else { Continue(()) }
+    }
+
+    fn visit_break(&mut self, _: &'ast Leaves) -> ControlFlow<()> {
+        if self.leave { Break(()) } else { Continue(()) }
+    }
+
+    fn visit_continue(&mut self, _: &'ast Continues) -> ControlFlow<()> {
+        if self.leave { Break(()) } else { Continue(()) }
+    }
+}

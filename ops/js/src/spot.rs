@@ -1,0 +1,119 @@
+//! Ways from the record to the objects in it, as a script writes them.
+
+use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::{Expression, OptionalOperationKind};
+use boa_engine::interner::{Interner, Sym};
+
+/// An object of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Record,
+    Payload,
+    Metadata,
+    Key,
+    Before,
+    After,
+}
+
+impl Place {
+    pub(crate) const COUNT: usize = 6;
+    pub(crate) const ALL: [Place; Place::COUNT] =
+        [Place::Record, Place::Payload, Place::Metadata, Place::Key, Place::Before, Place::After];
+
+    /// Whether it is the key or a side of the payload: data, which may be raw, structured or absent.
+    pub(crate) fn is_data(self) -> bool {
+        matches!(self, Place::Key | Place::Before | Place::After)
+    }
+
+    /// The object that a field holds, if it holds one.
+    pub(crate) fn child(self, field: &str) -> Option<Place> {
+        match (self, field) {
+            (Place::Record, "Payload") => Some(Place::Payload),
+            (Place::Record, "Metadata") => Some(Place::Metadata),
+            (Place::Record, "Key") => Some(Place::Key),
+            (Place::Payload, "Before") => Some(Place::Before),
+            (Place::Payload, "After") => Some(Place::After),
+            _ => None,
+        }
+    }
+}
+
+/// The expression without the parentheses around it.
+pub(crate) fn unparenthesized(expression: &Expression) -> &Expression {
+    match expression {
+        Expression::Parenthesized(inner) => unparenthesized(inner.expression()),
+        other => other,
+    }
+}
+
+/// What an expression stands for.
+pub(crate) enum Spot {
+    /// The object, by a name for it.
+    Object(Place),
+    /// A field of the object; `None` for a name that is computed.
+    Field(Place, Option<String>),
+    Other,
+}
+
+impl Spot {
+    /// The object, where it is one.
+    pub(crate) fn object(&self) -> Option<Place> {
+        match self {
+            Spot::Object(place) => Some(*place),
+            Spot::Field(place, Some(name)) => place.child(name),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of the names in a function.
+pub(crate) trait Names {
+    /// The texts of names.
+    fn interner(&self) -> &Interner;
+
+    /// The object that a variable holds.
+    fn place(&self, name: Sym) -> Option<Place>;
+
+    /// An expression leads to this object, or through it.
+    fn came_across(&self, _: Place) {}
+}
+
+/// What an expression stands for, with the variables that hold an object.
+pub(crate) fn spot(expression: &Expression, names: &dyn Names) -> Spot {
+    match expression {
+        Expression::Parenthesized(inner) => spot(inner.expression(), names),
+        Expression::Identifier(name) => names.place(name.sym()).map_or(Spot::Other, Spot::Object),
+        Expression::PropertyAccess(PropertyAccess::Simple(access)) => {
+            step(&spot(access.target(), names), access.field(), names)
+        }
+        Expression::Optional(optional) => {
+            let first = spot(optional.target(), names);
+            optional.chain().iter().fold(first, |at, operation| match operation.kind() {
+                OptionalOperationKind::SimplePropertyAccess { field } => step(&at, field, names),
+                _ => Spot::Other,
+            })
+        }
+        _ => Spot::Other,
+    }
+}
+
+/// What a field of it stands for.
+pub(crate) fn step(base: &Spot, field: &PropertyAccessField, names: &dyn Names) -> Spot {
+    let Some(place) = base.object() else { return Spot::Other };
+    let name = match field {
+        PropertyAccessField::Const(name) => Some(name.sym()),
+        PropertyAccessField::Expr(expression) => match &**expression {
+            Expression::Literal(literal) => match literal.kind() {
+                LiteralKind::String(name) => Some(*name),
+                _ => None,
+            },
+            _ => None,
+        },
+    };
+    let name = name.and_then(|name| names.interner().resolve(name)).and_then(|name| name.utf8());
+    if let Some(child) = name.and_then(|name| place.child(name)) {
+        names.came_across(child);
+    }
+    Spot::Field(place, name.map(str::to_owned))
+}
