@@ -153,6 +153,12 @@ impl Seen {
         runs.map(|progress| progress.backlogs()).find(|known| !known.is_empty()).unwrap_or_default()
     }
 
+    /// Whether an earlier run has read records that were not delivered, and none since has acknowledged anything.
+    fn has_left_over(&self) -> bool {
+        let lanes = self.past.iter().flat_map(|past| past.lanes()).collect::<Vec<_>>();
+        lanes.iter().any(|lane| lane.read > lane.settled || !lane.unstored.is_zero())
+    }
+
     /// The current run is over.
     fn end_run(&mut self) {
         let Some(ended) = self.progress.take() else { return };
@@ -421,6 +427,11 @@ impl Life {
     }
 
     async fn stopped(&mut self, outcome: Outcome) -> Outcome {
+        let outcome = match outcome {
+            // The run that was stopped has drained, or there was none: an earlier one may not have.
+            Outcome::Stopped if self.seen.borrow().has_left_over() => Outcome::NotDrained { left: Vec::new() },
+            outcome => outcome,
+        };
         let by = match *self.orders.borrow() {
             Order::Run => StopReason::System,
             Order::Stop { by, .. } | Order::Kill { by } => by,
