@@ -50,6 +50,7 @@ use crate::traces::{Exporter, FLUSH};
 use account::Account;
 use control::{Control, Shared};
 use document::Read;
+pub(crate) use document::text_of;
 use lifecycle::Outcome;
 use roster::Plan;
 use signals::{Signals, hung_up};

@@ -119,6 +119,10 @@ impl Source for ConfiguredFile {
         Some(format!("{}:{}", self.path, line + u64::from(tail > 0)))
     }
 
+    fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
+        Some(Resume::decode(position).map(drop))
+    }
+
     /// Acknowledged lines stay in the file, and in the rotated ones as long as these are there.
     fn rereads(&self) -> bool {
         true
