@@ -119,7 +119,14 @@ impl Pipelines {
         Pipelines::read(found, registry, options, |_| false).0
     }
 
-    /// The same, without the pipelines that would have to wait for standalone processors to be loaded.
+    /// Compiles a text that is no file; `name` stands for it in findings.
+    pub fn of_text(name: &str, text: String, registry: &Registry, options: &CompileOptions) -> Pipelines {
+        let mut files = Files::new();
+        files.add(name, text);
+        Pipelines::of(Found { files, unreadable: Vec::new() }, registry, options)
+    }
+
+    /// Everything at `paths`, without the pipelines that would have to wait for standalone processors to be loaded.
     pub fn load_ready<P: AsRef<Path>>(
         paths: &[P],
         registry: &Registry,

@@ -1,7 +1,9 @@
 //! Where sources go on, as people see it and change it.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
+use anabranch_graph::plan::stage::StageKind;
 use anabranch_graph::record::Position;
 use anabranch_graph::source::Mark;
 use anabranch_graph::state::{LaneId, StateStore as _, StoreError};
@@ -11,12 +13,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::pipelines::Pipeline;
 use crate::store::Store;
 
 /// Bytes that are not text are written with this prefix, and read by it.
 const BASE64: &str = "base64:";
 /// The empty position, as people see it.
 const BEGINNING: &str = "(the beginning)";
+/// Most characters of a position in a message.
+const LONGEST_TOLD: usize = 200;
 
 /// A position as people see it: its text, or its bytes in base64.
 pub fn shown(position: &Position) -> String {
@@ -26,6 +31,14 @@ pub fn shown(position: &Position) -> String {
             text.to_owned()
         }
         _ => format!("{BASE64}{}", STANDARD.encode(&position.0)),
+    }
+}
+
+/// A position as [`shown`] writes it, for a message: a long one is cut.
+pub fn brief(shown: &str) -> Cow<'_, str> {
+    match shown.char_indices().nth(LONGEST_TOLD) {
+        Some((end, _)) => format!("{}… ({} bytes)", &shown[..end], shown.len()).into(),
+        None => shown.into(),
     }
 }
 
@@ -86,9 +99,59 @@ pub enum MoveError {
         /// Its sources.
         known: Vec<String>,
     },
+    /// A source says that it cannot resume there.
+    #[error("{pipeline}:{connector} cannot resume after {position}: {reason}")]
+    Refused {
+        /// The pipeline.
+        pipeline: Str,
+        /// The source.
+        connector: Str,
+        /// The position, cut for a message.
+        position: String,
+        /// Why.
+        reason: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Asks sources whether they can resume after positions, before these replace others. `plan`: what the pipeline runs,
+/// where that is known. Gives the sources that cannot be asked, as those of plugin programs. Opens nothing.
+///
+/// # Errors
+/// One of them cannot.
+pub fn check<'a>(
+    plan: Option<&Pipeline>,
+    pipeline: &Str,
+    given: impl IntoIterator<Item = (&'a LaneId, &'a Position)>,
+) -> Result<BTreeSet<Str>, MoveError> {
+    let reads = plan.into_iter().flat_map(|plan| &plan.compiled.stages.stages).filter_map(|stage| match &stage.kind {
+        StageKind::Read(read) => Some((&read.connector, &read.source)),
+        _ => None,
+    });
+    let sources: BTreeMap<_, _> = reads.collect();
+    let mut unasked = BTreeSet::new();
+    for (lane, position) in given {
+        if position.0.is_empty() {
+            continue;
+        }
+        match sources.get(&lane.connector).and_then(|source| source.check(position)) {
+            Some(Ok(())) => {}
+            Some(Err(fault)) => {
+                return Err(MoveError::Refused {
+                    pipeline: pipeline.clone(),
+                    connector: lane.connector.clone(),
+                    position: brief(&shown(position)).into_owned(),
+                    reason: fault.message(),
+                });
+            }
+            None => {
+                unasked.insert(lane.connector.clone());
+            }
+        }
+    }
+    Ok(unasked)
 }
 
 /// Sets the positions from which sources of a pipeline resume, each in a new generation; with `really` unset it only
@@ -187,12 +250,26 @@ pub struct Moved {
     pub from: String,
     /// The position that it goes on after.
     pub to: String,
+    /// Whether its source said that it can resume there. Otherwise it is asked when it is opened.
+    #[serde(default)]
+    pub checked: bool,
 }
 
 impl Moved {
     /// Lanes with the marks that they had, and where all of them go on.
     pub fn all(moves: &BTreeMap<LaneId, Mark>, to: &Position) -> Vec<Moved> {
         moves.iter().map(|(lane, mark)| Moved::one(lane, mark, to)).collect()
+    }
+
+    /// With what the sources said; `unasked`: those that could not be asked.
+    pub fn checked(mut all: Vec<Moved>, unasked: &BTreeSet<Str>) -> Vec<Moved> {
+        all.iter_mut().for_each(|moved| moved.checked = !unasked.iter().any(|source| **source == *moved.connector));
+        all
+    }
+
+    /// What a message adds where the source could not be asked.
+    pub fn remark(&self) -> &'static str {
+        if self.checked { "" } else { "; the position was not checked: the source reads it when it is opened" }
     }
 
     fn one(lane: &LaneId, mark: &Mark, to: &Position) -> Moved {
@@ -203,6 +280,7 @@ impl Moved {
             records: mark.seq,
             from: shown(&mark.position),
             to: shown(to),
+            checked: false,
         }
     }
 }
@@ -218,6 +296,14 @@ pub fn name(lane: &LaneId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_position_is_cut_in_messages() {
+        assert_eq!(brief("é".repeat(200).as_str()), "é".repeat(200));
+        let long = "é".repeat(100_000);
+        let told = brief(&long);
+        assert!(told.ends_with("é… (200000 bytes)") && told.chars().count() < 220, "{told}");
+    }
 
     #[test]
     fn positions_are_shown_as_text_where_they_are_text() {

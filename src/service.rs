@@ -9,6 +9,7 @@ pub mod control;
 mod document;
 pub mod edit;
 mod farewell;
+mod hold;
 pub mod lifecycle;
 mod progress;
 pub mod recovery;
@@ -18,6 +19,7 @@ mod roster;
 pub mod schemas;
 pub(crate) mod signals;
 pub mod status;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -32,7 +34,6 @@ use anabranch_graph::registry::Registry;
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -47,11 +48,13 @@ use crate::store::{Holding, Moment, OpenError, Origin, Provision, Status, StopRe
 use crate::terminal::{StatusLine, Stream, is_terminal};
 use crate::traces::{Exporter, FLUSH};
 use account::Account;
-use control::{Control, Done, Job, Shared};
+use control::{Control, Shared};
 use document::Read;
+pub(crate) use document::text_of;
 use lifecycle::Outcome;
 use roster::Plan;
 use signals::{Signals, hung_up};
+use tasks::{Done, Job, Overdue, Task, Tasks};
 
 /// How the service is run.
 pub struct Service {
@@ -377,7 +380,8 @@ impl Service {
                 store.look().await;
             }
         });
-        let mut doing = FuturesUnordered::new();
+        let mut doing = Tasks::default();
+        let mut overdue = Overdue::default();
         let mut status_line = StatusLine::new(self.log.output().clone());
         let mut redraw = interval(StatusLine::PERIOD);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -417,7 +421,7 @@ impl Service {
                         ended.invalid.push(id.clone());
                         let store = control.shared().store.clone();
                         // The pipelines that run do not depend on it, and a store that hangs must not keep the loop.
-                        control.see_to(async move {
+                        control.see_to(Task::Errand("storing the status", id.clone()), async move {
                             if let Err(error) = store.set_status(&id, Status::Invalid).await {
                                 tracing::warn!(pipeline = %id, error = %error, "the status could not be stored");
                             }
@@ -456,6 +460,7 @@ impl Service {
                 // Until the end: what it holds still must be let go.
                 () = &mut companion => {}
                 () = until(deadline) => break,
+                () = overdue.next(), if stopping => doing.tell(&control.all()),
                 _ = counting.tick() => self.log.count_repeated(false),
                 () = &mut looking => {}
                 why = store_taken(&mut holding), if ended.taken.is_none() => {
@@ -488,6 +493,7 @@ impl Service {
             ended.outcomes.retain(|(before, _)| *before != id);
             ended.outcomes.push((id, Outcome::NotDrained { left: Vec::new() }));
         }
+        doing.leave_behind();
         self.log.count_repeated(true);
         let ran = control.all().into_iter().filter(|(_, seen)| seen.run > 0);
         ended.accounts = ran.map(|(id, seen)| (id, seen.whole_account())).collect();

@@ -83,6 +83,15 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Whether it can be opened at a position, as far as that shows without opening anything: before a position replaces
+    /// another one. As it is (`None`): only [`Source::open`] tells.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    fn check(&self, _position: &Position) -> Option<Result<(), Fault>> {
+        None
+    }
+
     /// Opens it where `resume` says; a partition that is not in it starts from the beginning.
     ///
     /// A mark counts as the acknowledgement of everything up to it: a crash may have come after it was stored and

@@ -60,6 +60,10 @@ impl Source for ConfiguredGenerator {
         true
     }
 
+    fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
+        Some(number_of(position).map(drop))
+    }
+
     fn shape(&self) -> RecordShape {
         let shapes = self.settings.collections.iter().flat_map(|collection| {
             let data = match &collection.format {
@@ -130,7 +134,7 @@ fn number_of(position: &Position) -> Result<u64, Fault> {
     std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
         Fault::fatal(
             "position_unknown",
-            "the stored position is not one of a generator; give the connector another id to start anew",
+            "the position is not one of a generator; `anabranch positions reset` starts at the beginning",
         )
     })
 }

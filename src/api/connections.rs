@@ -19,6 +19,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::sync::watch;
@@ -90,7 +92,7 @@ pub(crate) async fn serve<T>(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let (open, closing) = watch::channel(());
-    let seats = Seats::default();
+    let seats = Seats::within(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
     let mut account = Account::default();
     let mut connections = FuturesUnordered::new();
     let mut stop = pin!(stop);
@@ -114,6 +116,10 @@ pub(crate) async fn serve<T>(
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
+                    let has_no_files = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+                    if has_no_files.contains(&error.raw_os_error()) {
+                        seats.close_one(Instant::now());
+                    }
                     exhausted_until = Instant::now() + 2 * AGAIN;
                 }
             },

@@ -18,7 +18,7 @@ use super::View;
 use super::body::Body;
 use super::error::{ApiError, Error, Kind};
 use super::pipelines::one;
-use crate::positions::{Chosen, MoveError, Moved, go_on_after, parse, parse_shown, resume_from, shown};
+use crate::positions::{Chosen, MoveError, Moved, check, go_on_after, parse, parse_shown, resume_from, shown};
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
@@ -122,13 +122,14 @@ async fn reset(
 
 /// Lets a source of a pipeline go on after another position
 ///
-/// The source checks the position when it is opened. A pipeline that runs is drained before and goes on after.
+/// A position that the source cannot read is refused; a source that cannot be asked, as one of a plugin program, reads
+/// it when it is opened. A pipeline that runs is drained before and goes on after.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/positions/rewind", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Asked,
     responses((status = 200, description = "What was rewound, or would be", body = Moves),
-              (status = 400, description = "`positions.ambiguous`", body = Error),
+              (status = 400, description = "`positions.ambiguous`, `positions.refused`", body = Error),
               (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
 )]
 async fn rewind(
@@ -169,14 +170,15 @@ struct Imported {
 
 /// Sets the positions from which sources of a pipeline resume
 ///
-/// Takes what `GET …/positions` returns, of this pipeline or of another one. The sources check the positions when they
-/// are opened. A pipeline that runs is drained before and resumes after.
+/// Takes what `GET …/positions` returns, of this pipeline or of another one. A position that its source cannot read is
+/// refused; a source that cannot be asked, as one of a plugin program or with `new`, reads it when it is opened. A
+/// pipeline that runs is drained before and resumes after.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/positions/import", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Import,
     responses((status = 200, description = "What was set, or would be", body = Moves),
-              (status = 400, description = "`positions.no_source`", body = Error),
+              (status = 400, description = "`positions.no_source`, `positions.refused`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn import(
@@ -195,6 +197,8 @@ async fn import(
     let id = &Str::from(id);
     // What cannot be done is found out before anything is drained.
     let mut moves = resume_from(&view.store, id, sources.as_deref(), &given, false).await?;
+    let plan = view.control.compiled(id);
+    let unasked = check(plan.as_deref(), id, given.iter().map(|(lane, position, _)| (lane, position)))?;
     if asked.yes {
         let importing = resume_from(&view.store, id, sources.as_deref(), &given, true);
         moves = match view.control.seen(id) {
@@ -202,7 +206,7 @@ async fn import(
             None => importing.await?,
         };
     }
-    Ok(Json(Moves { positions: moves, done: asked.yes }))
+    Ok(Json(Moves { positions: Moved::checked(moves, &unasked), done: asked.yes }))
 }
 
 async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json<Moves>, ApiError> {
@@ -211,13 +215,15 @@ async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json
     let id: Str = one(view, id).await?.id;
     // A dry run disturbs nobody, and finds out what cannot be done.
     let mut moves = go_on_after(&view.store, &id, &chosen, &to, false).await?;
+    let plan = view.control.compiled(&id);
+    let unasked = check(plan.as_deref(), &id, moves.keys().map(|lane| (lane, &to)))?;
     if yes {
         moves = match view.control.seen(&id) {
             Some(_) => view.control.held(&id, go_on_after(&view.store, &id, &chosen, &to, true)).await??,
             None => go_on_after(&view.store, &id, &chosen, &to, true).await?,
         };
     }
-    Ok(Json(Moves { positions: Moved::all(&moves, &to), done: yes }))
+    Ok(Json(Moves { positions: Moved::checked(Moved::all(&moves, &to), &unasked), done: yes }))
 }
 
 impl From<MoveError> for ApiError {
@@ -238,6 +244,7 @@ impl From<MoveError> for ApiError {
             }
             MoveError::NoSource { known, .. } => ApiError::new(Kind::FailedPrecondition, "positions.no_source", text)
                 .suggest(format!("its sources are {}", known.join(", "))),
+            MoveError::Refused { .. } => ApiError::new(Kind::FailedPrecondition, "positions.refused", text),
             MoveError::Store(error) => error.into(),
         }
     }

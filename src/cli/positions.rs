@@ -18,12 +18,14 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::remote::Remote;
-use super::{Context, Exit, Report};
+use super::{Context, Exit, Report, compile_options, registry_with};
 use crate::client::escaped;
+use crate::pipelines::{Pipeline, Pipelines};
 use crate::positions::shown;
-use crate::settings::Database;
+use crate::service::text_of;
+use crate::settings::{Database, Settings};
 use crate::store::letters::LetterTotals;
-use crate::store::{OpenError, Store, StoredPipeline};
+use crate::store::{OpenError, Origin, Store, StoredPipeline};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -165,6 +167,17 @@ impl Opened {
     pub(super) fn positions(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
         self.runtime.block_on(self.store.positions(pipeline))
     }
+}
+
+/// What a pipeline runs as its file declares it, or as it was made through the API; `None` where it has errors.
+fn declared(settings: &Settings, id: &str, stored: Option<&StoredPipeline>) -> Option<Pipeline> {
+    let (registry, options) = (registry_with(settings), compile_options(settings, false));
+    let found = Pipelines::load(&[&settings.pipelines.path], &registry, &options);
+    let in_files = found.good.into_iter().find(|good| *good.config.id.value == *id);
+    in_files.or_else(|| {
+        let made = stored.filter(|stored| stored.origin == Origin::Api)?;
+        Pipelines::of_text(&made.id, text_of(made), &registry, &options).good.pop()
+    })
 }
 
 /// The report of a store that failed.

@@ -9,12 +9,14 @@ use anabranch_graph::text::Str;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
-use super::control::{Control, ControlError, Done, Hold};
+use super::control::{Control, ControlError};
 use super::document::Read;
 use super::edit::{EditError, dropped, errors};
+use super::hold::Hold;
 use super::lifecycle::Order;
 use super::renames::{Reread, rereads};
 use super::roster::{Entry, Plan};
+use super::tasks::{Done, Task};
 use crate::pipelines::Pipeline;
 use crate::store::{
     Action, Entity, Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting,
@@ -106,7 +108,7 @@ impl Control {
     /// is not open after 10 s.
     pub async fn apply(&self, desired: Desired, hash: String) -> Result<Planned, EditError> {
         let control = self.clone();
-        self.to_the_end(async move {
+        self.to_the_end(Task::Apply, async move {
             let pipeline = control.understood(desired).await?;
             control.put_in_place(pipeline, Some(&hash), false).await
         })
@@ -120,7 +122,8 @@ impl Control {
     /// The pipeline is held by somebody else, was made through the API, or the new one cannot be opened.
     pub async fn take_up(&self, pipeline: Pipeline) -> Result<Planned, EditError> {
         let control = self.clone();
-        self.to_the_end(async move {
+        let task = Task::Errand("taking up the file", pipeline.config.id.value.clone());
+        self.to_the_end(task, async move {
             let id = &pipeline.config.id.value;
             if control.stored(id).await?.is_some_and(|stored| stored.origin == Origin::Api) {
                 let what = "a pipeline of this id was made through the API".into();
@@ -141,10 +144,23 @@ impl Control {
     async fn put_in_place(&self, pipeline: Pipeline, hash: Option<&str>, saved: bool) -> Result<Planned, EditError> {
         let id = pipeline.config.id.value.clone();
         let is_stale = |planned: &Planned| hash.is_some_and(|hash| planned.hash != hash);
-        let making = self.making().await;
-        if let Ok(entry) = self.entry(&id) {
+        loop {
+            let making = self.making().await;
+            if self.entry(&id).is_err() {
+                let proposal = self.propose(&pipeline, saved).await?;
+                if is_stale(&proposal.planned) {
+                    return Err(EditError::Stale(id));
+                }
+                self.add(&proposal, pipeline).await?;
+                return Ok(proposal.planned);
+            }
             drop(making);
-            let gate = self.gate(&entry).await?;
+            let (entry, gate) = match self.gate(&id).await {
+                Ok(held) => held,
+                // It was deleted meanwhile.
+                Err(ControlError::NotFound(_)) => continue,
+                Err(error) => return Err(error.into()),
+            };
             let mut proposal = self.propose(&pipeline, saved).await?;
             if is_stale(&proposal.planned) {
                 return Err(EditError::Stale(id));
@@ -164,12 +180,6 @@ impl Control {
             }
             return Ok(proposal.planned);
         }
-        let proposal = self.propose(&pipeline, saved).await?;
-        if is_stale(&proposal.planned) {
-            return Err(EditError::Stale(id));
-        }
-        self.add(&proposal, pipeline).await?;
-        Ok(proposal.planned)
     }
 
     async fn understood(&self, desired: Desired) -> Result<Pipeline, EditError> {
@@ -264,11 +274,13 @@ impl Control {
         let store = &self.shared().store;
         store.replace(desired.clone()).await?;
         let entry = self.put(&desired.id, Plan::Good(pipeline.into()), Status::Stopped { reason: StopReason::User });
+        // Nobody can have it yet: it is not stopped and deleted under the trial.
+        let _gate = entry.gate.clone().lock_owned().await;
         if !desired.autostart {
             return Ok(());
         }
         let Err(error) = self.try_out(&entry).await else { return Ok(()) };
-        self.remove(&desired.id);
+        self.remove(&entry);
         self.put_back(Undone { applied: desired.clone(), before: old.clone(), status: None }).await;
         Err(EditError::SwitchFailed { id: desired.id.clone(), error, after: "it was removed again" })
     }
@@ -280,7 +292,7 @@ impl Control {
         let id = undone.applied.id.clone();
         tracing::warn!(pipeline = %id, %error, "the store still has the pipeline that was applied; it is tried again");
         let control = self.clone();
-        self.see_to(async move {
+        self.see_to(Task::Errand("restoring the stored configuration", id.clone()), async move {
             let mut wait = BACK_FIRST;
             while !control.is_stopping() {
                 sleep(wait).await;

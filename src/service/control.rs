@@ -10,13 +10,13 @@ use anabranch_graph::registry::Registry;
 use anabranch_graph::schema::SchemaRegistry;
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
-use futures::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
-use super::lifecycle::{Life, Order, Outcome, Renewal, Seen};
+use super::lifecycle::{Life, Order, Renewal, Seen};
 use super::roster::{Entry, Phase, Plan, Roster, locked};
+use super::tasks::{Done, Job, Task};
 use crate::log::Log;
 use crate::pipelines::{NotReadAgain, Pipeline};
 use crate::runtime::TEXTS;
@@ -24,8 +24,6 @@ use crate::settings::RecoveryPolicy;
 use crate::store::{Status, StopReason, Store};
 use crate::traces::{Exporter, SpanCounts};
 
-/// How long who holds a pipeline waits for it to drain; what is left then is read again when it goes on.
-const DRAIN: Duration = Duration::from_secs(15);
 /// Time that a request waits for a pipeline that another request holds.
 const BUSY: Duration = Duration::from_secs(20);
 
@@ -100,17 +98,6 @@ impl ControlError {
     }
 }
 
-/// What the loop of the service sees to the end.
-pub(super) type Job = BoxFuture<'static, Done>;
-
-/// What a job was.
-pub(super) enum Done {
-    /// A pipeline's life.
-    Life(Str, Outcome),
-    /// Anything else.
-    Errand,
-}
-
 /// What all pipelines of the service share.
 pub(super) struct Shared {
     pub(super) store: Store,
@@ -181,8 +168,7 @@ impl Control {
     /// # Errors
     /// There is none, it runs, it cannot run, or the service stops.
     pub async fn start(&self, id: &str) -> Result<(), ControlError> {
-        let entry = self.entry(id)?;
-        let _gate = self.gate(&entry).await?;
+        let (entry, _gate) = self.gate(id).await?;
         if !entry.seen.borrow().status.is_live() {
             // What it came to is being stored.
             entry.stands().await;
@@ -201,8 +187,7 @@ impl Control {
     /// # Errors
     /// There is none, it does not run, or it was told to stop before.
     pub async fn stop(&self, id: &str, force: bool, wait: bool) -> Result<(), ControlError> {
-        let entry = self.entry(id)?;
-        let gate = self.gate(&entry).await?;
+        let (entry, gate) = self.gate(id).await?;
         if !entry.is_live() || !entry.seen.borrow().status.is_live() {
             return Err(ControlError::NotRunning(entry.id.clone()));
         }
@@ -313,6 +298,9 @@ impl Control {
     }
 
     /// Begins the life of a pipeline that has none; who calls it holds its gate, or nobody can.
+    ///
+    /// # Errors
+    /// It cannot run, the service stops, or it was deleted: nobody could stop it.
     pub(super) fn begin(&self, entry: &Arc<Entry>) -> Result<(), ControlError> {
         let id = entry.id.clone();
         let pipeline = match entry.plan() {
@@ -326,6 +314,12 @@ impl Control {
         let roster = locked(&self.inner.roster);
         if roster.phase == Phase::Stopping {
             return Err(ControlError::ServiceStopping);
+        }
+        if !roster.has(entry) {
+            return Err(ControlError::NotFound(id));
+        }
+        if entry.is_live() {
+            return Err(ControlError::Running(id));
         }
         entry.orders.send_replace(Order::Run);
         entry.set_live(true);
@@ -352,7 +346,7 @@ impl Control {
         tracing::info!(pipeline = %id, "starting");
         let entry = entry.clone();
         let life = life.live();
-        self.see_to(async move {
+        self.see_to(Task::Life(id.clone()), async move {
             let outcome = life.await;
             entry.set_live(false);
             // What was only tried out is nothing that the service came to.
@@ -400,7 +394,7 @@ impl Control {
         };
         for entry in live {
             let control = self.clone();
-            self.see_to(async move {
+            self.see_to(Task::Errand("reading the credentials", entry.id.clone()), async move {
                 let renewed = match control.renewed(&entry).await {
                     Ok(Some(_)) => control.held(&entry.id, async {}).await.map_err(|error| error.to_string()),
                     Ok(None) => Ok(()),
@@ -415,9 +409,9 @@ impl Control {
     }
 
     /// Has the loop of the service see something to its end, whoever asked for it.
-    pub(super) fn see_to(&self, job: impl Future<Output = Done> + Send + 'static) {
+    pub(super) fn see_to(&self, task: Task, work: impl Future<Output = Done> + Send + 'static) {
         // It ends with the loop: then nobody is left to be seen to.
-        let _ = self.inner.jobs.send(Box::pin(job));
+        let _ = self.inner.jobs.send(Job { task, work: Box::pin(work) });
     }
 
     pub(super) fn entry(&self, id: &str) -> Result<Arc<Entry>, ControlError> {
@@ -425,36 +419,19 @@ impl Control {
         roster.entries.get(id).cloned().ok_or_else(|| ControlError::NotFound(id.into()))
     }
 
-    /// The right to start, stop, change or delete a pipeline.
-    pub(super) async fn gate(&self, entry: &Entry) -> Result<OwnedMutexGuard<()>, ControlError> {
-        let gate = timeout(BUSY, entry.gate.clone().lock_owned()).await;
-        let gate = gate.map_err(|_| ControlError::Busy(entry.id.clone()))?;
-        // It may have been deleted while we waited.
-        self.entry(&entry.id).map(|_| gate)
-    }
-
-    /// Holds a pipeline still until the hold is dropped.
-    pub(super) async fn hold(&self, id: &str) -> Result<Hold, ControlError> {
-        let entry = self.entry(id)?;
-        let gate = self.gate(&entry).await?;
-        Ok(self.hold_with(entry, gate).await)
-    }
-
-    /// The same for who has the right to.
-    pub(super) async fn hold_with(&self, entry: Arc<Entry>, gate: OwnedMutexGuard<()>) -> Hold {
-        let (held, released) = oneshot::channel::<()>();
-        // The service does not end under it.
-        self.see_to(async move {
-            let _ = released.await;
-            Done::Errand
+    /// A pipeline, and the right to start, stop, change or delete it.
+    pub(super) async fn gate(&self, id: &str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>), ControlError> {
+        let passed = timeout(BUSY, async {
+            loop {
+                let entry = self.entry(id)?;
+                let gate = entry.gate.clone().lock_owned().await;
+                // It may have been deleted while we waited, and another one made: the right to the old one is of no use.
+                if locked(&self.inner.roster).has(&entry) {
+                    return Ok::<_, ControlError>((entry, gate));
+                }
+            }
         });
-        let resumes = entry.is_live() && *entry.orders.borrow() == Order::Run;
-        let hold = Hold { control: self.clone(), entry, gate: Some(gate), resumes, _held: held };
-        if hold.entry.is_live() {
-            hold.entry.stop(Order::Stop { budget: Some(DRAIN), by: StopReason::System });
-            hold.entry.stands().await;
-        }
-        hold
+        passed.await.unwrap_or_else(|_| Err(ControlError::Busy(id.into())))
     }
 
     /// The right to make pipelines.
@@ -462,49 +439,14 @@ impl Control {
         self.inner.making.lock().await
     }
 
-    /// Forgets a pipeline that stands.
-    pub(super) fn remove(&self, id: &str) {
-        locked(&self.inner.roster).entries.remove(id);
+    /// Forgets a pipeline that stands; who calls it holds its gate.
+    pub(super) fn remove(&self, entry: &Arc<Entry>) {
+        let mut roster = locked(&self.inner.roster);
+        if roster.has(entry) {
+            roster.entries.remove(&entry.id);
+        }
     }
 }
 
-/// A pipeline that stands still and is nobody else's. Dropping it lets the pipeline go on, if it ran.
-pub(super) struct Hold {
-    control: Control,
-    pub(super) entry: Arc<Entry>,
-    gate: Option<OwnedMutexGuard<()>>,
-    /// Whether it ran, and goes on after.
-    pub(super) resumes: bool,
-    _held: oneshot::Sender<()>,
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if !self.resumes {
-            return;
-        }
-        let (control, entry, gate) = (self.control.clone(), self.entry.clone(), self.gate.take());
-        let go_on = move || {
-            // What failed for good or was finished before it could be stopped is left as it is.
-            if matches!(entry.seen.borrow().status, Status::Degraded { .. } | Status::Finished) {
-                return;
-            }
-            match control.begin(&entry) {
-                Ok(()) | Err(ControlError::ServiceStopping) => {}
-                Err(error) => tracing::error!(pipeline = %entry.id, %error, "it does not go on"),
-            }
-        };
-        if !self.entry.is_live() {
-            go_on();
-            return;
-        }
-        // Nobody waits for the drain any more.
-        let entry = self.entry.clone();
-        self.control.see_to(async move {
-            entry.stands().await;
-            go_on();
-            drop(gate);
-            Done::Errand
-        });
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,11 @@
 //! Stored pipelines as configuration texts again, and texts as pipelines.
 
-use anabranch_graph::diagnostic::{Diagnostic, Files, Severity};
+use anabranch_graph::diagnostic::{Diagnostic, Severity};
 use anabranch_graph::plan::CompileOptions;
 use serde_json::{Map, Value, json};
 
 use super::control::{ControlError, Shared};
 use super::roster::Plan;
-use crate::files::Found;
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::runtime::TEXTS;
 use crate::store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
@@ -27,11 +26,8 @@ impl Read {
         name: &str,
         text: String,
     ) -> Result<Read, ControlError> {
-        let mut files = Files::new();
-        files.add(name, text);
-        let registry = shared.registry.clone();
-        let found = Found { files, unreadable: Vec::new() };
-        let read = TEXTS.run(move || Pipelines::of(found, &registry, &options)).await;
+        let (name, registry) = (name.to_owned(), shared.registry.clone());
+        let read = TEXTS.run(move || Pipelines::of_text(&name, text, &registry, &options)).await;
         let pipelines = read.ok_or(ControlError::ServiceStopping)?;
         Ok(Read { pipelines })
     }
@@ -71,7 +67,7 @@ impl Read {
 }
 
 /// The text of a pipeline file; JSON is YAML.
-pub(super) fn text_of(pipeline: &StoredPipeline) -> String {
+pub(crate) fn text_of(pipeline: &StoredPipeline) -> String {
     let queue = &pipeline.dead_letter;
     let pipeline = json!({
         "id": literal(&pipeline.id),

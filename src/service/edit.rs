@@ -1,14 +1,16 @@
 //! Pipelines that are made, changed and deleted while the service runs. What a file declares is changed there.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Severity};
 use anabranch_graph::text::Str;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 
-use super::control::{Control, ControlError, Done};
+use super::control::{Control, ControlError};
 use super::document::Read;
-use super::roster::Plan;
+use super::roster::{Entry, Plan};
+use super::tasks::{Done, Task};
 use crate::store::{Origin, Status, StopReason, StoredConnector, StoredPipeline};
 
 /// Why nothing was changed.
@@ -86,7 +88,7 @@ impl Control {
     /// There is one of its id or name, or its parts have errors.
     pub async fn create(&self, pipeline: StoredPipeline) -> Result<(), EditError> {
         let control = self.clone();
-        self.to_the_end(async move {
+        self.to_the_end(Task::Errand("the creation", pipeline.id.clone()), async move {
             let _making = control.making().await;
             control.check_name(&pipeline).await?;
             let known = control.entry(&pipeline.id).is_ok() || control.stored(&pipeline.id).await?.is_some();
@@ -114,8 +116,8 @@ impl Control {
         change: impl FnOnce(&mut StoredPipeline) -> Result<T, EditError> + Send + 'static,
     ) -> Result<T, EditError> {
         let (control, id) = (self.clone(), Str::from(id));
-        self.to_the_end(async move {
-            let (_gate, old) = control.to_be_changed(&id).await?;
+        self.to_the_end(Task::Errand("a change", id.clone()), async move {
+            let (_entry, _gate, old) = control.to_be_changed(&id).await?;
             if old.origin == Origin::File {
                 return Err(EditError::FromFile(id));
             }
@@ -142,14 +144,20 @@ impl Control {
     /// sources are stored and not `positions`.
     pub async fn delete(&self, id: &str, parts: bool, positions: bool) -> Result<Vec<String>, EditError> {
         let (control, id) = (self.clone(), Str::from(id));
-        self.to_the_end(async move {
+        self.to_the_end(Task::Errand("the deletion", id.clone()), async move {
             let store = &control.shared().store;
-            let (_gate, old) = match control.entry(&id) {
-                Ok(_) => {
-                    let (gate, old) = control.to_be_changed(&id).await?;
-                    (Some(gate), old)
+            let (held, _making, old) = loop {
+                match control.to_be_changed(&id).await {
+                    Ok((entry, gate, old)) => break (Some((entry, gate)), None, old),
+                    Err(EditError::Control(ControlError::NotFound(_))) => {}
+                    Err(error) => return Err(error),
                 }
-                Err(missing) => (None, control.stored(&id).await?.ok_or(missing)?),
+                // Nobody makes it while what is stored of it is deleted.
+                let making = control.making().await;
+                if control.entry(&id).is_err() {
+                    let old = control.stored(&id).await?.ok_or_else(|| ControlError::NotFound(id.clone()))?;
+                    break (None, Some(making), old);
+                }
             };
             if old.origin == Origin::File && !old.detached {
                 return Err(EditError::FromFile(id));
@@ -170,7 +178,9 @@ impl Control {
             let leaving = control.leaving(&id, old.connectors.iter().chain(&old.detached_connectors)).await?;
             let told = control.tell_deleted(&id, leaving).await;
             store.delete(&id).await?;
-            control.remove(&id);
+            if let Some((entry, _)) = &held {
+                control.remove(entry);
+            }
             tracing::info!(pipeline = %id, "deleted");
             Ok(told.into_iter().filter_map(|told| told.warning).collect())
         })
@@ -180,10 +190,11 @@ impl Control {
     /// Has the service see `work` to its end, even if nobody waits for it any more.
     pub(super) async fn to_the_end<T: Send + 'static>(
         &self,
+        task: Task,
         work: impl Future<Output = Result<T, EditError>> + Send + 'static,
     ) -> Result<T, EditError> {
         let (done, result) = oneshot::channel();
-        self.see_to(async move {
+        self.see_to(task, async move {
             // Whoever asked may be gone.
             let _ = done.send(work.await);
             Done::Errand
@@ -192,16 +203,16 @@ impl Control {
     }
 
     /// The right to change a pipeline that stands, and what is stored of it.
-    async fn to_be_changed(&self, id: &Str) -> Result<(tokio::sync::OwnedMutexGuard<()>, StoredPipeline), EditError> {
-        let entry = self.entry(id)?;
-        let gate = self.gate(&entry).await?;
+    async fn to_be_changed(&self, id: &Str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>, StoredPipeline), EditError> {
+        let (entry, gate) = self.gate(id).await?;
         if entry.seen.borrow().status.is_live() {
             return Err(ControlError::Running(id.clone()).into());
         }
         entry.stands().await;
         let stored = self.stored(id).await?;
         // One that is not stored could never be: its file has errors.
-        Ok((gate, stored.ok_or_else(|| EditError::FromFile(id.clone()))?))
+        let stored = stored.ok_or_else(|| EditError::FromFile(id.clone()))?;
+        Ok((entry, gate, stored))
     }
 
     pub(super) async fn stored(&self, id: &Str) -> Result<Option<StoredPipeline>, EditError> {

@@ -94,6 +94,8 @@ pub struct Seen {
     pub account: Account,
     /// Counters of the run before, of the latest one that read something.
     pub(super) past: Option<Arc<Progress>>,
+    /// Whether an earlier run of this process read what was not delivered, and none since has read it again.
+    pub(super) left_over: bool,
     /// When positions were stored last in an earlier run of this process.
     pub(super) succeeded: Option<SystemTime>,
 }
@@ -109,6 +111,7 @@ impl Seen {
             run: 0,
             progress: None,
             past: None,
+            left_over: false,
             succeeded: None,
             account: Account::default(),
         }
@@ -153,13 +156,20 @@ impl Seen {
         runs.map(|progress| progress.backlogs()).find(|known| !known.is_empty()).unwrap_or_default()
     }
 
-    /// The current run is over.
-    fn end_run(&mut self) {
+    /// The current run is over; `drained`: everything that it read is delivered.
+    fn end_run(&mut self, drained: bool) {
         let Some(ended) = self.progress.take() else { return };
         self.account.add(&ended);
         let stored = ended.stored_at();
+        let lanes = ended.lanes();
+        self.left_over = if drained {
+            self.left_over && lanes.iter().all(|lane| lane.read == 0)
+        } else {
+            let own = lanes.iter().any(|lane| lane.read > lane.settled || !lane.unstored.is_zero());
+            own || self.left_over && stored.is_none()
+        };
         self.succeeded = stored.or(self.succeeded);
-        let has_read = ended.lanes().iter().any(|lane| lane.read > 0) || !ended.backlogs().is_empty();
+        let has_read = lanes.iter().any(|lane| lane.read > 0) || !ended.backlogs().is_empty();
         // A run that acknowledged nothing waits for what the one before it waited for.
         let waited = |past: &Arc<Progress>| past.lanes().iter().any(|lane| !lane.unstored.is_zero());
         if stored.is_some() || has_read && !self.past.as_ref().is_some_and(waited) {
@@ -407,7 +417,8 @@ impl Life {
         loop {
             tokio::select! {
                 ending = running.wait() => {
-                    self.seen.send_modify(Seen::end_run);
+                    let drained = matches!(ending, Ending::Stopped | Ending::Finished);
+                    self.seen.send_modify(|seen| seen.end_run(drained));
                     return (ending, lost);
                 }
                 why = refused(&mut holding), if lost.is_none() => {
@@ -441,6 +452,11 @@ impl Life {
     }
 
     async fn stopped(&mut self, outcome: Outcome) -> Outcome {
+        let outcome = match outcome {
+            // The run that was stopped has drained, or there was none: an earlier one may not have.
+            Outcome::Stopped if self.seen.borrow().left_over => Outcome::NotDrained { left: Vec::new() },
+            outcome => outcome,
+        };
         let by = match *self.orders.borrow() {
             Order::Run => StopReason::System,
             Order::Stop { by, .. } | Order::Kill { by } => by,

@@ -6,7 +6,8 @@ use anabranch_graph::text::Str;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::control::{Control, ControlError, Done, Shared};
+use super::control::{Control, ControlError, Shared};
+use super::tasks::{Done, Task};
 use crate::dead_letters::replay::{Outcome, ReplayError, Request, Tools, replay};
 
 /// How long one replay may take: who asks over HTTP waits for it, and meanwhile the pipeline stands.
@@ -33,7 +34,7 @@ impl Control {
         let id = self.entry(id)?.id.clone();
         let (done, outcome) = oneshot::channel();
         let control = self.clone();
-        self.see_to(async move {
+        self.see_to(Task::Errand("a replay of dead letters", id.clone()), async move {
             let _ = done.send(control.replay_held(&id, request).await);
             Done::Errand
         });

@@ -128,6 +128,11 @@ pub(super) struct Roster {
 }
 
 impl Roster {
+    /// Whether this is the pipeline of its id: not one that was deleted.
+    pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
+        self.entries.get(&entry.id).is_some_and(|known| Arc::ptr_eq(known, entry))
+    }
+
     pub(super) fn empty() -> Mutex<Roster> {
         Mutex::new(Roster { entries: BTreeMap::new(), phase: Phase::Starting })
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -482,4 +483,39 @@ fn a_crash_during_an_apply_leaves_one_or_the_other() {
         service.wait_for("load", "running");
         service.end();
     }
+}
+
+/// Whoever waits for a pipeline while it is deleted and made again must not get the one that is gone: what it started
+/// would be nobody's, and a stop of the service would wait for it in vain.
+#[test]
+fn a_race_of_applies_stops_and_deletions_leaves_nothing_that_no_stop_reaches() {
+    let mut workspace = Workspace::new();
+    // A stop that waits for something that never ends is not taken for a slow one.
+    workspace.env("ANABRANCH_SHUTDOWN_TIMEOUT", "1h");
+    workspace.write("in.txt", numbered_lines(10));
+    let service = Service::start(&workspace);
+    let yaml = file_to_file("p", "");
+    let deletion = "/v1/pipelines/p?positions=true&parts=true";
+    let end = Instant::now() + Duration::from_secs(3);
+    let again_and_again = |work: &dyn Fn()| {
+        while Instant::now() < end {
+            work();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                again_and_again(&|| {
+                    let planned = service.send("POST", "/v1/pipelines/plan", &json!({ "yaml": yaml })).json();
+                    let text = json!({ "yaml": yaml, "hash": planned["hash"] });
+                    service.send("POST", "/v1/pipelines/apply", &text);
+                });
+            });
+            scope.spawn(|| again_and_again(&|| drop(service.send("POST", "/v1/pipelines/p/stop", &json!({})))));
+            scope.spawn(|| again_and_again(&|| drop(service.send("DELETE", deletion, &json!({})))));
+        }
+    });
+    service.process.signal("TERM");
+    let log = service.process.finish().expect_code(0).both();
+    assert!(log.contains("deleted pipeline=p"), "{log}");
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::api_lifecycle::Service;
 use crate::process::{Workspace, file_to_file, numbered_lines, raw_after};
 
 fn workspace() -> Workspace {
@@ -183,11 +184,49 @@ fn what_cannot_be_meant_is_refused() {
     let elsewhere = Workspace::new();
     let text = elsewhere.run(&["positions", "show"]).expect_code(3).both();
     assert!(text.contains("no store yet") && !elsewhere.path("anabranch.db").exists(), "{text}");
-    // A position that the source does not know is its to refuse, and nothing is read.
-    workspace.run(&["positions", "rewind", "moved", "--to", "nonsense", "--yes"]).expect_code(0);
-    let text = workspace.run(&["run", "--once"]).expect_code(1).both();
-    assert!(text.contains("position"), "{text}");
+}
+
+/// The position that it has is not given up for one that the source cannot read.
+#[test]
+fn a_position_that_the_source_cannot_read_is_refused() {
+    let mut workspace = workspace();
+    let before = positions(&workspace);
+    let exported = workspace.run(&["positions", "export"]).expect_code(0).stdout;
+    let mut exported: Value = serde_json::from_str(&exported).unwrap();
+    let long = "A".repeat(100_000);
+    let mut refused_by = |workspace: &Workspace, at: &str| {
+        for position in ["AAAA", &long] {
+            exported["positions"][0]["position"] = position.into();
+            workspace.write("bad.json", exported.to_string());
+            for arguments in [
+                &["positions", "rewind", "moved", "--to", position, "--yes"][..],
+                &["positions", "rewind", "moved", "--to", position],
+                &["positions", "import", "bad.json", "--yes"],
+            ] {
+                let text = workspace.run(arguments).expect_code(2).both();
+                assert!(text.contains("moved:in") && text.contains("cannot resume"), "{at}: {text}");
+                assert!(text.len() < 2000, "{at}: {} bytes are no message", text.len());
+            }
+        }
+        assert_eq!(positions(workspace), before, "{at}");
+    };
+    refused_by(&workspace, "the store");
+    let mut service = Service::start(&workspace);
+    service.wait_for("moved", "running");
+    workspace.env("ANABRANCH_API_HTTP_ADDRESS", &service.address.to_string());
+    refused_by(&workspace, "the service");
+    workspace.env("ANABRANCH_API_HTTP_ADDRESS", "127.0.0.1:0");
+    service.end();
+    workspace.once();
     assert_eq!(delivered(&workspace).len(), 10);
+    // Nobody can be asked about a pipeline that is not there yet, and that is said.
+    exported["positions"][0]["position"] = "AAAA".into();
+    workspace.write("new.json", exported.to_string().replace("moved", "later"));
+    let text = workspace.run(&["positions", "import", "new.json", "--new", "--yes"]).expect_code(0).both();
+    assert!(text.contains("not checked"), "{text}");
+    workspace.write("pipelines/later.yaml", file_to_file("later", ""));
+    let text = workspace.run(&["run", "--once"]).expect_code(1).both();
+    assert!(text.contains("positions reset"), "says what to do: {text}");
 }
 
 #[test]

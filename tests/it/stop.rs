@@ -80,6 +80,21 @@ fn what_cannot_be_drained_is_named_and_replayed() {
 }
 
 #[test]
+fn a_stop_that_takes_long_names_what_it_waits_for() {
+    let mut workspace = stuck();
+    workspace.env("ANABRANCH_SHUTDOWN_TIMEOUT", "1h");
+    let mut process = workspace.start(&["run"]);
+    let mut reader = read_a_byte(&workspace);
+    process.signal("INT");
+    let log = process.printed();
+    process.wait_until("the name", || log().contains("still stopping; waits for pipeline stuck ("));
+    process.signal("INT");
+    process.wait_for_end();
+    let _ = reader.kill();
+    let _ = reader.wait();
+}
+
+#[test]
 fn a_second_signal_ends_at_once() {
     let mut workspace = stuck();
     workspace.env("ANABRANCH_SHUTDOWN_TIMEOUT", "0");

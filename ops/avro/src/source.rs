@@ -127,6 +127,10 @@ impl Source for Extracting {
         self.inner.locate(position)
     }
 
+    fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
+        self.inner.check(position)
+    }
+
     async fn open(
         &self,
         resume: &BTreeMap<Partition, Mark>,

@@ -115,6 +115,13 @@ struct Configured {
     pace: Pace,
 }
 
+impl Configured {
+    /// Stands for what it lists: positions of anything else are not its own.
+    fn sum(&self) -> u32 {
+        fingerprint(&[self.connection.bucket().as_bytes(), self.prefix.as_bytes()]) as u32
+    }
+}
+
 #[async_trait]
 impl Source for Configured {
     fn catches_up(&self) -> bool {
@@ -132,14 +139,17 @@ impl Source for Configured {
         }
     }
 
+    fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
+        Some(Place::decode(position, self.sum()).map(drop))
+    }
+
     async fn open(
         &self,
         resume: &BTreeMap<Partition, Mark>,
         host: &Host,
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let name = self.connection.bucket().clone();
-        let sum = fingerprint(&[name.as_bytes(), self.prefix.as_bytes()]) as u32;
-        let place = resume.get(&Partition::ONLY).map(|mark| Place::decode(&mark.position, sum)).transpose()?;
+        let place = resume.get(&Partition::ONLY).map(|mark| Place::decode(&mark.position, self.sum())).transpose()?;
         let bucket = Bucket { client: self.connection.open().await?, name, prefix: self.prefix.clone() };
         let versioned = match self.versions {
             Some(versioned) => versioned,
@@ -152,7 +162,7 @@ impl Source for Configured {
             }),
         };
         let fetching = Fetching { bucket, host: host.clone(), limit: self.limit };
-        let reader = Objects::new(fetching, self.pace, versioned, sum, place);
+        let reader = Objects::new(fetching, self.pace, versioned, self.sum(), place);
         Ok((Box::new(reader), Box::new(Forgetful)))
     }
 }

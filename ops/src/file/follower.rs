@@ -16,7 +16,8 @@ use super::watch::Arrivals;
 const CHUNK: usize = 256 << 10;
 
 /// A file that was renamed is left only when nothing was added to it for so long: its writer may go on with it
-/// until it is told.
+/// until it is told. When it is opened only after it was moved away, this counts from its last change, unless it is the
+/// newest of such files.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Changes that are less apart may have the same time: some file systems keep no more than even seconds.
@@ -82,6 +83,8 @@ struct Current {
     compared: Option<Compared>,
     /// Since when the path is another file's and nothing was added to this one.
     replaced: Option<Instant>,
+    /// It was moved away from the path before it was opened.
+    was_moved: bool,
 }
 
 /// The file's last change as it was when its content was compared with what was read.
@@ -139,9 +142,17 @@ impl Follower {
         if !replaced {
             return Ok(Step::AtEnd);
         }
+        // A restart may find many files that were moved away: it does not wait at each.
+        let is_at_rest = current.replaced.is_none() && current.was_moved && is_at_rest(&metadata);
         // The more files wait, the longer ago its writer was told.
         let grace = GRACE / u32::try_from(waiting).unwrap_or(u32::MAX).max(1);
-        if current.replaced.get_or_insert_with(Instant::now).elapsed() < grace {
+        let has_grace = current.replaced.get_or_insert_with(Instant::now).elapsed() < grace;
+        let next = match next {
+            // Another one was moved away since: its writer was told twice.
+            None if is_at_rest => self.successor()?,
+            next => next,
+        };
+        if has_grace && !(is_at_rest && next.is_some()) {
             return Ok(Step::Leaving);
         }
         self.next = match next {
@@ -170,12 +181,17 @@ impl Follower {
     /// there before the system was asked to tell.
     fn following(&self) -> io::Result<Next> {
         let Some(current) = &self.current else { return Ok(Next::None) };
-        let generations = self.generations();
-        let told: Vec<u32> = generations.into_iter().flat_map(|them| them.lengths(None)).map(|(it, ..)| it).collect();
-        Ok(match successor(&self.path, &current.file, &self.left.identities, &told)? {
+        Ok(match self.successor()? {
             Some(file) => Next::File(file),
-            None => generations.map_or(Next::None, |generations| generations.take(Some(current.identity))),
+            None => self.generations().map_or(Next::None, |generations| generations.take(Some(current.identity))),
         })
+    }
+
+    /// The same of those that were there before the system was asked to tell.
+    fn successor(&self) -> io::Result<Option<File>> {
+        let Some(current) = &self.current else { return Ok(None) };
+        let told = self.generations().into_iter().flat_map(|them| them.lengths(None)).map(|(it, ..)| it);
+        successor(&self.path, &current.file, &self.left.identities, &told.collect::<Vec<_>>())
     }
 
     /// Looks at what is left to read, and reads nothing.
@@ -290,7 +306,8 @@ impl Follower {
         let identity = identity(&file.metadata()?);
         let place = place.unwrap_or_else(|| Place::start(identity));
         let ends = Ends::read(&file, place.offset)?;
-        self.current = Some(Current { file, identity, ends, compared: None, replaced: None });
+        let was_moved = fs::metadata(&self.path).map_or(true, |metadata| self::identity(&metadata) != identity);
+        self.current = Some(Current { file, identity, ends, compared: None, replaced: None, was_moved });
         Ok(Opened { place, warning })
     }
 }
@@ -386,6 +403,17 @@ impl Current {
         self.ends = Ends::default();
         Step::Truncated
     }
+}
+
+/// Whether a file was neither written nor renamed for as long as its writer may go on with it.
+fn is_at_rest(metadata: &Metadata) -> bool {
+    let changed = u64::try_from(metadata.ctime()).ok().and_then(|seconds| {
+        SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, u32::try_from(metadata.ctime_nsec()).ok()?))
+    });
+    [metadata.modified().ok(), changed].into_iter().all(|at| {
+        // A time to come, as of a clock that was set back, tells nothing.
+        at.and_then(|at| at.elapsed().ok()).is_some_and(|ago| ago >= GRACE)
+    })
 }
 
 /// Why a path leads to no file, where only another path helps.

@@ -102,7 +102,7 @@ impl Resume {
         Resume::read(&position.0).ok_or_else(|| {
             Fault::fatal(
                 "position_unknown",
-                "the stored position is not one of a file source; give the connector another id to start anew",
+                "the position is not one of a file source; `anabranch positions reset` starts at the beginning",
             )
         })
     }

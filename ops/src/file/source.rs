@@ -69,6 +69,9 @@ pub fn kind() -> Arc<dyn SourceKind> {
              order of their numbers. Where neither the other files nor the name tell whether the larger number is the \
              newer file, as in `app-1.log` and `app-2.log`, all of them are read: a file that was read by an earlier \
              run may come again, and none is left out.\n\n\
+             A renamed file is left when nothing was added to it for a second: its writer may still have it open. Of \
+             several that a restart finds, it waits so only at the newest, and at those that were written or renamed \
+             within the last second.\n\n\
              A last line without line feed is delivered when the end of the file is reached for the first time \
              and when the file is replaced; if it grows later, the whole line is delivered again under the same \
              number. While the file is followed, an unterminated line waits for its line feed.\n\n\
@@ -114,6 +117,10 @@ impl Source for ConfiguredFile {
     fn locate(&self, position: &Position) -> Option<String> {
         let Resume { line, tail, .. } = Resume::decode(position).ok()?;
         Some(format!("{}:{}", self.path, line + u64::from(tail > 0)))
+    }
+
+    fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
+        Some(Resume::decode(position).map(drop))
     }
 
     /// Acknowledged lines stay in the file, and in the rotated ones as long as these are there.

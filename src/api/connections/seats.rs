@@ -28,6 +28,20 @@ const SLOW: Duration = Duration::from_secs(5);
 /// One whose client has taken nothing for so long may be closed for another.
 const STALLED: Duration = Duration::from_secs(1);
 
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    others: usize,
+    others_of_one: usize,
+    authenticated: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { others: OTHERS, others_of_one: OTHERS_OF_ONE, authenticated: AUTHENTICATED }
+    }
+}
+
 /// All connections.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
@@ -36,6 +50,7 @@ pub(super) struct Seats {
 
 #[derive(Debug, Default)]
 struct Book {
+    limits: Limits,
     seats: BTreeMap<u64, Entry>,
     next: u64,
     /// Connections that were closed for others and not told of, and an address with the most of them.
@@ -96,17 +111,35 @@ fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
 }
 
 impl Seats {
+    /// For a process that may have so many files open: half of them at most are connections, one quarter those of
+    /// authenticated callers.
+    pub(super) fn within(files: u64) -> Self {
+        let quarter = usize::try_from(files / 4).unwrap_or(usize::MAX).max(4);
+        let others = OTHERS.min(quarter);
+        let limits = Limits {
+            others,
+            others_of_one: OTHERS_OF_ONE.min(others / 4 * 3),
+            authenticated: AUTHENTICATED.min(quarter),
+        };
+        Seats { book: Arc::new(Mutex::new(Book { limits, ..Book::default() })) }
+    }
+
+    /// Closes a connection that is overdue, where there is one: there are no files left.
+    pub(super) fn close_one(&self, now: Instant) {
+        locked(&self.book).close_one(false, None, now);
+    }
+
     /// Whether one more connection may be accepted; closes one that is overdue for it.
     pub(super) fn has_room(&self, now: Instant) -> bool {
         let mut book = locked(&self.book);
-        book.count(false) < OTHERS || book.close_one(false, None, now)
+        book.count(false) < book.limits.others || book.close_one(false, None, now)
     }
 
     /// A seat for a connection that was accepted. `None`: its address has too many, and all of them are being answered.
     pub(super) fn take(&self, peer: IpAddr, now: Instant) -> Option<Seat> {
         let mut book = locked(&self.book);
         let of_peer = book.seats.values().filter(|entry| !entry.authenticated && entry.peer == peer).count();
-        if of_peer >= OTHERS_OF_ONE && !book.close_one(false, Some(peer), now) && !book.close_oldest(peer) {
+        if of_peer >= book.limits.others_of_one && !book.close_one(false, Some(peer), now) && !book.close_oldest(peer) {
             book.closed += 1;
             return None;
         }
@@ -186,7 +219,7 @@ impl Seat {
     /// among them.
     pub(crate) fn authenticated(&self) {
         let mut book = locked(&self.book);
-        if book.count(true) >= AUTHENTICATED && !book.close_one(true, None, Instant::now()) {
+        if book.count(true) >= book.limits.authenticated && !book.close_one(true, None, Instant::now()) {
             return;
         }
         if let Some(entry) = book.seats.get_mut(&self.number) {
@@ -292,6 +325,23 @@ mod tests {
         assert!(!is_open(&seats, &open[0]) && is_open(&seats, &other));
         open[1..].iter().for_each(Seat::answers);
         assert!(seats.take(address(1), start + Duration::from_secs(2)).is_none());
+    }
+
+    #[test]
+    fn a_process_that_may_open_few_files_has_few_connections() {
+        let now = Instant::now();
+        let most = |files: u64| {
+            let seats = Seats::within(files);
+            let _open: Vec<Seat> = (0..600).filter_map(|_| seats.take(address(1), now)).collect();
+            let count = locked(&seats.book).count(false);
+            count
+        };
+        assert_eq!([most(u64::MAX), most(1024), most(128), most(64)], [192, 192, 24, 12]);
+        let seats = Seats::within(128);
+        let open: Vec<Seat> = (1..=8).flat_map(|last| open(&seats, last, 4, now)).collect();
+        assert!(!seats.has_room(now), "a quarter of the files");
+        open.iter().for_each(Seat::authenticated);
+        assert!(seats.has_room(now) && locked(&seats.book).count(true) == 32);
     }
 
     #[test]

@@ -4,12 +4,12 @@ use anabranch_graph::record::Position;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Opened, named, unreadable};
+use super::{Opened, declared, named, unreadable};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::positions::{Chosen, MoveError, Moved, go_on_after, parse, shown};
+use crate::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
 use crate::settings::{ServiceFlags, Settings};
 
 /// Let the sources of a pipeline start at their beginning.
@@ -25,10 +25,10 @@ pub(in crate::cli) struct Reset {
 
 /// Let a source of a pipeline go on after another position.
 ///
-/// The position is one of the source's own, as `positions show` and the records' `position` have it; the source
-/// checks it at the next start. Without --yes it only says what it would do, with exit code 4. A service that runs drains
-/// the pipeline, moves it, and lets it go on. If none answers, and no address was given by a flag or a variable, the store
-/// is changed.
+/// The position is one of the source's own, as `positions show` and the records' `position` have it. One that the
+/// source cannot read is refused; the source of a plugin program reads it at the next start. Without --yes it only says
+/// what it would do, with exit code 4. A service that runs drains the pipeline, moves it, and lets it go on. If none
+/// answers, and no address was given by a flag or a variable, the store is changed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Rewind {
     /// The position to go on after: its text, or `base64:` and its bytes
@@ -86,11 +86,13 @@ fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Cont
     };
     let verb = if arguments.yes { "goes on" } else { "would go on" };
     let mut lines = String::new();
-    for Moved { connector, partition, generation, records, from, to } in &moves {
+    for moved in &moves {
+        let Moved { connector, partition, generation, records, from, to, .. } = moved;
+        let (from, to, remark) = (brief(from), brief(to), moved.remark());
         let partition = if partition.is_empty() { String::new() } else { format!(" (partition {partition})") };
         let counted = counted(*records as usize, "record");
         lines.push_str(&format!(
-            "{connector}{partition} {verb} after {to} instead of {from} ({counted} of generation {generation})\n"
+            "{connector}{partition} {verb} after {to} instead of {from} ({counted} of generation {generation}){remark}\n"
         ));
     }
     let moved = if arguments.yes { moves.len() } else { 0 };
@@ -151,9 +153,19 @@ fn in_store(
         return Err(Box::new(report.suggest("stop the service first; if it crashed, add --force")));
     }
     let chosen = Chosen { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
-    let moving = go_on_after(&opened.store, &pipeline.id, &chosen, to, arguments.yes);
-    let moves = opened.runtime.block_on(moving).map_err(|error| Box::new(unmoved(command, &error)))?;
-    Ok(Moved::all(&moves, to))
+    let go_on = |really| {
+        let moving = go_on_after(&opened.store, &pipeline.id, &chosen, to, really);
+        opened.runtime.block_on(moving).map_err(|error| Box::new(unmoved(command, &error)))
+    };
+    let mut moves = go_on(false)?;
+    // The beginning is a position of every source.
+    let plan = if to.0.is_empty() { None } else { declared(settings, &pipeline.id, Some(pipeline)) };
+    let unasked = check(plan.as_ref(), &pipeline.id, moves.keys().map(|lane| (lane, to)))
+        .map_err(|error| Box::new(unmoved(command, &error)))?;
+    if arguments.yes {
+        moves = go_on(true)?;
+    }
+    Ok(Moved::checked(Moved::all(&moves, to), &unasked))
 }
 
 pub(super) fn unmoved(command: &'static str, error: &MoveError) -> Report {
@@ -171,6 +183,7 @@ pub(super) fn unmoved(command: &'static str, error: &MoveError) -> Report {
             "its sources are {}; --new sets the position of one that it does not have yet",
             known.join(", ")
         )),
+        MoveError::Refused { .. } => report(Exit::Invalid, "positions.refused"),
         MoveError::Store(error) => unreadable(command, error),
     }
 }

@@ -4,21 +4,20 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anabranch_graph::config::Role;
-use anabranch_graph::record::Position;
 use anabranch_graph::source::Partition;
 use anabranch_graph::state::LaneId;
 use anabranch_graph::text::Str;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Lane, Opened, named, of_service, unreadable};
+use super::{Lane, Opened, declared, named, of_service, unreadable};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
-use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::files::{read_text, system};
-use crate::pipelines::Pipelines;
-use crate::positions::{Moved, parse_shown, resume_from};
+use crate::pipelines::Pipeline;
+use crate::positions::{Moved, brief, check, parse_shown, resume_from};
 use crate::settings::{Database, ServiceFlags, Settings};
 
 /// The version of the exported document.
@@ -234,11 +233,14 @@ fn told(report: Report, moves: &[(String, Vec<Moved>)], consent: Consent) -> Rep
     let mut text = String::new();
     let mut result = Vec::new();
     for (pipeline, moves) in moves {
-        for Moved { connector, partition, from, to, .. } in moves {
+        for moved in moves {
+            let Moved { connector, partition, from, to, .. } = moved;
             let of = if partition.is_empty() { String::new() } else { format!(" (partition {partition})") };
-            text.push_str(&format!("{pipeline}:{connector}{of} {verb} after {to} instead of {from}\n"));
+            let (before, after, remark) = (brief(from), brief(to), moved.remark());
+            text.push_str(&format!("{pipeline}:{connector}{of} {verb} after {after} instead of {before}{remark}\n"));
             result.push(json!({
                 "pipeline": pipeline, "connector": connector, "partition": partition, "from": from, "to": to,
+                "checked": moved.checked,
             }));
         }
     }
@@ -330,10 +332,12 @@ fn put_in_store(
         let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
         return Err(Box::new(report.suggest("stop the service first; if it crashed, add --force")));
     }
+    // After a renaming the store does not know the new ids yet.
+    let plan = declared(settings, pipeline, known);
     let sources = match (consent.new, known) {
         (true, _) => None,
-        (false, known) => Some(match declared(settings, pipeline) {
-            Some(sources) => sources,
+        (false, known) => Some(match &plan {
+            Some(plan) => sources_of(plan),
             None => known.map_or_else(|| named(command, &pipelines, pipeline), Ok)?.sources(),
         }),
     };
@@ -345,30 +349,25 @@ fn put_in_store(
         })?;
         given.push((id_of(lane), position, lane.generation));
     }
-    resume(&opened, command, &pipeline.into(), sources.as_deref(), &given, consent)
+    let id = &Str::from(pipeline);
+    let resume = |really| {
+        let resuming = resume_from(&opened.store, id, sources.as_deref(), &given, really);
+        opened.runtime.block_on(resuming).map_err(|error| Box::new(super::moving::unmoved(command, &error)))
+    };
+    let mut moves = resume(false)?;
+    let unasked = check(plan.as_ref(), id, given.iter().map(|(lane, position, _)| (lane, position)))
+        .map_err(|error| Box::new(super::moving::unmoved(command, &error)))?;
+    if consent.yes {
+        moves = resume(true)?;
+    }
+    Ok(Moved::checked(moves, &unasked))
 }
 
 fn id_of(lane: &Lane) -> LaneId {
     LaneId { connector: lane.connector.as_str().into(), partition: Partition(lane.partition.as_str().into()) }
 }
 
-fn resume(
-    opened: &Opened,
-    command: &'static str,
-    pipeline: &Str,
-    sources: Option<&[Str]>,
-    given: &[(LaneId, Position, u64)],
-    consent: Consent,
-) -> Result<Vec<Moved>, Box<Report>> {
-    let resuming = resume_from(&opened.store, pipeline, sources, given, consent.yes);
-    opened.runtime.block_on(resuming).map_err(|error| Box::new(super::moving::unmoved(command, &error)))
-}
-
-/// The sources of a pipeline as its file declares it: after a renaming the store does not know the new ids yet.
-fn declared(settings: &Settings, pipeline: &str) -> Option<Vec<Str>> {
-    let found =
-        Pipelines::load(&[&settings.pipelines.path], &registry_with(settings), &compile_options(settings, false));
-    let pipeline = found.good.iter().find(|good| *good.config.id.value == *pipeline)?;
+fn sources_of(pipeline: &Pipeline) -> Vec<Str> {
     let sources = pipeline.config.connectors.iter().filter(|connector| connector.role.value == Role::Source);
-    Some(sources.map(|source| source.id.value.clone()).collect())
+    sources.map(|source| source.id.value.clone()).collect()
 }

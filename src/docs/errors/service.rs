@@ -449,6 +449,11 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("positions.none", "There is no store yet.", "The first run makes it; see db.path."),
     entry(
+        "positions.refused",
+        "The source cannot resume after this position.",
+        "Take one that `anabranch positions show` or the `position` of a delivered record has.",
+    ),
+    entry(
         "processor.exists",
         "There is a processor of this id already.",
         "Choose another id, or change the one that is there.",
@@ -502,7 +507,7 @@ pub(super) const CODES: &[Entry] = &[
     entry("run.no_valid_pipelines", "No pipeline can be started.", "Correct what `pipelines validate` reports."),
     entry(
         "run.not_drained",
-        "Records were still on their way when time was up; they are read again at the next start.",
+        "Records that were read were not delivered when the service ended; they are read again at the next start.",
         "Raise shutdown.timeout if this happens often.",
     ),
     entry(

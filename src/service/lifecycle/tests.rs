@@ -196,6 +196,56 @@ async fn a_stop_ends_the_wait_for_recovery() {
     assert_eq!(stand.stored().await, Status::Stopped { reason: StopReason::System });
 }
 
+/// What an attempt read and did not deliver is left, although nothing runs that could be drained.
+#[tokio::test]
+async fn a_stop_during_the_wait_for_recovery_says_that_something_is_left() {
+    for by in [StopReason::System, StopReason::User] {
+        let mut stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Fail(broken_line()))).await;
+        stand.recovery.min_delay = Duration::from_secs(3600);
+        stand.recovery.max_delay = Duration::from_secs(3600);
+        let (life, mut seen) = stand.life();
+        let stop = async {
+            seen.wait_for(|seen| matches!(seen.status, Status::Recovering { .. })).await.unwrap();
+            stand.orders.send_replace(Order::Stop { budget: None, by });
+        };
+        let (outcome, ()) = tokio::join!(life.live(), stop);
+        assert_eq!(stand.upstream.kept(), 10, "nothing is acknowledged");
+        match by {
+            // Who asked for it knows.
+            StopReason::User => assert_eq!(outcome, Outcome::Stopped),
+            StopReason::System => assert_eq!(outcome, Outcome::NotDrained { left: vec![] }),
+        }
+    }
+}
+
+/// The same while a run opens that reads nothing any more.
+#[tokio::test]
+async fn a_stop_before_the_next_attempt_is_open_says_that_something_is_left() {
+    let mut stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Fail(broken_line()))).await;
+    stand.recovery.min_delay = Duration::from_secs(3600);
+    stand.recovery.max_delay = Duration::from_secs(3600);
+    let (mut life, mut seen) = stand.life();
+    // Who asks for credentials for the second attempt waits for ever.
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    life.recovery = RecoveryPolicy { min_delay: Duration::from_millis(1), ..stand.recovery };
+    life.renewal = Arc::new({
+        let asked = asked.clone();
+        move || match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => Box::pin(async { Ok(None) }),
+            _ => Box::pin(std::future::pending()),
+        }
+    });
+    let stop = async {
+        seen.wait_for(|seen| seen.run == 1 && matches!(seen.status, Status::Recovering { .. })).await.unwrap();
+        while asked.load(std::sync::atomic::Ordering::Relaxed) < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stand.orders.send_replace(stop(20_000));
+    };
+    let (outcome, ()) = tokio::join!(life.live(), stop);
+    assert_eq!(outcome, Outcome::NotDrained { left: vec![] });
+}
+
 #[tokio::test]
 async fn a_stop_drains_what_was_read() {
     let stand = Stand::new(AtEnd::Wait, Shelf::accepting).await;
@@ -242,8 +292,15 @@ async fn an_idle_pipeline_stops_while_the_store_is_not_its_own_and_goes_on_after
         let mut seen = seen.clone();
         async move { seen.wait_for(|seen| seen.status.word() == word).await.unwrap().clone() }
     };
+    let upstream = stand.upstream.clone();
+    let delivered = || async {
+        while upstream.kept() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
     let script = async {
         until("running").await;
+        delivered().await;
         holding.send_replace(Holding::Paused("the session is lost".to_owned()));
         let lost = until("recovering").await;
         assert_eq!(lost.status.error(), Some("the session is lost"));

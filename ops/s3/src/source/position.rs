@@ -124,14 +124,14 @@ impl Place {
         let (found, place) = read(&position.0).ok_or_else(|| {
             Fault::fatal(
                 "position_unknown",
-                "the stored position is not one of an s3 source; give the connector another id to start anew",
+                "the position is not one of an s3 source; `anabranch positions reset` starts at the beginning",
             )
         })?;
         if found != bucket {
             return Err(Fault::fatal(
                 "position_of_another_bucket",
-                "the stored position is of another bucket or prefix: objects that were there before it would be \
-                 taken for read; give the connector another id to start anew, or set what was set before",
+                "the position is of another bucket or prefix: objects that were there before it would be taken for \
+                 read; `anabranch positions reset` starts at the beginning, or set what was set before",
             ));
         }
         Ok(place)

@@ -93,6 +93,73 @@ async fn files_of_other_times_tell_which_name_is_newer() {
     }
 }
 
+/// Lines of a file that was read up to its first line, then moved away with all that came after it: the path, and where
+/// a restart resumes.
+async fn moved_away_seven_times() -> (tempfile::TempDir, PathBuf, Resume) {
+    let (directory, path) = directory();
+    append(&path, "0\n0\n");
+    let mut reading = open(&path, None).await;
+    reading.some(Room { rows: 1, ..ROOM }).await;
+    let resume = Resume::decode(reading.last.as_ref().unwrap()).unwrap();
+    fs::rename(&path, directory.path().join("in.log.7")).unwrap();
+    let begun = SystemTime::now() - Duration::from_secs(60);
+    for n in (1..=7).rev() {
+        let at = begun + Duration::from_secs(7 - n);
+        written(&directory.path().join(format!("in.log.{n}")), &format!("{n}\n"), at);
+    }
+    append(&path, "new\n");
+    (directory, path, resume)
+}
+
+/// Reads to the end of the newest file; which of the files, from 0, it waited at for a writer that is late. `late` is
+/// called at the first wait.
+fn waits(path: &Path, resume: Resume, mut late: impl FnMut()) -> (String, Vec<usize>) {
+    let mut follower = Follower::new(path.to_owned(), Some(resume));
+    let (mut text, mut at, mut waits) = (Vec::new(), 0, Vec::new());
+    loop {
+        match follower.step(&mut text, usize::MAX).unwrap() {
+            Step::Opened(_) | Step::Grown => {}
+            Step::Replaced => at += 1,
+            Step::Leaving if waits.last() == Some(&at) => std::thread::sleep(Duration::from_millis(5)),
+            Step::Leaving => {
+                if waits.is_empty() {
+                    late();
+                }
+                waits.push(at);
+            }
+            Step::AtEnd => return (String::from_utf8(text).unwrap(), waits),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_restart_waits_for_late_writers_of_the_newest_rotated_file_only() {
+    let (_directory, path, resume) = moved_away_seven_times().await;
+    // Until all of them were at rest for as long as a writer may take.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let (text, waits) = waits(&path, resume, || {});
+    assert_eq!(text, "0\n7\n6\n5\n4\n3\n2\n1\nnew\n");
+    assert_eq!(waits, [6], "each wait takes a second");
+}
+
+#[tokio::test]
+async fn a_restart_waits_for_late_writers_of_files_that_were_just_written() {
+    let (directory, path, resume) = moved_away_seven_times().await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    // It is the fourth file, and its writer goes on with it.
+    let fourth = directory.path().join("in.log.4");
+    let written = fs::metadata(&fourth).unwrap().modified().unwrap();
+    let touch = |text: &str| {
+        append(&fourth, text);
+        File::options().append(true).open(&fourth).unwrap().set_modified(written).unwrap();
+    };
+    touch("4\n");
+    let (text, waits) = waits(&path, resume, || touch("late\n"));
+    assert_eq!(text, "0\n7\n6\n5\n4\n4\nlate\n3\n2\n1\nnew\n");
+    assert_eq!(waits, [3, 6]);
+}
+
 /// What a careless rotation does: the old file is compressed and deleted as soon as the new one is there.
 fn rotate(path: &Path, text: &str) {
     let moved = path.with_extension("log.1");
