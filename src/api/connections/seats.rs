@@ -333,8 +333,7 @@ mod tests {
         let most = |files: u64| {
             let seats = Seats::within(files);
             let _open: Vec<Seat> = (0..600).filter_map(|_| seats.take(address(1), now)).collect();
-            let count = locked(&seats.book).count(false);
-            count
+            locked(&seats.book).count(false)
         };
         assert_eq!([most(u64::MAX), most(1024), most(128), most(64)], [192, 192, 24, 12]);
         let seats = Seats::within(128);

@@ -13,7 +13,7 @@ fn control() -> Control {
         registry: Registry::new(),
         compile: CompileOptions::default(),
         schemas: Arc::new(MemoryRegistry::new()),
-        log: Log::new(settings, Output::to_file(tempfile::tempfile().unwrap())),
+        log: Log::new(settings, Output::to_file(tempfile::tempfile().unwrap()).unwrap()),
         executor: Handle::current(),
         opening: Arc::new(Semaphore::new(1)),
         recovery: RecoveryPolicy::default(),
@@ -33,16 +33,12 @@ async fn who_waits_for_a_pipeline_that_is_deleted_and_made_again_gets_the_new_on
     let control = control();
     let old = put(&control);
     let (_, gate) = control.gate("p").await.unwrap();
-    let waiting = tokio::spawn({
-        let control = control.clone();
-        async move { control.gate("p").await.map(|(entry, _)| entry) }
-    });
-    tokio::task::yield_now().await;
-    assert!(!waiting.is_finished());
+    let mut waiting = std::pin::pin!(control.gate("p"));
+    assert!(futures::future::poll_immediate(&mut waiting).await.is_none());
     control.remove(&old);
     let new = put(&control);
     drop(gate);
-    let entry = waiting.await.unwrap().unwrap();
+    let (entry, _) = waiting.await.unwrap();
     assert!(Arc::ptr_eq(&entry, &new) && !Arc::ptr_eq(&entry, &old));
     // Who still has the old one cannot take the new one away with it.
     control.remove(&old);
