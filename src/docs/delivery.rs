@@ -19,7 +19,13 @@ const VARIANTS: [(&str, &str); 2] = [("exactlyOnce", "true"), ("durability", "di
 const SAID: [(&str, &str); 1] = [("table", "rows")];
 
 /// A processor, one of its settings and its value.
-type Step = (&'static str, &'static str, &'static str);
+pub(crate) type Step = (&'static str, &'static str, &'static str);
+
+const DECODE: Step = ("json.decode", "field", ".Payload.After");
+const EXCLUDE: Step = ("field.exclude", "fields", ".Key");
+/// What the destination needs may differ from what the source gives: fields in place of bytes, and a key that is an
+/// object, or none.
+const WAYS: [&[Step]; 4] = [&[], &[DECODE], &[EXCLUDE], &[DECODE, EXCLUDE]];
 
 /// Nothing is opened, so that any text in the right form will do for a credential: the ones that are needed are addresses.
 struct Made;
@@ -55,6 +61,25 @@ pub fn page(registry: &Registry) -> Page {
     Page { path: "docs/delivery.md".to_owned(), text }
 }
 
+/// The fewest steps with which records of the one can be written by the other; none where nothing helps.
+pub(crate) fn steps_between(
+    registry: &Registry,
+    source: &Specification,
+    destination: &Specification,
+) -> &'static [Step] {
+    way(registry, source, destination, None).map_or(&[], |(steps, _)| steps)
+}
+
+/// These steps, with what the compiler promises.
+fn way(
+    registry: &Registry,
+    source: &Specification,
+    destination: &Specification,
+    more: Option<(&str, &str)>,
+) -> Option<(&'static [Step], Value)> {
+    WAYS.into_iter().find_map(|steps| Some((steps, route(registry, source, destination, more, steps)?)))
+}
+
 fn row(
     text: &mut String,
     registry: &Registry,
@@ -66,13 +91,7 @@ fn row(
         None => destination.name.to_string(),
         Some((name, value)) => format!("{} with `{name}: {value}`", destination.name),
     };
-    // What the destination needs may differ from what the source gives: fields in place of bytes, and a key that is an
-    // object, or none.
-    let decode = ("json.decode", "field", ".Payload.After");
-    let exclude = ("field.exclude", "fields", ".Key");
-    let ways: [&[Step]; 4] = [&[], &[decode], &[exclude], &[decode, exclude]];
-    let found = ways.iter().find_map(|steps| Some((steps, route(registry, source, destination, more, steps)?)));
-    let Some((steps, route)) = found else {
+    let Some((steps, route)) = way(registry, source, destination, more) else {
         let _ = writeln!(text, "| {} | {to} | cannot be combined | | |", source.name);
         return;
     };

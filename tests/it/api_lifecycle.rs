@@ -209,6 +209,8 @@ pipelines:
         type: destination
         plugin: postgres
         settings: { url: "postgres://u:p-of-the-test@127.0.0.1:1/db", table: t }
+    processors:
+      - { id: keyless, plugin: field.exclude, settings: { fields: .Key } }
 "#;
 
 #[cfg(feature = "postgres")]

@@ -100,7 +100,9 @@ fn a_port_that_another_program_has_is_found() {
 fn beside_a_service_the_store_is_its_own() {
     let workspace = workspace();
     let mut service = workspace.start(&["run"]);
-    let flag = format!("--api.http.address={}", service.address());
+    let address = service.address();
+    service.wait_until("readiness", || crate::api::get(address, "/readyz").status == 200);
+    let flag = format!("--api.http.address={address}");
     let report = doctor(&workspace, &[&flag], 0);
     assert_eq!(check(&report, "service.reachable").0, "ok", "{report}");
     assert_eq!(check(&report, "network.http").0, "ok", "{report}");

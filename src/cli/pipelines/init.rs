@@ -17,6 +17,7 @@ use super::gallery::{self, SPLITS, TEMPLATES, Template};
 use super::is_yaml;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::docs::delivery::steps_between;
 use crate::files::system;
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
@@ -149,10 +150,13 @@ fn generate(arguments: &Arguments, registry: &Registry) -> Result<(String, Strin
     let destination = arguments.destination.as_deref().unwrap_or("log");
     let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare_name(source), bare_name(destination)));
     named(&name)?;
+    let (from, to) = (find(registry, source, Side::Source)?, find(registry, destination, Side::Destination)?);
+    let steps = steps_between(registry, &from, &to);
     let context = Generated {
         name: identifier(&name),
-        source: Connector::new(source, &find(registry, source, Side::Source)?),
-        destination: Connector::new(destination, &find(registry, destination, Side::Destination)?),
+        source: Connector::new(source, &from),
+        destination: Connector::new(destination, &to),
+        steps: steps.iter().map(|(plugin, setting, value)| Step { plugin, setting, value }).collect(),
     };
     let rendered =
         tera::Context::from_serialize(&context).and_then(|context| tera::Tera::one_off(TEMPLATE, &context, false));
@@ -265,6 +269,16 @@ struct Generated {
     name: String,
     source: Connector,
     destination: Connector,
+    /// Between the two.
+    steps: Vec<Step>,
+}
+
+/// A processor with one setting.
+#[derive(Serialize)]
+struct Step {
+    plugin: &'static str,
+    setting: &'static str,
+    value: &'static str,
 }
 
 #[derive(Serialize)]
@@ -448,8 +462,11 @@ mod tests {
                 };
                 let Ok((name, text)) = generate(&arguments, &registry) else { panic!("{source} to {destination}") };
                 assert_eq!(name, format!("{source}-to-{destination}"));
-                let unexpected: Vec<_> =
-                    findings(&text).into_iter().filter(|f| !f.starts_with("settings.required")).collect();
+                // PostgreSQL's `table` is required after sources that name no collection.
+                let is_lack = |finding: &String| {
+                    finding.starts_with("settings.required") || finding.starts_with("flow.no_metadata")
+                };
+                let unexpected: Vec<_> = findings(&text).into_iter().filter(|finding| !is_lack(finding)).collect();
                 assert_eq!(unexpected, [""; 0], "{text}");
             }
         }

@@ -54,7 +54,8 @@ impl Walk<'_> {
             Some(near) => format!("write {near:?}"),
             None => format!("the operations are {}", names.join(", ")),
         };
-        let severity = if certain { Severity::Error } else { Severity::Warning };
+        // Without an operation that it must mean, it may be a comparison that is always true on purpose.
+        let severity = if certain && near.is_some() { Severity::Error } else { Severity::Warning };
         let place = self.at(at.clone());
         self.flow.remark(severity, "flow.no_operation", place, message, None, Some(hint));
         if let Some(near) = near {

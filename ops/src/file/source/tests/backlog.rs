@@ -42,7 +42,13 @@ async fn unread_bytes_are_counted_and_as_old_as_they_are_known_to_be() {
     // Files that are waited for to be read count.
     fs::rename(&path, directory.path().join("in.log.1")).unwrap();
     append(&path, "in the next file\n");
-    assert_eq!(backlog(&mut reading).await.0, 12 + 17);
+    // The system tells of files in its own time.
+    let told = async {
+        while backlog(&mut reading).await.0 != 12 + 17 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
 }
 
 #[tokio::test]
