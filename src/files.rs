@@ -37,6 +37,11 @@ pub enum Unreadable {
     System(#[source] std::io::Error),
 }
 
+/// The directory of a file: the working directory for a name alone.
+pub fn parent_directory(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// The system's message without its number.
 pub fn system(error: &std::io::Error) -> String {
     match error.kind() {

@@ -14,7 +14,7 @@ use anabranch_graph::plan::graph::{Node, NodeKind};
 use anabranch_graph::registry::{Registry, Reserved};
 use anabranch_ops::file::STORE_MAGIC;
 
-use crate::files::is_pipeline_file;
+use crate::files::{is_pipeline_file, parent_directory};
 use crate::pipelines::Pipeline;
 
 /// A file by whatever name: of one that exists its number, of one that does not its name in its directory.
@@ -30,8 +30,7 @@ impl Identity {
         match fs::metadata(path) {
             Ok(found) => found.is_file().then(|| Identity::Numbered(found.dev(), found.ino())),
             Err(_) => {
-                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                let directory = fs::canonicalize(directory.unwrap_or(Path::new("."))).ok()?;
+                let directory = fs::canonicalize(parent_directory(path)).ok()?;
                 Some(Identity::Named(directory.join(path.file_name()?)))
             }
         }
@@ -111,7 +110,7 @@ fn reserved<'a>(written: &str, reserved: impl Iterator<Item = &'a Reserved>) -> 
     for Reserved { path: kept, what } in reserved {
         let is_it = match kept.is_dir() {
             true => {
-                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let parent = parent_directory(path);
                 let beside = |metadata: Metadata| (metadata.dev(), metadata.ino());
                 let inside = fs::metadata(parent).ok().map(beside) == fs::metadata(kept).ok().map(beside);
                 inside && is_pipeline_file(path)

@@ -199,7 +199,7 @@ fn count() -> BTreeMap<String, f64> {
         // A dump per boundary holds what was executed since the one before.
         let more = this.dumps[3 * i + 2] - this.dumps[3 * i + 1];
         let of_script = scripts.iter().filter(|process| process.script.as_deref() == Some(*name));
-        // That of the long run has the most orders.
+        // The worker of the long run has the most orders.
         let orders = of_script.map(|process| &process.dumps[..]).max_by_key(|dumps| dumps.len());
         let is_scripted = pipeline.contains("custom.javascript");
         let script = if is_scripted { of_worker(orders.expect("the worker was counted")) } else { 0.0 };
@@ -218,7 +218,7 @@ fn of_worker(dumps: &[f64]) -> f64 {
     counted.iter().sum::<f64>() / ((strips - 2) as u64 * STRIP) as f64
 }
 
-/// What callgrind wrote of a process.
+/// The output of callgrind for a process.
 #[derive(Default)]
 struct Counted {
     /// The pipeline whose script it runs, if it is a worker.
@@ -234,7 +234,7 @@ impl Counted {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            // What follows the last place, as at the end of a process, has no number.
+            // Instructions after the last place, as at the end of a process, have no number.
             let Some((process, dump)) = name.strip_prefix("counts.").and_then(|name| name.split_once('.')) else {
                 continue;
             };

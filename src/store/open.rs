@@ -21,7 +21,7 @@ use super::letters::Evictions;
 use super::meter::Meter;
 use super::tables::{DETACHED_MARKS, EPOCHS, MARKS, META, PIPELINES, SCHEMA};
 use super::{Holding, Owner, Place, Store};
-use crate::files::system;
+use crate::files::{parent_directory, system};
 use crate::panics::caught;
 use crate::settings;
 
@@ -234,8 +234,7 @@ pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
         },
         Err(error) => return Err(io(path, &error)),
     };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(Store { meter: Meter::of_file(directory.into()), ..embedded(database, Some(Site::of(path)?)) })
+    Ok(Store { meter: Meter::of_file(parent_directory(path).into()), ..embedded(database, Some(Site::of(path)?)) })
 }
 
 /// Opens a file that begins so.

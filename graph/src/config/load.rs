@@ -174,7 +174,7 @@ fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<S
     complete
 }
 
-/// What is known of a document that was read.
+/// Result of reading a document.
 #[derive(Default)]
 struct ReadDocument {
     /// Whether it is known which pipelines it declares.

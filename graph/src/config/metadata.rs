@@ -13,7 +13,7 @@ struct Found<'t> {
     at: usize,
     name: &'t str,
     own: String,
-    /// Whether it is a key for certain: any other text stands for itself.
+    /// True if the text is certainly a key. Any other text may stand for itself.
     is_key: bool,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Asynchronous {
     pub(super) node: Str,
     pub(super) condition: Option<Box<dyn Condition>>,
     pub(super) operator: Arc<dyn AsyncOperator>,
-    /// Whether it may change records or make several of one.
+    /// True if the operator may change records or make several of one.
     pub(super) changes: bool,
     /// Most strips in flight; more, if it is not 1, as long as all of them together are less than one full strip.
     pub(super) in_flight: usize,

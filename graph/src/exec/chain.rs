@@ -39,7 +39,7 @@ struct Step<O: ?Sized> {
     node: Str,
     selection: Selection,
     multiplies: bool,
-    /// Whether it may change records or make several of one.
+    /// True if the operator may change records or make several of one.
     changes: bool,
     operator: Box<O>,
     panicked: bool,

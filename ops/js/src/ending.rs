@@ -5,17 +5,13 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use boa_engine::ast::StatementListItem;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::literal::LiteralKind;
-use boa_engine::ast::expression::literal::ObjectMethodDefinition;
 use boa_engine::ast::expression::operator::unary::UnaryOp;
-use boa_engine::ast::function::{
-    ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
-    AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionBody, FunctionDeclaration, FunctionExpression,
-    GeneratorDeclaration, GeneratorExpression,
-};
+use boa_engine::ast::function::FunctionBody;
 use boa_engine::ast::statement::{Break as Leaves, Continue as Continues, Return, Statement, Throw};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;
 
+use crate::inner::visit_inner_functions;
 use crate::spot::unparenthesized;
 
 /// Whether every call of the function ends without a value: it drops every record. `undefined` is that name, if the
@@ -82,32 +78,17 @@ struct Exits {
     leave: bool,
 }
 
-macro_rules! no_inner_functions {
-    ($($visit:ident: $node:ty),* $(,)?) => {
-        $(fn $visit(&mut self, _: &'ast $node) -> ControlFlow<()> {
-            Continue(())
-        })*
-    };
+impl Exits {
+    /// A function within the one that is looked through has ways out of its own.
+    fn outside<N>(&mut self, _: &N) -> ControlFlow<()> {
+        Continue(())
+    }
 }
 
 impl<'ast> Visitor<'ast> for Exits {
     type BreakTy = ();
 
-    no_inner_functions! {
-        visit_function_expression: FunctionExpression,
-        visit_function_declaration: FunctionDeclaration,
-        visit_generator_expression: GeneratorExpression,
-        visit_generator_declaration: GeneratorDeclaration,
-        visit_async_function_expression: AsyncFunctionExpression,
-        visit_async_function_declaration: AsyncFunctionDeclaration,
-        visit_async_generator_expression: AsyncGeneratorExpression,
-        visit_async_generator_declaration: AsyncGeneratorDeclaration,
-        visit_class_expression: ClassExpression,
-        visit_class_declaration: ClassDeclaration,
-        visit_arrow_function: ArrowFunction,
-        visit_async_arrow_function: AsyncArrowFunction,
-        visit_object_method_definition: ObjectMethodDefinition,
-    }
+    visit_inner_functions!(ControlFlow<()>, outside);
 
     fn visit_return(&mut self, returned: &'ast Return) -> ControlFlow<()> {
         let is_nothing = returned.target().is_none_or(|target| match unparenthesized(target) {

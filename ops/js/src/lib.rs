@@ -15,6 +15,7 @@ mod conversion;
 mod ending;
 mod envelope;
 mod globals;
+mod inner;
 mod interpreter;
 mod isolate;
 mod javascript;

@@ -8,6 +8,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use anabranch_graph::metadata::own_key;
 use boa_engine::Source;
+use boa_engine::ast::StatementListItem;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -16,21 +17,17 @@ use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp, Relatio
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary};
 use boa_engine::ast::expression::{Call, Expression, Identifier, Optional, OptionalOperationKind, TaggedTemplate};
-use boa_engine::ast::function::{
-    ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
-    AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FormalParameterList, FunctionBody,
-    FunctionDeclaration, FunctionExpression, GeneratorDeclaration, GeneratorExpression,
-};
+use boa_engine::ast::function::{FormalParameterList, FunctionBody};
 use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement, Pattern};
 use boa_engine::ast::property::PropertyName;
 use boa_engine::ast::scope::Scope;
 use boa_engine::ast::statement::{If, Return, Statement, With};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
-use boa_engine::ast::{StatementListItem, expression::literal::ObjectMethodDefinition};
 use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::Parser;
 
 use crate::envelope::{PAYLOAD, RECORD};
+use crate::inner::visit_inner_functions;
 use crate::spot::{Names, Spot, spot, step, unparenthesized};
 
 pub(crate) use crate::spot::Place;
@@ -355,32 +352,10 @@ impl<'i> Reader<'i> {
     }
 }
 
-macro_rules! inner_functions {
-    ($($visit:ident: $node:ty),* $(,)?) => {
-        $(fn $visit(&mut self, node: &'ast $node) -> Flow {
-            self.inside(node)
-        })*
-    };
-}
-
 impl<'ast> Visitor<'ast> for Reader<'_> {
     type BreakTy = Kept;
 
-    inner_functions! {
-        visit_function_expression: FunctionExpression,
-        visit_function_declaration: FunctionDeclaration,
-        visit_generator_expression: GeneratorExpression,
-        visit_generator_declaration: GeneratorDeclaration,
-        visit_async_function_expression: AsyncFunctionExpression,
-        visit_async_function_declaration: AsyncFunctionDeclaration,
-        visit_async_generator_expression: AsyncGeneratorExpression,
-        visit_async_generator_declaration: AsyncGeneratorDeclaration,
-        visit_class_expression: ClassExpression,
-        visit_class_declaration: ClassDeclaration,
-        visit_arrow_function: ArrowFunction,
-        visit_async_arrow_function: AsyncArrowFunction,
-        visit_object_method_definition: ObjectMethodDefinition,
-    }
+    visit_inner_functions!(Flow, inside);
 
     fn visit_identifier(&mut self, name: &'ast Identifier) -> Flow {
         if matches!(self.text(name.sym()), Some("arguments" | "eval")) {

@@ -7,6 +7,7 @@ use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Found, Patient};
+use crate::files::parent_directory;
 use crate::settings::Database;
 
 /// Open files below which a service with some dozens of pipelines gets into trouble.
@@ -51,8 +52,7 @@ pub(super) fn disk(patient: &mut Patient<'_>) -> Found {
 
 /// The directory of a file, that of the nearest that exists.
 pub(super) fn directory_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    parent.ancestors().find(|directory| directory.is_dir()).unwrap_or(Path::new(".")).to_path_buf()
+    parent_directory(path).ancestors().find(|directory| directory.is_dir()).unwrap_or(Path::new(".")).to_path_buf()
 }
 
 fn size(bytes: u64) -> String {

@@ -1,7 +1,7 @@
 //! `anabranch pipelines init`.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anabranch_graph::config::bare_name;
@@ -18,7 +18,7 @@ use super::is_yaml;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::docs::delivery::steps_between;
-use crate::files::system;
+use crate::files::{parent_directory, system};
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
 
@@ -249,9 +249,7 @@ fn names(registry: &Registry, side: Side) -> Vec<String> {
 }
 
 fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
-    let directory =
-        file.parent().filter(|p| !p.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from);
-    let written = std::fs::create_dir_all(directory)
+    let written = std::fs::create_dir_all(parent_directory(file))
         .and_then(|()| if force { std::fs::write(file, content) } else { write_new(file, content.as_bytes(), 0o644) });
     written.map_err(|error| {
         let shown = file.display();

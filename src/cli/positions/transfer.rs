@@ -15,7 +15,7 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::files::{read_text, system};
+use crate::files::{parent_directory, read_text, system};
 use crate::pipelines::Pipeline;
 use crate::positions::{Moved, brief, check, parse_shown, resume_from};
 use crate::settings::{Database, ServiceFlags, Settings};
@@ -171,8 +171,7 @@ fn exported(arguments: &Export, context: &Context) -> Result<Report, Box<Report>
 
 /// Writes a whole file or none.
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut draft = tempfile::NamedTempFile::new_in(directory)?;
+    let mut draft = tempfile::NamedTempFile::new_in(parent_directory(path))?;
     draft.write_all(text.as_bytes())?;
     draft.as_file().sync_all()?;
     draft.persist(path).map_err(|error| error.error)?;

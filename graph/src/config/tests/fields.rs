@@ -247,7 +247,7 @@ fn a_blank_condition_is_none() {
         let files = files(&[&text]);
         let loaded = load(&files, &Environment);
         assert!(loaded.pipelines[0].processors[0].condition.is_none(), "{condition}");
-        // What is written and blank is hardly meant.
+        // A blank condition is probably a mistake.
         let told = codes(&text).iter().filter(|code| code.ends_with("config.condition_blank")).count();
         assert_eq!(told, usize::from(condition.starts_with(['\'', '"'])), "{condition}");
     }
