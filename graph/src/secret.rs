@@ -109,7 +109,14 @@ pub(crate) fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
     text.match_indices("://").filter_map(|(at, separator)| {
         let start = at + separator.len();
         let authority = text[start..].split(['/', '?', '#', '"', '\'', ' ', '\n']).next()?;
-        let (user, _) = authority.rsplit_once('@')?;
+        let user = match authority.rsplit_once('@') {
+            Some((user, _)) => user,
+            // PostgreSQL's client takes a slash in a password for what it is.
+            None if text[..at].ends_with("postgres") || text[..at].ends_with("postgresql") => {
+                text[start..].split(['?', '"', '\'', ' ', '\n']).next()?.split_once('@')?.0
+            }
+            None => return None,
+        };
         let (name, password) = user.split_once(':')?;
         let start = start + name.len() + 1;
         let is_variable = password.starts_with("${") && password.find('}') == Some(password.len() - 1);
@@ -258,6 +265,7 @@ mod tests {
             ("http://me:a@b@host, http://:x@host", "http://me:***@host, http://:***@host"),
             ("http://${USER}:${PASSWORD}@host/{{ .Key }}", "http://${USER}:${PASSWORD}@host/{{ .Key }}"),
             ("http://me:${PASSWORD}2@host", "http://me:***@host"),
+            ("postgresql://me:a/b@h/d?o=p:q@r", "postgresql://me:***@h/d?o=p:q@r"),
             ("http://me:@host http://me@host mail:me@host ://", "http://me:@host http://me@host mail:me@host ://"),
         ] {
             assert_eq!(without_passwords(text), shown);

@@ -42,8 +42,8 @@ pipelines:
     dead-letter-queue:        # where failed records go; without it the first failure stops the pipeline
       plugin: file
       settings: { path: failed.ndjson }
-      window-size: 100        # how many of the last records may fail
-      window-nack-threshold: 10
+      window-size: 100        # how many of the last records are looked at
+      window-nack-threshold: 10   # how many of these may fail before the pipeline stops
 ```
 
 * `${NAME}` anywhere in a value is replaced by the environment variable. Credentials belong there and not in files.

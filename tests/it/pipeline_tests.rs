@@ -343,6 +343,21 @@ tests:
 }
 
 #[test]
+fn expectations_in_braces_stay_in_braces() {
+    let tests = "tests:\n  - name: x\n    input: [{ after: { a: 1 } }]\n    expect: { records: [] }\n  - { name: y, input: [z], expect: {\n      records: [\n      ] } }\n";
+    let workspace = workspace("", tests);
+    let output = workspace.run(&["pipelines", "test", "--update"]).expect_code(1);
+    assert!(output.stdout.contains("not changed: the layout of the list does not allow it"), "{}", output.stdout);
+    assert_eq!(workspace.read("pipelines/p.test.yaml"), tests);
+    let tests = "tests:\n  - name: x\n    input: [{ after: { a: 1 } }]\n    expect: { records: [] }\n";
+    workspace.write("pipelines/p.test.yaml", tests);
+    let output = workspace.run(&["pipelines", "test", "--update"]).expect_code(0);
+    assert!(output.stdout.contains("1 expectation written"), "{}", output.stdout);
+    assert_eq!(workspace.read("pipelines/p.test.yaml"), tests.replace("[] }", "[{ after: { a: 1 } }] }"));
+    workspace.run(&["pipelines", "test"]).expect_code(0);
+}
+
+#[test]
 fn coverage_counts_both_sides_of_conditions() {
     let processors = "      - { id: small, plugin: filter, condition: '{{ eq .Metadata.size \"small\" }}' }\n";
     let one = "tests:\n  - { name: a, input: [{ after: x, metadata: { size: small } }], expect: { records: [] } }\n";

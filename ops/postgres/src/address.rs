@@ -46,6 +46,11 @@ impl Address {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(AddressError("it names no host".to_owned()));
         }
+        // The library ends user and password at the first `@`: what follows would be shown as a part of the host.
+        let with_at = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
+        if config.get_hosts().iter().any(with_at) {
+            return Err(AddressError("it has more than one @; an @ in the user or the password is written %40".to_owned()));
+        }
         let (ssl_mode, trust) = match mode.as_deref() {
             None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anything),
             Some("disable") => (SslMode::Disable, Trust::Anything),
@@ -213,6 +218,10 @@ mod tests {
             "hunter2",
             "x=hunter2",
             "password='hunter2",
+            "postgresql://me:hunt@er2@h/d",
+            "postgresql://me:hunt@er2@h,h2/d",
+            "postgresql://me@hunt:er2@h/d",
+            "host='hunt@er2'",
             "",
         ] {
             let error = Address::parse(text).err().unwrap_or_else(|| panic!("{text}")).to_string();

@@ -179,9 +179,8 @@ impl<'s> Guest<'s> {
         let mut before = Vec::with_capacity(records.len());
         let mut decoded = Vec::with_capacity(records.len());
         for mut record in records {
-            let attached = codec.attached(&record);
             match codec.decode(&mut record) {
-                Ok(()) => {
+                Ok(attached) => {
                     decoded.push(record);
                     before.push(Ok(attached));
                 }

@@ -32,19 +32,25 @@ const PREFIXES: [(&str, &str); 2] = [("recfmt.", "opencdc."), ("svc.", "conduit.
 
 /// The key as processors see it, of a key as it crosses the boundary.
 pub(crate) fn ours(wire: &str) -> Cow<'_, str> {
-    replaced(wire, PREFIXES.map(|(ours, theirs)| (theirs, ours)))
-}
-
-/// The key as it crosses the boundary, of a key as processors see it.
-pub(crate) fn wire(ours: &str) -> Cow<'_, str> {
-    replaced(ours, PREFIXES)
-}
-
-fn replaced<'k>(key: &'k str, prefixes: [(&str, &str); 2]) -> Cow<'k, str> {
-    for (from, to) in prefixes {
-        if let Some(rest) = key.strip_prefix(from) {
-            return Cow::Owned([to, rest].concat());
+    for (ours, theirs) in PREFIXES {
+        if let Some(rest) = after(wire, theirs) {
+            return Cow::Owned([ours, rest].concat());
         }
     }
-    Cow::Borrowed(key)
+    Cow::Borrowed(wire)
+}
+
+/// The key as it crosses the boundary, of a key as processors see it: a prefix, and what follows it.
+pub(crate) fn wire(ours: &str) -> (&'static str, &str) {
+    for (prefix, theirs) in PREFIXES {
+        if let Some(rest) = after(ours, prefix) {
+            return (theirs, rest);
+        }
+    }
+    ("", ours)
+}
+
+/// What follows the prefix. Most keys differ in the first byte, and comparing more is a call in a module.
+fn after<'k>(key: &'k str, prefix: &str) -> Option<&'k str> {
+    if key.as_bytes().first() == prefix.as_bytes().first() { key.strip_prefix(prefix) } else { None }
 }

@@ -143,7 +143,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         let mut left = false;
         for updated in update(suite, outcome) {
             if updated.changes > 0
-                && let Err(error) = std::fs::write(&updated.path, &updated.text)
+                && let Err(error) = crate::fixing::replace(&updated.path, &updated.text)
             {
                 return cannot_write(&updated.path, &error);
             }

@@ -330,11 +330,8 @@ impl Decoder<'_, '_> {
                 }
             }
             Type::Record(fields) => {
-                let mut map = Map::new();
-                for (name, field) in fields {
-                    map.insert(name.clone(), self.value(*field, below)?);
-                }
-                Value::Map(map)
+                let fields = fields.iter().map(|(name, field)| Ok((name.clone(), self.value(*field, below)?)));
+                Value::Map(fields.collect::<Result<Map, AvroError>>()?)
             }
         })
     }

@@ -10,7 +10,7 @@ use crate::metadata::{
     KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION, Metadata, PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION,
 };
 use crate::parameters::{Declarations, Settings};
-use crate::record::{Data, Record};
+use crate::record::{Change, Data, Record};
 use crate::value::Map;
 
 const SWITCHES: [(&str, &str); 4] = [
@@ -24,8 +24,8 @@ const SWITCHES: [(&str, &str); 4] = [
 const MOST_CACHED: usize = 256;
 
 /// Where the metadata name the schema of the key, and of the payload.
-const KEYS: [(&str, &str); 2] =
-    [(KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION), (PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION)];
+const KEYS: [[&str; 2]; 2] =
+    [[KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION], [PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION]];
 
 /// Decodes and encodes records, as far as it is switched on.
 #[derive(Debug)]
@@ -35,6 +35,9 @@ pub(crate) struct Codec {
     encode: [bool; 2],
     /// By subject and version.
     schemas: BTreeMap<(String, i32), Rc<Avro>>,
+    /// What was named last for the key and for the payload, before the processor and after it: mostly the next record
+    /// names the same.
+    recent: [[Option<Recent>; 2]; 2],
     /// Versions of inferred schemas, by subject and text.
     inferred: BTreeMap<(String, String), i32>,
     warned: [bool; 2],
@@ -46,22 +49,42 @@ impl Default for Codec {
             decode: [true; 2],
             encode: [true; 2],
             schemas: BTreeMap::new(),
+            recent: Default::default(),
             inferred: BTreeMap::new(),
             warned: [false; 2],
         }
     }
 }
 
-/// The schema that the metadata name.
-#[derive(Clone, Debug, PartialEq)]
+/// A schema that metadata name.
+#[derive(Debug, PartialEq)]
 struct Named {
     subject: String,
+    /// As the metadata have it.
+    written: String,
     version: i32,
 }
 
+/// A schema, and its parsed form once it was needed.
+#[derive(Debug)]
+struct Recent {
+    named: Rc<Named>,
+    avro: Option<Rc<Avro>>,
+}
+
+/// On which side of the processor a schema is used.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Before,
+    After,
+}
+
+/// What the metadata say of the schemas: subject and version of the key's, subject and version of the payload's.
+type Texts<'m> = [[Option<&'m str>; 2]; 2];
+
 /// The schemas that a record named for its key and payload before it was processed.
 #[derive(Debug, Default)]
-pub(crate) struct Attached([Option<Named>; 2]);
+pub(crate) struct Attached([Option<Rc<Named>>; 2]);
 
 impl Codec {
     pub(crate) fn declare(declarations: &mut Declarations) {
@@ -85,55 +108,64 @@ impl Codec {
         self.decode == [false; 2] && self.encode == [false; 2]
     }
 
-    /// The schemas that a record names; what is wrong with them is said where they are used.
-    pub(crate) fn attached(&self, record: &Record) -> Attached {
-        Attached(std::array::from_fn(|i| {
-            if self.encode[i] { named(&record.metadata, KEYS[i]).ok().flatten() } else { None }
-        }))
-    }
-
-    pub(crate) fn decode(&mut self, record: &mut Record) -> Result<(), Error> {
-        for (i, keys) in KEYS.into_iter().enumerate() {
-            if !self.decode[i] {
-                continue;
-            }
-            let Some(schema) = named(&record.metadata, keys)? else {
-                let half = record.metadata.contains_key(keys.0) || record.metadata.contains_key(keys.1);
-                if half && !std::mem::replace(&mut self.warned[i], true) {
-                    log::warn!("records have only one of {} and {}, and are left as they are", keys.0, keys.1);
+    /// Decodes what the metadata name a schema of, and says which schemas they named.
+    pub(crate) fn decode(&mut self, record: &mut Record) -> Result<Attached, Error> {
+        let mut attached = Attached::default();
+        let Record { metadata, key, payload, .. } = record;
+        let texts = texts(metadata);
+        for (i, data) in sides(key, payload).into_iter().enumerate() {
+            let named = self.named(Side::Before, i, texts[i]);
+            if self.decode[i] {
+                match named.as_ref().map_err(Error::clone)? {
+                    Some(named) => {
+                        for data in data.into_iter().flatten() {
+                            if let Data::Raw(bytes) = data {
+                                let decoded = self.schema(Side::Before, i, named)?.decode(bytes);
+                                *data = Data::Structured(decoded.map_err(|error| named.blame("decode", &error))?);
+                            }
+                        }
+                    }
+                    None if texts[i] != [None, None] && !std::mem::replace(&mut self.warned[i], true) => {
+                        let [subject, version] = KEYS[i];
+                        log::warn!("records have only one of {subject} and {version}, and are left as they are");
+                    }
+                    None => {}
                 }
-                continue;
-            };
-            for data in data(record, i).into_iter().flatten() {
-                if let Data::Raw(bytes) = data {
-                    let decoded = self.schema(&schema)?.decode(bytes);
-                    *data = Data::Structured(decoded.map_err(|error| schema.blame("decode", &error))?);
-                }
             }
+            // What is wrong with a name is said where it is used.
+            attached.0[i] = named.ok().flatten().filter(|_| self.encode[i]);
         }
-        Ok(())
+        Ok(attached)
     }
 
+    /// Encodes what is structured and has a schema.
     pub(crate) fn encode(&mut self, record: &mut Record, attached: &Attached) -> Result<(), Error> {
-        for (i, keys) in KEYS.into_iter().enumerate() {
-            if !self.encode[i] || data(record, i).into_iter().flatten().all(|data| data.as_structured().is_none()) {
+        let Record { metadata, key, payload, .. } = record;
+        let named = {
+            let texts = texts(metadata);
+            [0, 1].map(|i| if self.encode[i] { self.named(Side::After, i, texts[i]) } else { Ok(None) })
+        };
+        for ((i, mut data), named) in sides(key, payload).into_iter().enumerate().zip(named) {
+            if data.iter().flatten().all(|data| data.as_structured().is_none()) {
                 continue;
             }
-            let Some(mut schema) = named(&record.metadata, keys)? else { continue };
-            let mut encoded = self.encoded(&schema, data(record, i))?;
-            if encoded.is_none() && attached.0[i].as_ref() == Some(&schema) {
+            let Some(mut named) = named? else { continue };
+            let mut encoded = self.encoded(i, &named, &data)?;
+            if encoded.is_none() && attached.0[i].as_ref() == Some(&named) {
                 // The processor changed the shape of the data.
                 // The side after the change decides.
-                let shape = data(record, i).into_iter().flatten().rev().find_map(|data| data.as_structured());
+                let shape = data.iter().flatten().rev().find_map(|data| data.as_structured());
                 let text = shape.map(infer).transpose()?.unwrap_or_default();
-                schema.version = self.create(&schema.subject, text)?;
-                record.metadata.insert(keys.1.to_owned(), schema.version.to_string());
-                encoded = self.encoded(&schema, data(record, i))?;
+                let version = self.create(&named.subject, text)?;
+                let written = version.to_string();
+                named = Rc::new(Named { subject: named.subject.clone(), written: written.clone(), version });
+                metadata.insert(KEYS[i][1].to_owned(), written);
+                encoded = self.encoded(i, &named, &data)?;
             }
-            let encoded = encoded.ok_or_else(|| schema.blame("encode", &"they do not fit the schema"))?;
-            for (data, encoded) in data(record, i).into_iter().zip(encoded) {
+            let encoded = encoded.ok_or_else(|| named.blame("encode", &"they do not fit the schema"))?;
+            for (data, encoded) in data.iter_mut().zip(encoded) {
                 if let (Some(data), Some(bytes)) = (data, encoded) {
-                    *data = Data::Raw(bytes);
+                    **data = Data::Raw(bytes);
                 }
             }
         }
@@ -141,14 +173,19 @@ impl Codec {
     }
 
     /// Both sides in binary, as far as they are structured; `None`: one of them does not fit the schema.
-    fn encoded(&mut self, schema: &Named, data: [Option<&mut Data>; 2]) -> Result<Option<[Option<Vec<u8>>; 2]>, Error> {
-        let avro = self.schema(schema)?;
+    fn encoded(
+        &mut self,
+        i: usize,
+        named: &Rc<Named>,
+        data: &[Option<&mut Data>; 2],
+    ) -> Result<Option<[Option<Vec<u8>>; 2]>, Error> {
+        let avro = self.schema(Side::After, i, named)?;
         let encode = |map: &Map| {
             let mut bytes = Vec::new();
             avro.encode(map, &mut bytes).then_some(bytes)
         };
         let mut encoded = [None, None];
-        for (data, encoded) in data.into_iter().zip(&mut encoded) {
+        for (data, encoded) in data.iter().zip(&mut encoded) {
             if let Some(Data::Structured(map)) = data {
                 match encode(map) {
                     Some(bytes) => *encoded = Some(bytes),
@@ -159,7 +196,33 @@ impl Codec {
         Ok(Some(encoded))
     }
 
-    fn schema(&mut self, named: &Named) -> Result<Rc<Avro>, Error> {
+    /// The schema of a subject and a version, where both are there.
+    fn named(&mut self, side: Side, i: usize, texts: [Option<&str>; 2]) -> Result<Option<Rc<Named>>, Error> {
+        let [Some(subject), Some(written)] = texts else { return Ok(None) };
+        let recent = &mut self.recent[side as usize][i];
+        if let Some(Recent { named, .. }) = recent
+            && named.subject == subject
+            && named.written == written
+        {
+            return Ok(Some(named.clone()));
+        }
+        let version = written.parse().map_err(|_| Error::new(format!("{}: {written:?} is no number", KEYS[i][1])))?;
+        let named = Rc::new(Named { subject: subject.to_owned(), written: written.to_owned(), version });
+        *recent = Some(Recent { named: named.clone(), avro: None });
+        Ok(Some(named))
+    }
+
+    fn schema(&mut self, side: Side, i: usize, named: &Rc<Named>) -> Result<Rc<Avro>, Error> {
+        let recent = self.recent[side as usize][i].take().filter(|recent| recent.named == *named);
+        let avro = match recent {
+            Some(Recent { avro: Some(avro), .. }) => avro,
+            _ => self.parsed(named)?,
+        };
+        self.recent[side as usize][i] = Some(Recent { named: named.clone(), avro: Some(avro.clone()) });
+        Ok(avro)
+    }
+
+    fn parsed(&mut self, named: &Named) -> Result<Rc<Avro>, Error> {
         let key = (named.subject.clone(), named.version);
         if let Some(avro) = self.schemas.get(&key) {
             return Ok(avro.clone());
@@ -199,18 +262,25 @@ impl Named {
     }
 }
 
-fn named(metadata: &Metadata, keys: (&str, &str)) -> Result<Option<Named>, Error> {
-    let (Some(subject), Some(version)) = (metadata.get(keys.0), metadata.get(keys.1)) else { return Ok(None) };
-    let number = version.parse().map_err(|_| Error::new(format!("{}: {version:?} is no number", keys.1)))?;
-    Ok(Some(Named { subject: subject.clone(), version: number }))
+/// One pass over the metadata: each look-up would compare long keys that begin alike.
+fn texts(metadata: &Metadata) -> Texts<'_> {
+    let mut texts = Texts::default();
+    for (key, value) in metadata {
+        for (keys, texts) in KEYS.iter().zip(&mut texts) {
+            for (name, text) in keys.iter().zip(texts) {
+                // Lengths are compared first.
+                if key == name {
+                    *text = Some(value);
+                }
+            }
+        }
+    }
+    texts
 }
 
-/// What has the schema of the key, or what has that of the payload.
-fn data(record: &mut Record, i: usize) -> [Option<&mut Data>; 2] {
-    match i {
-        0 => [None, Some(&mut record.key)],
-        _ => [Some(&mut record.payload.before), Some(&mut record.payload.after)],
-    }
+/// What has the schema of the key, and what has that of the payload.
+fn sides<'r>(key: &'r mut Data, payload: &'r mut Change) -> [[Option<&'r mut Data>; 2]; 2] {
+    [[None, Some(key)], [Some(&mut payload.before), Some(&mut payload.after)]]
 }
 
 #[cfg(test)]

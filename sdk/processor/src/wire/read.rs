@@ -116,7 +116,19 @@ impl<'b> Reader<'b> {
         Ok((key, value))
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64, Malformed> {
+        // Nearly all are tags, lengths and numbers of one byte.
+        match self.0.split_first() {
+            Some((&byte, rest)) if byte < 0x80 => {
+                self.0 = rest;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for (i, &byte) in self.0.iter().enumerate() {
             // The tenth byte has the last bit.

@@ -12,11 +12,12 @@ const MOST_LEVELS: usize = 200;
 impl Record {
     pub(super) fn read(mut from: Reader<'_>) -> Result<Self, Malformed> {
         let mut record = Record::default();
+        let mut metadata = Entries::default();
         while let Some((number, field)) = from.next()? {
             match number {
                 1 => record.position = field.bytes()?.to_vec(),
                 2 => record.operation = Operation::from_number(field.varint()?).unwrap_or_default(),
-                3 => metadata_entry(field, &mut record.metadata)?,
+                3 => metadata.read(field)?,
                 4 => record.key = Data::read(field.message()?)?,
                 5 => {
                     let mut sides = field.message()?;
@@ -33,6 +34,7 @@ impl Record {
                 _ => {}
             }
         }
+        record.metadata = metadata.into();
         Ok(record)
     }
 
@@ -47,7 +49,8 @@ impl Record {
                 continue;
             }
             to.message(3, |entry| {
-                entry.bytes(1, metadata::wire(key).as_bytes());
+                let (prefix, rest) = metadata::wire(key);
+                entry.joined(1, [prefix, rest]);
                 entry.bytes(2, value.as_bytes());
             });
         }
@@ -59,19 +62,31 @@ impl Record {
     }
 }
 
-fn metadata_entry(field: Field<'_>, to: &mut Metadata) -> Result<(), Malformed> {
-    let (key, value) = field.message()?.entry()?;
-    let value = value.map_or(Ok(""), Field::text)?;
-    match metadata::ours(key) {
-        // A record that carries both names was given ours by us.
-        std::borrow::Cow::Owned(ours) => {
-            to.entry(ours).or_insert_with(|| value.to_owned());
+/// Metadata as they come. A map that is made of all of them at once compares far fewer keys than one that grows.
+#[derive(Default)]
+struct Entries {
+    renamed: Vec<(String, String)>,
+    kept: Vec<(String, String)>,
+}
+
+impl Entries {
+    fn read(&mut self, field: Field<'_>) -> Result<(), Malformed> {
+        let (key, value) = field.message()?.entry()?;
+        let value = value.map_or(Ok(""), Field::text)?.to_owned();
+        match metadata::ours(key) {
+            std::borrow::Cow::Owned(ours) => self.renamed.push((ours, value)),
+            std::borrow::Cow::Borrowed(key) => self.kept.push((key.to_owned(), value)),
         }
-        std::borrow::Cow::Borrowed(key) => {
-            to.insert(key.to_owned(), value.to_owned());
-        }
+        Ok(())
     }
-    Ok(())
+}
+
+impl From<Entries> for Metadata {
+    fn from(mut entries: Entries) -> Self {
+        // Of equal keys the last one stays: a record that carries both names was given ours by us.
+        entries.renamed.append(&mut entries.kept);
+        entries.renamed.into_iter().collect()
+    }
 }
 
 impl Data {

@@ -71,6 +71,23 @@ fn of_two_keys_with_one_meaning_ours_wins() {
 }
 
 #[test]
+fn ours_wins_in_whichever_order_both_come() {
+    // An entry: key and value, each shorter than 128 bytes.
+    let entry = |key: &str, value: &str| {
+        let mut content = vec![0x0A, key.len() as u8];
+        content.extend_from_slice(key.as_bytes());
+        content.extend([0x12, value.len() as u8]);
+        content.extend_from_slice(value.as_bytes());
+        [vec![0x1A, content.len() as u8], content].concat()
+    };
+    let (theirs, ours) = (entry("opencdc.x", "theirs"), entry("recfmt.x", "ours"));
+    for bytes in [[theirs.clone(), ours.clone()].concat(), [ours, theirs].concat()] {
+        let read = Record::read(super::read::Reader(&bytes)).unwrap();
+        assert_eq!(read.metadata, BTreeMap::from([("recfmt.x".to_owned(), "ours".to_owned())]));
+    }
+}
+
+#[test]
 fn every_kind_of_result_is_written_and_read() {
     let outputs = vec![
         Ok(Output::Single(record())),

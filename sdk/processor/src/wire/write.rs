@@ -37,6 +37,16 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
+    /// Text in pieces; nothing where it is empty.
+    pub(crate) fn joined(&mut self, field: u32, pieces: [&str; 2]) {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if length > 0 {
+            self.varint(u64::from(field) << 3 | 2);
+            self.varint(length as u64);
+            pieces.iter().for_each(|piece| self.0.extend_from_slice(piece.as_bytes()));
+        }
+    }
+
     pub(crate) fn message(&mut self, field: u32, content: impl FnOnce(&mut Self)) {
         self.varint(u64::from(field) << 3 | 2);
         let start = self.0.len();

@@ -90,6 +90,26 @@ fn a_changed_shape_becomes_a_version() {
 }
 
 #[test]
+fn records_of_two_schemas_take_turns() {
+    let first = record();
+    let text = r#"{"name":"record","type":"record","fields":[{"name":"name","type":"string"}]}"#;
+    assert_eq!(schema::create("s", text).unwrap().version, 2);
+    let map = Map::from([("name".to_owned(), Value::from("n"))]);
+    let mut bytes = Vec::new();
+    assert!(Avro::parse(text).unwrap().encode(&map, &mut bytes));
+    let mut second = Record::create(bytes);
+    name(&mut second, "2");
+    let mut running = start(&[]);
+    for _ in 0..3 {
+        for before in [&first, &second] {
+            let after = one(&mut running, before.clone());
+            assert_eq!(after.metadata["saw"], "structured data");
+            assert_eq!(after.payload, before.payload);
+        }
+    }
+}
+
+#[test]
 fn each_step_can_be_switched_off() {
     let off = |step: &str| format!("sdk.schema.{step}.payload.enabled");
     let kept = one(&mut start(&[(&off("decode"), "false")]), record());
