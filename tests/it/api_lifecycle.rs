@@ -58,14 +58,18 @@ impl Service {
         self.get(&format!("/v1/pipelines/{id}"))["status"].clone()
     }
 
+    /// Waits until a pipeline is so, and gives the status that says it: the next one may say something else.
     #[track_caller]
-    pub fn wait_for(&mut self, id: &str, word: &str) {
+    pub fn wait_for(&mut self, id: &str, word: &str) -> Value {
         let address = self.address;
         let path = format!("/v1/pipelines/{id}");
+        let mut status = Value::Null;
         self.process.wait_until(&format!("{id} to be {word}"), || {
             let answer = get(address, &path);
-            answer.status == 200 && answer.json()["status"]["word"] == word
+            status = if answer.status == 200 { answer.json()["status"].clone() } else { Value::Null };
+            is(&status, word)
         });
+        status
     }
 
     #[track_caller]
@@ -73,6 +77,11 @@ impl Service {
         self.process.signal("TERM");
         self.process.finish().expect_code(0);
     }
+}
+
+/// Whether a status says that a pipeline is so. One that runs is called idle after five seconds without a record.
+pub fn is(status: &Value, word: &str) -> bool {
+    status["word"] == word || word == "running" && status["word"] == "idle"
 }
 
 fn nothing() -> Value {
