@@ -83,8 +83,11 @@ impl Workspace {
         String::from_utf8(fs::read(self.path(name)).unwrap_or_default()).unwrap()
     }
 
+    /// The whole lines of a file. The rest of a line that is being written is not among them.
     pub fn lines(&self, name: &str) -> Vec<String> {
-        self.read(name).lines().map(String::from).collect()
+        let bytes = fs::read(self.path(name)).unwrap_or_default();
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        std::str::from_utf8(&bytes[..whole]).unwrap().lines().map(String::from).collect()
     }
 
     pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {

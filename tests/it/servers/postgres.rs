@@ -8,8 +8,9 @@
 mod installed;
 
 use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -98,9 +99,9 @@ impl Server {
         }
         let configuration = server.data().join("postgresql.conf");
         fs::OpenOptions::new().append(true).open(configuration).unwrap().write_all(lines.as_bytes()).unwrap();
-        // Somebody may take the free port before the server does.
-        for _ in 0..20 {
-            server.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        // Another program may have it.
+        for _ in 0..50 {
+            server.port = any_port();
             if server.launch() {
                 return Some(server);
             }
@@ -296,6 +297,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end("QUIT");
     }
+}
+
+/// Any of the ports that the system gives to nobody who does not ask for it: while the server is stopped, nobody takes its
+/// port by chance.
+fn any_port() -> u16 {
+    16_000 + (RandomState::new().build_hasher().finish() % 16_000) as u16
 }
 
 /// With owners and rights.

@@ -78,11 +78,9 @@ fn an_owner_that_is_cut_off_stops_before_the_next_one_begins() {
     let position_after = position(&database);
     // The network is there again: the first finds the store taken, and changes nothing.
     proxy.set(OPEN);
-    let printed = first.printed();
     first.wait_for_end();
-    let text = printed();
+    let text = first.finish().expect_code(3).both();
     assert!(text.contains(&format!("was taken by process {}", next.id())), "{text}");
-    first.finish().expect_code(3);
     assert_eq!(position(&database), position_after);
     workspace.append("in.txt", "the last\n");
     next.wait_until("the last line", || delivered(&workspace) == 102);
