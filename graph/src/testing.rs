@@ -9,6 +9,8 @@ mod operator;
 mod plan;
 mod registry;
 mod source;
+#[cfg(test)]
+mod spent;
 mod store;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +20,8 @@ pub use operator::{asynchronous, inline, isolated};
 pub use plan::{Pipeline, services};
 pub use registry::{add_destination, add_operator, add_source};
 pub use source::{AtEnd, Upstream};
+#[cfg(test)]
+pub(crate) use spent::Spent;
 pub use store::MemoryStore;
 
 use crate::config::Variables;

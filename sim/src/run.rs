@@ -20,7 +20,7 @@ use crate::world::{Order, TROUBLED_RUNS, World, leaves};
 
 /// Nothing that can go on takes so long, on the paused clock.
 const STALLED: Duration = Duration::from_secs(600);
-/// Nor on the clock on the wall where threads take part.
+/// Nor, without going on at all, on the clock on the wall where threads take part.
 const THREADS_STALLED: Duration = Duration::from_secs(5);
 /// The budget of the stop of a run that hangs, in milliseconds.
 const BUDGET: u64 = 10_000;
@@ -143,7 +143,7 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
 /// Waits for the end of a run, doing what the scenario orders. Says whether it was told to stop.
 async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending, bool), String> {
     let mut stopped = false;
-    let since = Instant::now();
+    let mut since = Instant::now();
     let mut seen = 0;
     loop {
         tokio::select! {
@@ -172,6 +172,7 @@ async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending,
                 }
                 let ticks = world.lock().ticks_in_all();
                 if ticks > std::mem::replace(&mut seen, ticks) {
+                    since = Instant::now();
                     continue;
                 }
                 if !world.lock().hung {

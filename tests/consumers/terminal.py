@@ -10,7 +10,7 @@ import select
 import sys
 import time
 
-PATIENCE = 60
+PATIENCE = 180
 
 
 def main(question: str, answer: str, *command: str) -> int:

@@ -154,6 +154,7 @@ pipelines:
           prefix: lines/
           format: {format}
           sdk.batch.size: "300"
+          sdk.batch.delay: 10m
 "#
         )
     };

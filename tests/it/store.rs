@@ -21,8 +21,7 @@ fn workspace() -> Workspace {
 fn a_second_process_is_refused() {
     let workspace = workspace();
     let mut first = workspace.start(&["run"]);
-    let out = workspace.path("out.ndjson");
-    first.wait_until("all lines", || std::fs::read_to_string(&out).is_ok_and(|t| t.lines().count() == 100));
+    first.wait_until("all lines", || delivered(&workspace) == 100);
     let second = workspace.run(&["run", "--once"]);
     let text = second.expect_code(3).both();
     assert!(text.contains("anabranch.db"), "{text}");
@@ -43,7 +42,7 @@ fn second<'a>(database: &'a [String], wait: &'a str) -> Vec<&'a str> {
 
 /// Lines of the file of the destination.
 fn delivered(workspace: &Workspace) -> usize {
-    std::fs::read_to_string(workspace.path("out.ndjson")).map_or(0, |text| text.lines().count())
+    workspace.lines("out.ndjson").len()
 }
 
 /// Waits until the positions of all that was delivered are stored: what a service delivers and does not store comes twice.

@@ -235,11 +235,11 @@ fn there_is_one_way_to_the_terminal() {
     assert!(others.is_empty(), "print with crate::terminal:\n{}", others.join("\n"));
 }
 
-/// Seven hundred records, a hundred a second.
+/// Records of fifteen seconds, a hundred each second: long enough for several looks, also where a core is taken for seconds.
 fn slow() -> Workspace {
     let workspace = Workspace::new();
     let source = "plugin: generator\n        settings:\n          format.type: raw\n          \
-                  format.options.id: int\n          operations: create\n          rate: 100\n          recordCount: 700";
+                  format.options.id: int\n          operations: create\n          rate: 100\n          recordCount: 1500";
     let text = file_to_file("p", "").replace("plugin: file\n        settings:\n          path: in.txt", source);
     workspace.write("pipelines/p.yaml", text);
     workspace
@@ -275,7 +275,7 @@ fn progress_on_a_terminal_has_count_share_and_time_and_leaves_nothing_behind() {
     let shares: Vec<f64> = status.iter().filter_map(share).collect();
     assert!(shares.iter().any(|share| (20.0..90.0).contains(share)), "{status:?}");
     assert!(stayed.iter().all(|line| !line.contains("records/s")), "it stays on the screen: {stayed:?}");
-    assert!(stayed.last().unwrap().starts_with("p finished: 700 records read"), "{stayed:?}");
+    assert!(stayed.last().unwrap().starts_with("p finished: 1.5k records read"), "{stayed:?}");
     assert!(shown.contains("\u{1b}[32m"), "without colour: {shown}");
 
     // NO_COLOR takes the colour and leaves the line.
@@ -298,13 +298,17 @@ fn progress_as_json_is_objects_only() {
         let objects: Vec<serde_json::Value> =
             shown.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?}"))).collect();
         let progress: Vec<_> = objects.iter().filter(|object| !object["percent"].is_null()).collect();
-        assert!(!progress.is_empty(), "{shown}");
-        for object in progress {
-            let percent = object["percent"].as_f64().unwrap();
-            assert!((10.0..100.0).contains(&percent), "{object}");
-            assert!(object["read"].as_u64().unwrap() > 100 && object["settled"].as_u64().is_some(), "{object}");
-            assert!(object["seconds_left"].as_f64().unwrap() < 60.0 && object["pipeline"] == "p", "{object}");
+        for object in &progress {
+            let number = |name: &str| object[name].as_f64().unwrap_or_else(|| panic!("{name}: {object}"));
+            assert!((0.0..=100.0).contains(&number("percent")) && object["pipeline"] == "p", "{object}");
+            assert!(number("settled") <= number("read") && number("read") <= 1500.0, "{object}");
         }
+        // One that was written in the middle: nothing was read at the start of a slow machine.
+        let is_half_way = |object: &&serde_json::Value| {
+            let number = |name: &str| object[name].as_f64().unwrap_or_default();
+            number("percent") > 0.0 && number("percent") < 100.0 && number("read") > 0.0 && number("seconds_left") > 0.0
+        };
+        assert!(progress.iter().copied().any(|object| is_half_way(&object)), "{shown}");
         assert_eq!(objects.last().unwrap()["command"], "run");
     }
 }

@@ -117,10 +117,11 @@ fn a_stop_aborts_what_has_no_answer_and_the_next_start_asks_again() {
     let server = Server::start(|request| Reply::ok(request.body.clone()));
     workspace.write("pipelines/p.yaml", posting(&server.url(), ""));
     workspace.once();
+    // What was delivered and not stored before the stop came to its end comes again.
     let mut lines: Vec<String> = workspace.lines("out.ndjson").iter().map(|line| raw_after(line)).collect();
+    lines.sort_by_key(|line| line[5..].parse::<usize>().unwrap());
     lines.dedup();
-    assert_eq!(lines.len(), 100);
-    assert!(lines.iter().enumerate().all(|(i, line)| *line == format!("line {i}")), "{lines:?}");
+    assert_eq!(lines, (0..100).map(|i| format!("line {i}")).collect::<Vec<_>>());
 }
 
 #[test]

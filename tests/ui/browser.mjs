@@ -9,7 +9,7 @@ const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 export const [service, directory] = process.argv.slice(2);
 
 /** Longest time anything may take on a slow and busy machine. */
-const PATIENCE = 60_000;
+const PATIENCE = 120_000;
 
 /**
  * @param {import("playwright-core").BrowserContextOptions} options

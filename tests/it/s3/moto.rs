@@ -2,11 +2,11 @@
 //!
 //! Whether a bucket keeps versions is set here: moto's answer to that question has another shape than Amazon's.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use super::{RUN, bucket_to_file, changes, workspace};
 use crate::process::{PATIENCE, skip};
@@ -48,30 +48,42 @@ impl Moto {
     }
 
     fn start_with(certified: Option<&Path>) -> Option<Moto> {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let local = concat!(env!("CARGO_MANIFEST_DIR"), "/target/moto/bin/moto_server");
         let program = if std::path::Path::new(local).exists() { local } else { "moto_server" };
         let mut command = Command::new(program);
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        // It takes a free port, and says which.
+        command.args(["-H", "127.0.0.1", "-p", "0"]);
         if let Some(directory) = certified {
             command.arg("--ssl-cert").arg(directory.join("server.crt"));
             command.arg("--ssl-key").arg(directory.join("server.key"));
         }
-        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let Ok(child) = started else {
+        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let Ok(mut child) = started else {
             skip("moto_server is missing: pip install 'moto[server]'");
             return None;
         };
-        let mut moto = Moto { child, port, authority: certified.map(|directory| directory.join("ca.crt")) };
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if moto.child.try_wait().unwrap().is_some() {
+        let said = child.stderr.take().unwrap();
+        let mut moto = Moto { child, port: 0, authority: certified.map(|directory| directory.join("ca.crt")) };
+        let (tell, told) = channel();
+        // To its end: a server that nobody listens to would stop at a full pipe.
+        std::thread::spawn(move || {
+            for line in BufReader::new(said).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                let address = line.split_once("Running on ").map(|(_, address)| address.trim());
+                let port = address.and_then(|address| address.rsplit_once(':')?.1.parse::<u16>().ok());
+                if let Some(port) = port {
+                    let _ = tell.send(port);
+                }
+            }
+        });
+        moto.port = match told.recv_timeout(PATIENCE) {
+            Ok(port) => port,
+            Err(RecvTimeoutError::Disconnected) => {
                 skip("moto_server does not start");
                 return None;
             }
-            assert!(start.elapsed() < PATIENCE, "moto_server does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            Err(RecvTimeoutError::Timeout) => panic!("moto_server does not listen"),
+        };
         Some(moto)
     }
 
@@ -209,6 +221,7 @@ fn a_plain_bucket_of_moto_is_read_and_written() {
           objstore.endpoint: ${OBJECT_STORE}
           prefix: out/
           compression: gzip
+          sdk.batch.delay: 10m
 "#;
     let workspace = workspace(&moto.endpoint(), &pipeline);
     workspace.once();

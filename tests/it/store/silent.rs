@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::process::{Process, Workspace};
+use crate::process::{PATIENCE, Process, Workspace};
 
 /// What a start and an end may take beside what is waited for, on a busy machine.
-const SPARE: Duration = Duration::from_secs(30);
+const SPARE: Duration = PATIENCE;
 
 /// Accepts, holds the connections, and never answers.
 struct Silent {

@@ -164,6 +164,9 @@ fn who_needs_no_processor_of_a_file_does_not_wait_for_it() {
     process.wait_until("both deliver", || {
         ["first.ndjson", "second.ndjson"].iter().all(|file| workspace.lines(file).len() == 1)
     });
+    // The third is found to be invalid on another way than the second is started.
+    let printed = process.printed();
+    process.wait_until("the finding", || printed().contains("unknown processor \"test.missing\""));
     process.signal("TERM");
     let text = process.finish().expect_code(0).both();
     assert!(text.contains("unknown processor \"test.missing\"") && text.contains("c.yaml:8"), "{text}");

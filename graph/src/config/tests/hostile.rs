@@ -1,21 +1,22 @@
 //! Texts that nobody writes by accident.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
+use crate::testing::Spent;
 
 const SIZE: usize = 64 << 10;
 
 /// Loads and renders; neither may panic or take long.
 fn swallow(text: &str) -> Loaded {
     let files = files(&[text]);
-    let start = Instant::now();
+    let spent = Spent::begin();
     let loaded = load(&files, &Environment);
-    let spent = start.elapsed();
-    // Far above the 0.1 s of an optimised build: this one is not, and machines are busy.
+    let spent = spent.so_far();
+    // Far above the 0.1 s of an optimised build: this one is not.
     assert!(spent < Duration::from_secs(4), "{spent:?} for {:?}", text.chars().take(80).collect::<String>());
     let blamed = !loaded.invalid.is_empty() || !loaded.broken.is_empty();
     assert_eq!(loaded.diagnostics.has_errors(), blamed, "{:?}", loaded.diagnostics);

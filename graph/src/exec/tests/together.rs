@@ -80,7 +80,8 @@ async fn crashes_of_a_whole_graph_lose_nothing() {
 async fn a_run_that_is_killed_ends_as_killed() {
     for micros in 0..400 {
         let bench = Bench::new();
-        let upstream = Arc::new(Upstream::new(&bench.journal, 20_000, AtEnd::End).per_read(4));
+        // It waits at its end: however late the kill comes, there is a run to be killed.
+        let upstream = Arc::new(Upstream::new(&bench.journal, 20_000, AtEnd::Wait).per_read(4));
         let a = shelf(&bench, "a");
         let mut pipeline = bench.tolerant().limits(|limits| limits.queue_bytes = 1);
         let read = pipeline.read("in", &upstream);

@@ -238,8 +238,7 @@ async fn busy_services_are_asked_again() {
     });
     assert_eq!(embedded(&server.url(), &[], rows(&["a"])).await, [Ok(vector("a"))]);
     let server = Server::start(|_| Reply::Hang);
-    let found =
-        embedded(&server.url(), &[("request.timeout", "20ms"), ("backoffRetry.count", "1")], rows(&["a"])).await;
+    let found = embedded(&server.url(), &[("request.timeout", "2s"), ("backoffRetry.count", "1")], rows(&["a"])).await;
     assert!(found[0].as_ref().unwrap_err().starts_with("http_timeout: "), "{found:?}");
     assert_eq!(server.received().len(), 2);
 }

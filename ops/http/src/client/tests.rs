@@ -284,7 +284,8 @@ async fn a_closed_connection_is_opened_again() {
 #[tokio::test]
 async fn who_does_not_answer_is_given_up() {
     let server = Server::start(|_| Reply::Hang);
-    let policy = Policy { timeout: Some(Duration::from_millis(50)), ..policy() };
+    // Long enough for the server to have read the request, also where it waits for a core.
+    let policy = Policy { timeout: Some(Duration::from_secs(2)), ..policy() };
     let (code, message) = shown(get(policy, &server.url()).await).unwrap_err();
     assert_eq!((code, server.received().len()), ("http_timeout", 3), "{message}");
 }

@@ -23,9 +23,9 @@ use crate::worker::{FLUSH_AFTER, RUN, UNSCHEDULED};
 /// A script that overstays its time by this much does not come to where it can be stopped.
 const GRACE: Duration = Duration::from_secs(1);
 /// A process may take so long to begin, on a busy machine.
-const START: Duration = Duration::from_secs(20);
-/// What answers while the script works answers at once.
-const AT_ONCE: Duration = Duration::from_secs(2);
+const START: Duration = Duration::from_secs(60);
+/// What answers while the script works answers at once, as soon as it has a core.
+const AT_ONCE: Duration = Duration::from_secs(10);
 /// Bytes of what a worker said last that are looked at.
 const LAST_WORDS: u64 = 4096;
 

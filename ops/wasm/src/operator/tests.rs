@@ -89,8 +89,11 @@ fn run(process: &str, keys: &[&str]) -> Vec<String> {
     run_on(&mut open(process, Limits::default()), keys)
 }
 
+const QUICK: Duration = Duration::from_secs(2);
+
 fn quick() -> Limits {
-    Limits { time: Some(Duration::from_millis(200)), memory: 128 << 20 }
+    // A good record takes far less, also on a machine whose cores are taken.
+    Limits { time: Some(QUICK), memory: 128 << 20 }
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn a_hang_ends_when_its_time_is_over() {
     let begun = Instant::now();
     let mut operator = open("(loop $ever (br $ever))", quick());
     assert_eq!(run_on(&mut operator, &["a"]), ["wasm_timeout"]);
-    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(begun.elapsed() >= QUICK);
 }
 
 /// The memory of the guest itself, of 64 MiB, and this much for what it does.

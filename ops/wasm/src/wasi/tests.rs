@@ -109,5 +109,5 @@ fn a_write_without_end_is_taken_in_parts() {
     let begin = Instant::now();
     let death = ends(&guest(&part.repeat(8_000), &[(write, vec![1, 0, 8_000, 100_000])]));
     assert!(matches!(death, Death::Exited { code: OK, .. }), "{death}");
-    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert!(begin.elapsed() < Duration::from_secs(120));
 }
