@@ -73,6 +73,15 @@ pub trait Source: Send + Sync {
         self.replays_exactly()
     }
 
+    /// Whether what comes after a position is still there: asked of a source that rereads, before it resumes where a
+    /// destination stands that lost what it had confirmed. May look at what it reads from. As it is: what was there is.
+    ///
+    /// # Errors
+    /// It cannot be told now.
+    async fn still_has(&self, _position: &Position) -> Result<bool, Fault> {
+        Ok(true)
+    }
+
     /// What every record it reads is like. As it is: nothing is known.
     fn shape(&self) -> RecordShape {
         RecordShape::unknown()

@@ -84,6 +84,35 @@ fn a_restored_database_gets_what_it_lost() {
 }
 
 #[test]
+fn a_source_that_has_the_lost_records_no_more_stops_the_pipeline() {
+    let Some(server) = Server::start(&[]) else { return };
+    server.query("CREATE TABLE t (id int)");
+    let workspace = workspace(&server.url(), ONCE);
+    workspace.write("in.txt", lines(0..500));
+    workspace.once();
+    server.stop();
+    let backup = server.back_up();
+    server.resume();
+    workspace.append("in.txt", &lines(500..1000));
+    workspace.once();
+    assert_eq!(count(&server), ["1000|1000"]);
+    server.stop();
+    server.restore(&backup);
+    server.resume();
+    // Moved to where the source does not look for it; then another in its place.
+    std::fs::rename(workspace.path("in.txt"), workspace.path("kept")).unwrap();
+    for another in [None, Some(lines(1000..1100))] {
+        another.map(|lines| workspace.write("in.txt", lines));
+        let printed = workspace.run(&["run", "--once"]).expect_code(1).both();
+        assert!(printed.contains("no longer where the source reads"), "{printed}");
+        assert_eq!(count(&server), ["500|500"]);
+    }
+    std::fs::rename(workspace.path("kept"), workspace.path("in.txt")).unwrap();
+    workspace.once();
+    assert_eq!(count(&server), ["1000|1000"]);
+}
+
+#[test]
 fn an_empty_database_in_its_place_stops_the_pipeline() {
     let Some(server) = Server::start(&[]) else { return };
     server.query("CREATE TABLE t (id int)");

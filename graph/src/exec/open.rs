@@ -17,7 +17,7 @@ use super::isolate;
 use super::parallel;
 use super::queue::{Gauge, Idle, Receiver, Sender, queue};
 use super::read::Reading;
-use super::resume::{Foreign, Lost, Remedy, resume, shown};
+use super::resume::{Foreign, Lost, Remedy, ask_sources, resume, shown};
 use super::tap::Station;
 use super::write::Writing;
 use super::write::gate::FlushGate;
@@ -97,6 +97,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
 
     let mut known = read_marks(plan, &mut writers).await?;
     let mut resume = resume(plan, &marks, &known, &receipts)?;
+    ask_sources(plan, &resume.lost).await?;
     for Foreign { destination, lane, theirs, ours } in &resume.foreign {
         tracing::warn!(
             pipeline = %plan.pipeline, %destination, source = %lane.connector, partition = %lane.partition.0,

@@ -174,6 +174,35 @@ fn remedy(
     if same.is_some() && read.source.rereads() {
         return Ok(Remedy::Rewound);
     }
+    let why = match same {
+        Some(_) => "the source cannot read records again that it was told are delivered",
+        None => "it holds no position from which the source could resume",
+    };
+    Err(went_back(&write.connector, lane, confirmed, left, why))
+}
+
+/// Makes sure that what is to be delivered again can be read again. Asks the sources.
+///
+/// # Errors
+/// A source no longer has it, or cannot tell.
+pub(super) async fn ask_sources(plan: &StagePlan, lost: &[Lost]) -> Result<(), Fault> {
+    for Lost { destination, lane, confirmed, left, remedy } in lost {
+        let (Remedy::Rewound, Some(at)) = (remedy, left) else { continue };
+        let sources = plan.stages.iter().filter_map(|stage| match &stage.kind {
+            StageKind::Read(read) if read.connector == lane.connector => Some(read),
+            _ => None,
+        });
+        for read in sources {
+            if !read.source.still_has(&at.position).await.map_err(|fault| fault.at(&read.connector))? {
+                let why = "what comes after that is no longer where the source reads";
+                return Err(went_back(destination, lane, confirmed, left.as_ref(), why));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn went_back(destination: &Str, lane: &LaneId, confirmed: &Mark, left: Option<&Mark>, why: &str) -> Fault {
     let partition = match lane.partition.0.as_str() {
         "" => String::new(),
         partition => format!(", partition {partition:?}"),
@@ -182,19 +211,15 @@ fn remedy(
         None => "it has none".to_owned(),
         Some(left) => format!("it has {}", shown(left)),
     };
-    let why = match same {
-        Some(_) => "the source cannot read records again that it was told are delivered",
-        None => "it holds no position from which the source could resume",
-    };
     let what = format!(
         "the destination lost records that it had confirmed, as after a failover, from a restored backup or in another \
-         database: of source {}{partition} it had confirmed {}, and {has}; {why}. Restore the destination, or choose \
-         where the source resumes: `anabranch positions reset` delivers everything again, `anabranch positions rewind` \
-         what comes after a position",
+         database: of source {}{partition} it had confirmed {}, and {has}; {why}. Restore the destination or what the \
+         source reads, or choose where the source resumes: `anabranch positions reset` delivers everything again, \
+         `anabranch positions rewind` what comes after a position",
         lane.connector,
         shown(confirmed),
     );
-    Err(Fault::fatal("destination_went_back", what).at(&write.connector))
+    Fault::fatal("destination_went_back", what).at(destination)
 }
 
 /// A mark as people read it.

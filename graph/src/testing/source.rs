@@ -1,7 +1,7 @@
 //! A source that forgets rows when they are acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ pub struct Upstream {
     read: AtomicU64,
     exact: bool,
     rereads: bool,
+    forgot: AtomicBool,
     counts: bool,
     asked: AtomicU64,
 }
@@ -74,6 +75,7 @@ impl Upstream {
             read: AtomicU64::new(0),
             exact: false,
             rereads: false,
+            forgot: AtomicBool::new(false),
             counts: false,
             asked: AtomicU64::new(0),
         }
@@ -98,6 +100,11 @@ impl Upstream {
     pub fn rereading(mut self) -> Self {
         self.rereads = true;
         self
+    }
+
+    /// From now on it no longer has what was acknowledged, or has it again.
+    pub fn forget(&self, forgot: bool) {
+        self.forgot.store(forgot, Ordering::Relaxed);
     }
 
     /// Says how many rows are left to read.
@@ -174,6 +181,10 @@ impl Source for UpstreamSource {
 
     fn rereads(&self) -> bool {
         self.0.rereads
+    }
+
+    async fn still_has(&self, _position: &Position) -> Result<bool, Fault> {
+        Ok(!self.0.forgot.load(Ordering::Relaxed))
     }
 
     async fn open(

@@ -110,6 +110,10 @@ impl Source for Extracting {
         self.inner.rereads()
     }
 
+    async fn still_has(&self, position: &Position) -> Result<bool, Fault> {
+        self.inner.still_has(position).await
+    }
+
     fn shape(&self) -> RecordShape {
         let mut shape = self.inner.shape();
         for extraction in &self.parts {

@@ -49,7 +49,9 @@ impl Address {
         // The library ends user and password at the first `@`: what follows would be shown as a part of the host.
         let with_at = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
         if config.get_hosts().iter().any(with_at) {
-            return Err(AddressError("it has more than one @; an @ in the user or the password is written %40".to_owned()));
+            return Err(AddressError(
+                "it has more than one @; an @ in the user or the password is written %40".to_owned(),
+            ));
         }
         let (ssl_mode, trust) = match mode.as_deref() {
             None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anything),

@@ -286,6 +286,17 @@ impl Follower {
         Ok(Step::Opened(self.start(file, None, Some(warning))?))
     }
 
+    /// Whether what was read last is still there, under its name or another one.
+    pub(super) fn finds(&self) -> io::Result<bool> {
+        let Some(resume) = self.resume else { return Ok(true) };
+        let is_here = match open_regular(&self.path) {
+            Ok(file) => resume.matches(&file)?.is_some(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+            Err(e) => return Err(e),
+        };
+        Ok(is_here || self.path.parent().is_some_and(Path::exists) && self.rotated_away()?.is_some())
+    }
+
     /// The file that was read last under another name in the same directory, and the place in it. The name must hold the
     /// stem of ours (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to that of another file is no
     /// rotation.

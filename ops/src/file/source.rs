@@ -128,6 +128,15 @@ impl Source for ConfiguredFile {
         true
     }
 
+    async fn still_has(&self, position: &Position) -> Result<bool, Fault> {
+        let follower = Follower::new(PathBuf::from(self.path.as_str()), Some(Resume::decode(position)?));
+        let finds = tokio::task::spawn_blocking(move || follower.finds());
+        match finds.await {
+            Ok(found) => found.map_err(|error| unreadable(&self.path, &error)),
+            Err(error) => Err(Fault::transient("file_unreadable", error.to_string())),
+        }
+    }
+
     fn shape(&self) -> RecordShape {
         RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::PLAIN, Shape::RAW) }
     }
@@ -296,6 +305,18 @@ impl Reader for Lines {
     }
 }
 
+fn unreadable(path: &str, error: &io::Error) -> Fault {
+    use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
+    if let Some(why) = misled(error) {
+        return Fault::fatal("file_unreadable", format!("cannot read {path}: {why}"));
+    }
+    let text = format!("cannot read {path}: {error}");
+    match error.kind() {
+        PermissionDenied | IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
+        _ => Fault::transient("file_unreadable", text),
+    }
+}
+
 /// Characters with which shells name several files.
 const WILDCARDS: [char; 3] = ['*', '?', '['];
 
@@ -313,19 +334,7 @@ impl Lines {
             })
             .await
             .map_err(|e| Fault::fatal("file_unreadable", e))?
-            .map_err(|e| self.unreadable(&e))
-    }
-
-    fn unreadable(&self, error: &io::Error) -> Fault {
-        use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
-        if let Some(why) = misled(error) {
-            return Fault::fatal("file_unreadable", format!("cannot read {}: {why}", self.path));
-        }
-        let text = format!("cannot read {}: {error}", self.path);
-        match error.kind() {
-            PermissionDenied | IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
-            _ => Fault::transient("file_unreadable", text),
-        }
+            .map_err(|e| unreadable(&self.path, &e))
     }
 
     /// Takes in what a look brought, at once and without waiting.

@@ -394,6 +394,30 @@ async fn a_destination_that_lost_what_cannot_be_read_again_stops_the_pipeline() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_destination_lost_and_the_source_has_no_more_stops_the_pipeline() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 100, AtEnd::End).rereading());
+    let a = Arc::new(transactional(&bench, "a", 10));
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &a);
+    let plan = pipeline.plan();
+    after_a_run(&bench, &plan).await;
+    a.restore(&lane("in"), Some(mark(1, 60)));
+    upstream.forget(true);
+    for _ in 0..2 {
+        let Ending::Faulted(fault) = bench.run(&plan).await else { panic!("it went on") };
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "destination_went_back"));
+        assert!(fault.message().contains("no longer where the source reads"), "{}", fault.message());
+        assert_eq!(bench.store.mark("p", &lane("in")), Some(mark(1, 100)));
+    }
+    // It is put back.
+    upstream.forget(false);
+    after_a_run(&bench, &plan).await;
+    assert_eq!(a.rows(), (0..100).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_destination_that_goes_back_in_mid_run_is_noticed() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 50, AtEnd::Wait).rereading());
