@@ -64,7 +64,7 @@ pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
              file is there, by the working directory. It is read with the pipeline file.",
         ))
         .with(
-            Parameter::new(TIMEOUT, ParameterKind::Duration, "Longest time that one record may take.")
+            Parameter::new(TIMEOUT, ParameterKind::Duration, "Longest processor time that one record may take.")
                 .default_value("5s")
                 .validate(Validation::GreaterThan(0.0)),
         )
