@@ -193,6 +193,14 @@ fn pages_of_other_sites_may_not_use_the_browser_of_this_machine() {
 #[test]
 fn an_open_connection_does_not_hold_up_the_end() {
     let workspace = workspace();
+    // Whoever waited for these connections would do so for half a minute, each time.
+    let soon = (0..5).any(|_| ended_beside_open_connections(&workspace) < Duration::from_secs(20));
+    assert!(soon, "the end waits for connections that nothing comes over");
+}
+
+/// How long the end of a service takes beside a connection over which nothing came, and half of a request.
+#[track_caller]
+fn ended_beside_open_connections(workspace: &Workspace) -> Duration {
     let mut process = workspace.start(&["run"]);
     let address = process.address();
     let mut idle = TcpStream::connect(address).unwrap();
@@ -201,9 +209,10 @@ fn an_open_connection_does_not_hold_up_the_end() {
     assert_eq!(get(address, "/healthz").status, 200);
     let started = std::time::Instant::now();
     end(process);
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    let took = started.elapsed();
     idle.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(matches!(idle.read(&mut [0; 1]), Ok(0) | Err(_)), "closed");
+    took
 }
 
 #[test]
@@ -276,11 +285,9 @@ pipelines:
     assert_eq!(ids("/v1/pipelines"), ["other", "p"]);
     assert_eq!(ids("/v1/pipelines?name=fir.*"), ["p"]);
     assert_eq!(ids("/v1/pipelines?name=irs"), [] as [&str; 0]);
+    process.wait_until("it to run", || get(address, "/v1/pipelines/p").json()["state"]["status"] == "STATUS_RUNNING");
     let pipeline = found("/v1/pipelines/p");
-    assert_eq!(
-        (&pipeline["state"]["status"], &pipeline["config"]["name"]),
-        (&"STATUS_RUNNING".into(), &"first".into())
-    );
+    assert_eq!(pipeline["config"]["name"], "first");
     assert_eq!(pipeline["connectorIds"], serde_json::json!(["p:in", "p:out"]));
     assert_eq!(pipeline["processorIds"][0], "p:none");
     assert_eq!(found("/v1/pipelines/other")["state"]["status"], "STATUS_STOPPED");

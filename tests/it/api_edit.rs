@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api_lifecycle::Service;
-use crate::process::{Workspace, file_to_file, numbered_lines};
+use crate::process::{NOBODY, Workspace, file_to_file, numbered_lines};
 
 fn workspace() -> Workspace {
     let mut workspace = Workspace::new();
@@ -187,7 +187,7 @@ fn secrets_are_in_no_answer_and_stay_when_they_are_given_back_hidden() {
     if !cfg!(feature = "postgres") {
         return;
     }
-    let url = "postgres://u:literal-of-the-test@127.0.0.1:1/db";
+    let url = &format!("postgres://u:literal-of-the-test@{NOBODY}/db");
     let made = json!({
         "id": "out", "type": "TYPE_DESTINATION", "plugin": "postgres", "pipelineId": "p",
         "config": { "settings": { "url": url, "table": "t" } },

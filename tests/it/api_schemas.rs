@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::{ask, get};
 use crate::process::{Process, Workspace, base64_decode, file_to_file, skip};
+use crate::servers::Port;
 
 /// A service that serves its registry.
 fn registry(workspace: &Workspace, flags: &[&str]) -> (Process, SocketAddr) {
@@ -495,14 +496,15 @@ fn one_service_uses_the_registry_of_another() {
 #[test]
 fn a_registry_that_is_away_is_waited_for() {
     let serving = Workspace::new();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let held = Port::hold();
+    let port = held.number();
     let workspace = encoding(&format!("http://127.0.0.1:{port}"));
     let min = "--pipelines.error-recovery.min-delay=50ms";
     let mut waiting = workspace.start(&["run", min, "--pipelines.error-recovery.max-delay=100ms"]);
     let address = waiting.address();
     waiting.wait_until("a recovery", || {
-        let ready = get(address, "/readyz").json();
-        ready["status"] == "ready" && ready["pipelines"]["running"] == 0
+        let pipeline = get(address, "/v1/pipelines/encode");
+        pipeline.status == 200 && pipeline.json()["status"]["attempt"].as_u64().is_some_and(|attempt| attempt > 0)
     });
     assert!(ids(&workspace).is_empty());
     let (_process, _) = registry(&serving, &[&format!("--api.http.address=127.0.0.1:{port}")]);

@@ -10,7 +10,7 @@ use regex::Regex;
 
 use crate::api::get;
 use crate::docs::below;
-use crate::process::{Process, Workspace, file_to_file, numbered_lines, skip};
+use crate::process::{Process, Workspace, file_to_file, numbered_lines, write_program};
 
 /// Pages whose commands are run by a test.
 const RUN: [(&str, &str); 10] = [
@@ -185,38 +185,48 @@ fn commands_in_sentences_exist() {
     }
 }
 
-/// Programs that stand before others in the path: commands that go on until Ctrl+C get one after four seconds, as from a
-/// person; and what the reader compiles is what was compiled for the tests.
+/// Programs that stand before others in the path: commands that go on until Ctrl+C get one once they have shown what they
+/// are for, as from a person; and what the reader compiles is what was compiled for the tests.
 fn stand_ins() -> tempfile::TempDir {
     let bin = tempfile::tempdir().unwrap();
-    let script = |name: &str, text: String| {
-        let path = bin.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
     let real = env!("CARGO_BIN_EXE_anabranch");
-    script(
-        "anabranch",
-        format!(
+    write_program(
+        &bin.path().join("anabranch"),
+        &format!(
             r#"#!/bin/bash
 case "$*" in
-  *--limit*) ;;
-  run*|quickstart|*inspect*|"mcp --http"*) exec timeout --foreground --preserve-status -s INT 4 {real} "$@" ;;
+  *--limit*|*--once*) exec {real} "$@" ;;
+  quickstart|run) wanted=scheduledDeparture ;;
+  run*) wanted='HTTP is served at' ;;
+  *inspect*) wanted='^{{.*}}$' ;;
+  "mcp --http"*) wanted='MCP is served at' ;;
+  *) exec {real} "$@" ;;
 esac
-exec {real} "$@"
-"#
+set -m
+shown=$(mktemp -p "{bin}")
+{real} "$@" >"$shown" &
+for _ in {{1..2400}}; do
+  if grep -q "$wanted" "$shown" || ! kill -0 $! 2>/dev/null; then break; fi
+  sleep 0.05
+done
+kill -s INT $! 2>/dev/null
+wait $!
+code=$?
+cat "$shown"
+exit $code
+"#,
+            bin = bin.path().display()
         ),
     );
-    script(
-        "cargo",
+    write_program(
+        &bin.path().join("cargo"),
         r#"#!/bin/bash
 case "$1" in
   run) while [ "$1" != -- ]; do shift; done; shift; exec anabranch "$@" ;;
   test) exit 0 ;;
   *) exit 9 ;;
 esac
-"#
-        .to_owned(),
+"#,
     );
     bin
 }
@@ -247,19 +257,8 @@ fn run_afresh(blocks: &[String]) -> (Workspace, Vec<String>) {
     (workspace, outputs)
 }
 
-fn timeout_is_missing() -> bool {
-    let missing = Command::new("timeout").arg("--version").output().is_err();
-    if missing {
-        skip("`timeout` is not installed: commands of the documentation were not run");
-    }
-    missing
-}
-
 #[test]
 fn every_command_works() {
-    if timeout_is_missing() {
-        return;
-    }
     let blocks = blocks("README.md");
     assert_eq!(blocks.iter().filter(|b| b.starts_with("cargo ")).count(), 2, "two set-up commands");
     assert!(blocks.len() >= 4);
@@ -272,9 +271,6 @@ fn every_command_works() {
 
 #[test]
 fn every_command_of_the_tutorial_works() {
-    if timeout_is_missing() {
-        return;
-    }
     let blocks = blocks("docs/tutorial.md");
     assert!(blocks.len() >= 8);
     let (workspace, outputs) = run_afresh(&blocks);
@@ -296,9 +292,6 @@ fn connectors_are_listed_and_described() {
 
 #[test]
 fn the_server_for_assistants_listens() {
-    if timeout_is_missing() {
-        return;
-    }
     let blocks = blocks("docs/mcp.md");
     let workspace = Workspace::new();
     workspace.write("token", "secret-of-the-test\n");
@@ -364,9 +357,6 @@ pipelines:
 
 #[test]
 fn records_on_their_way_are_looked_at() {
-    if timeout_is_missing() {
-        return;
-    }
     let busy = Busy::start();
     let lines = blocks("docs/inspect.md").concat();
     let outputs = busy.run(&lines.lines().map(str::to_owned).collect::<Vec<_>>());
@@ -381,9 +371,6 @@ fn records_on_their_way_are_looked_at() {
 
 #[test]
 fn a_service_is_looked_after() {
-    if timeout_is_missing() {
-        return;
-    }
     let busy = Busy::start();
     let mut blocks = blocks("docs/operations.md");
     let reachable = blocks.pop().unwrap();
@@ -404,9 +391,6 @@ fn a_service_is_looked_after() {
 
 #[test]
 fn the_runbooks_do_what_they_say() {
-    if timeout_is_missing() {
-        return;
-    }
     let [copy, export, import, check] = &blocks("docs/runbooks.md")[..] else { panic!("four commands") };
     let workspace = Workspace::new();
     workspace.write("in.txt", numbered_lines(3));

@@ -251,15 +251,11 @@ fn too_few_open_files_end_the_run_with_a_message() {
     panic!("two hundred files are enough");
 }
 
-/// Waits until a file says something.
-fn wait_for(process: &mut Process, workspace: &Workspace, file: &str, what: &str) {
-    process.wait_until(what, || workspace.read(file).contains(what));
-}
-
 /// Everything was delivered, whole and once.
 fn all_delivered(workspace: &Workspace) {
     let expected: BTreeSet<String> = workspace.lines("in.txt").into_iter().collect();
     let records = workspace.lines("out.ndjson");
+    assert!(workspace.read("out.ndjson").ends_with('\n'), "the last line is not whole");
     assert!(delivered(workspace) == expected, "a line is missing, or is not whole");
     assert_eq!(records.len(), expected.len(), "lines came again");
 }
@@ -297,12 +293,17 @@ fn a_destination_on_a_full_disk_is_tried_again_and_goes_on_when_there_is_room() 
     let workspace = workspace(20_000);
     // Two megabytes, of eight that are needed.
     let mut process = service(&workspace, "ulimit -S -f 4096 && exec \"$0\" run >log.txt 2>&1");
-    wait_for(&mut process, &workspace, "log.txt", "still trying");
-    let said = workspace.read("log.txt");
-    assert!(said.to_lowercase().contains("file too large") && said.contains("out.ndjson"), "{said}");
+    process.wait_until("the reason", || {
+        let said = |line: &String| {
+            line.contains("still trying")
+                && line.to_lowercase().contains("file too large")
+                && line.contains("out.ndjson")
+        };
+        workspace.lines("log.txt").iter().any(said)
+    });
     assert!(workspace.lines("out.ndjson").len() < 20_000, "it was full");
     allow(&process, "unlimited");
-    process.wait_until("the last line", || workspace.read("out.ndjson").lines().count() == 20_000);
+    process.wait_until("the last line", || workspace.lines("out.ndjson").len() == 20_000);
     process.signal("INT");
     let output = process.finish().expect_code(0);
     assert!(!output.both().contains("panicked"));
@@ -336,9 +337,7 @@ fn the_same_process_goes_on_when_the_disk_of_its_store_was_full() {
     allow(&process, "unlimited");
     workspace.append("in.txt", &wide_lines(8..20));
     let expected: BTreeSet<String> = workspace.lines("in.txt").into_iter().collect();
-    process.wait_until("the last line", || {
-        workspace.read("out.ndjson").ends_with('\n') && delivered(&workspace) == expected
-    });
+    process.wait_until("the last line", || delivered(&workspace) == expected);
     process.wait_until("readiness", || get(address, "/readyz").status == 200);
     process.signal("INT");
     let text = process.finish().expect_code(0).both();

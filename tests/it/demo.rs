@@ -1,5 +1,6 @@
 //! The demo pipeline: the first thing a new user sees.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use crate::process::Workspace;
@@ -46,7 +47,8 @@ fn quickstart_leaves_nothing_behind() {
     let tmp = workspace.path("tmp");
     fs::create_dir(&tmp).unwrap();
     workspace.env("TMPDIR", tmp.to_str().unwrap());
-    let before: Vec<_> = fs::read_dir(workspace.root()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let files = || fs::read_dir(workspace.root()).unwrap().map(|e| e.unwrap().file_name()).collect::<BTreeSet<_>>();
+    let before = files();
     let log = fs::File::create(tmp.join("log")).unwrap();
     let mut child = workspace.command(["quickstart"]).stdout(log).spawn().unwrap();
     let start = std::time::Instant::now();
@@ -58,7 +60,6 @@ fn quickstart_leaves_nothing_behind() {
         std::process::Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success()
     );
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    let after: Vec<_> = fs::read_dir(workspace.root()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(before, after);
+    assert_eq!(before, files());
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 1, "only the log itself");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -11,8 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest time anything here may take, on a slow and busy machine.
+/// Longest time anything here may take, on a slow and busy machine; the end of a process may take three times as long, for
+/// a run to the end has its work to do until then.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where nobody listens: no system gives this port to a program that asks for any. One that was just given back may be
+/// another test's a moment later.
+pub const NOBODY: &str = "127.0.0.1:1";
 
 /// A temporary working directory.
 pub struct Workspace {
@@ -72,15 +77,36 @@ impl Workspace {
         path
     }
 
+    /// Writes a program. Another process does it: a file that this one has open for writing while a test beside it starts
+    /// a process cannot be executed for a moment.
+    pub fn write_program(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path(name);
+        write_program(&path, content);
+        path
+    }
+
     /// Adds to the end of a file.
     pub fn append(&self, name: &str, content: &str) {
-        use std::io::Write as _;
         let mut file = fs::OpenOptions::new().append(true).open(self.path(name)).unwrap();
         file.write_all(content.as_bytes()).unwrap();
     }
 
+    /// What is in a file; nothing where there is none. Somebody may be writing it: half of a character at its end is left
+    /// out.
     pub fn read(&self, name: &str) -> String {
-        String::from_utf8(fs::read(self.path(name)).unwrap_or_default()).unwrap()
+        let mut bytes = fs::read(self.path(name)).unwrap_or_default();
+        if let Err(error) = std::str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            bytes.truncate(error.valid_up_to());
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// Puts another file in the place of this one, so that who reads it meanwhile finds the old text or the new one.
+    pub fn replace(&self, name: &str, content: impl AsRef<[u8]>) {
+        let draft = self.write(&format!("{name}.draft"), content);
+        fs::rename(draft, self.path(name)).unwrap();
     }
 
     /// The whole lines of a file. The rest of a line that is being written is not among them.
@@ -128,7 +154,6 @@ pub struct Process {
     child: Child,
     stdout: Printed,
     stderr: Printed,
-    started: Instant,
 }
 
 /// What a process prints, gathered as it comes.
@@ -168,7 +193,7 @@ impl Process {
     pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        Process { stdout: Printed::gather(stdout), stderr: Printed::gather(stderr), child, started: Instant::now() }
+        Process { stdout: Printed::gather(stdout), stderr: Printed::gather(stderr), child }
     }
 
     /// Its standard input, once and if it was piped.
@@ -211,15 +236,33 @@ impl Process {
         });
     }
 
+    /// Sends a signal (`TERM`), at once: a program that sends it would take its time on a busy machine.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success(), "kill -s {name}");
+        use rustix::process::{Pid, Signal, kill_process};
+        let signal = match name {
+            "CONT" => Signal::CONT,
+            "HUP" => Signal::HUP,
+            "INT" => Signal::INT,
+            "KILL" => Signal::KILL,
+            "STOP" => Signal::STOP,
+            "TERM" => Signal::TERM,
+            other => panic!("no test sends {other}"),
+        };
+        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
+        kill_process(pid, signal).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 
     /// Everything that it has printed until now, whenever that is asked.
     pub fn printed(&self) -> impl Fn() -> String + use<> {
         let streams = [self.stdout.bytes.clone(), self.stderr.bytes.clone()];
         move || streams.iter().map(|bytes| String::from_utf8_lossy(&bytes.lock().unwrap()).into_owned()).collect()
+    }
+
+    /// Whether it has this file open under this name, as far as the system says.
+    pub fn has_open(&self, path: &Path) -> bool {
+        let Ok(path) = path.canonicalize() else { return false };
+        let files = fs::read_dir(format!("/proc/{}/fd", self.id())).into_iter().flatten().flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|open| open == path)
     }
 
     pub fn is_running(&mut self) -> bool {
@@ -249,11 +292,12 @@ impl Process {
     /// Waits for the end.
     #[track_caller]
     pub fn finish(mut self) -> Output {
+        let started = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if self.started.elapsed() > PATIENCE * 2 {
+            if started.elapsed() > PATIENCE * 3 {
                 let _ = self.child.kill();
                 let (stdout, stderr) = self.collect();
                 panic!("did not end\nstdout:\n{stdout}\nstderr:\n{stderr}");
@@ -309,6 +353,18 @@ pipelines:
     )
 }
 
+/// Writes a program to a path; see [`Workspace::write_program`].
+pub fn write_program(path: &Path, content: &str) {
+    let mut shell = Command::new("sh")
+        .args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    shell.stdin.take().unwrap().write_all(content.as_bytes()).unwrap();
+    assert!(shell.wait().unwrap().success(), "{}", path.display());
+}
+
 /// Lines `line 0` to `line n-1`, each ended by a newline.
 pub fn numbered_lines(n: usize) -> String {
     (0..n).map(|i| format!("line {i}\n")).collect()
@@ -341,7 +397,6 @@ pub fn base64_decode(text: &str) -> Vec<u8> {
 /// Says that a test was skipped, past the capture of the test runner, so that the check can count it.
 /// With `ANABRANCH_TEST_REQUIRE=1` a missing program fails the test instead.
 pub fn skip(reason: &str) {
-    use std::io::Write;
     assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "{reason}");
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }

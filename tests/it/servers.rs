@@ -5,3 +5,5 @@ pub mod postgres;
 #[cfg(feature = "postgres")]
 pub mod proxy;
 pub mod s3;
+
+pub use postgres::Port;

@@ -21,7 +21,7 @@ use crate::supervise::SUPERVISE;
 /// How long a process may take to say where it listens.
 const START: Duration = Duration::from_secs(60);
 /// How long what a plugin printed may come after its end.
-const LAST_LINES: Duration = Duration::from_millis(500);
+const LAST_LINES: Duration = Duration::from_secs(2);
 /// Lines that errors quote of what a plugin said last.
 const LAST_WORDS: usize = 12;
 /// Bytes that errors quote of it.
@@ -140,7 +140,7 @@ impl Process {
             },
             // Its output has ended, so it will soon.
             Ok(Err(_)) => {
-                let status = process.wait(Duration::from_secs(2)).await;
+                let status = process.wait(Duration::from_secs(5)).await;
                 let how = status.map_or_else(|| "without an exit code".to_owned(), described);
                 Err(StartError::Ended(how, process.last_words()))
             }

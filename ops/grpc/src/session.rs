@@ -33,7 +33,7 @@ const STOP: Duration = Duration::from_secs(10);
 /// How long a process may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long a process that has closed its connection may take to say why.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Messages to a plugin that may wait to be sent.
 const OUTBOX: usize = 256;
 /// Messages of a plugin that may wait to be read: the rest waits in the plugin.

@@ -1,25 +1,12 @@
 //! Which connectors there are, and how pipelines name them.
 
-use std::process::Command;
-
 use super::plugin::{empty_workspace, pipeline, program, started, workspace};
 use crate::process::Workspace;
 
-/// Installs the plugin with variables. The file is written by another process: a program that this one has open for
-/// writing while a test beside it starts a process cannot be executed.
+/// Installs the plugin with variables.
 fn install(workspace: &Workspace, name: &str, variables: &str) {
     let script = format!("#!/bin/sh\n{variables} exec '{}'\n", program().display());
-    write_program(workspace, name, &script);
-}
-
-fn write_program(workspace: &Workspace, name: &str, content: &str) {
-    let path = workspace.path("connectors").join(name);
-    let status = Command::new("sh")
-        .args(["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", content])
-        .arg(path)
-        .status()
-        .unwrap();
-    assert!(status.success());
+    workspace.write_program(&format!("connectors/{name}"), &script);
 }
 
 fn names(workspace: &Workspace) -> Vec<String> {
@@ -112,14 +99,13 @@ fn a_built_in_connector_comes_first_and_a_file_of_its_name_is_told_of() {
 #[test]
 fn files_that_are_no_connectors_are_named_with_the_reason() {
     let mut workspace = empty_workspace();
-    workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", "4s");
+    workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", "60s");
     install(&workspace, "exit", "HELPER_START=exit");
-    install(&workspace, "silent", "HELPER_START=silent");
     install(&workspace, "talks", "HELPER_START=talks");
     install(&workspace, "garbage", "HELPER_START=garbage");
     install(&workspace, "nameless", "HELPER_NAME=");
     install(&workspace, "good", "HELPER_NAME=my-good");
-    write_program(&workspace, "nonsense", "\x7fELF and then nothing");
+    workspace.write_program("connectors/nonsense", "\x7fELF and then nothing");
     workspace.write("connectors/forgotten", "#!/bin/sh\nexit 0\n");
     workspace.write("connectors/README.md", "Connectors go here.");
     workspace.write("connectors/.gitkeep", "");
@@ -127,7 +113,6 @@ fn files_that_are_no_connectors_are_named_with_the_reason() {
     let warnings = workspace.run(&["connectors", "list"]).expect_code(0).stderr;
     for (file, reason) in [
         ("exit", "it ended (exit code 3) before it said where it listens; it said: no licence found"),
-        ("silent", "it did not say where it listens within 4.0 s"),
         ("talks", "it cannot be talked to: its first line is"),
         ("garbage", "it does not say who it is: "),
         ("nameless", "it has no name"),
@@ -138,6 +123,19 @@ fn files_that_are_no_connectors_are_named_with_the_reason() {
         assert!(line.is_some_and(|line| line.contains(reason)), "{file}: {warnings}");
     }
     assert!(!warnings.contains("README") && !warnings.contains("gitkeep"), "{warnings}");
+}
+
+/// By itself: beside it others would have to say who they are within the same time.
+#[test]
+fn a_file_that_says_nothing_is_named_after_a_while() {
+    let mut workspace = empty_workspace();
+    workspace.env("ANABRANCH_CONNECTORS_TIMEOUT", "2s");
+    install(&workspace, "silent", "HELPER_START=silent");
+    let output = workspace.run(&["connectors", "list"]).expect_code(0);
+    let line = output.stderr.lines().find(|line| line.contains("connectors/silent is not used"));
+    let reason = "it did not say where it listens within 2.0 s";
+    assert!(line.is_some_and(|line| line.contains(reason)), "{}", output.both());
+    assert_eq!(names(&workspace), [""; 0]);
 }
 
 #[test]

@@ -20,15 +20,15 @@ fn killed_with_its_plugins_it_loses_nothing() {
         workspace.env("ANABRANCH_ENGINE_REPLAY_ROWS", &REPLAY.to_string());
         pipeline(&workspace, &format!("count: {LINES}, batch: 20"), "");
         let size = || std::fs::metadata(workspace.path("out.txt")).map_or(0, |m| m.len());
+        let all = (0..LINES).map(|n| format!("line {n}\n").len() as u64).sum::<u64>();
         let mut killed = 0;
         for n in 0..round {
             let before = size();
             let already = started(&workspace).len();
             let mut process = workspace.start(&["run"]);
-            let all = before >= (0..LINES).map(|n| format!("line {n}\n").len() as u64).sum();
             match kills.when(30_000) {
-                When::Grown(bytes) if !all => process.wait_until("progress", || size() >= before + bytes.min(9_000)),
-                When::Grown(_) => {}
+                // What comes again may be all that comes: the file is sure to become as large as all lines are.
+                When::Grown(bytes) => process.wait_until("progress", || size() >= all.min(before + bytes.min(9_000))),
                 When::After(time) => std::thread::sleep(time.min(Duration::from_millis(200))),
             }
             // Every other time a plugin dies first.

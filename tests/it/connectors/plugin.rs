@@ -103,11 +103,11 @@ pub fn started(workspace: &Workspace) -> Vec<u32> {
     lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
 }
 
-/// Whether a process is still there.
+/// Whether the process of a plugin is still there. Another program may have its id by now. A zombie, which has no program,
+/// has ended; whoever is to reap it may be slow.
 pub fn is_alive(pid: u32) -> bool {
-    // A zombie has ended; whoever is to reap it may be slow.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    let runs = std::fs::read_link(format!("/proc/{pid}/exe"));
+    runs.is_ok_and(|runs| runs.file_name() == program().file_name())
 }
 
 /// Waits until none of the plugins that were ever started is there.

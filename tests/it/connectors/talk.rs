@@ -1,6 +1,6 @@
 //! What plugins are told, and in which order.
 
-use super::plugin::{no_plugin_is_left, pipeline, run_to, started, workspace, written};
+use super::plugin::{no_plugin_is_left, pipeline, run_to, started, wait_for, workspace, written};
 use crate::process::Workspace;
 
 const LINES: usize = 2_000;
@@ -18,7 +18,12 @@ fn both_versions_of_the_protocol_are_spoken_in_order() {
         let mut workspace = workspace();
         workspace.env("HELPER_PROTOCOL", version);
         pipeline(&workspace, "count: 2000, batch: 7, options.a.b: x", "keys: true, greeting: ' '");
-        run_to(&workspace, LINES).expect_code(0);
+        let mut process = workspace.start(&["run"]);
+        wait_for(&mut process, &workspace, LINES);
+        // It may note so after the last line has arrived.
+        process.wait_until("the source to be done", || workspace.lines("source.log").contains(&"all sent".to_owned()));
+        process.signal("INT");
+        process.finish().expect_code(0);
         no_plugin_is_left(&workspace);
         assert_eq!(written(&workspace), (0..LINES).collect::<Vec<_>>());
         let line = &workspace.lines("out.txt")[7];
@@ -93,7 +98,7 @@ fn plugins_from_before_lifecycle_calls_and_with_much_to_say_are_heard() {
     workspace.env("HELPER_CHATTY", &all_said);
     pipeline(&workspace, "count: 2000, fault: old", "fault: old");
     let mut process = workspace.start(&["run"]);
-    super::plugin::wait_for(&mut process, &workspace, LINES);
+    wait_for(&mut process, &workspace, LINES);
     // What they say is more than any pipe holds.
     process.wait_until("all to be said", || workspace.lines("said").len() == 4);
     process.signal("INT");

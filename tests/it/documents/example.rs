@@ -44,8 +44,7 @@ fn the_script_runs_and_checks() {
     // Other documents and other words than those the check expects: it says so.
     let workspace = Workspace::new();
     workspace.write("documents/one.txt", "first\n\nsecond\n");
-    let wrapped = workspace.write("checked.sh", "#!/bin/sh\nexit 0\n");
-    std::fs::set_permissions(&wrapped, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let wrapped = workspace.write_program("checked.sh", "#!/bin/sh\nexit 0\n");
     let mut command = script();
     command.env("DOCUMENTS", workspace.path("documents")).env("ANABRANCH", &wrapped).arg("--check");
     let output = command.output().unwrap();

@@ -6,11 +6,11 @@
 
 #[path = "installed.rs"]
 mod installed;
+#[path = "port.rs"]
+mod port;
 
 use std::fs;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+pub use port::Port;
 
 /// Longest time a server may take to start or stop, on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Server {
     programs: PathBuf,
     dir: tempfile::TempDir,
-    port: u16,
+    port: Port,
     user: Option<(u32, u32)>,
     running: Mutex<Option<Child>>,
     databases: AtomicU32,
@@ -80,7 +82,7 @@ impl Server {
         let dir = tempfile::Builder::new().prefix("anabranch-pg-").tempdir().unwrap();
         let user = installed::user_for(dir.path()).unwrap();
         let running = Mutex::new(None);
-        let mut server = Server { programs, dir, port: 0, user, running, databases: AtomicU32::new(0) };
+        let server = Server { programs, dir, port: Port::hold(), user, running, databases: AtomicU32::new(0) };
         let made = server
             .command("initdb")
             .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"])
@@ -99,14 +101,8 @@ impl Server {
         }
         let configuration = server.data().join("postgresql.conf");
         fs::OpenOptions::new().append(true).open(configuration).unwrap().write_all(lines.as_bytes()).unwrap();
-        // Another program may have it.
-        for _ in 0..50 {
-            server.port = any_port();
-            if server.launch() {
-                return Some(server);
-            }
-        }
-        panic!("the server does not start: {}", server.log());
+        server.launch();
+        Some(server)
     }
 
     /// Address of the database `postgres` over TCP.
@@ -123,7 +119,7 @@ impl Server {
 
     /// The loopback port.
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// Directory of the Unix socket.
@@ -185,7 +181,7 @@ impl Server {
     #[track_caller]
     pub fn resume(&self) {
         let _ = fs::remove_file(self.data().join("postmaster.pid"));
-        assert!(self.launch(), "the server does not start again: {}", self.log());
+        self.launch();
     }
 
     /// A copy of the data of a server that is stopped, as a backup or a standby that stays behind has it.
@@ -215,7 +211,7 @@ impl Server {
     }
 
     fn url_of(&self, database: &str) -> String {
-        format!("postgresql://postgres@127.0.0.1:{}/{database}", self.port)
+        format!("postgresql://postgres@127.0.0.1:{}/{database}", self.port())
     }
 
     #[track_caller]
@@ -242,28 +238,27 @@ impl Server {
         command
     }
 
-    /// Whether it came up.
+    /// Starts it, and waits until it is ready.
     #[allow(clippy::zombie_processes, reason = "a server that came up is waited for when it ends")]
-    fn launch(&self) -> bool {
+    #[track_caller]
+    fn launch(&self) {
         // The shell waits for the end of its input, which comes with the end of this process at the latest.
         let script = r#""$@" >>log 2>&1 & read -r _; kill -QUIT $! 2>/dev/null; wait"#;
         let mut command = self.as_user(Command::new("sh"));
         command.args(["-c", script, "sh"]).arg(self.programs.join("postgres"));
-        command.arg("-D").arg(self.data()).args(["-p", &self.port.to_string()]).stdin(Stdio::piped());
+        command.arg("-D").arg(self.data()).args(["-p", &self.port().to_string()]).stdin(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let start = Instant::now();
         loop {
             let status = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
             if status.lines().nth(7).is_some_and(|line| line.trim() == "ready") {
                 *self.running() = Some(child);
-                return true;
+                return;
             }
-            let refused = self.log().contains("could not create any TCP/IP sockets");
-            if refused || start.elapsed() > PATIENCE {
-                let _ = fs::remove_file(self.dir.path().join("log"));
+            if start.elapsed() > PATIENCE {
                 drop(child.stdin.take());
                 let _ = child.wait();
-                return false;
+                panic!("the server does not start: {}", self.log());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -280,10 +275,20 @@ impl Server {
     fn end(&self, signal: &str) {
         let Some(mut child) = self.running().take() else { return };
         if let Some(pid) = self.main_process() {
+            let send = |signal: &str| {
+                let _ = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+            };
+            let start = Instant::now();
+            if signal == "KILL" {
+                // It starts no further process meanwhile, which would outlive it and keep the next one from starting.
+                send("STOP");
+                while is_alive(pid) && !is_stopped(pid) && start.elapsed() < PATIENCE {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
             let mut processes = children(pid);
             processes.push(pid);
-            let _ = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
-            let start = Instant::now();
+            send(signal);
             while processes.iter().any(|pid| is_alive(*pid)) && start.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -299,12 +304,6 @@ impl Drop for Server {
     }
 }
 
-/// Any of the ports that the system gives to nobody who does not ask for it: while the server is stopped, nobody takes its
-/// port by chance.
-fn any_port() -> u16 {
-    16_000 + (RandomState::new().build_hasher().finish() % 16_000) as u16
-}
-
 /// With owners and rights.
 fn copy_all(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").arg(from).arg(to).output().unwrap();
@@ -317,8 +316,17 @@ fn children(pid: u32) -> Vec<u32> {
 }
 
 fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+fn is_stopped(pid: u32) -> bool {
+    state(pid) == Some('T')
+}
+
+/// The letter by which the system says what a process does; `None` where there is none.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
 #[cfg(test)]
@@ -334,7 +342,7 @@ mod tests {
         assert_eq!(server.query("SELECT a FROM t"), ["1"]);
         let (port, dir) = (server.port(), server.socket().to_owned());
         drop(server);
-        assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
         assert!(!dir.exists());
     }
 }
