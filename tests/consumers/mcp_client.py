@@ -24,4 +24,4 @@ async def main(program: str, path: str) -> None:
         print("validated")
 
 
-asyncio.run(asyncio.wait_for(main(*sys.argv[1:]), 100))
+asyncio.run(asyncio.wait_for(main(*sys.argv[1:]), 220))

@@ -62,7 +62,9 @@ pipelines:
         }
         last = text;
     }
-    assert_eq!(out.len() - copies, LINES - 2 * (LINES / 20));
+    // Each worker counts for itself: of what is left of its last ten records none is dropped.
+    let dropped = LINES - (out.len() - copies);
+    assert!((LINES / 10 - 1..=LINES / 10).contains(&dropped), "{dropped} dropped");
     assert_eq!(copies, 2, "each worker has globals of its own");
 }
 

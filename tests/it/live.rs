@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::api::{ask, end, get};
-use crate::process::{Process, Workspace, file_to_file, numbered_lines, skip};
+use crate::process::{NOBODY, Process, Workspace, file_to_file, numbered_lines, skip};
 
 /// From a file of 1000 lines to two files: one in ten lines fails, one in ten of the others is filtered.
 const PIPELINE: &str = r#"version: "2.2"
@@ -42,11 +42,22 @@ fn delivered(workspace: &Workspace, more: &[&str]) -> (Process, SocketAddr) {
     workspace.write("pipelines/p.yaml", PIPELINE);
     let mut process = workspace.start(&[&["run"], more].concat());
     let address = process.address();
-    process.wait_until("the last letter and line", || {
-        let live = ask(address, "GET", "/v1/live", "Authorization: Bearer secret-token\r\n", "").json();
-        live["pipelines"][0]["delivered"] == 1600 && live["pipelines"][0]["deadLettered"] == 100
+    process.wait_until("the last letter and line, and their acknowledgement", || {
+        let answer = ask(address, "GET", "/v1/pipelines/p/live", "Authorization: Bearer secret-token\r\n", "");
+        answer.status == 200 && at_rest(&answer.json())
     });
     (process, address)
+}
+
+/// Whether each counter of `PIPELINE` has its last value: they are written one by one, and so are they read.
+fn at_rest(live: &Value) -> bool {
+    let totals = &live["totals"];
+    let counts = ["read", "settled", "delivered", "filtered", "failed", "deadLettered", "inFlight"];
+    let every = |list: &str, holds: fn(&Value) -> bool| live[list].as_array().is_some_and(|all| all.iter().all(holds));
+    counts.map(|name| totals[name].as_u64().unwrap_or(0)) == [1000, 1000, 1600, 100, 100, 100, 0]
+        && every("lanes", |lane| lane["unacknowledged"] == 0)
+        && every("nodes", |node| node["held"] == 0)
+        && every("edges", |edge| edge["queuedRows"].as_u64().unwrap_or(0) == 0 && edge["full"] != true)
 }
 
 fn by_id<'v>(list: &'v Value, id: &str) -> &'v Value {
@@ -118,9 +129,11 @@ fn a_pipeline_that_has_nothing_to_do_is_idle() {
     let status = || get(address, "/v1/pipelines/p/live").json()["status"].clone();
     process.wait_until("idle", || status()["word"] == "idle");
     assert!(status()["since"].is_string() && status()["stalled"].is_null(), "{}", status());
-    let mut file = fs::OpenOptions::new().append(true).open(workspace.path("in.txt")).unwrap();
-    file.write_all(b"one more\n").unwrap();
-    process.wait_until("running", || status()["word"] == "running");
+    process.wait_until("running", || {
+        // It is idle again five seconds after the last.
+        workspace.append("in.txt", "one more\n");
+        status()["word"] == "running"
+    });
     end(process);
 }
 
@@ -276,8 +289,8 @@ fn top_prints_a_table_or_json_without_a_terminal() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(by_id(&json["result"]["nodes"], "picky")["failed"], 100, "{json}");
     end(process);
-    let nobody = workspace.run(&["top", "--once", &address]).expect_code(3).stderr;
-    assert!(nobody.contains(&address["--api.http.address=".len()..]), "{nobody}");
+    let nobody = workspace.run(&["top", "--once", &format!("--api.http.address={NOBODY}")]).expect_code(3).stderr;
+    assert!(nobody.contains(NOBODY), "{nobody}");
 }
 
 #[cfg(target_os = "linux")]
@@ -332,13 +345,15 @@ fn a_processor_and_a_destination_of_the_same_id_are_told_apart() {
     let mut process = workspace.start(&["run", "--preview.pipeline-arch-v2"]);
     let address = process.address();
     process.wait_until("the items", || workspace.lines("items.ndjson").len() == 3);
-    let metrics = get(address, "/metrics").body;
     let series = |kind: &str, what: &str| {
         let name =
             format!("anabranch_node_records_{what}_total{{pipeline=\"orders\",node=\"items\",kind=\"{kind}\"}} ");
+        let metrics = get(address, "/metrics").body;
         let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
         line.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse::<u64>().unwrap()
     };
+    // They are counted when the write has returned.
+    process.wait_until("their count", || series("destination", "out") == 3);
     assert_eq!([series("processor", "in"), series("processor", "out")], [2, 3]);
     assert_eq!([series("destination", "in"), series("destination", "out")], [3, 3]);
     let live = get(address, "/v1/pipelines/orders/live").json();

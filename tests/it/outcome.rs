@@ -113,10 +113,12 @@ fn an_interrupted_run_is_no_success() {
     workspace.write("in.txt", numbered_lines(1_000_000));
     assert!(Command::new("mkfifo").arg(workspace.path("pipe")).status().unwrap().success());
     workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("out.ndjson", "pipe"));
-    let process = workspace.start(&["run", "--once"]);
-    // Opened by both: it runs, and cannot get far.
+    let mut process = workspace.start(&["run", "--once"]);
+    // Opened by both: it runs, and cannot get far before it is read.
     let pipe = std::fs::File::open(workspace.path("pipe")).unwrap();
     process.signal("INT");
+    let printed = process.printed();
+    process.wait_until("it to stop", || printed().contains("stopping; "));
     let reader = std::thread::spawn(move || std::io::copy(&mut { pipe }, &mut std::io::sink()).unwrap());
     let output = process.finish().expect_code(7);
     reader.join().unwrap();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::api_lifecycle::Service;
-use crate::process::{Workspace, file_to_file, numbered_lines, raw_after};
+use crate::process::{NOBODY, Workspace, file_to_file, numbered_lines, raw_after};
 
 fn workspace() -> Workspace {
     let workspace = Workspace::new();
@@ -50,8 +50,7 @@ fn a_position_is_shown_and_reset_on_demand_only() {
 #[test]
 fn a_service_that_was_named_and_does_not_answer_is_not_replaced_by_the_store_here() {
     let workspace = workspace();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let address = format!("--api.http.address=127.0.0.1:{port}");
+    let address = format!("--api.http.address={NOBODY}");
     for command in [
         &["positions", "reset", "moved", "--yes"][..],
         &["positions", "show"],
@@ -61,15 +60,12 @@ fn a_service_that_was_named_and_does_not_answer_is_not_replaced_by_the_store_her
         &["pipelines", "describe", "moved"],
     ] {
         let text = workspace.run(&[command, &[&address]].concat()).expect_code(3).both();
-        assert!(
-            text.contains(&format!("127.0.0.1:{port}")) && text.contains("--api.http.address"),
-            "{command:?}: {text}"
-        );
+        assert!(text.contains(NOBODY) && text.contains("--api.http.address"), "{command:?}: {text}");
     }
     assert_eq!(positions(&workspace)[0]["generation"], 1);
     workspace.run(&["pipelines", "list", "--api.enabled=false"]).expect_code(0);
     // Where a service of a container listens is no address of a certain one.
-    let all = ["--api.http.address", &format!("0.0.0.0:{port}"), "--api.http.allow-unauthenticated"];
+    let all = ["--api.http.address", &NOBODY.replace("127.0.0.1", "0.0.0.0"), "--api.http.allow-unauthenticated"];
     workspace.run(&[&["pipelines", "list"][..], &all].concat()).expect_code(0);
 }
 
@@ -232,14 +228,11 @@ fn a_position_that_the_source_cannot_read_is_refused() {
 #[test]
 fn a_service_that_runs_keeps_its_positions() {
     let workspace = workspace();
-    let mut service = workspace.start(&["run"]);
-    let store = workspace.path("anabranch.db");
-    let before = std::fs::read(&store).unwrap();
-    service.wait_until("the store to be used", || std::fs::read(&store).unwrap() != before);
+    // A service that is ready has its store.
+    let service = Service::start(&workspace);
     let text = workspace.run(&["positions", "reset", "moved", "--yes"]).expect_code(3).both();
     assert!(text.contains("in use"), "{text}");
-    service.signal("INT");
-    service.finish().expect_code(0);
+    service.end();
 }
 
 #[test]

@@ -76,10 +76,9 @@ fn a_pipeline_whose_file_is_away_waits_for_it() {
     service.wait_for("p", "stopped");
     std::fs::remove_file(workspace.path("target")).unwrap();
     service.done("POST", "/v1/pipelines/p/start", &json!({}));
-    service.wait_for("p", "recovering");
-    let error = service.status("p")["error"].as_str().unwrap().to_owned();
+    let error = service.wait_for("p", "recovering")["error"].as_str().unwrap().to_owned();
     assert!(error.contains("${file:target}"), "{error}");
-    workspace.write("target", "second.ndjson\n");
+    workspace.replace("target", "second.ndjson\n");
     service.wait_for("p", "running");
     workspace.append("in.txt", "more\n");
     service.process.wait_until("the line", || workspace.lines("second.ndjson").len() == 1);
@@ -147,10 +146,9 @@ fn a_token_of_requests_is_replaced_and_no_record_pays_for_it() {
     let letters = "    dead-letter-queue: { window-size: 0, plugin: store }\n";
     workspace.write("pipelines/p.yaml", file_to_file("p", &hook) + letters);
     let mut service = Service::start(&workspace);
-    service.wait_for("p", "recovering");
-    let error = service.status("p")["error"].as_str().unwrap().to_owned();
+    let error = service.wait_for("p", "recovering")["error"].as_str().unwrap().to_owned();
     assert!(error.contains("401") && !error.contains("first"), "{error}");
-    workspace.write("token", "second\n");
+    workspace.replace("token", "second\n");
     service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
     service.wait_for("p", "running");
     assert!(get(service.address, "/v1/pipelines/p/dead-letters").json()["letters"] == json!([]));
@@ -181,7 +179,7 @@ fn a_token_of_the_schema_registry_is_replaced() {
     workspace.write("pipelines/p.yaml", file_to_file("p", steps));
     let mut service = Service::start(&workspace);
     service.wait_for("p", "recovering");
-    workspace.write("token", "second\n");
+    workspace.replace("token", "second\n");
     service.process.wait_until("the line", || workspace.lines("out.ndjson").len() == 1);
     service.end();
 }
@@ -204,7 +202,7 @@ fn the_login_of_the_state_store_is_replaced() {
     service.process.wait_until("the line", || workspace.lines("out.ndjson").len() == 1);
     let ready = || get(service.address, "/readyz").status == 200;
     database.query("alter role one nologin");
-    workspace.write("url", url("two"));
+    workspace.replace("url", url("two"));
     database.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'one'");
     workspace.append("in.txt", "more\n");
     service.process.wait_until("the other line", || workspace.lines("out.ndjson").len() >= 2);

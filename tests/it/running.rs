@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::process::{Process, Workspace, file_to_file};
+use crate::api::get;
+use crate::api_lifecycle::is;
+use crate::process::{NOBODY, Process, Workspace, file_to_file};
 
 /// A service with a pipeline that follows a file, and the flag that names it.
 fn service() -> (Workspace, Process, String) {
@@ -12,8 +14,12 @@ fn service() -> (Workspace, Process, String) {
         "      - { id: tag, plugin: field.set, condition: '{{ true }}', settings: { field: .Metadata.a, value: b } }\n";
     workspace.write("pipelines/p.yaml", file_to_file("p", processors));
     let mut service = workspace.start(&["run"]);
-    let flag = format!("--api.http.address={}", service.address());
+    let address = service.address();
+    let flag = format!("--api.http.address={address}");
     service.wait_until("records", || workspace.lines("out.ndjson").len() == 2);
+    // They are there a moment before the pipeline says that it runs.
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    service.wait_until("it to run", || is(&get(address, "/v1/pipelines/p").json()["status"], "running"));
     (workspace, service, flag)
 }
 
@@ -61,7 +67,8 @@ fn pipelines_are_listed_and_described_as_they_run() {
     end(service);
 
     // Without a service, what the store knows; not in place of a service that was named.
-    workspace.run(&["pipelines", "describe", "p", &flag]).expect_code(3);
+    let nobody = format!("--api.http.address={NOBODY}");
+    workspace.run(&["pipelines", "describe", "p", &nobody]).expect_code(3);
     let flag = "--api.enabled=false";
     let described = asked(&workspace, &["pipelines", "describe", "p"], flag);
     assert_eq!((&described["service"], &described["state"]), (&Value::Null, &"stopped".into()));
@@ -73,14 +80,12 @@ fn pipelines_are_listed_and_described_as_they_run() {
 #[test]
 fn without_a_service_it_is_said_where_one_was_looked_for() {
     let workspace = Workspace::new();
-    // Nobody listens on a port that was just given back.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let flag = format!("--api.http.address={free}");
+    let flag = format!("--api.http.address={NOBODY}");
     for arguments in
         [&["pipelines", "start", "p"][..], &["pipelines", "stop", "p"], &["pipelines", "delete", "p", "--yes"]]
     {
         let text = workspace.run(&[arguments, &[flag.as_str()]].concat()).expect_code(3).stderr;
-        assert!(text.contains(&format!("http://{free}")) && text.contains("anabranch run"), "{text}");
+        assert!(text.contains(&format!("http://{NOBODY}")) && text.contains("anabranch run"), "{text}");
     }
     let output = workspace.run(&["pipelines", "stop", "p", "--json", &flag]).expect_code(3).stdout;
     let report: Value = serde_json::from_str(&output).unwrap();

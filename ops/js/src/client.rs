@@ -1,8 +1,8 @@
 //! A script in a process of its own, as the chain sees it.
 //!
-//! Rows stay with the chain; what the script can look at of them goes to the worker. Where it dies, is stuck, or is killed from outside, the rows that
-//! it has not answered are done again by a fresh one, which answers each row before it begins the next: a row that a
-//! worker died of twice is the culprit, and fails; the others do not suffer from it.
+//! Rows stay with the chain; what the script can look at of them goes to the worker. Where it dies, is stuck, or is
+//! killed from outside, the rows that it has not answered are done again by a fresh one, which answers each row before
+//! it begins the next: a row at which two of these died is the culprit, and fails; the others do not suffer from it.
 
 mod process;
 
@@ -58,6 +58,8 @@ impl Client {
             }
             let mut worker = match self.worker.take().map_or_else(|| self.start(), Ok) {
                 Ok(worker) => worker,
+                // It was ended from outside, or by the script.
+                Err(fault) if fault.code() == "script_crashed" && course.may_start_again() => continue,
                 // The script itself: the next record may fare better.
                 Err(fault) if fault.code().starts_with("script_") => {
                     made.push(Err(Fault::record(fault.code(), fault.message())));
@@ -70,7 +72,10 @@ impl Client {
             };
             let rows = first..course.until(records.len());
             match worker.process(&mut records[rows.clone()], course.careful, &mut made, &self.lines) {
-                Ok(()) => self.worker = Some(worker),
+                Ok(()) => {
+                    course.lost_starts = 0;
+                    self.worker = Some(worker);
+                }
                 Err(End::Unfit { row, fault }) => {
                     self.worker = Some(worker);
                     course.failed = Some((first + row, fault));
@@ -104,16 +109,27 @@ impl Operator for Client {
 struct Course {
     /// Whether workers answer each row before the next.
     careful: bool,
-    /// One of these rows crashed a worker.
+    /// The row at which a careful worker died, which may have been killed.
     suspects: Range<usize>,
     /// A row that is known to fail.
     failed: Option<(usize, Fault)>,
+    /// How many workers in a row ended before they were ready.
+    lost_starts: usize,
 }
+
+/// So many workers in a row may end before they are ready, until a row fails of it: they began with the same script.
+const MOST_LOST_STARTS: usize = 2;
 
 impl Course {
     /// Why the row fails that is next, if it does.
     fn fails(&mut self, row: usize) -> Option<Fault> {
         self.failed.take_if(|(failed, _)| *failed == row).map(|(_, fault)| fault)
+    }
+
+    /// A worker ended before it was ready: whether to start another for the same row.
+    fn may_start_again(&mut self) -> bool {
+        self.lost_starts += 1;
+        self.lost_starts <= MOST_LOST_STARTS
     }
 
     /// The end of the rows that are to be given to a worker.
@@ -125,7 +141,7 @@ impl Course {
     fn died(&mut self, unanswered: Range<usize>, fault: Fault) {
         let at = unanswered.start;
         if !self.careful {
-            (self.careful, self.suspects) = (true, unanswered);
+            self.careful = true;
         } else if self.suspects.contains(&at) {
             (self.failed, self.suspects) = (Some((at, fault)), 0..0);
         } else {

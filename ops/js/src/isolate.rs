@@ -31,6 +31,7 @@ use crate::position::{PATH, Position};
 use crate::program::Program;
 use crate::view;
 use crate::wire::Wants;
+use crate::worker::{UNSCHEDULED, taken_by_thread};
 
 /// Calls `process` with the record at hand: the engine bounds the time of scripts, not of functions.
 const CALL: &str = "process(__anabranch_record())";
@@ -207,8 +208,12 @@ impl Isolate {
                 match evaluation.as_mut().poll(&mut waiting) {
                     Poll::Ready(result) => break Some(result),
                     Poll::Pending => {
-                        let since = *since.get_or_insert_with(Instant::now);
-                        if since.elapsed() >= self.limits.time {
+                        let (since, taken) = *since.get_or_insert_with(|| (Instant::now(), taken_by_thread()));
+                        // Time in which others had the processor is not the script's.
+                        let longest = self.limits.time + UNSCHEDULED;
+                        if since.elapsed() >= self.limits.time
+                            && (taken_by_thread() - taken >= self.limits.time || since.elapsed() >= longest)
+                        {
                             break None;
                         }
                     }

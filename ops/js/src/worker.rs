@@ -21,6 +21,7 @@ use anabranch_graph::clock;
 use anabranch_graph::fault::Fault;
 use bytes::Bytes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use tracing::Level;
 
 use crate::globals::log::{LEVELS, Lines};
@@ -39,6 +40,24 @@ pub(crate) const STACK: usize = 64 << 20;
 const FLUSH_BYTES: usize = 64 << 10;
 /// and after a record when the last ones were sent so long ago.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(100);
+
+/// So long a worker may be without a processor, beyond the time that a record may take: a busy machine is no flaw of a
+/// script.
+pub(crate) const UNSCHEDULED: Duration = Duration::from_secs(20);
+
+/// Processor time that this process has taken.
+fn taken() -> Duration {
+    duration(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+/// Processor time that this thread has taken.
+pub(crate) fn taken_by_thread() -> Duration {
+    duration(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+fn duration(time: Timespec) -> Duration {
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
 
 /// Runs scripts, where the arguments of this process ask for that, until the service ends; `None` where they ask for
 /// anything else. To be called before anything else, and while there is one thread.
@@ -66,9 +85,10 @@ fn serve() -> io::Result<()> {
     let stack = STACK + nesting::stack(&opening.program.text);
     let limited = limit(opening.memory, stack);
     let at = Arc::new(AtomicU64::new(0));
-    let bench_at = at.clone();
+    let since = Arc::new(AtomicU64::new(0));
+    let (bench_at, bench_since) = (at.clone(), since.clone());
     std::thread::Builder::new().name("script".to_owned()).stack_size(stack).spawn(move || {
-        let ended = work(opening, orders, data, &bench_at, limited);
+        let ended = work(opening, orders, data, &bench_at, bench_since, limited);
         std::process::exit(ended.is_err().into());
     })?;
     // From here on for as long as the service is there, whatever the script does.
@@ -78,7 +98,9 @@ fn serve() -> io::Result<()> {
             Ok(0) => break,
             Ok(_) => {
                 let at = at.load(Ordering::Relaxed);
-                control.write_all(format!("\x01{}:{}\n", at >> 32, at & 0xffff_ffff).as_bytes())?;
+                let since = Duration::from_nanos(since.load(Ordering::Relaxed));
+                let taken = taken().saturating_sub(since).as_millis();
+                control.write_all(format!("\x01{}:{}:{taken}\n", at >> 32, at & 0xffff_ffff).as_bytes())?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => break,
@@ -132,6 +154,7 @@ fn work(
     mut orders: BufReader<UnixStream>,
     mut answers: UnixStream,
     at: &AtomicU64,
+    since: Arc<AtomicU64>,
     limited: bool,
 ) -> io::Result<()> {
     clock::hold(opening.held);
@@ -145,6 +168,7 @@ fn work(
     }));
     let mut desk = match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
         Ok(desk) => {
+            let desk = Desk { since, ..desk };
             wire::begin(&mut frame, Kind::Opened);
             desk.wants.write(&mut frame);
             wire::send(&mut frame, &mut answers)?;
@@ -180,12 +204,15 @@ pub(crate) struct Desk {
     frame: Vec<u8>,
     /// Answers that are not sent yet.
     made: Vec<u8>,
+    /// Processor time of this process, in nanoseconds, when the order came or answers were sent last.
+    since: Arc<AtomicU64>,
 }
 
 impl Desk {
     pub(crate) fn new(mut interpreter: Interpreter) -> Result<Desk, Fault> {
         let wants = interpreter.wants()?;
-        Ok(Desk { interpreter, wants, names: Names::default(), frame: Vec::new(), made: Vec::new() })
+        let (names, since) = (Names::default(), Arc::default());
+        Ok(Desk { interpreter, wants, names, frame: Vec::new(), made: Vec::new(), since })
     }
 
     #[cfg(test)]
@@ -201,7 +228,9 @@ impl Desk {
         answers: &mut impl Write,
         at: impl Fn(u64),
     ) -> Result<(), io::Error> {
-        let Desk { interpreter, wants: told, names, frame, made } = self;
+        let Desk { interpreter, wants: told, names, frame, made, since } = self;
+        let begin = || since.store(u64::try_from(taken().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        begin();
         let mut reader = Reader::new(content, names);
         let careful = reader.byte()? != 0;
         let count = reader.count()? as u64;
@@ -234,6 +263,7 @@ impl Desk {
                 frame.append(made);
                 wire::send(frame, answers)?;
                 (done, sent) = (0, Instant::now());
+                begin();
             }
             if outcome.is_none() {
                 *told = interpreter.wants().unwrap_or_else(|_| Rc::new(Wants::ALL));

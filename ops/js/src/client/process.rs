@@ -1,12 +1,12 @@
 //! A worker: its process, and what is said to it. Dropping it ends it.
 
 use std::ffi::OsString;
-use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch_graph::clock;
 use anabranch_graph::fault::Fault;
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use crate::globals::log::{LEVELS, Lines};
 use crate::wire::orders::{Opening, read_fault, read_line, read_outcome, write_order};
 use crate::wire::{self, Kind, Malformed, Names, Reader, Remembered, Wants};
-use crate::worker::{FLUSH_AFTER, RUN};
+use crate::worker::{FLUSH_AFTER, RUN, UNSCHEDULED};
 
 /// A script that overstays its time by this much does not come to where it can be stopped.
 const GRACE: Duration = Duration::from_secs(1);
@@ -185,7 +185,7 @@ impl Worker {
             Ok(())
         })
         .map_err(|error| match is_late(&error).then(|| self.at_hand()).flatten() {
-            Some(row) if (made.len() - first..records.len()).contains(&row) => {
+            Some((Some(row), _)) if (made.len() - first..records.len()).contains(&row) => {
                 let text =
                     format!("the script was ended after {:?}, in which it could not be stopped", self.time + GRACE);
                 End::Stuck { row, fault: Fault::record("script_timeout", format!("{text} (setting timeout)")) }
@@ -218,9 +218,25 @@ impl Worker {
         if self.wishes <= MOST_WISHES { Ok(()) } else { Err(Malformed) }
     }
 
+    /// Waits until the worker says something, or has had its time of a processor and says nothing.
+    fn wait(&mut self) -> io::Result<()> {
+        let since = Instant::now();
+        loop {
+            match self.data.fill_buf().map(|_| ()) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_late(&error) && since.elapsed() < self.time + UNSCHEDULED => match self.at_hand() {
+                    Some((_, taken)) if taken < self.time + GRACE / 2 => {}
+                    _ => return Err(error),
+                },
+                done => return done,
+            }
+        }
+    }
+
     /// The next message that is no line of the log.
     fn receive(&mut self, lines: &dyn Lines) -> io::Result<Option<(Kind, Bytes)>> {
         loop {
+            self.wait()?;
             match wire::receive(&mut self.data)? {
                 Some((Kind::Line, content)) => {
                     let (level, text) = read_line(content)?;
@@ -232,8 +248,9 @@ impl Worker {
         }
     }
 
-    /// The record of the order that the script is at; `None` where the process does not say.
-    fn at_hand(&mut self) -> Option<usize> {
+    /// The record of the order that the script is at, if it has begun the order, and the processor time since the last
+    /// answer; `None` where the process does not say.
+    fn at_hand(&mut self) -> Option<(Option<usize>, Duration)> {
         self.control.write_all(b"?").ok()?;
         let mut said = Vec::new();
         let mut piece = [0; 256];
@@ -245,8 +262,10 @@ impl Worker {
             }
         }
         let said = String::from_utf8_lossy(&said);
-        let (order, row) = said.rsplit_once('\x01')?.1.trim_end().split_once(':')?;
-        (order.parse() == Ok(self.orders)).then(|| row.parse().ok()).flatten()
+        let (order, rest) = said.rsplit_once('\x01')?.1.trim_end().split_once(':')?;
+        let (row, taken) = rest.split_once(':')?;
+        let row = row.parse().ok().filter(|_| order.parse() == Ok(self.orders));
+        Some((row, Duration::from_millis(taken.parse().ok()?)))
     }
 
     /// Why the process is no more; ends it where it still is.
