@@ -219,9 +219,10 @@ fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Pro
                 return Err(format!("{totals:?} does not balance"));
             }
             // What a destination loses just now is noticed by the next run at the earliest. What it lost before, a run
-            // that was stopped while it hung, at the opening of its ends, has not come to.
+            // that is stopped as it begins has not come to read again.
             let now = state.shelves.iter().any(|shelf| shelf.went_back_now);
-            let later = now || state.hung && state.shelves.iter().any(|shelf| shelf.went_back);
+            let is_stopped = matches!(ending, Ending::Stopped);
+            let later = now || is_stopped && state.shelves.iter().any(|shelf| shelf.went_back);
             let unsafe_row = state.unsafe_row();
             if let Some((lane, row)) = unsafe_row.filter(|_| !later) {
                 return Err(format!("{ending:?}, and row {row} of lane {lane} is not safe any more"));
