@@ -275,7 +275,7 @@ fn progress_on_a_terminal_has_count_share_and_time_and_leaves_nothing_behind() {
     let shares: Vec<f64> = status.iter().filter_map(share).collect();
     assert!(shares.iter().any(|share| (20.0..90.0).contains(share)), "{status:?}");
     assert!(stayed.iter().all(|line| !line.contains("records/s")), "it stays on the screen: {stayed:?}");
-    assert!(stayed.last().unwrap().starts_with("p finished: 1.5k records read"), "{stayed:?}");
+    assert!(stayed.last().unwrap().starts_with("p finished: 1500 records read"), "{stayed:?}");
     assert!(shown.contains("\u{1b}[32m"), "without colour: {shown}");
 
     // NO_COLOR takes the colour and leaves the line.
