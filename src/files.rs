@@ -149,7 +149,13 @@ impl Found {
 
     fn refuse(&mut self, path: &Path, error: &Unreadable) {
         let finding = Diagnostic::error("config.unreadable", format!("cannot read {}: {error}", path.display()));
+        let name = path.to_string_lossy();
+        let is_id = !name.contains(['/', '.', '\\']);
         let hint = match error {
+            Unreadable::Missing if is_id => Some(
+                "is this the id of a pipeline? give the path of its file, or no path at all: then all pipelines of \
+                 `pipelines.path` are checked",
+            ),
             Unreadable::Missing => Some("`anabranch init` makes the directory, `anabranch pipelines init` a pipeline"),
             Unreadable::TooLarge { .. } => Some("is this a pipeline file? split it, if it is"),
             Unreadable::NotText { .. } | Unreadable::NotAFile | Unreadable::System(_) => None,
@@ -212,5 +218,8 @@ mod tests {
         let messages: Vec<_> = found.unreadable.iter().map(|(_, d)| d.message.clone()).collect();
         assert!(messages[0].ends_with("it is too large: 104857600 bytes, at most 8388608 are read"), "{messages:?}");
         assert_eq!(messages[1], "cannot read /nowhere: no such file or directory");
+        let hint = |path: &str| find_pipelines(&[Path::new(path)]).unreadable.remove(0).1.hint.unwrap_or_default();
+        assert!(hint("/nowhere").starts_with("`anabranch init`"));
+        assert!(hint("orders-of-nobody").starts_with("is this the id of a pipeline?"));
     }
 }

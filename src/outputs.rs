@@ -93,11 +93,11 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diag
             let shown = missing.display();
             let message = format!("there is no directory {shown} to write the file in");
             let finding = Diagnostic::warning("plan.no_directory", message);
-            let hint = match missing.starts_with("~") {
-                true => "`~` is not replaced here: write the path of the directory, or `${HOME}`".to_owned(),
-                false => format!("make it before the pipeline starts: mkdir -p {shown}"),
-            };
-            findings.push(about(finding, node).with_hint(hint));
+            // Of `~` it is said elsewhere that it stands for no directory.
+            if !missing.starts_with("~") {
+                let hint = format!("make it before the pipeline starts: mkdir -p {shown}");
+                findings.push(about(finding, node).with_hint(hint));
+            }
         }
     }
     findings

@@ -13,7 +13,7 @@ use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::registry::{Registry, Reserved};
 use anabranch_graph::text::Str;
 
-use crate::files::{Found, find_pipelines, is_pipeline_file, read_text};
+use crate::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs;
 
 /// What is at the paths that were given.
@@ -381,8 +381,16 @@ fn script_path(path: &str, pipeline_file: &str) -> PathBuf {
 /// The script that a pipeline file names.
 pub fn read_script(path: &str, pipeline_file: &str) -> Content {
     let found = script_path(path, pipeline_file);
-    let text = read_text(&found, MAX_SCRIPT).map(Str::from).map_err(|error| error.to_string().into());
-    Content { path: found.display().to_string().into(), text }
+    let read = read_text(&found, MAX_SCRIPT);
+    let hint = read.as_ref().err().and_then(|error| match error {
+        Unreadable::Missing => {
+            Some("a relative path goes by the pipeline file's directory, then by the working directory")
+        }
+        Unreadable::NotText { .. } => Some("save the script as UTF-8, as `iconv -f latin1 -t utf-8` does"),
+        Unreadable::NotAFile | Unreadable::TooLarge { .. } | Unreadable::System(_) => None,
+    });
+    let text = read.map(Str::from).map_err(|error| error.to_string().into());
+    Content { path: found.display().to_string().into(), text, hint: hint.map(Str::from_static) }
 }
 
 impl Variables for Environment {

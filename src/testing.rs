@@ -335,11 +335,11 @@ impl Variables for Given<'_> {
 
     fn script(&self, path: &str, pipeline_file: &str) -> Content {
         match (self.env.get(&format!("file:{path}")), self.reads_files) {
-            (Some(text), _) => Content { path: path.into(), text: Ok(text.as_str().into()) },
+            (Some(text), _) => Content { path: path.into(), text: Ok(text.as_str().into()), hint: None },
             (None, true) => read_script(path, pipeline_file),
             (None, false) => {
                 let why = format!("the test has no `file:{path}` for it in `env`");
-                Content { path: path.into(), text: Err(why.into()) }
+                Content { path: path.into(), text: Err(why.into()), hint: None }
             }
         }
     }

@@ -81,7 +81,8 @@ impl Arguments {
                 );
                 continue;
             }
-            if setting.value.value().trim().is_empty() {
+            let is_blank = setting.value.value().trim().is_empty();
+            if is_blank && !(parameter.blank && setting.value.is_given()) {
                 arguments.blank.insert(name);
                 continue;
             }
@@ -326,8 +327,16 @@ fn elsewhere(word: &str) -> Option<&'static str> {
         "number" | "double" | "decimal" | "float32" | "float64" | "real" => Some("float"),
         "text" | "str" | "varchar" => Some("string"),
         "timestamp" | "datetime" | "date" => Some("time"),
+        "json" => Some("recfmt/json"),
+        "raw" => Some("recfmt/raw"),
         _ => None,
     }
+}
+
+/// The first of several texts that ends in the same part as this one: `recfmt/json` for `raw/json`.
+fn of_the_same_end<'a>(text: &str, texts: &'a [Str]) -> Option<&'a str> {
+    let (_, end) = text.rsplit_once('/')?;
+    texts.iter().map(Str::as_str).find(|other| other.rsplit_once('/').is_some_and(|(_, other)| other == end))
 }
 
 fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic {
@@ -422,7 +431,8 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
                         Some(meant) => finding.with_fix(span, bad.as_str(), meant),
                         None => finding.with_slip(span, bad, texts.iter().map(Str::as_str)),
                     };
-                    return Err(match meant.or_else(|| did_you_mean(bad, texts.iter().map(Str::as_str))) {
+                    let near = meant.or_else(|| did_you_mean(bad, texts.iter().map(Str::as_str)));
+                    return Err(match near.or_else(|| of_the_same_end(bad, texts)) {
                         Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
                         None => finding,
                     }

@@ -10,6 +10,7 @@ mod interpolate;
 mod item;
 mod load;
 mod metadata;
+mod nested;
 mod pipeline;
 mod processor;
 mod reread;

@@ -78,6 +78,7 @@ pub mod kind;
 pub mod letter;
 pub mod metadata;
 pub mod operator;
+pub mod phrase;
 pub mod plan;
 pub mod record;
 pub mod reference;

@@ -8,6 +8,7 @@
 //! only once it is certain to succeed: a failed write leaves the record exactly as it was.
 
 mod parse;
+mod slips;
 mod write;
 
 use std::sync::Arc;
@@ -167,7 +168,7 @@ impl Reference {
     /// # Errors
     /// What is wrong with the text, and often what to write instead.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
-        let target = parse::target(text)?;
+        let target = parse::explained(text)?;
         Ok(Reference { text: parse::canonical(&target), target })
     }
 

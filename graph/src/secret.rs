@@ -66,7 +66,9 @@ pub fn forms(secrets: impl IntoIterator<Item = Str>) -> Vec<Str> {
 
 fn add(forms: &mut Vec<Str>, secret: &str) {
     let plain = decoded(secret);
-    for text in [secret, &plain] {
+    // In the source of a script, `\n` and `\x41` of a secret stand for other characters.
+    let unescaped = unescaped(secret);
+    for text in [secret, &plain].into_iter().chain((unescaped != secret).then_some(unescaped.as_str())) {
         for form in written(text) {
             for form in [form.to_uppercase(), form.to_lowercase(), form] {
                 forms.extend((form.len() >= MASKED_FROM).then(|| Str::from(form)));
@@ -144,6 +146,47 @@ pub(crate) fn password(url: &str) -> Option<&str> {
     url.get(passwords(url).next()?).filter(|password| password.len() >= MASKED_FROM)
 }
 
+/// The text that a script has where its source holds this one between quotes.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let Some(c) = rest.chars().next() else {
+            out.push('\\');
+            break;
+        };
+        rest = &rest[c.len_utf8()..];
+        let digits = match c {
+            'x' => rest.get(..2).map(|digits| (digits, 2)),
+            'u' => match rest.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+                Some((digits, _)) => Some((digits, digits.len() + 2)),
+                None => rest.get(..4).map(|digits| (digits, 4)),
+            },
+            _ => None,
+        };
+        let code = digits.and_then(|(digits, len)| Some((u32::from_str_radix(digits, 16).ok()?, len)));
+        match (c, code) {
+            (_, Some((code, len))) => {
+                // Half of a pair stands for nothing that could be printed.
+                out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                rest = &rest[len..];
+            }
+            ('n', _) => out.push('\n'),
+            ('r', _) => out.push('\r'),
+            ('t', _) => out.push('\t'),
+            ('b', _) => out.push('\u{8}'),
+            ('f', _) => out.push('\u{c}'),
+            ('v', _) => out.push('\u{b}'),
+            ('0', _) => out.push('\0'),
+            (c, _) => out.push(c),
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
 fn decoded(text: &str) -> String {
     let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
     let (bytes, mut out, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
@@ -196,6 +239,23 @@ mod tests {
 
     fn masked(secret: &str, text: &str) -> String {
         mask(text, &forms([Str::from(secret)]))
+    }
+
+    #[test]
+    fn what_a_script_makes_of_a_secret_in_its_source_is_masked() {
+        for (secret, printed) in [
+            (r"pa\x41ss-word", "paAss-word"),
+            (r"pa\u0041ss\u{42}word", "paAssBword"),
+            (r"it\'s-a-secret", "it's-a-secret"),
+            (r"one\ttwo\nthree", "one\ttwo\nthree"),
+            (r"C:\\secrets\\a", r"C:\secrets\a"),
+        ] {
+            let masked = mask(&format!("script_threw: Error: {printed}!"), &forms([Str::from(secret)]));
+            assert_eq!(masked, "script_threw: Error: ***!", "{secret}");
+        }
+        for text in ["", "\\", "a\\", "\\x", "\\xé9", "\\u{", "\\u{110000}", "\\uD800"] {
+            let _ = unescaped(text);
+        }
     }
 
     #[test]

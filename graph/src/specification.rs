@@ -105,6 +105,8 @@ pub struct Parameter {
     pub secret: bool,
     /// Other names it is accepted under.
     pub aliases: Vec<Str>,
+    /// Whether a text that is given as blank is a value like any other.
+    pub blank: bool,
     /// Value to begin with where one of several parameters is needed: generated files set it.
     pub example: Option<Str>,
 }
@@ -120,6 +122,7 @@ impl Parameter {
             validations: Vec::new(),
             secret: false,
             aliases: Vec::new(),
+            blank: false,
             example: None,
         }
     }
@@ -128,6 +131,13 @@ impl Parameter {
     #[must_use]
     pub fn example(mut self, value: &'static str) -> Self {
         self.example = Some(Str::from_static(value));
+        self
+    }
+
+    /// Takes a blank text as a value like any other, if it is written: `value: ""`.
+    #[must_use]
+    pub fn may_be_blank(mut self) -> Self {
+        self.blank = true;
         self
     }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
+pub(super) use anabranch_graph::phrase::counted;
 use serde_json::{Value, json};
 
 use crate::client::ClientError;
@@ -247,9 +248,4 @@ pub(super) fn one(finding: &Diagnostic, files: &Files) -> Value {
         "line": place.as_ref().map(|p| p.line),
         "column": place.as_ref().map(|p| p.column),
     })
-}
-
-/// `1 file`, `2 files`.
-pub(super) fn counted(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anabranch_graph::config::{Variables, load};
 use anabranch_graph::diagnostic::Files;
+use anabranch_graph::phrase::plural;
 use anabranch_graph::plan::{CompileOptions, Format, Pass, TextStyle, compile};
 use anabranch_graph::registry::Registry;
 use anabranch_graph::specification::Specification;
@@ -102,7 +103,7 @@ fn row(
     let word = |name: &str| route[name].as_str().unwrap_or_default().replace('-', " ");
     let repeats = match route["replay"]["records"].as_u64() {
         None | Some(0) => "nothing".to_owned(),
-        Some(records) => format!("at most {records} records of a partition"),
+        Some(records) => format!("at most {records} {} of a partition", plural(records, "record")),
     };
     let _ = writeln!(text, "| {from} | {to} | {} | {} | {repeats} |", word("delivery"), word("order"));
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{Progress, Totals};
+use anabranch_graph::phrase::plural;
 use anabranch_graph::text::Str;
 
 use super::lifecycle::Seen;
@@ -127,7 +128,7 @@ impl Stand {
     /// In one line: `1.2M records read, 26 %, 300.0k records/s, about 11 s left`.
     pub(super) fn shown(&self) -> String {
         let Stand { totals, rate, done, left } = self;
-        let mut text = format!("{} records read", short(totals.read as f64));
+        let mut text = format!("{} {} read", short(totals.read as f64), plural(totals.read, "record"));
         if let Some(done) = done {
             let _ = write!(text, ", {:.0} %", (done * 100.0).floor());
         }

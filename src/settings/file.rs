@@ -30,11 +30,40 @@ pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<
         Ok(Some(root)) => reading.walk("", &root),
         Err(error) => {
             let span = error.location().map_or(Span { file, start: 0, end: 0 }, |at| reading.place(&at));
-            let message = format!("not valid YAML: {}", plain(&error.without_snippet().to_string()));
-            reading.findings.push(Diagnostic::error("service.parse_error", message).with_span(span));
+            reading.findings.push(match second_document(text) {
+                Some(at) => {
+                    let message = "the file holds two documents: `---` begins another one";
+                    let span = Span { file, start: at as u32, end: at as u32 + 3 };
+                    Diagnostic::error("service.parse_error", message)
+                        .with_span(span)
+                        .with_hint("remove the line, so that all settings stand in one document")
+                }
+                None => {
+                    let message = format!("not valid YAML: {}", plain(&error.without_snippet().to_string()));
+                    Diagnostic::error("service.parse_error", message).with_span(span)
+                }
+            });
         }
     }
     (reading.entries, reading.findings)
+}
+
+/// Where a line `---` begins a document behind another one.
+fn second_document(text: &str) -> Option<usize> {
+    let (mut at, mut begun) = (0, false);
+    for line in text.split_inclusive('\n') {
+        let content = line.trim();
+        if line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty() || rest.starts_with([' ', '\t'])) {
+            if begun {
+                return Some(at);
+            }
+            begun = content.len() > 3;
+        } else {
+            begun |= !content.is_empty() && !content.starts_with(['#', '%']);
+        }
+        at += line.len();
+    }
+    None
 }
 
 /// What the library says, without the place, which is shown otherwise, and without what only a program could do about it.
@@ -336,6 +365,18 @@ pub(super) mod tests {
         );
         assert_eq!(errors("ö: 1e400\n"), [(4, "not valid YAML: non-finite float `1e400`".to_owned())]);
         assert_eq!(errors("db: [\n"), [(4, "not valid YAML: unclosed bracket '['".to_owned())]);
+    }
+
+    #[test]
+    fn a_second_document_is_told_where_it_begins() {
+        for text in ["db.path: a\n---\ndb.path: b\n", "---\ndb.path: a\n--- # more\ndb.path: b\n"] {
+            let findings = read(FileId(0), text).1;
+            let [finding] = &findings.into_iter().collect::<Vec<_>>()[..] else { panic!("{text:?}") };
+            assert_eq!(finding.message, "the file holds two documents: `---` begins another one");
+            let at = finding.label.as_ref().unwrap().span.start as usize;
+            assert_eq!((Some(at), &text[at..at + 3]), (text.rfind("---"), "---"), "{text:?}");
+        }
+        assert!(read(FileId(0), "# settings\n---\ndb.path: a\n").1.is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anabranch_graph::diagnostic::Span;
+use anabranch_graph::phrase::counted;
 use anabranch_graph::record::Position;
 use anabranch_graph::text::Str;
 use serde_json::{Value as Json, json};
@@ -120,7 +121,9 @@ pub(super) fn lost(at: Span, observed: &Observed, unharmed: &Observed, transacti
                 let what = if got < wanted { "lost" } else { "doubled" };
                 let position = super::view::bytes(&position);
                 said.push(format!(
-                    "{what}: the record at {position} came {got} times, without the crash {wanted} times"
+                    "{what}: the record at {position} came {}, without the crash {}",
+                    counted(got, "time"),
+                    counted(wanted, "time")
                 ));
             }
         }
@@ -180,13 +183,15 @@ fn acks(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<Failu
             Acks::All(_) => {
                 let told = distinct(acked);
                 let missing: Vec<usize> = (1..=read).filter(|number| !told.contains(number)).collect();
-                (!missing.is_empty())
-                    .then(|| format!("{} of {read} records were not acknowledged: {}", missing.len(), listed(&missing)))
+                (!missing.is_empty()).then(|| {
+                    format!("not acknowledged: {} of {}: {}", missing.len(), counted(read, "record"), listed(&missing))
+                })
             }
             Acks::None(_) => (!acked.is_empty()).then(|| format!("acknowledged: {}", listed(acked))),
             Acks::Count(count) => {
                 let told = distinct(acked).len();
-                (told != count.value).then(|| format!("{told} records were acknowledged, expected {}", count.value))
+                (told != count.value)
+                    .then(|| format!("{} acknowledged, expected {}", counted(told, "record"), count.value))
             }
             Acks::These(wanted, _) => (acked != wanted.as_slice())
                 .then(|| format!("acknowledged: {}, expected {}", listed(acked), listed(wanted))),
@@ -234,7 +239,7 @@ fn requests(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<F
     }
     for (stub, asked) in stubs.iter().zip(&observed.answered) {
         if let Some(times) = stub.times.filter(|times| times.value != *asked) {
-            let said = format!("the stub was asked {asked} times, expected {}", times.value);
+            let said = format!("the stub was asked {}, expected {}", counted(*asked, "time"), times.value);
             failures.push(Failure {
                 fix: Some(Fix::Values(vec![(times.span, Json::from(*asked))])),
                 ..failure(times.span, "HTTP requests", said)

@@ -14,6 +14,7 @@ use anabranch_graph::clock;
 use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services as Reach};
 use anabranch_graph::fault::FaultClass;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink, Network};
+use anabranch_graph::phrase::{counted, plural};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
 use anabranch_graph::plan::{Compiled, Measured, StepCount};
 use anabranch_graph::schema::MemoryRegistry;
@@ -186,7 +187,10 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
                 running.wait().await;
                 add(&mut observed.measured, &progress);
                 let timeout = play.case.timeout;
-                observed.error = Some(format!("time was up after {timeout:?}, with {on_their_way} records on their way"));
+                observed.error = Some(format!(
+                    "time was up after {timeout:?}, with {on_their_way} {} on their way",
+                    plural(on_their_way, "record")
+                ));
                 return;
             }
         };
@@ -228,7 +232,8 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
             }
         }
         if observed.starts >= most_starts {
-            observed.error = Some(format!("it was started {most_starts} times and did not come to an end"));
+            observed.error =
+                Some(format!("it was started {} and did not come to an end", counted(most_starts, "time")));
             return;
         }
     }

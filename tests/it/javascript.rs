@@ -178,7 +178,9 @@ fn a_flaw_of_a_script_is_shown_in_the_pipeline_file() {
             function process(rec) { return rec; }
       - { id: nothing, plugin: custom.javascript }
       - { id: lost, plugin: custom.javascript, settings: { script.path: no/such.js } }
+      - { id: latin, plugin: custom.javascript, settings: { script.path: latin.js } }
 "#;
+    workspace.write("latin.js", b"// caf\xe9\nfunction process(rec) { return rec }\n");
     workspace.write("pipelines/p.yaml", file_to_file("flaws", script));
     let output = workspace.run(&["pipelines", "validate"]);
     assert_ne!(output.code(), Some(0));
@@ -189,6 +191,9 @@ fn a_flaw_of_a_script_is_shown_in_the_pipeline_file() {
         "error[script.module]: script:1:19: require is not available to scripts",
         "error[script.missing]: custom.javascript needs a script",
         "error[script.unreadable]: cannot read the script \"no/such.js\"",
+        "a relative path goes by the pipeline file's directory",
+        "error[script.unreadable]: cannot read the script \"latin.js\": it is not text: byte 6 is not valid UTF-8",
+        "save the script as UTF-8, as `iconv -f latin1 -t utf-8` does",
     ] {
         assert!(shown.contains(expected), "{expected} is not in {shown}");
     }

@@ -120,3 +120,49 @@ fn every_mistake_is_told_with_its_place_its_cause_and_its_remedy() {
     assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), ROWS.len(), failures.join("\n\n"));
     assert!(ROWS.len() >= 60, "{} rows", ROWS.len());
 }
+
+#[test]
+fn what_is_meant_as_it_stands_is_not_reported() {
+    let checker = Checker { registry: registry() };
+    let value = "'{{ .Payload.After.name }}'";
+    for (right, as_well) in [
+        (value, "\"\""),
+        (value, "' '"),
+        (value, "“quoted”"),
+        (value, "no #1"),
+        (value, "$5 or 10%"),
+        ("path: out.txt", "path: out.txt # 1.5 records"),
+        ("path: out.txt", "path: out.txt #todo"),
+        ("path: out.txt", "path: 100%.txt"),
+        ("path: out.txt", "path: a b.txt"),
+        (CONDITION, "'{{ regexMatch \"^“\" .Payload.After.name }}'"),
+        ("field: .Payload.After.tag", "field: $.Payload.After.tag"),
+        ("field: .Payload.After.tag", "field: .Payload.After[\"first-tag\"]"),
+        ("status: running", "status: running\n    name: enabled"),
+    ] {
+        assert!(SOUND.contains(right), "{right:?}");
+        let text = SOUND.replacen(right, as_well, 1);
+        assert_eq!(told(&checker.check(&text)), [] as [String; 0], "{as_well}");
+    }
+    let without = SOUND.replacen(&format!("value: {value}"), "value:", 1);
+    assert!(told(&checker.check(&without))[0].contains("\"value\" is required"));
+}
+
+#[test]
+fn an_address_without_a_password_is_no_credential() {
+    let checker = Checker { registry: registry() };
+    let with = |url: &str| {
+        let settings = format!("plugin: postgres\n        settings:\n          url: {url}\n          table: x");
+        told(&checker.check(&SOUND.replacen("plugin: file\n        settings:\n          path: out.txt", &settings, 1)))
+    };
+    for (url, warns) in [
+        ("127.0.0.1:15499/postgres", false),
+        ("localhost:5432", false),
+        ("db.example.com:5432/orders", false),
+        ("postgresql://me:secret-word@localhost/a", true),
+        ("s3cr3t-t0k3n", true),
+    ] {
+        let found = with(url);
+        assert_eq!(found.iter().any(|line| line.contains("plan.literal_secret")), warns, "{url}: {found:?}");
+    }
+}

@@ -154,7 +154,10 @@ impl<'a> Resolver<'a> {
                 match content {
                     Ok(content) => return Ok((content.clone(), true)),
                     Err(why) => Diagnostic::error("config.variable_file", format!("{path:?} cannot be read: {why}"))
-                        .with_hint(format!("write `${written}` for the text itself")),
+                        .with_hint(format!(
+                            "name a file that exists (a relative path goes by the working directory), or write \
+                             `${written}` for the text itself"
+                        )),
                 }
             }
             Expression::Foreign => {

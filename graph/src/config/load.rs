@@ -37,7 +37,7 @@ pub trait Variables {
     /// The script behind `script.path`, named in the pipeline file of this name. Who reads no files refuses.
     fn script(&self, path: &str, pipeline_file: &str) -> Content {
         let _ = pipeline_file;
-        Content { path: path.into(), text: Err("files are not read here".into()) }
+        Content { path: path.into(), text: Err("files are not read here".into()), hint: None }
     }
 }
 

@@ -430,6 +430,9 @@ fn value(parameter: &Parameter) -> Value {
             _ => {}
         }
     }
+    if let Some(fields) = schema.as_object_mut().filter(|_| parameter.blank) {
+        fields.remove("pattern");
+    }
     schema["description"] = json!(parameter.description.as_str());
     if let Some(default) = parameter.default.as_ref().filter(|default| !default.is_empty()) {
         schema["default"] = match parameter.kind {

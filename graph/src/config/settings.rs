@@ -5,6 +5,7 @@ use serde_yaml::granit_parser::ScalarStyle;
 use super::field::{Field, Object, Path, Reader, quoted};
 use super::interpolate::Dialect;
 use super::metadata::{warn_foreign_keys, warn_foreign_keys_of_file};
+use super::nested;
 use super::yaml::{Entry, Scalar, Value};
 use super::{Setting, Settings, Written};
 use crate::diagnostic::{Diagnostic, Span, Spanned};
@@ -52,19 +53,31 @@ pub(super) fn read_settings(
     settings
 }
 
-/// Warns of a template that a number sign before it makes a comment: `value: no #{{ .Key }}`.
+/// Warns of what a number sign before it makes a comment, though it looks like the end of the text: `no #{{ .Key }}`,
+/// `out #1.ndjson`.
 fn warn_of_a_comment(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Reader<'_>) {
     let end = entry.value.span.end as usize;
     let rest = reader.source.get(end..).and_then(|rest| rest.lines().next()).unwrap_or_default();
     let comment = rest.trim_start();
-    if scalar.style != ScalarStyle::Plain || !comment.starts_with("#{{") {
+    let glued = comment.strip_prefix('#').unwrap_or_default();
+    let is_template = glued.starts_with("{{");
+    let is_word =
+        glued.starts_with(|c: char| c.is_ascii_digit()) && glued.contains('.') && !glued.trim_end().contains(' ');
+    if scalar.style != ScalarStyle::Plain || !(is_template || is_word) {
         return;
     }
     let start = (end + rest.len() - comment.len()) as u32;
     let span = Span { start, end: start + comment.trim_end().len() as u32, ..entry.value.span };
-    let message = format!("{} ends before ` #`: the template behind it is a comment", quoted(&entry.key));
+    let what = if is_template { "the template behind it" } else { "what is behind it" };
+    let message = format!("{} ends before ` #`: {what} is a comment", quoted(&entry.key));
     let finding = Diagnostic::warning("config.comment", message).with_span(span).with_path(path.to_string());
-    reader.report(finding.with_hint("put quotes around the whole text"));
+    let finding = finding.with_hint("put quotes around the whole text");
+    let whole = Span { end: span.end, ..entry.value.span };
+    let written = reader.source.get(whole.start as usize..whole.end as usize).unwrap_or_default();
+    reader.report(match written.contains('\'') {
+        true => finding,
+        false => finding.with_fix(whole, written, format!("'{written}'")),
+    });
 }
 
 pub(super) fn read_settings_map(
@@ -109,7 +122,7 @@ pub(super) fn read_settings_map(
                 read.text
             }
             other => {
-                refuse_nested(entry, other, path, reader);
+                nested::refuse(entry, other, path, reader);
                 continue;
             }
         };
@@ -149,37 +162,6 @@ fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Rea
     let value = reader.interpolate(scalar, span, Dialect::Value, path)?.text;
     let unnamed = Setting { name: Spanned::new(Str::default(), entry.key_span), value };
     Ok(Some(Settings { entries: vec![unnamed], span }))
-}
-
-fn refuse_nested(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {
-    let (found, hint) = match value {
-        Value::Map(map) if !map.like_template => {
-            let mut name = entry.key.to_string();
-            let mut first = map.entries.first();
-            while let Some(nested) = first {
-                name = format!("{name}.{}", nested.key);
-                first = match &nested.value.value {
-                    Value::Map(map) if !map.like_template => map.entries.first(),
-                    _ => None,
-                };
-            }
-            ("a map", format!("names of settings have dots: write `{name}: ...`"))
-        }
-        Value::List(_) => ("a list", "write the items as one text, separated by commas".to_owned()),
-        _ => {
-            reader.wrong_type(value, entry.value_span(), &quoted(&entry.key), "a single value", path);
-            return;
-        }
-    };
-    reader.report(
-        Diagnostic::error(
-            "config.setting_nested",
-            format!("the setting {} must be a single value, not {found}", quoted(&entry.key)),
-        )
-        .with_span(entry.key_span)
-        .with_hint(hint)
-        .with_path(path.to_string()),
-    );
 }
 
 /// A plugin reference without prefix and version: `file` of `builtin:file@v0.1.0`.

@@ -1,8 +1,11 @@
 //! Why a text is not YAML: at the cause, which is often before the place where the parser gives up.
 
+mod line;
+
 use serde_yaml::granit_parser::{ErrorKind, ScanError};
 
 use crate::diagnostic::{Diagnostic, FileId, Span};
+use line::{flow_text, indent_of, unclosed, unclosed_bracket, without_comment};
 
 /// Lines that are looked at around the place of an error.
 const MOST_LINES: usize = 256;
@@ -26,6 +29,7 @@ pub(super) fn finding(file: FileId, text: &str, error: &ScanError, most_depth: u
         .or_else(|| place.indentation(error))
         .or_else(|| place.missing_blank())
         .or_else(|| place.missing_colon(message))
+        .or_else(|| place.deeper_item(message))
         .or_else(|| place.dash(message))
         .or_else(|| place.bracket(message))
         .or_else(|| place.inner_quote(message))
@@ -258,6 +262,43 @@ impl<'t> Place<'t> {
         )
     }
 
+    /// An item that is indented as the fields of the one before it are.
+    fn deeper_item(&self, message: &str) -> Option<Diagnostic> {
+        let (start, line) = self.line();
+        let indent = indent_of(line)?;
+        let first = |line: &'t str| {
+            let (key, _) = line.trim_start().strip_prefix("- ")?.split_once(':')?;
+            Some(key)
+        };
+        let key = first(line).filter(|_| message.contains("did not find expected key"))?;
+        let mut items = self.before(start).take(MOST_LINES).filter(|(_, before)| first(before) == Some(key));
+        let outer = items.find_map(|(_, item)| indent_of(item).filter(|outer| *outer < indent))?;
+        let (span, was, becomes) = self.shifted(start, indent, outer);
+        Some(
+            self.error(start + indent, start + indent + 1, "this item is indented deeper than the item before it")
+                .with_hint(format!("indent it with {outer} spaces"))
+                .with_fix(span, was, becomes),
+        )
+    }
+
+    /// The item that begins on a line, and the same with another indentation.
+    fn shifted(&self, start: usize, indent: usize, wanted: usize) -> (Span, &'t str, String) {
+        let mut end = start;
+        let mut moved = String::new();
+        for line in self.text[start..].split_inclusive('\n') {
+            let inside = line.trim().is_empty() || indent_of(line).is_some_and(|deep| deep > indent);
+            if end > start && !inside {
+                break;
+            }
+            end += line.len();
+            match indent_of(line).filter(|deep| *deep >= indent && !line.trim().is_empty()) {
+                Some(deep) => moved.extend([&" ".repeat(deep - indent + wanted), &line[deep..]]),
+                None => moved.push_str(line),
+            }
+        }
+        (self.span(start, end), &self.text[start..end], moved)
+    }
+
     /// An item of a list among the fields of a map.
     fn dash(&self, message: &str) -> Option<Diagnostic> {
         let (start, line) = self.line();
@@ -298,7 +339,24 @@ impl<'t> Place<'t> {
         };
         let quote = self.text[..self.at].rfind(mark)?;
         let message = format!("the {mark} inside the text ends it");
-        Some(self.error(quote, quote + 1, message).with_hint(hint))
+        let finding = self.error(quote, quote + 1, message).with_hint(hint);
+        let (start, line) = self.line();
+        let opens = |at: &usize| line[..*at].trim_end().ends_with([':', '-']) && line[..*at].ends_with(' ');
+        let open = line.match_indices(mark).map(|(at, _)| at).find(opens);
+        let close = without_comment(line).rfind(mark);
+        let (Some(open), Some(close)) = (open, close) else { return Some(finding) };
+        let Some(inner) = line.get(open + 1..close) else { return Some(finding) };
+        let other = if mark == '"' { ['\'', '\\'] } else { ['"', '\\'] };
+        let is_last = without_comment(line).len() == close + 1;
+        if !is_last || inner.contains(other) {
+            return Some(finding);
+        }
+        let becomes = match mark {
+            '"' => format!("'{inner}'"),
+            _ if inner.contains("{{") => format!("'{}'", inner.replace('\'', "\"")),
+            _ => format!("'{}'", inner.replace('\'', "''")),
+        };
+        Some(finding.with_fix(self.span(start + open, start + close + 1), &line[open..=close], becomes))
     }
 
     /// `-id: a`, here or on the line before.
@@ -326,10 +384,11 @@ impl<'t> Place<'t> {
         (message.contains("did not find expected '-'") && is_item(line)).then_some(())?;
         let (_, item) = self.before(start).take(MOST_LINES).find(|(_, before)| is_item(before))?;
         let outer = indent_of(item).filter(|outer| *outer != indent)?;
+        let (span, was, becomes) = self.shifted(start, indent, outer);
         Some(
             self.error(start + indent, start + indent + 1, "this item is indented otherwise than the one before it")
                 .with_hint(format!("indent it with {outer} spaces"))
-                .with_fix(self.span(start, start + indent), " ".repeat(indent), " ".repeat(outer)),
+                .with_fix(span, was, becomes),
         )
     }
 
@@ -339,10 +398,15 @@ impl<'t> Place<'t> {
         let (before, _) = line.split_once("{{").filter(|(before, _)| before.contains(['{', '[']))?;
         let value = before.rfind(": ")? + 2;
         (message.contains("flow") && !before[value..].contains(['\'', '"'])).then_some(())?;
-        Some(
-            self.error(start + value, start + before.len() + 2, "a text with `{{` between { } or [ ] is not quoted")
-                .with_hint(format!("put quotes around the whole text: '{}{{{{ … }}}}'", &before[value..])),
-        )
+        let len = flow_text(&line[value..]);
+        let text = &line[value..value + len];
+        let finding =
+            self.error(start + value, start + before.len() + 2, "a text with `{{` between { } or [ ] is not quoted");
+        let finding = finding.with_hint(format!("put quotes around the whole text: '{text}'"));
+        Some(match text.contains('\'') {
+            true => finding,
+            false => finding.with_fix(self.span(start + value, start + value + len), text, format!("'{text}'")),
+        })
     }
 
     /// The message of the parser, at the place that the parser names.
@@ -382,50 +446,4 @@ impl<'t> Place<'t> {
             None => finding,
         }
     }
-}
-
-/// Spaces at the start of a line; `None` where there are tabs among them.
-fn indent_of(line: &str) -> Option<usize> {
-    let blank = line.len() - line.trim_start_matches([' ', '\t']).len();
-    line[..blank].bytes().all(|byte| byte == b' ').then_some(blank)
-}
-
-fn without_comment(line: &str) -> &str {
-    line.find(" #").map_or(line, |at| &line[..at]).trim_end()
-}
-
-/// The quote that opens a value on this line and is not closed there.
-fn unclosed(line: &str) -> Option<usize> {
-    let mut open: Option<(usize, char)> = None;
-    let mut before = ' ';
-    let mut chars = line.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        match open {
-            None if matches!(c, '"' | '\'') && matches!(before, ' ' | '[' | '{' | ',' | '\t') => open = Some((at, c)),
-            None if c == '#' && before == ' ' => break,
-            Some((_, '"')) if c == '\\' => drop(chars.next()),
-            Some((_, '\'')) if c == '\'' && chars.peek().is_some_and(|(_, next)| *next == '\'') => drop(chars.next()),
-            Some((_, mark)) if c == mark => open = None,
-            _ => {}
-        }
-        before = c;
-    }
-    open.map(|(at, _)| at)
-}
-
-/// The bracket or brace that opens a value on this line and is not closed there.
-fn unclosed_bracket(line: &str) -> Option<usize> {
-    let mut open: Vec<usize> = Vec::new();
-    let mut quote = None;
-    for (at, c) in line.char_indices() {
-        match (quote, c) {
-            (Some(mark), c) if c == mark => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '{' | '[') => open.push(at),
-            (None, '}' | ']') => drop(open.pop()),
-            _ => {}
-        }
-    }
-    open.first().copied()
 }

@@ -2,7 +2,7 @@
 
 use super::field::{Object, Path, Reader, quoted};
 use super::yaml::{Entry, Value};
-use crate::diagnostic::{Diagnostic, did_you_mean, slip};
+use crate::diagnostic::{Diagnostic, Span, did_you_mean, slip};
 
 /// The kind of a map, and its fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Reader<'_> {
         for entry in object.untaken() {
             let path = path.name(&entry.key);
             let key = quoted(&entry.key);
-            let finding = if let Some(finding) = switched(part, entry) {
+            let finding = if let Some(finding) = switched(part, entry).or_else(|| routed(part, entry)) {
                 finding
             } else if let Some(meant) = meant(part, &entry.key, &free) {
                 Diagnostic::error("config.field_misspelt", format!("{} has no field {key}", part.name()))
@@ -112,17 +112,54 @@ fn near<'a>(key: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a s
     did_you_mean(key, names.into_iter().filter(|name| long(name))).filter(|_| long(key))
 }
 
-/// A switch of another tool that says whether a pipeline runs.
+/// A switch of another tool that says whether a pipeline runs, or a part of it is used.
 fn switched(part: Part, entry: &Entry) -> Option<Diagnostic> {
     let Value::Scalar(scalar) = &entry.value.value else { return None };
-    let stops = match (part, entry.key.as_str(), scalar.text.trim()) {
-        (Part::Pipeline, "enabled" | "active" | "autostart", text) => text != "true",
-        (Part::Pipeline, "disabled" | "paused", text) => text == "true",
+    let is_yes = |text: &str| matches!(text.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
+    let is_stopped = match entry.key.as_str() {
+        "enabled" | "active" | "enable" => !is_yes(scalar.text.trim()),
+        "autostart" if part == Part::Pipeline => !is_yes(scalar.text.trim()),
+        "disabled" | "paused" | "skip" | "disable" | "skipped" => is_yes(scalar.text.trim()),
         _ => return None,
     };
-    let write = if stops { "write `status: stopped`" } else { "remove it: `status: running` is the default" };
+    let hint = match (part, is_stopped) {
+        (Part::Pipeline, true) => "write `status: stopped`",
+        (Part::Pipeline, false) => "remove it: `status: running` is the default",
+        (Part::Processor, true) => "remove the processor, or write `condition: 'false'`",
+        (Part::Connector, true) => "remove the connector, or write `status: stopped` for the whole pipeline",
+        (Part::Processor | Part::Connector, false) => "remove it: every processor and connector of a pipeline is used",
+        (Part::Document | Part::DeadLetterQueue, _) => return None,
+    };
     let message = format!("{} has no field {}", part.name(), quoted(&entry.key));
-    Some(Diagnostic::error("config.field_misspelt", message).with_hint(write))
+    let finding = Diagnostic::error("config.field_misspelt", message).with_hint(hint);
+    let whole = Span { end: entry.value.span.end, ..entry.key_span };
+    Some(match (part, is_stopped, scalar.is_plain()) {
+        (Part::Pipeline, true, true) => {
+            finding.with_fix(whole, format!("{}: {}", entry.key, scalar.text), "status: stopped")
+        }
+        _ => finding,
+    })
+}
+
+/// A field by which another tool says where records go. Here that is the order of the file.
+fn routed(part: Part, entry: &Entry) -> Option<Diagnostic> {
+    let letters = entry.key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
+    let hint = match (part, letters.as_str()) {
+        (Part::Processor | Part::Connector, "onerror" | "onfailure" | "errorhandling" | "ignoreerrors") => {
+            "records that fail go to the `dead-letter-queue` of the pipeline"
+        }
+        (
+            Part::Processor | Part::Connector,
+            "input" | "inputs" | "output" | "outputs" | "from" | "to" | "next" | "route" | "routes" | "routing"
+            | "dependson" | "needs" | "after" | "before" | "branch" | "upstream" | "downstream",
+        ) => {
+            "records of every source pass the processors in the order of the file, and every destination gets every \
+             record: a destination drops what is not for it with a `filter` among its own `processors`"
+        }
+        _ => return None,
+    };
+    let message = format!("{} has no field {}", part.name(), quoted(&entry.key));
+    Some(Diagnostic::error("config.field_misspelt", message).with_hint(hint))
 }
 
 /// A field behind `settings:` without anything below it: it is indented too little.
@@ -148,7 +185,17 @@ fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
     // Beside `pipelines:`, a block that is misspelt as well is still a block of a pipeline.
     let is_misspelt = part == Part::Document && owners(written).is_empty();
     let others = || Part::ALL.iter().flat_map(|other| other.fields().iter().copied());
-    let key = if is_misspelt { near(written, others())? } else { written };
+    let elsewhere = match part {
+        // A destination that is to get some of the records.
+        Part::Connector => Part::Processor.elsewhere(written),
+        Part::Document => Part::Pipeline.elsewhere(written),
+        _ => None,
+    };
+    let key = match elsewhere {
+        Some(key) => key,
+        None if is_misspelt => near(written, others())?,
+        None => written,
+    };
     let owners = owners(key);
     let (last, others) = owners.split_last()?;
     let owners = if others.is_empty() { (*last).to_owned() } else { format!("{} or {last}", others.join(", ")) };

@@ -31,6 +31,8 @@ pub struct Content {
     pub path: Str,
     /// Its text, or why there is none, as a phrase: `permission denied`.
     pub text: Result<Str, Str>,
+    /// What to do where there is none.
+    pub hint: Option<Str>,
 }
 
 impl Written {
@@ -77,6 +79,11 @@ impl Written {
     /// The text as the file has it.
     pub fn written(&self) -> &Str {
         &self.written
+    }
+
+    /// Whether a value is written: there is none behind `name:`, and a blank one in `name: ""`.
+    pub fn is_given(&self) -> bool {
+        self.layout.is_some() || !self.written.is_empty()
     }
 
     /// Whether the value holds something that the file does not: the value of a variable or the content of a file.

@@ -23,6 +23,7 @@ use crate::fault::Fault;
 use crate::letter::{FullQueue, KeptLetters, Letter, LetterBounds};
 use crate::metadata::key;
 use crate::operator::LogLevel;
+use crate::phrase::plural;
 use crate::plan::stage::{DeadLetterSpec, StagePlan};
 use crate::record::Record;
 use crate::text::Str;
@@ -268,7 +269,7 @@ impl DeadLetters {
     /// The queue takes no further letter: the rows stay unsettled, so that they are read again when there is room.
     fn full(&self, FullQueue { bound, count, bytes }: FullQueue, failure: Option<&str>) -> Fault {
         let pipeline = &self.context.pipeline;
-        let letters = if count == 1 { "1 letter".to_owned() } else { format!("{count} letters") };
+        let letters = format!("{count} {}", plural(count as u64, "letter"));
         let cause = failure.map(|failure| format!("; the record that found no room failed with: {failure}"));
         Fault::fatal(
             "dead_letters_full",
@@ -327,8 +328,9 @@ impl DeadLetters {
             (fault.code(), fault.message())
         } else {
             let what = format!(
-                "more than {threshold} of the latest {size} records failed, which is the threshold of the dead-letter \
+                "more than {threshold} of the latest {size} {} failed, which is the threshold of the dead-letter \
                  queue; the last one: {}",
+                plural(size as u64, "record"),
                 fault.message()
             );
             ("dead_letter_threshold", what)

@@ -18,6 +18,7 @@ use super::deliver::Known;
 use super::receipt::needed;
 use crate::destination::Retry;
 use crate::fault::Fault;
+use crate::phrase::plural;
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, WriteSpec};
 use crate::record::Position;
 use crate::source::Mark;
@@ -225,7 +226,7 @@ fn went_back(destination: &Str, lane: &LaneId, confirmed: &Mark, left: Option<&M
 /// A mark as people read it.
 pub(super) fn shown(mark: &Mark) -> String {
     let Mark { generation, seq, position } = mark;
-    let records = if *seq == 1 { "1 record".to_owned() } else { format!("{seq} records") };
+    let records = format!("{seq} {}", plural(*seq, "record"));
     format!("{records} of generation {generation}, up to position {}", text(position))
 }
 

@@ -35,8 +35,36 @@ impl JsonError {
         if let Some(end) = message.rfind(" at line ") {
             message.truncate(end);
         }
+        if let Some(what) = something_else(text) {
+            message.push_str("; ");
+            message.push_str(what);
+        }
         JsonError { offset, message }
     }
+}
+
+/// What a text that is not JSON is by its first bytes.
+fn something_else(text: &[u8]) -> Option<&'static str> {
+    Some(match text {
+        [0xef, 0xbb, 0xbf, ..] => "it begins with a byte order mark: remove its first 3 bytes",
+        [0x1f, 0x8b, ..] => "it looks like gzip: decompress it first",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "it looks like zstd: decompress it first",
+        [b'P', b'K', 3, 4, ..] => "it looks like a zip archive",
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "it looks like UTF-16: convert it to UTF-8",
+        [b'O', b'b', b'j', 1, ..] => "it looks like an Avro file",
+        [0, _, _, _, _, _, ..] => "it looks like data of a schema registry, which `avro.decode` reads",
+        [b'<', ..] => "it looks like XML or HTML",
+        [b'{' | b'[', ..] => return None,
+        _ => {
+            let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let is_text = std::str::from_utf8(line).is_ok() && !line.iter().any(|byte| matches!(byte, b'{' | b'}'));
+            let separated = line.iter().any(|byte| matches!(byte, b',' | b';' | b'\t'));
+            if !is_text || !separated {
+                return None;
+            }
+            "it looks like CSV: a script can make fields of it, as `line.split(\",\")`"
+        }
+    })
 }
 
 /// Reads one JSON value; only white space may follow it.

@@ -5,6 +5,7 @@ use petgraph::stable_graph::NodeIndex;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::operator::Fan;
+use crate::phrase::counted;
 use crate::plan::graph::{Node, NodeKind, PlanGraph, Port, predecessors, successors};
 use crate::plan::stage::Limits;
 
@@ -215,7 +216,8 @@ fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &Limits, findings: &mu
     let multiplied = order.iter().any(|index| matches!(plan[*index].kind, NodeKind::Split(_)));
     for node in plan.node_weights() {
         let never_fills = |size: usize| {
-            format!("batches of {size} records never fill: at most {most} records of {:?} are in flight", node.id)
+            let (size, most) = (counted(size, "record"), counted(most, "record"));
+            format!("batches of {size} never fill: at most {most} of {:?} are in flight", node.id)
         };
         let hint = format!("set sdk.batch.size to {most} or less, or raise engine.replay-rows");
         let finding = match &node.kind {
@@ -229,9 +231,9 @@ fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &Limits, findings: &mu
             // Several sources, and copies made on the way, can fill a larger batch.
             NodeKind::Destination(write) if single_source && !multiplied => {
                 let Some(size) = write.batch_rows.filter(|size| *size > most) else { continue };
-                let message = format!(
-                    "writes of {size} records may never fill: at most {most} records of a source partition are in flight"
-                );
+                let (size, most) = (counted(size, "record"), counted(most, "record"));
+                let message =
+                    format!("writes of {size} may never fill: at most {most} of a source partition are in flight");
                 Diagnostic::warning("plan.batch_never_fills", message)
             }
             _ => continue,

@@ -34,6 +34,7 @@ use super::measure::Measured;
 use super::stage::{DeadLetterSpec, Limits, ReadSpec, StageKind, StageSpec, WriteSpec};
 use super::{Compiled, mask};
 use crate::flow::RecordShape;
+use crate::phrase::plural;
 use crate::text::Str;
 
 /// The pass whose result is shown.
@@ -397,15 +398,17 @@ impl<'a> Shape<'a> {
 fn reading(read: &ReadSpec) -> Option<String> {
     let rows = read.batch_rows?;
     Some(match read.batch_delay {
-        Duration::ZERO => format!("batches of {} records", grouped(rows as u64)),
-        delay => format!("batches of {} records or after {delay:?}", grouped(rows as u64)),
+        Duration::ZERO => format!("batches of {} {}", grouped(rows as u64), plural(rows as u64, "record")),
+        delay => {
+            format!("batches of {} {} or after {delay:?}", grouped(rows as u64), plural(rows as u64, "record"))
+        }
     })
 }
 
 fn writing(write: &WriteSpec) -> String {
     let policy = write.destination.policy();
-    let rows = grouped(write.batch_rows.unwrap_or(policy.rows) as u64);
-    let mut text = format!("up to {rows} records a write");
+    let rows = write.batch_rows.unwrap_or(policy.rows) as u64;
+    let mut text = format!("up to {} {} a write", grouped(rows), plural(rows, "record"));
     match write.batch_delay.unwrap_or(policy.linger) {
         Duration::ZERO => {}
         delay => text.push_str(&format!(", waits {delay:?} for more")),
@@ -454,9 +457,11 @@ impl DeadLetters<'_> {
             (0, _) => "failures never stop the pipeline".to_owned(),
             (_, 0) => "the first failure stops the pipeline".to_owned(),
             (window, threshold) => format!(
-                "more than {} failures among the last {} records stop the pipeline",
+                "more than {} {} among the last {} {} stop the pipeline",
                 grouped(threshold),
-                grouped(window)
+                plural(threshold, "failure"),
+                grouped(window),
+                plural(window, "record")
             ),
         }
     }

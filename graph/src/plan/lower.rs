@@ -1,5 +1,6 @@
 //! Configuration to graph: names become plugins, texts become settings and conditions.
 
+mod condition;
 mod elsewhere;
 mod literal;
 mod topology;
@@ -16,13 +17,14 @@ use crate::config::{
 use crate::destination::{Destination, DestinationKind};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
 use crate::operator::Fan;
+use crate::phrase::plural;
 use crate::plan::CompileOptions;
 use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
 use crate::registry::{Registry, ResolveError};
 use crate::secret;
 use crate::specification::Specification;
-use crate::template::{TemplateError, slips};
+use crate::template::slips::{self, Meant};
 use crate::text::Str;
 
 /// Copies of an operator beyond which a number of workers is a slip of the pen: each may be a thread.
@@ -268,8 +270,8 @@ impl Resolver<'_> {
                 Diagnostic::error(
                     "plan.too_many_workers",
                     format!(
-                        "processor {plugin:?} allows at most {most} worker{}, not {workers}",
-                        if most == 1 { "" } else { "s" }
+                        "processor {plugin:?} allows at most {most} {}, not {workers}",
+                        plural(u64::from(most), "worker")
                     ),
                 )
                 .with_span(config.workers.span)
@@ -286,10 +288,14 @@ impl Resolver<'_> {
     fn condition(&mut self, path: &str, written: &Written) -> Option<Guard> {
         let path = format!("{path}/condition");
         self.secrets.extend(written.substituted().filter(|text| text.len() >= MASKED_FROM).cloned());
+        if let Some(finding) = condition::between_curly_quotes(written) {
+            self.findings.push(finding.with_path(path));
+            return None;
+        }
         let condition = match CompiledCondition::compile(written.value()) {
             Ok(condition) => condition,
             Err(error) => {
-                self.findings.push(invalid_condition(written, error).with_path(path));
+                self.findings.push(condition::invalid(written, error).with_path(path));
                 return None;
             }
         };
@@ -303,10 +309,10 @@ impl Resolver<'_> {
             let literal = condition.template().literal().filter(|_| !written.is_substituted());
             let meant = literal.and_then(slips::bare);
             self.findings.push(match meant {
-                Some(meant) => {
-                    let quoted = if meant.contains('\'') { meant.clone() } else { format!("'{meant}'") };
-                    let finding = finding.with_hint(format!("a condition is a template: write {quoted}"));
-                    quote_condition(finding, written, &meant)
+                Some(Meant { text, sure }) => {
+                    let finding =
+                        finding.with_hint(format!("a condition is a template: write {}", condition::in_quotes(&text)));
+                    if sure { condition::quoted(finding, written, &text) } else { finding }
                 }
                 None => finding
                     .with_hint("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}"),
@@ -441,44 +447,6 @@ impl Resolver<'_> {
     }
 }
 
-/// The finding with the whole condition as it is meant, in the quotes that it has or needs.
-fn quote_condition(finding: Diagnostic, written: &Written, meant: &str) -> Diagnostic {
-    let (span, value) = (written.span(), written.value());
-    let is_plain = (span.end - span.start) as usize == value.len();
-    match (is_plain, meant.contains('\'')) {
-        (true, false) => finding.with_fix(span, value.as_str(), format!("'{meant}'")),
-        (true, true) => finding,
-        (false, _) => finding.with_fix(span, value.as_str(), meant),
-    }
-}
-
-/// Why a condition does not compile, at the place where it goes wrong.
-fn invalid_condition(written: &Written, error: TemplateError) -> Diagnostic {
-    let correction = error.correction.clone();
-    let place = written.place(error.offset, error.len);
-    // The message quotes the text: with substituted values it may be shown only if it is the same without.
-    let error = match written.is_substituted() {
-        false => Some(error),
-        true => CompiledCondition::compile(written.written()).err(),
-    };
-    let (message, hint) = match error {
-        Some(error) => (format!("the condition does not compile: {}", error.message), error.hint),
-        None => (
-            "the condition does not compile once its variables are replaced".to_owned(),
-            Some("does a value hold quotes or braces?".to_owned()),
-        ),
-    };
-    let finding = Diagnostic::error("plan.invalid_condition", message).with_span(place);
-    let finding = match correction {
-        Some((at, becomes)) => written.corrected(finding, at.start, at.len(), &becomes),
-        None => finding,
-    };
-    match hint {
-        Some(hint) => finding.with_hint(hint),
-        None => finding,
-    }
-}
-
 /// Makes the path of a finding about settings one of the pipeline. A finding names its setting by path or,
 /// where a plugin reports it, only by place.
 fn located(path: &str, settings: &Settings, finding: Diagnostic) -> Diagnostic {
@@ -523,6 +491,12 @@ fn join(items: impl Iterator<Item = impl Display>) -> String {
 /// Whether the value of a secret setting holds a credential itself: an address only where a password is in it.
 fn holds_credential(value: &str) -> bool {
     let value = value.trim();
-    let is_address = value.contains("://") || value.contains("host=");
+    let host = value.split('/').next().and_then(|authority| authority.rsplit_once(':'));
+    let has_port = host.is_some_and(|(host, port)| {
+        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
+        let is_name = host == "localhost" || host.contains(['.', ']']);
+        is_name && host.chars().all(is_host) && port.parse::<u16>().is_ok()
+    });
+    let is_address = value.contains("://") || value.contains("host=") || has_port;
     !value.is_empty() && (!is_address || *secret::without_passwords(value) != *value || value.contains("password="))
 }

@@ -8,7 +8,7 @@
 
 use std::str::CharIndices;
 
-use super::{Path, Side, Target};
+use super::{Path, Side, Target, slips};
 use crate::diagnostic::{did_you_mean, slip};
 use crate::metadata::own_key;
 use crate::text::Str;
@@ -25,11 +25,17 @@ pub struct ReferenceError {
     message: String,
     hint: Option<String>,
     meant: Option<String>,
+    several: Option<String>,
 }
 
 impl ReferenceError {
     fn new(text: &str, problem: &str) -> Self {
-        ReferenceError { message: format!("invalid reference {text:?}: {problem}"), hint: None, meant: None }
+        ReferenceError {
+            message: format!("invalid reference {text:?}: {problem}"),
+            hint: None,
+            meant: None,
+            several: None,
+        }
     }
 
     fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -45,12 +51,31 @@ impl ReferenceError {
         self.meant.as_deref()
     }
 
+    /// The text as a list of references, where it holds more than one and no commas between them.
+    pub fn several(&self) -> Option<&str> {
+        self.several.as_deref()
+    }
+
     /// What to write instead.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 }
 
+/// What a text refers to, with what is meant by one that refers to nothing.
+pub(super) fn explained(text: &str) -> Result<Target, ReferenceError> {
+    target(text).map_err(|error| match slips::find(text) {
+        Some(slip) => ReferenceError {
+            hint: Some(slip.hint),
+            meant: slip.meant,
+            several: slip.several,
+            ..ReferenceError::new(text, &slip.problem)
+        },
+        None => error,
+    })
+}
+
+/// What a text refers to.
 pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
     let wrong = |problem: &str| ReferenceError::new(text, problem);
     let rest = text.strip_prefix('$').unwrap_or(text);
@@ -140,10 +165,8 @@ fn parts(text: &str, rest: &str) -> Result<Vec<Str>, ReferenceError> {
                 return Err(wrong("a name must follow each dot"));
             }
             if !is_name(name) {
-                let mut quoted = String::new();
-                push_part(name, &mut quoted);
                 return Err(wrong("a name after a dot has letters, digits and \"_\", and no digit first")
-                    .with_hint(format!("write {quoted} instead of .{name}")));
+                    .with_hint("any other key stands in brackets, as .Payload.After[\"any key\"]"));
             }
             parts.push(name.into());
             at += 1 + end;
@@ -190,7 +213,7 @@ fn quoted_text(chars: &mut CharIndices<'_>) -> Result<String, &'static str> {
     Err("a quote is not closed")
 }
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     !text.starts_with(char::is_numeric) && text.chars().all(|c| c == '_' || c.is_alphanumeric())
 }
 

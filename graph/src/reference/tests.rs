@@ -63,9 +63,9 @@ fn wrong_texts_come_with_advice() {
         (".Payload.Aftr.x", "did you mean .Payload.After.x?"),
         (".Paylod.After", "did you mean .Payload.After?"),
         (".Metadata.a.b", "did you mean .Metadata[\"a.b\"]?"),
-        (".Key.user-id", "write [\"user-id\"] instead of .user-id"),
-        (".Key.1st", "write [\"1st\"] instead of .1st"),
-        (".Key['a']", "write [\"a\"]"),
+        (".Key.user-id", "write .Key[\"user-id\"]"),
+        (".Key.1st", "write .Key[\"1st\"]"),
+        (".Key['a']", "write .Key.a"),
         (".Key.items[0]", "the processor \"split\" makes a record of each element"),
     ] {
         assert_eq!(told(text).1, hint, "{text}");
@@ -305,4 +305,39 @@ proptest! {
             prop_assert_eq!(changed, record);
         }
     }
+}
+
+#[test]
+fn other_notations_are_told_with_the_reference_that_is_meant() {
+    for (text, meant) in [
+        ("{{ .Payload.After.a }}", Some(".Payload.After.a")),
+        ("{{.Key}}", Some(".Key")),
+        ("{{ .Record.Key }}", Some(".Key")),
+        ("{{ upper .Key }}", None),
+        ("/Payload/After/a b", Some(".Payload.After[\"a b\"]")),
+        ("Payload->After->a", Some(".Payload.After.a")),
+        (".Record.Payload.After.id", Some(".Payload.After.id")),
+        ("rec.Metadata[\"a.b\"]", Some(".Metadata[\"a.b\"]")),
+        ("record.payload.after", Some(".payload.after")),
+        (".Payload.After.a-b.c", Some(".Payload.After[\"a-b\"].c")),
+        (".Payload.After['a']", Some(".Payload.After.a")),
+        (".Payload.After[a]", Some(".Payload.After.a")),
+        (".Payload.After.a .Payload.After.b", None),
+        (".Payload.After.a;.Payload.After.b", None),
+        (".Payload.After.*", None),
+        (".Payload.After.a.0", None),
+        (".Payload.After.a }}", None),
+    ] {
+        let error = Reference::parse(text).unwrap_err();
+        assert_eq!(error.meant(), meant, "{text}: {error}");
+        let hint = error.hint().unwrap_or_default();
+        assert!(!hint.contains("instead of"), "{text}: {hint}");
+        if let Some(meant) = meant {
+            assert_eq!(hint, format!("write {meant}"));
+            assert!(Reference::parse(meant).is_ok(), "{meant}");
+        }
+    }
+    let several = |text: &str| Reference::parse(text).unwrap_err().several().map(str::to_owned);
+    assert_eq!(several(".Key.a .Key.b;.Key.c").as_deref(), Some(".Key.a,.Key.b,.Key.c"));
+    assert_eq!(several(".Key.a b"), None);
 }

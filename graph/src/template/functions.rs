@@ -269,28 +269,6 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     BY_NAME.get(name).copied()
 }
 
-/// The function that has this name in other languages.
-pub(crate) fn elsewhere(name: &str) -> Option<&'static str> {
-    const NAMES: [(&str, &[&str]); 15] = [
-        ("ge", &["gte", "geq", "greaterOrEqual"]),
-        ("le", &["lte", "leq", "lessOrEqual"]),
-        ("ne", &["neq", "notEqual", "notEquals"]),
-        ("eq", &["equal", "equals"]),
-        ("gt", &["greater", "greaterThan"]),
-        ("lt", &["less", "lessThan"]),
-        ("len", &["length", "size", "count"]),
-        ("hasPrefix", &["startsWith", "startswith", "starts_with"]),
-        ("hasSuffix", &["endsWith", "endswith", "ends_with"]),
-        ("contains", &["includes"]),
-        ("lower", &["toLower", "toLowerCase", "lowercase", "tolower"]),
-        ("upper", &["toUpper", "toUpperCase", "uppercase", "toupper"]),
-        ("empty", &["isEmpty", "isempty", "is_empty"]),
-        ("int", &["toInt", "parseInt"]),
-        ("toJson", &["json", "toJSON", "tojson"]),
-    ];
-    NAMES.into_iter().find(|(_, others)| others.contains(&name)).map(|(name, _)| name)
-}
-
 /// Why a function of that name is refused, if it is.
 pub(crate) fn refusal(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)

@@ -12,6 +12,7 @@ use anabranch_graph::kind;
 use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
 };
+use anabranch_graph::phrase::with_article;
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::schema::SchemaVersion;
@@ -186,7 +187,8 @@ fn fields<'r>(field: &Reference, record: &'r Record) -> Result<Option<Cow<'r, Ob
     match parse_value(text) {
         Ok(Value::Map(map)) => Ok(Some(Cow::Owned(Arc::unwrap_or_clone(map)))),
         Ok(other) => {
-            let what = format!("cannot encode {field}: its JSON text is a {}, not an object", other.type_name());
+            let what =
+                format!("cannot encode {field}: its JSON text is {}, not an object", with_article(other.type_name()));
             Err(Fault::record("avro_unexpected_type", what))
         }
         Err(error) => {

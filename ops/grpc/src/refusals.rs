@@ -8,6 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use anabranch_graph::fault::Fault;
+use anabranch_graph::phrase::counted;
 
 /// What a destination refused in a row, over all its runs: a pipeline that recovers does not give it as many again.
 #[derive(Debug)]
@@ -42,9 +43,10 @@ impl Refusals {
             }
             if self.most > 0 && row.length >= self.most {
                 let what = format!(
-                    "the connector refused {} records in a row with the same error, which is taken for its own: {} (if \
-                     it is the records: connectors.equal-refusals)",
-                    row.length, row.error
+                    "the connector refused {} in a row with the same error, which is taken for its own: {} (if it \
+                     is the records: connectors.equal-refusals)",
+                    counted(row.length, "record"),
+                    row.error
                 );
                 return Err(Fault::transient("plugin_refuses_records", what));
             }

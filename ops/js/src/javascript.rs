@@ -102,10 +102,13 @@ fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
         (None, Some(path)) => {
             let read = arguments.content(PATH).map(|content| content.text.clone());
             let text = read.unwrap_or_else(|| Err("files are not read here".into())).map_err(|why| {
-                Diagnostic::error("script.unreadable", format!("cannot read the script {path:?}: {why}"))
+                let finding = Diagnostic::error("script.unreadable", format!("cannot read the script {path:?}: {why}"))
                     .with_span(arguments.span(PATH))
-                    .with_path(format!("/{PATH}"))
-                    .with_hint("a relative path goes by the pipeline file's directory, then by the working directory")
+                    .with_path(format!("/{PATH}"));
+                match arguments.content(PATH).and_then(|content| content.hint.as_ref()) {
+                    Some(hint) => finding.with_hint(hint.as_str()),
+                    None => finding,
+                }
             })?;
             Ok(Program { text, name: path.trim().into() })
         }

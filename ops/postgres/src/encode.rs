@@ -8,6 +8,7 @@ mod numeric;
 mod time;
 
 use anabranch_graph::json;
+use anabranch_graph::phrase::{counted, with_article};
 use anabranch_graph::value::{Value, timestamp_text};
 
 use crate::column::Kind;
@@ -66,13 +67,13 @@ fn encode_body(kind: &Kind, value: &Value, out: &mut Vec<u8>) -> Encoded {
 pub(crate) fn shown(value: &Value) -> String {
     let text = match value {
         Value::Text(text) => format!("{:?}", text.as_str()),
-        Value::Bytes(bytes) => return format!("{} bytes", bytes.len()),
+        Value::Bytes(bytes) => return counted(bytes.len(), "byte"),
         Value::Float(v) => format!("{v:?}"),
         Value::Time(time) => timestamp_text(time),
         other => {
             let mut out = Vec::new();
             if json::write_value(other, &mut out).is_err() {
-                return format!("a {}", value.type_name());
+                return with_article(value.type_name()).into_owned();
             }
             String::from_utf8_lossy(&out).into_owned()
         }

@@ -73,6 +73,10 @@ impl<'a> Item<'a> {
         Reference::parse(self.text).map_err(|e| {
             let mut finding = self.finding(arguments, name, &e.to_string());
             finding.code = "settings.invalid_reference";
+            let place = arguments.place(name, self.offset, self.text.len());
+            if let Some(meant) = e.meant().or(e.several()) {
+                finding = finding.with_fix(place, self.text, meant);
+            }
             match e.hint() {
                 Some(hint) => finding.with_hint(hint).into(),
                 None => finding.into(),

@@ -34,7 +34,8 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         )
         .with(
             Parameter::new("value", ParameterKind::Template, "The value, as '{{ .Metadata.title }}' or a plain text.")
-                .required(),
+                .required()
+                .may_be_blank(),
         )
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)

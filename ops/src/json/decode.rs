@@ -8,6 +8,7 @@ use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Kinds, Shape, Type};
 use anabranch_graph::json::parse_value;
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::phrase::with_article;
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Specification, shared};
@@ -82,8 +83,8 @@ impl Decode {
             _ => Err(Fault::record(
                 "json_unexpected_type",
                 format!(
-                    "cannot decode {field}: the JSON text is a {}, and {field} takes only an object or a text",
-                    value.type_name(),
+                    "cannot decode {field}: the JSON text is {}, and {field} takes only an object or a text",
+                    with_article(value.type_name()),
                     field = self.field,
                 ),
             )),
@@ -184,11 +185,11 @@ mod tests {
             decode(".Key", Data::text("{\"a\":")),
             Err("json_invalid: cannot decode .Key: invalid JSON at byte 5: EOF while parsing a value".to_owned())
         );
-        for (text, kind) in [("[1]", "list"), ("1", "integer"), ("1.5", "float"), ("true", "bool")] {
+        for (text, kind) in [("[1]", "a list"), ("1", "an integer"), ("1.5", "a float"), ("true", "a bool")] {
             assert_eq!(
                 decode(".Key", Data::text(text)),
                 Err(format!(
-                    "json_unexpected_type: cannot decode .Key: the JSON text is a {kind}, and .Key takes only an \
+                    "json_unexpected_type: cannot decode .Key: the JSON text is {kind}, and .Key takes only an \
                      object or a text"
                 ))
             );
@@ -198,6 +199,33 @@ mod tests {
             Err("json_unexpected_type: cannot decode .Key.a: unexpected data type integer".to_owned())
         );
         assert!(decode(".Key.a", Data::text("{}")).unwrap_err().starts_with("reference_unresolved"));
+    }
+
+    #[test]
+    fn what_is_something_else_is_named() {
+        let said = |bytes: &'static [u8]| decode(".Key", Data::Raw(bytes.into())).unwrap_err();
+        for (bytes, what) in [
+            (&b"\xef\xbb\xbf{\"a\":1}"[..], "it begins with a byte order mark"),
+            (b"\x1f\x8b\x08\0\0", "it looks like gzip"),
+            (b"\x28\xb5\x2f\xfd\0", "it looks like zstd"),
+            (b"PK\x03\x04\x14", "it looks like a zip archive"),
+            (b"\xff\xfe{\0", "it looks like UTF-16"),
+            (b"Obj\x01\x04", "it looks like an Avro file"),
+            (b"\0\0\0\0\x07\x06tea", "schema registry"),
+            (b"<?xml version=\"1.0\"?>", "it looks like XML or HTML"),
+            (b"id,name,price", "it looks like CSV"),
+            (b"1;tea;3.5", "it looks like CSV"),
+            (b"\"a\",\"b\"", "it looks like CSV"),
+            (b"true\tfalse", "it looks like CSV"),
+        ] {
+            let said = said(bytes);
+            assert!(said.starts_with("json_invalid: cannot decode .Key: invalid JSON at byte "), "{said}");
+            assert!(said.contains(what), "{said}");
+        }
+        for bytes in [&b"{\"a\",1}"[..], b"[1,2", b"hello", b"{'a': 1, 'b': 2}", b"", b"\"a"] {
+            let said = decode(".Key", Data::Raw(bytes.into()));
+            assert!(said.as_ref().map_or_else(|said| !said.contains("it "), |_| true), "{said:?}");
+        }
     }
 
     #[test]

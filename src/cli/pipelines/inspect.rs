@@ -19,6 +19,7 @@ use crate::client::{SocketMessage, escaped};
 use crate::files::system;
 use crate::settings::ServiceFlags;
 use crate::terminal::{self, Stream, Style, shown};
+use anabranch_graph::phrase::plural;
 use show::Shown;
 
 const COMMAND: &str = "pipelines inspect";
@@ -332,7 +333,7 @@ impl<'a> Watching<'a> {
 }
 
 fn records(n: u64) -> String {
-    if n == 1 { "1 record".to_owned() } else { format!("{n} records") }
+    format!("{n} {}", plural(n, "record"))
 }
 
 fn refused(error: &Value) -> End {

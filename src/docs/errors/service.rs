@@ -64,7 +64,7 @@ pub(super) const CODES: &[Entry] = &[
     entry("cli.usage", "The command line is not understood.", "`--help` shows what there is."),
     entry(
         "config.comment",
-        "A template stands behind ` #`, which begins a comment: it is not part of the setting.",
+        "A template or a part of a name stands behind ` #`, which begins a comment: it is not part of the setting.",
         "Put quotes around the whole text.",
     ),
     entry(
@@ -91,8 +91,8 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "config.field_misspelt",
-        "The name of a field is one or two letters away from the one that is meant.",
-        "Correct it; `pipelines validate --fix` does.",
+        "The name of a field is one or two letters away from the one that is meant, or another tool has such a field.",
+        "Write it as the message says; `pipelines validate --fix` does where there is no doubt.",
     ),
     entry("config.field_required", "A field is missing.", "Add it."),
     entry("config.field_too_long", "A text has more bytes than the field takes.", "Shorten it."),
@@ -588,6 +588,16 @@ pub(super) const CODES: &[Entry] = &[
         "Name the authority of its certificate with --api.http.tls.ca, and the host as it stands there.",
     ),
     entry("service.wrong_type", "A setting has a value of another type.", "Write it as the message says."),
+    entry(
+        "settings.blank_around",
+        "A path begins or ends with a blank, which is part of its name.",
+        "Remove the blank; `pipelines validate --fix` does.",
+    ),
+    entry(
+        "settings.curly_quotes",
+        "The quotes of a word processor stand around a value; they are part of it.",
+        "Write straight quotes.",
+    ),
     entry("settings.duplicate", "A setting of a plugin is given under two names.", "Remove one."),
     entry(
         "settings.invalid_reference",
@@ -608,7 +618,8 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "settings.not_a_variable",
-        "A path holds `$NAME` without braces; it is taken as it is written.",
+        "A value holds a variable as other tools write it (`$NAME`, `$(NAME)`, `{{ env.NAME }}`, `~`); it is taken as it \
+         is written.",
         "Write `${NAME}`.",
     ),
     entry("settings.refused", "The plugin refuses its settings.", "The message is the plugin's."),

@@ -445,7 +445,7 @@ pipelines:
     15 |           collections: [a, b]
        |           ^^^^^^^^^^^
        |
-       = help: write the items as one text, separated by commas
+       = help: write `collections: 'a,b'`
 
     error[config.type]: "condition" must be a text, not a map
       --> p.yaml:20:20
@@ -671,7 +671,7 @@ processors:
     14 |           two: ${file:/nope}
        |                ^^^^^^^^^^^^^
        |
-       = help: write `$${file:/nope}` for the text itself
+       = help: name a file that exists (a relative path goes by the working directory), or write `$${file:/nope}` for the text itself
 
     error[config.variable_unset]: the environment variable UNSET is not set
       --> p.yaml:17:15

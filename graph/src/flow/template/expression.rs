@@ -6,8 +6,10 @@ use super::classes::Classes;
 use super::reading::Way;
 use super::{Scope, Walk};
 use crate::flow::{Kinds, Place};
+use crate::phrase::counted;
 use crate::reference::Side;
 use crate::template::functions::{Function, Param};
+use crate::template::slips;
 use crate::template::tree::{Command, Literal, Operand, Pipeline, Term};
 use crate::text::Str;
 
@@ -81,7 +83,6 @@ impl Walk<'_> {
             return self.operand(head, scope);
         }
         let plain = self.operand(head, scope);
-        let given = args.iter().map(|arg| self.operand(arg, scope)).count();
         let always = match (&head.term, &plain) {
             (Term::Dot | Term::Nil | Term::Literal(_) | Term::Pipeline(_), _) => true,
             (Term::Variable { fields, .. }, _) if fields.names.is_empty() => true,
@@ -90,17 +91,25 @@ impl Walk<'_> {
             (_, Known::Way(way)) => way.names.len() == 1,
             _ => false,
         };
+        let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
+        let whole = head.at.start as usize..end;
+        // An operator between two values, as `.a eq 1`: what it takes, it takes in another order.
+        let meant = slips::command(self.text(&whole)).filter(|_| always);
+        if meant.is_none() {
+            args.iter().for_each(|arg| drop(self.operand(arg, scope)));
+        }
         if always {
-            let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
             let text = self.text(&bytes(head));
-            let hint = match (given, last.is_some()) {
-                (0, true) => "give the value to a function".to_owned(),
-                _ => {
-                    format!("to compare, write a function first, as `eq {}`", self.text(&(head.at.start as usize..end)))
-                }
+            let hint = match (args.is_empty(), &meant) {
+                (true, _) => "give the value to a function".to_owned(),
+                (false, Some(meant)) => format!("write {meant}"),
+                (false, None) => format!("to compare, write a function first, as `eq {}`", self.text(&whole)),
             };
             let message = format!("every record fails here: {text} is not a function, so it takes no arguments");
-            self.fails("flow.wrong_argument", head.at.start as usize..end, message, hint, scope.certain);
+            self.fails("flow.wrong_argument", whole.clone(), message, hint, scope.certain);
+            if let Some(meant) = meant {
+                self.correct(whole, meant);
+            }
         }
         Known::Anything
     }
@@ -141,10 +150,8 @@ impl Walk<'_> {
         if count < least || (function.rest.is_none() && count > wanted) {
             args.iter().for_each(|arg| drop(self.operand(arg, scope)));
             let takes = match (function.rest, least) {
-                (Some(_), 1) => "at least 1 argument".to_owned(),
-                (Some(_), n) => format!("at least {n} arguments"),
-                (None, 1) => "1 argument".to_owned(),
-                (None, n) => format!("{n} arguments"),
+                (Some(_), n) => format!("at least {}", counted(n, "argument")),
+                (None, n) => counted(n, "argument"),
             };
             let message = format!("every record fails here: {} takes {takes}, not {count}", function.name);
             let hint = match function.name {

@@ -7,6 +7,7 @@ use super::classes::Classes;
 use super::expression::{Known, bytes};
 use crate::diagnostic::Severity;
 use crate::flow::Form;
+use crate::phrase::counted;
 use crate::template::functions::invalid_pattern;
 use crate::template::tree::{Literal, Operand, Pipeline};
 
@@ -170,10 +171,6 @@ impl Walk<'_> {
             self.flow.warn(CODE, place, message, None, Some("write %v, which prints any value".to_owned()));
         }
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The verbs of a format that take one value each; `None` where widths or values are numbered or given as values.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{Picture, grouped};
 use crate::destination::Retry;
 use crate::operator::Fan;
+use crate::phrase::plural;
 use crate::plan::graph::{NodeKind, PlanGraph, predecessors};
 
 /// A way from a source to a destination.
@@ -126,17 +127,17 @@ impl Route<'_> {
     /// What comes again after a crash.
     pub(super) fn duplicates(&self) -> String {
         let records = self.replay.records as u64;
-        let rows = grouped(records);
+        let rows = format!("{} {}", grouped(records), plural(records, "record"));
         match self.replay.copies {
             _ if records == 0 => "after a crash nothing comes twice".to_owned(),
-            Some(1) => format!("after a crash at most {rows} records of a partition come again"),
+            Some(1) => format!("after a crash at most {rows} of a partition come again"),
             Some(copies) => format!(
-                "after a crash at most {rows} records of a partition come again, {} copies of each: {} in all",
+                "after a crash at most {rows} of a partition come again, {} copies of each: {} in all",
                 grouped(copies),
                 grouped(records.saturating_mul(copies))
             ),
             None => format!(
-                "after a crash at most {rows} records of a partition come again, each with all its pieces: \
+                "after a crash at most {rows} of a partition come again, each with all its pieces: \
                  copies are unbounded"
             ),
         }

@@ -1,14 +1,17 @@
 //! Settings that are taken as they are written, though they look like something that is filled in.
 
+use std::ops::Range;
+
 use crate::config::{Settings, Written};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::format::OPTIONS;
 use crate::operator::Access;
 use crate::specification::{ParameterKind, Specification};
+use crate::template::slips;
 use crate::template::{MissingKey, Template};
 
-/// Warns of templates and variables where there are none. What plugins from elsewhere make of their settings is not
-/// known.
+/// Warns of templates and variables where there are none, and of quotes and blanks that are part of a text. What
+/// plugins from elsewhere make of their settings is not known.
 pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagnostics {
     let mut findings = Diagnostics::new();
     if specification.author != *"Anabranch" {
@@ -18,46 +21,126 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
         let name = setting.name.value.trim();
         let Some(parameter) = specification.parameter(name).filter(|parameter| !parameter.secret) else { continue };
         let is_file = parameter.kind == ParameterKind::File;
-        if !is_file && parameter.kind != ParameterKind::Text || matches!(name, OPTIONS | "script") {
+        let is_text = matches!(parameter.kind, ParameterKind::Text | ParameterKind::File | ParameterKind::Template);
+        if !is_text || matches!(name, OPTIONS | "script") {
             continue;
         }
-        if is_template(&setting.value) {
-            findings.push(
-                Diagnostic::warning(
-                    "settings.not_a_template",
-                    format!("{name} is not a template: the braces are taken as they are written"),
-                )
-                .with_span(setting.value.span())
-                .with_hint("write the text itself; templates are values as that of field.set, and conditions"),
-            );
-        } else if let Some(variable) = variable(&setting.value).filter(|_| is_file) {
-            findings.push(
-                Diagnostic::warning(
-                    "settings.not_a_variable",
-                    format!("{name}: ${variable} is taken as it is written: variables have braces"),
-                )
-                .with_span(setting.value.span())
-                .with_hint(format!("write ${{{variable}}}"))
-                .with_fix(setting.value.span(), format!("${variable}"), format!("${{{variable}}}")),
-            );
-        }
+        let found = quotes(name, &setting.value, is_file);
+        let found = found.or_else(|| match parameter.kind {
+            ParameterKind::Template => None,
+            _ => placeholder(name, &setting.value, is_file)
+                .or_else(|| template(name, &setting.value, is_file))
+                .or_else(|| if is_file { home(name, &setting.value) } else { None })
+                .or_else(|| if is_file { blank(name, &setting.value) } else { None }),
+        });
+        findings.0.extend(found.map(|finding| finding.with_span(setting.value.span())));
     }
     findings
 }
 
-/// Whether a text has an action that reads something of the record.
-fn is_template(written: &Written) -> bool {
+/// The quotes of a word processor around a whole text.
+fn quotes(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     let text = written.written();
-    text.contains("{{")
-        && Template::parse(text, MissingKey::NoValue)
-            .is_ok_and(|template| template.literal().is_none() && template.reads() != Access::NOTHING)
+    // A text may be meant to have them.
+    let inner = slips::between_curly_quotes(text).filter(|inner| is_file || inner.contains("{{"))?;
+    let message = format!("{name}: its quotes are part of the text, as YAML has straight quotes");
+    let finding = Diagnostic::warning("settings.curly_quotes", message);
+    Some(match inner.contains('\'') {
+        true => finding.with_hint("put straight quotes around the text"),
+        false => {
+            let becomes = format!("'{inner}'");
+            let span = written.span();
+            let is_plain = (span.end - span.start) as usize == text.len();
+            let finding = finding.with_hint(format!("write {becomes} with straight quotes"));
+            if is_plain { finding.with_fix(span, text.as_str(), becomes) } else { finding }
+        }
+    })
 }
 
-/// The name behind a `$` without braces: capitals, as those of variables are.
-fn variable(written: &Written) -> Option<&str> {
+/// A variable as other tools have it.
+fn placeholder(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     let text = written.written();
-    let name = &text[text.find('$')? + 1..];
-    let len = name.find(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')).unwrap_or(name.len());
-    let name = &name[..len];
-    (name.len() > 1 && name.starts_with(|c: char| c.is_ascii_uppercase())).then_some(name)
+    let (at, variable) = variable(text, is_file)?;
+    let piece = &text[at];
+    let message = format!("{name}: {piece} is taken as it is written: variables have braces");
+    let finding = Diagnostic::warning("settings.not_a_variable", message).with_hint(format!("write ${{{variable}}}"));
+    Some(finding.with_fix(written.span(), piece, format!("${{{variable}}}")))
+}
+
+/// An action that reads something of the record; in a path, any.
+fn template(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
+    let text = written.written();
+    let (_, inner) = text.split_once("{{")?;
+    let is_template = match is_file {
+        true => inner.contains("}}"),
+        false => Template::parse(text, MissingKey::NoValue)
+            .is_ok_and(|template| template.literal().is_none() && template.reads() != Access::NOTHING),
+    };
+    is_template.then(|| {
+        let message = format!("{name} is not a template: the braces are taken as they are written");
+        Diagnostic::warning("settings.not_a_template", message)
+            .with_hint("write the text itself; templates are values as that of field.set, and conditions")
+    })
+}
+
+/// `~/out.txt`, which only a shell replaces.
+fn home(name: &str, written: &Written) -> Option<Diagnostic> {
+    let rest = written.written().strip_prefix("~/")?;
+    let message = format!("{name}: `~` is not replaced here, as a shell would");
+    let finding = Diagnostic::warning("settings.not_a_variable", message);
+    Some(finding.with_hint(format!("write ${{HOME}}/{rest}")).with_fix(written.span(), "~/", "${HOME}/"))
+}
+
+/// A path with a blank before or behind it.
+fn blank(name: &str, written: &Written) -> Option<Diagnostic> {
+    let (text, trimmed) = (written.written(), written.written().trim());
+    (trimmed.len() < text.len() && !trimmed.is_empty()).then(|| {
+        let message = format!("{name}: a blank before or behind {trimmed:?} is part of the path");
+        Diagnostic::warning("settings.blank_around", message).with_hint("remove the blank").with_fix(
+            written.span(),
+            text.as_str(),
+            trimmed,
+        )
+    })
+}
+
+/// A variable that is not written as here, and its name.
+fn variable(text: &str, is_file: bool) -> Option<(Range<usize>, &str)> {
+    let enclosed = |open: &str, close: &str| {
+        let start = text.find(open)?;
+        let inner = &text[start + open.len()..];
+        let len = inner.find(close)?;
+        let name = inner[..len].trim();
+        Some((start..start + open.len() + len + close.len(), name))
+    };
+    let environment = |(at, inner): (Range<usize>, _)| {
+        let inner: &str = inner;
+        let name =
+            ["env.", ".Env.", "$env:", "env ", "getenv ", "$"].iter().find_map(|start| inner.strip_prefix(start));
+        let name = name.unwrap_or(inner).trim().trim_matches(['"', '\'']);
+        is_name(name).then_some((at, name))
+    };
+    let in_braces = enclosed("{{", "}}").and_then(environment);
+    let in_parentheses = || enclosed("$(", ")").and_then(environment);
+    let behind_number_sign = || enclosed("#{", "}").and_then(environment);
+    let between_percents = || enclosed("%", "%").filter(|(_, name)| is_file && is_name(name));
+    // A dollar sign alone is one in any other text.
+    let alone = || {
+        let start = text.find('$').filter(|_| is_file)?;
+        let name = &text[start + 1..];
+        let skipped = if name.starts_with("env:") { 4 } else { 0 };
+        let name = &name[skipped..];
+        let len = name.find(|c: char| !is_name_character(c)).unwrap_or(name.len());
+        is_name(&name[..len]).then(|| (start..start + 1 + skipped + len, &name[..len]))
+    };
+    in_braces.or_else(in_parentheses).or_else(behind_number_sign).or_else(between_percents).or_else(alone)
+}
+
+fn is_name_character(c: char) -> bool {
+    c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'
+}
+
+/// Whether it is a name as those of variables are: in capitals.
+fn is_name(name: &str) -> bool {
+    name.len() > 1 && name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(is_name_character)
 }

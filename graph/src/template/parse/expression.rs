@@ -241,9 +241,12 @@ impl Parser<'_> {
         if matches!(name, "Position" | "Operation" | "Metadata" | "Key" | "Payload") {
             return Err(found.hint(format!("fields of the record begin with a point: `.{name}`")));
         }
-        Err(match did_you_mean(name, functions::names()) {
+        // Between short names, two letters of difference are chance.
+        const LONG: usize = 6;
+        let meant = slip(name, functions::names());
+        let near = meant.or_else(|| did_you_mean(name, functions::names().filter(|name| name.len() >= LONG)));
+        Err(match near.filter(|near| meant == Some(*near) || name.len() >= LONG) {
             Some(near) => {
-                let meant = slip(name, functions::names());
                 let correction = meant.map(|meant| (token.at.clone(), meant.to_owned()));
                 TemplateError { correction, ..found.hint(format!("did you mean `{near}`?")) }
             }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anabranch_graph::config::bare_name;
+use anabranch_graph::phrase::plural;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
@@ -109,7 +110,10 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
         page.field("records", &format!("{words} since it was started"));
         let seconds = Some(counters.oldest_unacknowledged_seconds).filter(|seconds| *seconds >= 0.001);
         let oldest = seconds.map(|seconds| format!(", the oldest read {} ago", age(seconds))).unwrap_or_default();
-        page.field("unacknowledged", &format!("{} records{oldest}", counters.unacknowledged));
+        page.field(
+            "unacknowledged",
+            &format!("{} {}{oldest}", counters.unacknowledged, plural(counters.unacknowledged, "record")),
+        );
         let left = counters.backlog.map(|backlog| {
             let next = backlog.age_seconds.filter(|seconds| *seconds > 0.0);
             let next = next.map(|seconds| format!(", the next at least {} old", age(seconds))).unwrap_or_default();
@@ -135,7 +139,7 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
             }
             (0, _) => "never, however many records fail".to_owned(),
             (_, 0) => "when a record fails".to_owned(),
-            (size, most) => format!("when more than {most} of the latest {size} records fail"),
+            (size, most) => format!("when more than {most} of the latest {size} {} fail", plural(size, "record")),
         },
     );
     if let Some((count, oldest)) = &dead_letter.kept {
@@ -156,8 +160,13 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
     for lane in positions.iter().flatten() {
         let partition =
             if lane.partition.is_empty() { String::new() } else { format!(", partition {}", lane.partition) };
-        let text =
-            format!("{}{partition}: {} records, then after {}", lane.connector, lane.records, one_line(&lane.position));
+        let text = format!(
+            "{}{partition}: {} {}, then after {}",
+            lane.connector,
+            lane.records,
+            plural(lane.records, "record"),
+            one_line(&lane.position)
+        );
         page.line(1, &text);
     }
     page.heading("Next");

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anabranch_graph::json::write_record;
+use anabranch_graph::phrase::counted;
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
             }
         }
         Outcome::Split(pieces) => {
-            page.line(Style::PLAIN, &format!("  {node} ({plugin}): {} records", pieces.len()));
+            page.line(Style::PLAIN, &format!("  {node} ({plugin}): {}", counted(pieces.len(), "record")));
             for (number, piece) in pieces.iter().enumerate().take(MOST_PIECES) {
                 page.line(Style::PLAIN, &format!("   {} of {}", number + 1, pieces.len()));
                 page.difference(&before, &pretty(piece));

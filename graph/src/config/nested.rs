@@ -1,0 +1,114 @@
+//! Settings that are maps or lists: names with dots and texts with commas are meant.
+
+use super::field::{Path, Reader, quoted};
+use super::yaml::{Entry, Map, Node, Value};
+use crate::diagnostic::{Diagnostic, Span};
+
+/// Reports a setting that is not a single value.
+pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {
+    let (found, text) = match value {
+        Value::Map(map) if !map.like_template => ("a map", pairs(map)),
+        Value::List(items) => ("a list", listed(items)),
+        _ => {
+            reader.wrong_type(value, entry.value_span(), &quoted(&entry.key), "a single value", path);
+            return;
+        }
+    };
+    let message = format!("the setting {} must be a single value, not {found}", quoted(&entry.key));
+    let finding = Diagnostic::error("config.setting_nested", message).with_span(entry.key_span);
+    let finding = finding.with_path(path.to_string());
+    let (start, end) = (entry.key_span.start, entry.value.span.end);
+    let was = reader.source.get(start as usize..end as usize).unwrap_or_default().trim_end();
+    let span = Span { start, end: start + was.len() as u32, ..entry.key_span };
+    // A comment among the values would be lost.
+    let fits = !was.contains('#');
+    let finding = match (text, value) {
+        (Some(text), _) => {
+            let becomes = format!("{}: '{text}'", entry.key);
+            let finding = finding.with_hint(format!("write `{becomes}`"));
+            if fits { finding.with_fix(span, was, becomes) } else { finding }
+        }
+        (None, Value::Map(map)) => {
+            let mut leaves = Vec::new();
+            let flat = flatten(&entry.key, map, span, reader.source, &mut leaves);
+            let name = leaves.first().map_or_else(|| entry.key.to_string(), |(name, _)| name.clone());
+            let finding = finding.with_hint(format!("names of settings have dots: write `{name}: ...`"));
+            match flat && fits {
+                true => finding.with_fix(span, was, joined(&leaves, start as usize, reader.source)),
+                false => finding,
+            }
+        }
+        _ => finding.with_hint("write the items as one text, separated by commas"),
+    };
+    reader.report(finding);
+}
+
+/// Whether a text can be a part of one between single quotes, with commas.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['\'', ',', '\n'])
+}
+
+fn pair(entry: &Entry) -> Option<String> {
+    let Value::Scalar(scalar) = &entry.value.value else { return None };
+    (is_plain(&entry.key) && is_plain(&scalar.text)).then(|| format!("{}:{}", entry.key, scalar.text))
+}
+
+/// References with what belongs to each: `.Payload.After.a: b`. No name of a setting begins with a dot.
+fn pairs(map: &Map) -> Option<String> {
+    let pairs = map.entries.iter().map(|entry| pair(entry).filter(|_| entry.key.starts_with('.')));
+    let pairs: Vec<String> = pairs.collect::<Option<_>>()?;
+    (!pairs.is_empty()).then(|| pairs.join(","))
+}
+
+/// Texts, or maps of one entry each.
+fn listed(items: &[std::rc::Rc<Node>]) -> Option<String> {
+    let item = |item: &std::rc::Rc<Node>| match &item.value {
+        Value::Scalar(scalar) => Some(scalar.text.to_string()).filter(|text| is_plain(text)),
+        Value::Map(map) => match &map.entries[..] {
+            [entry] => pair(entry),
+            _ => None,
+        },
+        _ => None,
+    };
+    let items: Vec<String> = items.iter().map(item).collect::<Option<_>>()?;
+    (!items.is_empty()).then(|| items.join(","))
+}
+
+/// The values of a map, each with the names that lead to it, as they stand in the file. `false` where one of them cannot
+/// stand in a single line as it is.
+fn flatten(name: &str, map: &Map, within: Span, source: &str, leaves: &mut Vec<(String, String)>) -> bool {
+    let mut flat = !map.entries.is_empty() && !map.flawed;
+    for entry in &map.entries {
+        let name = format!("{name}.{}", entry.key);
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '*');
+        flat &= entry.key.chars().all(is_name);
+        match &entry.value.value {
+            Value::Map(map) if !map.like_template => flat &= flatten(&name, map, within, source, leaves),
+            Value::Scalar(_) => {
+                let span = entry.value.span;
+                let inside = within.start <= span.start && span.end <= within.end;
+                let written = source.get(span.start as usize..span.end as usize).unwrap_or_default();
+                flat &= inside && !written.contains('\n');
+                leaves.push((name, written.to_owned()));
+            }
+            Value::List(items) => {
+                let text = listed(items);
+                flat &= text.is_some();
+                leaves.push((name, format!("'{}'", text.unwrap_or_default())));
+            }
+            _ => {
+                flat = false;
+                leaves.push((name, String::new()));
+            }
+        }
+    }
+    flat
+}
+
+/// The values as entries of the map that the setting stands in: on lines of their own, or between braces.
+fn joined(leaves: &[(String, String)], start: usize, source: &str) -> String {
+    let line = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let indent = &source[line..start];
+    let separator = if indent.trim().is_empty() { format!("\n{indent}") } else { ", ".to_owned() };
+    leaves.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(&separator)
+}

@@ -1,0 +1,63 @@
+//! What is wrong with the text of a condition, and how it is mended.
+
+use crate::condition::CompiledCondition;
+use crate::config::Written;
+use crate::diagnostic::Diagnostic;
+use crate::template::TemplateError;
+use crate::template::slips;
+
+/// The finding with the whole condition as it is meant, in the quotes that it has or needs.
+pub(super) fn quoted(finding: Diagnostic, written: &Written, meant: &str) -> Diagnostic {
+    let (span, value) = (written.span(), written.value());
+    let is_plain = (span.end - span.start) as usize == value.len();
+    match (is_plain, meant.contains('\'')) {
+        (true, false) => finding.with_fix(span, value.as_str(), format!("'{meant}'")),
+        (true, true) => finding,
+        (false, _) => finding.with_fix(span, value.as_str(), meant),
+    }
+}
+
+/// The condition as it stands in a file.
+pub(super) fn in_quotes(condition: &str) -> String {
+    if condition.contains('\'') { condition.to_owned() } else { format!("'{condition}'") }
+}
+
+/// A condition between the quotes of a word processor: they are part of what it prints, which is never true or false.
+pub(super) fn between_curly_quotes(written: &Written) -> Option<Diagnostic> {
+    let inner = slips::between_curly_quotes(written.value()).filter(|_| !written.is_substituted())?;
+    let meant = match CompiledCondition::compile(inner).is_ok_and(|condition| condition.failure().is_none()) {
+        true => inner.to_owned(),
+        false => slips::bare(inner).filter(|meant| meant.sure).map_or_else(|| inner.to_owned(), |meant| meant.text),
+    };
+    let message = "the condition fails for every record: its quotes are letters here, YAML has straight quotes";
+    let finding = Diagnostic::error("plan.invalid_condition", message).with_span(written.span());
+    let finding = finding.with_hint(format!("write {}", in_quotes(&meant)));
+    Some(quoted(finding, written, &meant))
+}
+
+/// Why a condition does not compile, at the place where it goes wrong.
+pub(super) fn invalid(written: &Written, error: TemplateError) -> Diagnostic {
+    let correction = error.correction.clone();
+    let place = written.place(error.offset, error.len);
+    // The message quotes the text: with substituted values it may be shown only if it is the same without.
+    let error = match written.is_substituted() {
+        false => Some(error),
+        true => CompiledCondition::compile(written.written()).err(),
+    };
+    let (message, hint) = match error {
+        Some(error) => (format!("the condition does not compile: {}", error.message), error.hint),
+        None => (
+            "the condition does not compile once its variables are replaced".to_owned(),
+            Some("does a value hold quotes or braces?".to_owned()),
+        ),
+    };
+    let finding = Diagnostic::error("plan.invalid_condition", message).with_span(place);
+    let finding = match correction {
+        Some((at, becomes)) => written.corrected(finding, at.start, at.len(), &becomes),
+        None => finding,
+    };
+    match hint {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    }
+}

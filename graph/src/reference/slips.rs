@@ -1,0 +1,154 @@
+//! What is meant by texts that are no references: templates, pointers, paths of scripts, several references at once.
+
+use super::parse::{is_name, push_part, target};
+
+/// What is wrong with a text, and what is meant by it.
+pub(super) struct Slip {
+    pub(super) problem: String,
+    pub(super) hint: String,
+    /// The reference that is meant, where there is no doubt.
+    pub(super) meant: Option<String>,
+    /// The references that it holds, separated as a list has them.
+    pub(super) several: Option<String>,
+}
+
+impl Slip {
+    fn of(problem: impl Into<String>, hint: impl Into<String>) -> Slip {
+        Slip { problem: problem.into(), hint: hint.into(), meant: None, several: None }
+    }
+
+    /// One that is mended by a reference.
+    fn meaning(problem: impl Into<String>, meant: String) -> Slip {
+        Slip { meant: Some(meant.clone()), ..Slip::of(problem, format!("write {meant}")) }
+    }
+}
+
+fn is_reference(text: &str) -> bool {
+    target(text).is_ok()
+}
+
+/// What a text that is no reference is instead.
+pub(super) fn find(text: &str) -> Option<Slip> {
+    let text = text.trim();
+    braces(text)
+        .or_else(|| several(text))
+        .or_else(|| star(text))
+        .or_else(|| pointer(text))
+        .or_else(|| record(text))
+        .or_else(|| keys(text))
+}
+
+/// `{{ .Payload.After.a }}`.
+fn braces(text: &str) -> Option<Slip> {
+    let inner = text.strip_prefix("{{")?.trim_start_matches('-');
+    let inner = inner.strip_suffix("}}")?.trim_end_matches('-').trim();
+    let problem = "a reference stands without braces";
+    if is_reference(inner) {
+        return Some(Slip::meaning(problem, inner.to_owned()));
+    }
+    match find(inner).and_then(|slip| slip.meant) {
+        Some(meant) => Some(Slip::meaning(problem, meant)),
+        None => Some(Slip::of(problem, "name the field itself, as .Payload.After.name")),
+    }
+}
+
+/// `.Key.a .Key.b`, `.Key.a; .Key.b`.
+fn several(text: &str) -> Option<Slip> {
+    let parts: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|'))
+        .filter(|part| !part.is_empty())
+        .collect();
+    (parts.len() > 1 && parts.iter().all(|part| part.starts_with('.') && is_reference(part))).then(|| Slip {
+        several: Some(parts.join(",")),
+        ..Slip::of(
+            format!("it holds {} references", parts.len()),
+            format!("a setting takes one reference, or a list of them with commas: {}", parts.join(",")),
+        )
+    })
+}
+
+/// `.Payload.After.*`.
+fn star(text: &str) -> Option<Slip> {
+    let before = text.strip_suffix('*')?.trim_end_matches(['.', '*']);
+    is_reference(before).then(|| {
+        Slip::of("`*` stands for no fields", format!("{before} stands for all of it; else name each field by itself"))
+    })
+}
+
+/// `/Payload/After/a`, `Payload->After->a`.
+fn pointer(text: &str) -> Option<Slip> {
+    let parts: Vec<&str> = match text.starts_with('/') {
+        true => text[1..].split('/').collect(),
+        false if text.contains("->") => text.trim_start_matches(['.', '$']).split("->").collect(),
+        false => return None,
+    };
+    let mut meant = String::new();
+    parts.iter().filter(|part| !part.is_empty()).for_each(|part| push_part(part.trim(), &mut meant));
+    is_reference(&meant).then(|| Slip::meaning("a reference has dots between its parts", meant))
+}
+
+/// `rec.Payload.After.a`, `.Record.Payload.After.a`.
+fn record(text: &str) -> Option<Slip> {
+    let (first, rest) = text.trim_start_matches(['.', '$']).split_once(['.', '['])?;
+    let rest = &text[text.len() - rest.len() - 1..];
+    let names_record = matches!(
+        first,
+        "Record" | "record" | "rec" | "r" | "msg" | "message" | "Message" | "event" | "Event" | "this" | "self" | "it"
+    );
+    (names_record && is_reference(rest))
+        .then(|| Slip::meaning(format!("a reference does not name the record: {first}"), rest.to_owned()))
+}
+
+/// `.Payload.After.a-b`, `.Payload.After['a']`, `.Payload.After.list.0`.
+fn keys(text: &str) -> Option<Slip> {
+    let mut rest = text.strip_prefix('$').unwrap_or(text);
+    rest.starts_with('.').then_some(())?;
+    let mut meant = String::new();
+    let mut problem = None;
+    while !rest.is_empty() {
+        let (key, behind) = match rest.strip_prefix('.') {
+            Some(tail) => {
+                let end = tail.find(['.', '[']).unwrap_or(tail.len());
+                let key = &tail[..end];
+                if !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit()) {
+                    return Some(Slip::of(
+                        "elements of lists cannot be referred to",
+                        format!(
+                            "the processor \"split\" makes a record of each; write [{key:?}] for a field of this name"
+                        ),
+                    ));
+                }
+                if !is_name(key) {
+                    // Signs that join words; with others it is not known where the name ends.
+                    let is_word = key
+                        .chars()
+                        .all(|c| is_name(c.encode_utf8(&mut [0; 4])) || c.is_numeric() || "-:/@#+~".contains(c));
+                    (is_word && !key.is_empty()).then_some(())?;
+                    problem.get_or_insert("a name after a dot has letters, digits and \"_\", and no digit first");
+                }
+                (key, &tail[end..])
+            }
+            None => {
+                let inner = rest.strip_prefix('[')?;
+                let end = inner.find(']')?;
+                let key = inner[..end].trim();
+                if key.bytes().all(|b| b.is_ascii_digit()) {
+                    return None;
+                }
+                let key = match key.strip_prefix('"') {
+                    Some(key) => key.strip_suffix('"')?,
+                    None => {
+                        problem.get_or_insert("a key in brackets stands in double quotes");
+                        key.trim_matches('\'')
+                    }
+                };
+                (!key.contains(['"', '\'', '\\', '['])).then_some(())?;
+                (key, &inner[end + 1..])
+            }
+        };
+        push_part(key, &mut meant);
+        rest = behind;
+    }
+    let problem = problem?;
+    is_reference(&meant).then(|| Slip::meaning(problem, meant))
+}
