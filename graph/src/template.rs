@@ -16,6 +16,7 @@ use crate::operator::Access;
 use crate::record::Record;
 
 mod builtins;
+mod doubt;
 mod eval;
 mod format;
 pub(crate) mod functions;
@@ -32,6 +33,7 @@ mod val;
 #[cfg(test)]
 mod tests;
 
+pub use doubt::{Doubt, DoubtKind};
 pub use functions::Allowance;
 use functions::Context;
 use tree::{Node, Tree};
@@ -118,6 +120,14 @@ impl Template {
     /// As there. That it takes more than its allowance is said with the numbers of the full one.
     pub fn render_within(&self, record: &Record, out: &mut String, allowance: Allowance) -> Result<(), EvalError> {
         eval::render(&self.tree, self.missing, record, Context::within(allowance), out).0
+    }
+
+    /// What is hardly meant in the output for `record`: a field that is not there prints as `<no value>`, a format that
+    /// does not fit as `%!f(…)`. Costs as much as two renderings. Nothing for a record on which the template fails.
+    pub fn doubts(&self, record: &Record) -> Vec<Doubt> {
+        let context = Context::new().with_doubts();
+        let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut String::new());
+        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
     }
 
     /// As [`Template::render_within`], until a point in time at most, and takes the steps it needed off the allowance.
