@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use crate::diagnostic::{Severity, Span, did_you_mean};
 use crate::reference::{Reference, Side, Target};
+use crate::template::Template;
 use crate::text::Str;
 
 pub use record::{Keys, Operations, RecordShape};
@@ -35,6 +36,17 @@ pub struct Flow {
     remarks: Vec<Remark>,
     may_fail: bool,
     fails: bool,
+    /// What real records can be held against, where somebody asks for it.
+    looks: Option<Vec<(Place, Look)>>,
+}
+
+/// A part of a node's configuration that real records can be held against.
+#[derive(Clone, Debug)]
+pub(crate) enum Look {
+    /// A template whose output is used.
+    Template(Template),
+    /// A field that is taken away, renamed or rewritten: the step does nothing for a record without it.
+    Field(Reference),
 }
 
 /// Where in a node's configuration a remark belongs.
@@ -62,7 +74,7 @@ impl Place {
 
     pub(crate) const CONDITION: Place = Place { part: Part::Condition, range: None };
 
-    fn at(&self, range: Range<usize>) -> Place {
+    pub(crate) fn at(&self, range: Range<usize>) -> Place {
         let start = self.range.as_ref().map_or(0, |outer| outer.start);
         Place { part: self.part.clone(), range: Some(start + range.start..start + range.end) }
     }
@@ -126,7 +138,30 @@ impl Found {
 impl Flow {
     /// A flow that starts with these records.
     pub fn new(record: RecordShape) -> Flow {
-        Flow { record, remarks: Vec::new(), may_fail: false, fails: false }
+        Flow { record, remarks: Vec::new(), may_fail: false, fails: false, looks: None }
+    }
+
+    /// A flow of records of which nothing is known, that gathers what real records can be held against.
+    pub(crate) fn gathering() -> Flow {
+        Flow { looks: Some(Vec::new()), ..Flow::new(RecordShape::unknown()) }
+    }
+
+    /// What was gathered.
+    pub(crate) fn into_looks(self) -> Vec<(Place, Look)> {
+        self.looks.unwrap_or_default()
+    }
+
+    fn look(&mut self, place: &Place, look: impl FnOnce() -> Look) {
+        if let Some(looks) = &mut self.looks {
+            looks.push((place.clone(), look()));
+        }
+    }
+
+    /// A field that must be there for the step to do anything.
+    fn look_for(&mut self, place: &Place, reference: &Reference) {
+        if matches!(reference.target(), Target::Field(..) | Target::Entry(_)) {
+            self.look(place, || Look::Field(reference.clone()));
+        }
     }
 
     /// Whatever comes out may be anything: nothing is known of the step.
@@ -322,6 +357,15 @@ impl Flow {
         }
     }
 
+    /// Whether a finding is about a part of this place, or about all of it.
+    fn is_remarked(&self, place: &Place) -> bool {
+        let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+        self.remarks.iter().any(|remark| {
+            remark.place.part == place.part
+                && remark.place.range.as_ref().zip(place.range.as_ref()).is_none_or(|(a, b)| overlap(a, b))
+        })
+    }
+
     /// Whether a finding says of a part of this place that nothing is there.
     fn is_said_of(&self, place: &Place) -> bool {
         self.remarks.iter().any(|remark| remark.is_of_nothing_in(place))
@@ -450,6 +494,7 @@ impl Flow {
     /// Removes what is there, as [`Reference::delete`] does.
     pub fn delete(&mut self, place: impl Into<Place>, reference: &Reference) {
         let place = place.into();
+        self.look_for(&place, reference);
         match reference.target() {
             Target::Record | Target::Position | Target::Operation => self.may_fail = true,
             Target::Metadata => self.record.metadata = Keys::none(),
@@ -477,6 +522,7 @@ impl Flow {
     /// Gives a field or metadata entry another name, as [`Reference::rename`] does.
     pub fn rename(&mut self, place: impl Into<Place>, reference: &Reference, name: &Str) {
         let place = place.into();
+        self.look_for(&place, reference);
         match reference.target() {
             Target::Entry(key) if key != name => {
                 self.entry(&place, key);
@@ -518,6 +564,8 @@ impl Flow {
     /// Makes a field or side what `ty` says, where it is there and not null; elsewhere it stays. For steps that
     /// read a field and put what they make of it in its place.
     pub fn replace(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
+        let place = place.into();
+        self.look_for(&place, reference);
         match reference.target() {
             Target::Data(side) => {
                 let shape = self.record.side_mut(*side);

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::operator::Access;
 use crate::record::Record;
+use crate::text::Str;
 
 mod builtins;
 mod doubt;
@@ -80,6 +81,16 @@ pub struct EvalError {
     pub message: String,
 }
 
+/// Why the template in a setting failed on a record, where a step has several templates.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {error}")]
+pub struct InSetting {
+    /// Name of the setting.
+    pub setting: Str,
+    /// What went wrong. No source: the text says it already.
+    pub error: EvalError,
+}
+
 impl Template {
     /// Compiles a text. O(length).
     ///
@@ -127,6 +138,14 @@ impl Template {
     pub fn doubts(&self, record: &Record) -> Vec<Doubt> {
         let context = Context::new().with_doubts();
         let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut String::new());
+        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
+    }
+
+    /// What is hardly meant in the output for an empty record, where finding out takes next to nothing.
+    pub(crate) fn doubts_briefly(&self) -> Vec<Doubt> {
+        let context = Context::brief().with_doubts();
+        let (result, context) =
+            eval::render(&self.tree, self.missing, &Record::default(), context, &mut String::new());
         result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
     }
 

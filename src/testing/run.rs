@@ -15,7 +15,7 @@ use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services as Reac
 use anabranch_graph::fault::FaultClass;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink, Network};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
-use anabranch_graph::plan::{Compiled, Measured, StepCount};
+use anabranch_graph::plan::{Compiled, Doubtful, Measured, Observer, StepCount};
 use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 use anabranch_graph::text::Str;
@@ -31,6 +31,7 @@ use super::stub::Services;
 use crate::files::system;
 use crate::service::recovery::Recovery;
 use crate::settings::RecoveryPolicy;
+use crate::trial::watch::watched;
 
 /// What a test is run with: its parts by the ids of the pipeline.
 pub(super) struct Play {
@@ -59,6 +60,8 @@ pub(super) struct Observed {
     pub(super) starts: usize,
     /// Whether time was virtual.
     pub(super) paused: bool,
+    /// What is hardly meant, though no record fails over it.
+    pub(super) doubts: Vec<Doubtful>,
 }
 
 /// Most starts of one test.
@@ -139,7 +142,8 @@ async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, pa
         false => None,
     };
     let way = services.as_ref().map_or(Network::Open, |(address, _)| Network::Through(*address));
-    let plan = Arc::new(scripted(play, script, way));
+    let observer = Arc::new(Observer::of(&play.compiled));
+    let plan = Arc::new(watched(&scripted(play, script, way), &observer));
     let playing = lives(play, script, &plan, over, &mut observed);
     match &services {
         Some((_, services)) => tokio::select! {
@@ -151,6 +155,7 @@ async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, pa
     if let Some((_, services)) = &services {
         (observed.requests, observed.unmatched, observed.answered) = services.asked();
     }
+    observed.doubts = observer.doubts();
     observed.kept = script.kept();
     observed.measured.elapsed = begin.elapsed();
     observed.measured.broken = observed.status != Some(Status::Finished);

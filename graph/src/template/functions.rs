@@ -36,6 +36,7 @@ mod strings;
 mod urls;
 
 pub(crate) use cast::is_number;
+pub(crate) use dates::has_element;
 pub(crate) use regex::invalid_pattern;
 
 /// A function.

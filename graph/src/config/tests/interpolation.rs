@@ -46,6 +46,30 @@ fn scripts_keep_expressions_of_their_own() {
 }
 
 #[test]
+fn variables_in_template_literals_of_scripts_are_told() {
+    let text = |script: &str| {
+        format!(
+            "version: \"2.2\"\npipelines:\n  - id: p\n    processors:\n      - id: a\n        plugin: custom.javascript\n        settings:\n          script: {}\n",
+            serde_json::Value::from(script)
+        )
+    };
+    let told = |script: &str| {
+        let mut files = Files::new();
+        files.add("p.yaml", text(script));
+        let loaded = load(&files, &Environment);
+        let line = |finding: &Diagnostic| {
+            let fix = finding.fix.as_ref().map_or(String::new(), |fix| format!("{} -> {}", fix.was, fix.becomes));
+            format!("{} {fix}", finding.code)
+        };
+        loaded.diagnostics.iter().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(told("x = `a ${N}`"), ["config.variable_in_script ${N} -> $${N}"]);
+    assert_eq!(told("x = `a ${UNSET}`"), ["config.variable_unset ${UNSET} -> $${UNSET}"]);
+    assert_eq!(told("x = '${N}' + `$${N} ${rec.Key} ${UNSET:-x}`"), [] as [String; 0]);
+    assert_eq!(told("x = '${UNSET}'"), ["config.variable_unset "]);
+}
+
+#[test]
 fn a_field_that_is_wholly_a_variable_is_typed() {
     let pipeline = one(&pipeline(
         "status: ${STATUS}
