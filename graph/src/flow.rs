@@ -9,6 +9,7 @@
 //! [`Flow::forget`] and silences all findings after it.
 
 mod display;
+mod look;
 mod record;
 mod shape;
 mod template;
@@ -18,9 +19,9 @@ use std::ops::Range;
 
 use crate::diagnostic::{Severity, Span, did_you_mean};
 use crate::reference::{Reference, Side, Target};
-use crate::template::Template;
 use crate::text::Str;
 
+pub(crate) use look::Look;
 pub use record::{Keys, Operations, RecordShape};
 pub use shape::{Field, Fields, Form, Kinds, Shape, Since, Type};
 use walk::{Access, Outcome, walk};
@@ -38,15 +39,6 @@ pub struct Flow {
     fails: bool,
     /// What real records can be held against, where somebody asks for it.
     looks: Option<Vec<(Place, Look)>>,
-}
-
-/// A part of a node's configuration that real records can be held against.
-#[derive(Clone, Debug)]
-pub(crate) enum Look {
-    /// A template whose output is used.
-    Template(Template),
-    /// A field that is taken away, renamed or rewritten: the step does nothing for a record without it.
-    Field(Reference),
 }
 
 /// Where in a node's configuration a remark belongs.
@@ -139,29 +131,6 @@ impl Flow {
     /// A flow that starts with these records.
     pub fn new(record: RecordShape) -> Flow {
         Flow { record, remarks: Vec::new(), may_fail: false, fails: false, looks: None }
-    }
-
-    /// A flow of records of which nothing is known, that gathers what real records can be held against.
-    pub(crate) fn gathering() -> Flow {
-        Flow { looks: Some(Vec::new()), ..Flow::new(RecordShape::unknown()) }
-    }
-
-    /// What was gathered.
-    pub(crate) fn into_looks(self) -> Vec<(Place, Look)> {
-        self.looks.unwrap_or_default()
-    }
-
-    fn look(&mut self, place: &Place, look: impl FnOnce() -> Look) {
-        if let Some(looks) = &mut self.looks {
-            looks.push((place.clone(), look()));
-        }
-    }
-
-    /// A field that must be there for the step to do anything.
-    fn look_for(&mut self, place: &Place, reference: &Reference) {
-        if matches!(reference.target(), Target::Field(..) | Target::Entry(_)) {
-            self.look(place, || Look::Field(reference.clone()));
-        }
     }
 
     /// Whatever comes out may be anything: nothing is known of the step.

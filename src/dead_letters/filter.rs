@@ -64,8 +64,8 @@ pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
     match condition.never() {
         Some((why, hint)) => {
             // What is said of a step says it of the condition here.
-            let why = why.strip_prefix("every record fails here: ").map(str::to_owned).unwrap_or(why);
-            Err(ConditionError::Fails(why, hint))
+            let why = why.strip_prefix("every record fails here: ").unwrap_or(&why);
+            Err(ConditionError::Fails(why.to_owned(), hint))
         }
         None => Ok(condition),
     }

@@ -88,7 +88,8 @@ const NO_FIELD: &str = "flow.no_field";
 impl Doubtful {
     /// Whether it concerns every record, so that the step does nothing that is meant.
     pub fn is_of_all(&self) -> bool {
-        let sure = self.code != NO_FIELD || self.hint.as_deref().is_some_and(|hint| hint.starts_with("did you mean"));
+        // A field may be optional, unless another has nearly its name: that is the hint.
+        let sure = self.code != NO_FIELD || self.hint.is_some();
         self.records == self.of && sure
     }
 
@@ -232,7 +233,7 @@ fn missing(reference: &Reference, record: &Record) -> Option<(String, Option<Str
             push_part(near, &mut meant);
             format!("did you mean {meant}?")
         });
-        (format!("the record has no {reference}, so the step does nothing"), hint)
+        (format!("the record has no {reference}, so there is nothing to work on"), hint)
     };
     match reference.target() {
         Target::Entry(key) if record.metadata.get(key).is_none() => {

@@ -4,10 +4,12 @@ use super::*;
 
 /// The value of a setting, and whether it came from outside.
 fn setting(name: &str, plugin: &str, text: &str) -> (String, bool) {
-    let pipeline = one(&pipeline(&format!(
+    let loaded = load_text(&pipeline(&format!(
         "processors:\n  - id: a\n    plugin: {plugin}\n    settings:\n      {name}: {}",
         serde_json::Value::from(text)
     )));
+    assert!(!loaded.diagnostics.has_errors(), "{:?}", loaded.diagnostics);
+    let pipeline = &loaded.pipelines[0];
     let value = &pipeline.processors[0].settings.entries[0].value;
     assert_eq!(value.written(), text);
     assert_eq!(format!("{value}"), text);

@@ -110,6 +110,7 @@ impl<'a> Evaluator<'a> {
         given: Given<'a>,
         at: &Place,
     ) -> Eval<Val> {
+        let is_method = receiver.is_some();
         let mut values: SmallVec<[Val; 4]> = receiver.into_iter().collect();
         let Given { args, last } = given;
         let wanted = function.params.len() - values.len();
@@ -133,7 +134,7 @@ impl<'a> Evaluator<'a> {
         }
         let result = match self.context.is_watched() {
             false => (function.call)(&mut self.context, &values),
-            true => self.watched_call(function, &values, args, at),
+            true => self.watched_call(function, is_method, &values, args, at),
         };
         let result = result.and_then(|val| {
             if let Val::Text(text) = &val {

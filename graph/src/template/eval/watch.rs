@@ -90,15 +90,14 @@ impl<'a> Evaluator<'a> {
     pub(super) fn watched_call(
         &mut self,
         function: &'static Function,
+        is_method: bool,
         values: &[Val],
         args: &'a [Operand],
         at: &Place,
     ) -> Result<Val, CallError> {
         self.context.take_time()?;
         let result = (function.call)(&mut self.context, values)?;
-        // A method has a receiver for its first value.
-        let is_function = values.len() <= args.len() + 1;
-        if is_function && self.context.doubts().is_some() {
+        if !is_method && self.context.doubts().is_some() {
             let place = |i: usize| args.get(i).map_or_else(|| at.clone(), |arg| arg.at.clone());
             self.numbers(function.name, values, &place);
             self.texts(function, values, &result, &place);
