@@ -80,6 +80,11 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diag
             continue;
         }
         findings.0.extend(letters_beside_records(node, written, nodes()));
+        if written.ends_with('/') && fs::metadata(written).is_err() {
+            let finding = Diagnostic::error("settings.invalid", format!("path: {written} names a directory"));
+            findings.push(about(finding, node).with_hint("name a file in it"));
+            continue;
+        }
         if let Ok(found) = fs::metadata(written) {
             if found.is_dir() {
                 let finding = Diagnostic::error("settings.invalid", format!("path: {written} is a directory"));

@@ -63,7 +63,10 @@ impl Pipeline {
         let environment = Environment::default();
         let Some(config) = self.config.read_again(&environment)? else { return Ok(None) };
         match compile(&config, registry, options) {
-            Ok(compiled) => Ok(Some(Pipeline { config, compiled })),
+            Ok(mut compiled) => {
+                compiled.keep_places(&self.compiled);
+                Ok(Some(Pipeline { config, compiled }))
+            }
             Err(mut findings) => {
                 environment.hide(&mut findings);
                 let error = findings.into_iter().find(|finding| finding.severity == Severity::Error);
@@ -181,6 +184,7 @@ impl Pipelines {
         let own = self.own_files();
         for config in configs {
             let compiled = compile(&config, registry, options).and_then(|mut compiled| {
+                compiled.locate(&self.files, config.id.span.file);
                 let outputs = outputs::check(&compiled, registry, &own);
                 compiled.warnings.extend(if options.strict { outputs.raised() } else { outputs });
                 if compiled.warnings.has_errors() { Err(compiled.warnings) } else { Ok(compiled) }

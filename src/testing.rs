@@ -31,7 +31,7 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Span, 
 use anabranch_graph::fault::FaultClass;
 use anabranch_graph::operator::Class;
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
-use anabranch_graph::plan::{CompileOptions, Compiled, compile};
+use anabranch_graph::plan::{CompileOptions, Compiled, Doubtful, compile};
 use anabranch_graph::registry::Registry;
 use anabranch_graph::text::Str;
 
@@ -99,6 +99,10 @@ pub struct Tested {
     pub virtual_time: bool,
     /// How often the pipeline was started in it.
     pub starts: usize,
+    /// What is hardly meant in the pipeline, though no record failed over it; with the files that it stands in.
+    pub doubts: Vec<Doubtful>,
+    /// The pipeline's files.
+    pub files: Files,
 }
 
 /// How a test went.
@@ -207,8 +211,10 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
         elapsed: Duration::ZERO,
         virtual_time: false,
         starts: 0,
+        doubts: Vec::new(),
+        files: Files::new(),
     };
-    let (config, compiled) = match pipeline(file, case, options) {
+    let (config, compiled, pipeline_files) = match pipeline(file, case, options) {
         Ok(pipeline) => pipeline,
         Err((findings, files)) => {
             tested.verdict = Verdict::Invalid(findings, files);
@@ -254,6 +260,8 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
     tested.elapsed = begin.elapsed();
     tested.virtual_time = observed.paused;
     tested.starts = observed.starts;
+    tested.doubts = observed.doubts;
+    tested.files = pipeline_files;
     let of = file.pipeline.as_ref().map(|path| path.value.clone());
     (tested, Some(Coverage::new(of, compiled, observed.measured)))
 }
@@ -261,7 +269,7 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
 type Refused = (Diagnostics, Option<Files>);
 
 /// The pipeline of a test, compiled with the variables of the test and none else.
-fn pipeline(file: &TestFile, case: &TestCase, options: &Options<'_>) -> Result<(PipelineConfig, Compiled), Refused> {
+fn pipeline(file: &TestFile, case: &TestCase, options: &Options<'_>) -> Result<(PipelineConfig, Compiled, Files), Refused> {
     let mut files = Files::new();
     match (&file.pipeline, options.pipeline) {
         (Some(path), _) => match read_text(&path.value, MAX_PIPELINE_FILE) {
@@ -312,7 +320,10 @@ fn pipeline(file: &TestFile, case: &TestCase, options: &Options<'_>) -> Result<(
         }
     };
     match compile(&config, options.registry, &options.compile) {
-        Ok(compiled) => Ok((config, compiled)),
+        Ok(mut compiled) => {
+            compiled.locate(&files, config.id.span.file);
+            Ok((config, compiled, files))
+        }
         Err(findings) => {
             let placed = |finding: Diagnostic| {
                 if finding.label.is_some() { finding } else { finding.with_span(config.id.span) }

@@ -6,6 +6,7 @@ pub mod lines;
 pub mod output;
 pub mod tap;
 pub mod trace;
+pub mod watch;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

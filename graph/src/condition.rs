@@ -1,12 +1,15 @@
 //! Conditions: for which rows a processor is applied.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::batch::Mask;
+use crate::diagnostic::Severity;
 use crate::fault::Fault;
+use crate::flow::{Flow, RecordShape};
 use crate::operator::Access;
 use crate::record::Record;
 use crate::template::predicate::{Predicate, verdict};
@@ -30,6 +33,17 @@ pub struct CompiledCondition {
     predicate: Option<Arc<Predicate>>,
     constant: Option<bool>,
     failure: Option<Fault>,
+    witness: Option<Witness>,
+}
+
+/// What is shown every record before a condition decides on it.
+#[derive(Clone)]
+struct Witness(Arc<dyn Fn(&[Record]) + Send + Sync>);
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
 }
 
 /// Limit on the work that the condition of one request may cause. The condition does not come from a pipeline file: every
@@ -66,6 +80,15 @@ enum NoVerdict {
     NotBoolean(String),
 }
 
+/// Where a condition failed, in bytes from its start: `Some(None)` for the whole of it, `None` for other faults.
+pub(crate) fn failed_at(fault: &Fault) -> Option<Option<usize>> {
+    match fault.cause().downcast_ref()? {
+        NoVerdict::Failed { error, .. } => Some(Some(error.offset)),
+        NoVerdict::NotBoolean(_) => Some(None),
+        NoVerdict::TooCostly => None,
+    }
+}
+
 impl CompiledCondition {
     /// Compiles; the text must not be blank.
     ///
@@ -74,7 +97,7 @@ impl CompiledCondition {
     pub fn compile(text: &str) -> Result<Self, TemplateError> {
         let template = Template::parse(text, MissingKey::NoValue)?;
         let predicate = template.predicate().map(Arc::new);
-        let mut condition = CompiledCondition { template, predicate, constant: None, failure: None };
+        let mut condition = CompiledCondition { template, predicate, constant: None, failure: None, witness: None };
         if condition.template.reads() == Access::NOTHING {
             match condition.template.render_briefly().map(|rendered| condition.judge(rendered.as_deref())) {
                 Some(Ok(verdict)) => condition.constant = Some(verdict),
@@ -111,6 +134,20 @@ impl CompiledCondition {
         self.failure.as_ref()
     }
 
+    /// Why it gives a verdict on no record, whatever the records are, as a part that no record has: what is wrong, and
+    /// the remedy. O(length).
+    pub fn never(&self) -> Option<(String, Option<String>)> {
+        if let Some(fault) = &self.failure {
+            return Some((fault.message(), None));
+        }
+        let mut flow = Flow::new(RecordShape::unknown());
+        flow.condition(self);
+        flow.fails().then(|| flow.into_parts().1).and_then(|remarks| {
+            let remark = remarks.into_iter().find(|remark| remark.severity == Severity::Error)?;
+            Some((remark.message, remark.hint))
+        })
+    }
+
     /// Whether it decides the usual record without building text.
     pub fn is_native(&self) -> bool {
         self.constant.is_some() || self.predicate.is_some()
@@ -123,7 +160,17 @@ impl CompiledCondition {
 
     /// One for a stage of its own.
     pub fn instantiate(&self) -> Box<dyn Condition> {
-        Box::new(Running { condition: self.clone(), output: String::new() })
+        let condition = Box::new(Running { condition: self.clone(), output: String::new() });
+        match &self.witness {
+            None => condition,
+            Some(witness) => Box::new(Witnessed { condition, witness: witness.clone() }),
+        }
+    }
+
+    /// The same condition, which shows records to `witness` before it decides on them. For trials and tests.
+    #[must_use]
+    pub fn witnessed(&self, witness: Arc<dyn Fn(&[Record]) + Send + Sync>) -> CompiledCondition {
+        CompiledCondition { witness: Some(Witness(witness)), ..self.clone() }
     }
 
     /// The verdict on one record.
@@ -186,6 +233,18 @@ impl CompiledCondition {
             }
             Fault::record("condition_not_boolean", NoVerdict::NotBoolean(shown))
         })
+    }
+}
+
+struct Witnessed {
+    condition: Box<dyn Condition>,
+    witness: Witness,
+}
+
+impl Condition for Witnessed {
+    fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>) {
+        self.witness.0(records);
+        self.condition.select(records, out, failed);
     }
 }
 

@@ -8,6 +8,7 @@ mod dead_letter;
 mod field;
 mod interpolate;
 mod item;
+mod literals;
 mod load;
 mod metadata;
 mod nested;

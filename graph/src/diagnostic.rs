@@ -63,6 +63,13 @@ pub struct SourceFile {
     pub not_utf8: Option<u32>,
 }
 
+impl SourceFile {
+    /// Line and column in characters of a byte, both from 1. O(text).
+    pub fn position(&self, at: u32) -> (u32, u32) {
+        lines::Lines::of(&self.text).position(at as usize)
+    }
+}
+
 impl Files {
     /// No files.
     pub fn new() -> Self {
@@ -113,7 +120,7 @@ impl Files {
     /// File name, 1-based line and 1-based column (in characters) of the start of a span. O(file).
     pub fn locate(&self, span: Span) -> Option<Location> {
         let file = self.get(span.file)?;
-        let (line, column) = lines::Lines::of(&file.text).position(span.start as usize);
+        let (line, column) = file.position(span.start);
         Some(Location { file: file.name.clone(), line, column })
     }
 }

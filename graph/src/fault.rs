@@ -91,6 +91,11 @@ impl Fault {
         self.node.as_ref()
     }
 
+    /// The cause.
+    pub(crate) fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.cause
+    }
+
     /// The cause and its own causes, joined by `: `.
     pub fn message(&self) -> String {
         let mut text = self.cause.to_string();

@@ -9,6 +9,7 @@
 //! [`Flow::forget`] and silences all findings after it.
 
 mod display;
+mod look;
 mod record;
 mod shape;
 mod template;
@@ -20,6 +21,7 @@ use crate::diagnostic::{Severity, Span, did_you_mean};
 use crate::reference::{Reference, Side, Target};
 use crate::text::Str;
 
+pub(crate) use look::Look;
 pub use record::{Keys, Operations, RecordShape};
 pub use shape::{Field, Fields, Form, Kinds, Shape, Since, Type};
 use walk::{Access, Outcome, walk};
@@ -35,6 +37,8 @@ pub struct Flow {
     remarks: Vec<Remark>,
     may_fail: bool,
     fails: bool,
+    /// What real records can be held against, where somebody asks for it.
+    looks: Option<Vec<(Place, Look)>>,
 }
 
 /// Where in a node's configuration a remark belongs.
@@ -62,7 +66,7 @@ impl Place {
 
     pub(crate) const CONDITION: Place = Place { part: Part::Condition, range: None };
 
-    fn at(&self, range: Range<usize>) -> Place {
+    pub(crate) fn at(&self, range: Range<usize>) -> Place {
         let start = self.range.as_ref().map_or(0, |outer| outer.start);
         Place { part: self.part.clone(), range: Some(start + range.start..start + range.end) }
     }
@@ -126,7 +130,7 @@ impl Found {
 impl Flow {
     /// A flow that starts with these records.
     pub fn new(record: RecordShape) -> Flow {
-        Flow { record, remarks: Vec::new(), may_fail: false, fails: false }
+        Flow { record, remarks: Vec::new(), may_fail: false, fails: false, looks: None }
     }
 
     /// Whatever comes out may be anything: nothing is known of the step.
@@ -322,6 +326,15 @@ impl Flow {
         }
     }
 
+    /// Whether a finding is about a part of this place, or about all of it.
+    fn is_remarked(&self, place: &Place) -> bool {
+        let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+        self.remarks.iter().any(|remark| {
+            remark.place.part == place.part
+                && remark.place.range.as_ref().zip(place.range.as_ref()).is_none_or(|(a, b)| overlap(a, b))
+        })
+    }
+
     /// Whether a finding says of a part of this place that nothing is there.
     fn is_said_of(&self, place: &Place) -> bool {
         self.remarks.iter().any(|remark| remark.is_of_nothing_in(place))
@@ -450,6 +463,7 @@ impl Flow {
     /// Removes what is there, as [`Reference::delete`] does.
     pub fn delete(&mut self, place: impl Into<Place>, reference: &Reference) {
         let place = place.into();
+        self.look_for(&place, reference);
         match reference.target() {
             Target::Record | Target::Position | Target::Operation => self.may_fail = true,
             Target::Metadata => self.record.metadata = Keys::none(),
@@ -477,6 +491,7 @@ impl Flow {
     /// Gives a field or metadata entry another name, as [`Reference::rename`] does.
     pub fn rename(&mut self, place: impl Into<Place>, reference: &Reference, name: &Str) {
         let place = place.into();
+        self.look_for(&place, reference);
         match reference.target() {
             Target::Entry(key) if key != name => {
                 self.entry(&place, key);
@@ -518,6 +533,8 @@ impl Flow {
     /// Makes a field or side what `ty` says, where it is there and not null; elsewhere it stays. For steps that
     /// read a field and put what they make of it in its place.
     pub fn replace(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
+        let place = place.into();
+        self.look_for(&place, reference);
         match reference.target() {
             Target::Data(side) => {
                 let shape = self.record.side_mut(*side);

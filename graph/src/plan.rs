@@ -13,8 +13,10 @@ pub mod explain;
 pub mod flow;
 pub mod fuse;
 pub mod graph;
+pub mod locate;
 pub mod lower;
 pub mod measure;
+pub mod observe;
 pub mod replay;
 pub mod rewrite;
 pub mod stage;
@@ -35,7 +37,9 @@ use crate::text::Str;
 pub use explain::{EdgePlace, EdgeRuns, Format, NodePlace, NodeRuns, Pass, Places, TextStyle};
 pub use fuse::{Cut, CutReason};
 pub use graph::PlanGraph;
+pub use locate::Located;
 pub use measure::{Measured, StepCount};
+pub use observe::{Doubtful, Observer};
 pub use stage::{Limits, StagePlan};
 
 /// What a pipeline is compiled for.

@@ -14,8 +14,10 @@ use tokio::time::Instant;
 
 use crate::operator::Access;
 use crate::record::Record;
+use crate::text::Str;
 
 mod builtins;
+mod doubt;
 mod eval;
 mod format;
 pub(crate) mod functions;
@@ -32,6 +34,7 @@ mod val;
 #[cfg(test)]
 mod tests;
 
+pub use doubt::{Doubt, DoubtKind};
 pub use functions::Allowance;
 use functions::Context;
 use tree::{Node, Tree};
@@ -78,6 +81,16 @@ pub struct EvalError {
     pub message: String,
 }
 
+/// Why the template in a setting failed on a record, where a step has several templates.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {error}")]
+pub struct InSetting {
+    /// Name of the setting.
+    pub setting: Str,
+    /// What went wrong. No source: the text says it already.
+    pub error: EvalError,
+}
+
 impl Template {
     /// Compiles a text. O(length).
     ///
@@ -118,6 +131,22 @@ impl Template {
     /// As there. That it takes more than its allowance is said with the numbers of the full one.
     pub fn render_within(&self, record: &Record, out: &mut String, allowance: Allowance) -> Result<(), EvalError> {
         eval::render(&self.tree, self.missing, record, Context::within(allowance), out).0
+    }
+
+    /// What is hardly meant in the output for `record`: a field that is not there prints as `<no value>`, a format that
+    /// does not fit as `%!f(…)`. Costs as much as two renderings. Nothing for a record on which the template fails.
+    pub fn doubts(&self, record: &Record) -> Vec<Doubt> {
+        let context = Context::new().with_doubts();
+        let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut String::new());
+        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
+    }
+
+    /// What is hardly meant in the output for an empty record, where finding out takes next to nothing.
+    pub(crate) fn doubts_briefly(&self) -> Vec<Doubt> {
+        let context = Context::brief().with_doubts();
+        let (result, context) =
+            eval::render(&self.tree, self.missing, &Record::default(), context, &mut String::new());
+        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
     }
 
     /// As [`Template::render_within`], until a point in time at most, and takes the steps it needed off the allowance.

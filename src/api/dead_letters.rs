@@ -139,7 +139,7 @@ fn refused(error: &ConditionError) -> ApiError {
     let message = format!("where: {error}");
     let answer = match error {
         ConditionError::Template(_) | ConditionError::Interrupted => ApiError::malformed(message),
-        ConditionError::Fails(_) => ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), error.code(), message),
+        ConditionError::Fails(..) => ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), error.code(), message),
     };
     match error.suggestion() {
         Some(suggestion) => answer.suggest(suggestion.to_owned()),

@@ -28,9 +28,9 @@ pub enum ConditionError {
     /// It is no template.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// It reads nothing of a record, and gives no verdict.
-    #[error("the condition fails for every record: {}", .0.message())]
-    Fails(Fault),
+    /// It gives no verdict, whatever the record is: why, and the remedy.
+    #[error("the condition fails for every record: {0}")]
+    Fails(String, Option<String>),
 }
 
 impl ConditionError {
@@ -38,7 +38,7 @@ impl ConditionError {
     pub fn code(&self) -> &'static str {
         match self {
             ConditionError::Template(_) | ConditionError::Interrupted => "dlq.invalid_condition",
-            ConditionError::Fails(_) => "plan.condition_fails",
+            ConditionError::Fails(..) => "plan.condition_fails",
         }
     }
 
@@ -47,7 +47,8 @@ impl ConditionError {
         match self {
             ConditionError::Template(error) => error.hint.as_deref(),
             ConditionError::Interrupted => None,
-            ConditionError::Fails(_) => {
+            ConditionError::Fails(_, Some(hint)) => Some(hint),
+            ConditionError::Fails(_, None) => {
                 Some("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}")
             }
         }
@@ -60,8 +61,12 @@ impl ConditionError {
 /// It can hold for no record, whatever the record is, because it fails.
 pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
     let condition = CompiledCondition::compile(text)?;
-    match condition.failure() {
-        Some(fault) => Err(ConditionError::Fails(fault.clone())),
+    match condition.never() {
+        Some((why, hint)) => {
+            // What is said of a step says it of the condition here.
+            let why = why.strip_prefix("every record fails here: ").unwrap_or(&why);
+            Err(ConditionError::Fails(why.to_owned(), hint))
+        }
         None => Ok(condition),
     }
 }
@@ -137,7 +142,7 @@ mod tests {
     fn what_fails_on_every_record_is_no_condition() {
         let code = |text| condition(text).map_or_else(|error| error.code(), |_| "");
         assert_eq!(code("{{ eq"), "dlq.invalid_condition");
-        for never in ["hello", "", "{{ 2 }}", "{{ index (list 1) 5 }}"] {
+        for never in ["hello", "", "{{ 2 }}", "{{ index (list 1) 5 }}", "{{ eq .Nix 1 }}"] {
             assert_eq!(code(never), "plan.condition_fails", "{never}");
         }
         for good in ["true", "{{ false }}", "{{ .Key }}", r#"{{ eq .Metadata.a "b" }}"#] {

@@ -16,7 +16,7 @@ use anabranch_graph::fault::FaultClass;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink, Network};
 use anabranch_graph::phrase::{counted, plural};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
-use anabranch_graph::plan::{Compiled, Measured, StepCount};
+use anabranch_graph::plan::{Compiled, Doubtful, Measured, Observer, StepCount};
 use anabranch_graph::schema::MemoryRegistry;
 use anabranch_graph::state::Oblivion;
 use anabranch_graph::text::Str;
@@ -32,6 +32,7 @@ use super::stub::Services;
 use crate::files::system;
 use crate::service::recovery::Recovery;
 use crate::settings::RecoveryPolicy;
+use crate::trial::watch::watched;
 
 /// What a test is run with: its parts by the ids of the pipeline.
 pub(super) struct Play {
@@ -60,6 +61,8 @@ pub(super) struct Observed {
     pub(super) starts: usize,
     /// Whether time was virtual.
     pub(super) paused: bool,
+    /// What is hardly meant, though no record fails over it.
+    pub(super) doubts: Vec<Doubtful>,
 }
 
 /// Most starts of one test.
@@ -140,7 +143,8 @@ async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, pa
         false => None,
     };
     let way = services.as_ref().map_or(Network::Open, |(address, _)| Network::Through(*address));
-    let plan = Arc::new(scripted(play, script, way));
+    let observer = Arc::new(Observer::of(&play.compiled));
+    let plan = Arc::new(watched(&scripted(play, script, way), &observer));
     let playing = lives(play, script, &plan, over, &mut observed);
     match &services {
         Some((_, services)) => tokio::select! {
@@ -152,6 +156,7 @@ async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, pa
     if let Some((_, services)) = &services {
         (observed.requests, observed.unmatched, observed.answered) = services.asked();
     }
+    observed.doubts = observer.doubts();
     observed.kept = script.kept();
     observed.measured.elapsed = begin.elapsed();
     observed.measured.broken = observed.status != Some(Status::Finished);

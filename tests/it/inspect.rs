@@ -250,6 +250,9 @@ fn what_cannot_be_shown_is_refused_with_a_reason() {
     assert_eq!(of("side=before").0, "inspect.side_unknown");
     let (reason, message) = of("where=%7B%7B%20eq%20");
     assert_eq!(reason, "inspect.where_invalid", "{message}");
+    let (reason, message) = of("where=%7B%7B%20eq%20.Nix%201%20%7D%7D");
+    assert_eq!(reason, "inspect.where_invalid", "{message}");
+    assert!(message.contains("a record has no \"Nix\""), "{message}");
     assert_eq!(of("sample=0").0, "inspect.sample_invalid");
     assert_eq!(get(address, "/v1/pipelines/p/inspect?sample=x").status, 400);
     // No websocket at all.

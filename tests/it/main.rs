@@ -33,6 +33,7 @@ mod docs;
 mod doctor;
 #[cfg(all(feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
 mod documents;
+mod doubts;
 mod drawing;
 mod edits;
 mod elsewhere;

@@ -172,12 +172,18 @@ impl<'a> Reader<'a> {
     ) -> Result<Interpolated, Reported> {
         let source = self.source.get(span.start as usize..span.end as usize).unwrap_or_default();
         let layout = Layout::of_scalar(source, span.start, &scalar.text, scalar.style);
-        self.resolver.interpolate(&scalar.text, span, layout, dialect).map_err(|findings| {
-            for finding in findings {
-                self.report(finding.with_path(path.to_string()));
+        let read = self.resolver.interpolate(&scalar.text, span, layout, dialect);
+        let (read, findings) = match read {
+            Ok(mut read) => {
+                let warnings = std::mem::take(&mut read.warnings);
+                (Ok(read), warnings)
             }
-            Reported
-        })
+            Err(findings) => (Err(Reported), findings),
+        };
+        for finding in findings {
+            self.report(finding.with_path(path.to_string()));
+        }
+        read
     }
 
     /// A text; absent where there is no value.
@@ -241,7 +247,7 @@ impl<'a> Reader<'a> {
             }
         };
         let span = entry.value.span;
-        let Interpolated { text, whole } = self.interpolate(scalar, span, Dialect::Value, path)?;
+        let Interpolated { text, whole, .. } = self.interpolate(scalar, span, Dialect::Value, path)?;
         let plain = scalar.style == ScalarStyle::Plain && !scalar.text.contains("${");
         let number = core_integer(text.value());
         let invalid = |message: String| {

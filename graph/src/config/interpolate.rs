@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::field::quoted;
+use super::literals::Literals;
 use super::written::{Layout, Rewriting, Written};
 use super::{Content, Variables};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -31,6 +32,8 @@ pub(super) struct Interpolated {
     pub(super) text: Written,
     /// Whether the text was one `${...}` and nothing else.
     pub(super) whole: bool,
+    /// What is hardly meant.
+    pub(super) warnings: Diagnostics,
 }
 
 enum Expression<'t> {
@@ -61,10 +64,11 @@ impl<'a> Resolver<'a> {
     ) -> Result<Interpolated, Diagnostics> {
         if !text.contains("${") {
             let text = Written::with_layout(text.clone(), text.clone(), span, layout);
-            return Ok(Interpolated { text, whole: false });
+            return Ok(Interpolated { text, whole: false, warnings: Diagnostics::new() });
         }
         let mut rewriting = Rewriting::of(layout, text.len(), span);
-        let mut findings = Diagnostics::new();
+        let (mut findings, mut warnings) = (Diagnostics::new(), Diagnostics::new());
+        let mut literals = Literals::of(text);
         let mut value = String::with_capacity(text.len());
         let (mut kept, mut whole) = (0, false);
         while let Some(open) = text[kept..].find("${").map(|at| at + kept) {
@@ -101,14 +105,23 @@ impl<'a> Resolver<'a> {
                 continue;
             }
             let place = rewriting.place(range.clone(), span.file, span);
+            let is_of_script = dialect == Dialect::Script && literals.holds(open);
             match self.evaluate(&expression, &text[range.clone()], place) {
                 Ok((replacement, foreign)) => {
+                    if is_of_script && matches!(expression, Expression::Variable { default: None, .. }) {
+                        warnings.push(of_environment(&text[range.clone()], place));
+                    }
                     whole = range == (0..text.len());
                     rewriting.replace(range.clone(), value.len(), replacement.len());
                     value.push_str(&replacement);
                     if foreign {
                         rewriting.substitute(replacement);
                     }
+                }
+                Err(finding) if is_of_script => {
+                    let written = &text[range.clone()];
+                    let hint = format!("write `${written}` for an expression of the script, or set the variable");
+                    findings.push(finding.with_hint(hint).with_fix(place, written, format!("${written}")));
                 }
                 Err(finding) => findings.push(*finding),
             }
@@ -120,7 +133,7 @@ impl<'a> Resolver<'a> {
         rewriting.keep(kept..text.len(), value.len());
         value.push_str(&text[kept..]);
         let text = Written::with_layout(value.into(), text.clone(), span, Some(rewriting.finish()));
-        Ok(Interpolated { text, whole })
+        Ok(Interpolated { text, whole, warnings })
     }
 
     /// What an expression stands for, and whether that comes from outside the file.
@@ -170,6 +183,15 @@ impl<'a> Resolver<'a> {
         };
         Err(Box::new(finding.with_span(place)))
     }
+}
+
+/// A variable of the environment where the script's language has expressions of its own, in the same notation.
+fn of_environment(written: &str, place: Span) -> Diagnostic {
+    let message = format!("`{written}` in a template literal is replaced by the environment, before the script runs");
+    Diagnostic::warning("config.variable_in_script", message)
+        .with_span(place)
+        .with_hint(format!("write `${written}` for an expression of the script"))
+        .with_fix(place, written, format!("${written}"))
 }
 
 /// Reads what stands between `${` and `}`.

@@ -325,13 +325,13 @@ impl DeadLetters {
             return Ok(());
         }
         let (code, what) = if threshold == 0 {
-            (fault.code(), fault.message())
+            (fault.code(), self.failures.said(fault))
         } else {
             let what = format!(
                 "more than {threshold} of the latest {size} {} failed, which is the threshold of the dead-letter \
                  queue; the last one: {}",
                 plural(size as u64, "record"),
-                fault.message()
+                self.failures.said(fault)
             );
             ("dead_letter_threshold", what)
         };
@@ -362,7 +362,7 @@ impl DeadLetters {
             seq: *seq,
             node,
             code: Str::from_static(fault.code()),
-            message: self.context().mask(&fault.message()).into(),
+            message: self.context().mask(&self.failures.said(fault)).into(),
             record: record.clone(),
             trace: None,
         }

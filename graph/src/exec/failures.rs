@@ -12,6 +12,7 @@ use super::lanes::Origin;
 use crate::fault::Fault;
 use crate::json::write_data;
 use crate::operator::LogLevel;
+use crate::plan::Located;
 use crate::plan::stage::{StageKind, StagePlan};
 use crate::record::{Data, Position, Record};
 use crate::source::Source;
@@ -39,6 +40,7 @@ macro_rules! line {
 pub(super) struct Failures {
     level: LogLevel,
     message: Str,
+    located: Option<Arc<Located>>,
     /// By connector: they know what their positions mean.
     sources: HashMap<Str, Arc<dyn Source>>,
     /// By the step and the stable code of the failure: no more than the plan and its plugins have.
@@ -69,7 +71,16 @@ impl Failures {
             StageKind::Read(read) => Some((read.connector.clone(), read.source.clone())),
             _ => None,
         });
-        Failures { level, message, sources: sources.collect(), kinds: HashMap::new() }
+        Failures { level, message, located: plan.located.clone(), sources: sources.collect(), kinds: HashMap::new() }
+    }
+
+    /// A failure in words, with the place of the template or condition that failed.
+    pub(super) fn said(&self, fault: &Fault) -> String {
+        let message = fault.message();
+        match self.located.as_ref().and_then(|located| located.of(fault)) {
+            Some(place) => format!("{message} (at {place})"),
+            None => message,
+        }
     }
 
     /// Notes that a record failed: a line in the log where it is the first of its kind.
@@ -118,7 +129,7 @@ impl Failures {
             source: origin.id.connector.clone(),
             position: context.mask(&cut(position)),
             key: context.mask(&cut(key(&record.key))),
-            error: context.mask(&fault.message()),
+            error: context.mask(&self.said(fault)),
         }
     }
 }

@@ -6,6 +6,7 @@
 mod classes;
 mod compare;
 mod expression;
+mod layouts;
 mod operations;
 mod reading;
 mod suspect;
@@ -13,7 +14,7 @@ mod verdict;
 
 use std::collections::BTreeSet;
 
-use super::{Flow, Place};
+use super::{Flow, Look, Place};
 use crate::condition::CompiledCondition;
 use crate::reference::Reference;
 use crate::template::Template;
@@ -27,9 +28,12 @@ impl Flow {
             self.literal(place, text);
         } else {
             self.may_fail();
-            let mut walk = Walk::of(self, place.into(), template);
+            let place = place.into();
+            self.look(&place, || Look::Template(template.clone()));
+            let mut walk = Walk::of(self, place.clone(), template);
             walk.prints = true;
             walk.run(true);
+            self.constant(&place, template);
         }
     }
 
@@ -47,7 +51,9 @@ impl Flow {
     pub fn optional_template(&mut self, place: impl Into<Place>, template: &Template) {
         if template.literal().is_none() {
             self.may_fail();
-            Walk::of(self, place.into(), template).run(false);
+            let place = place.into();
+            self.look(&place, || Look::Template(template.clone()));
+            Walk::of(self, place, template).run(false);
         }
     }
 

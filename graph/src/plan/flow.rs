@@ -199,7 +199,7 @@ fn corrected(node: &Node, guard: Option<&Guard>, finding: Diagnostic, place: &Pl
 }
 
 /// Where in the file a place of a node is.
-fn located(node: &Node, guard: Option<&Guard>, place: &Place) -> (Span, String) {
+pub(super) fn located(node: &Node, guard: Option<&Guard>, place: &Place) -> (Span, String) {
     let within = |written: &Written| match &place.range {
         Some(range) => written.place(range.start, range.len()),
         None => written.span(),

@@ -299,6 +299,8 @@ impl Resolver<'_> {
                 return None;
             }
         };
+        let findings = literal::out_of_a_variable("the condition", written);
+        self.findings.0.extend(findings.map(|finding| finding.with_path(path.clone())));
         // What reads nothing of a record gives every record the same answer.
         if let Some(fault) = condition.failure() {
             let message = match written.is_substituted() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::condition::CompiledCondition;
 use crate::destination::{Destination, Retry};
 use crate::operator::{Access, ConfiguredOperator};
+use crate::plan::Located;
 use crate::source::Source;
 use crate::text::Str;
 
@@ -27,6 +28,8 @@ pub struct StagePlan {
     pub dead_letter: DeadLetterSpec,
     /// Bounds on what is held.
     pub limits: Limits,
+    /// Where its templates and conditions stand, where that is known.
+    pub located: Option<Arc<Located>>,
 }
 
 /// One edge of the fused plan.

@@ -12,6 +12,7 @@ use crate::record::Record;
 mod argument;
 mod call;
 mod lookup;
+mod watch;
 
 use call::Given;
 use lookup::find;
@@ -166,6 +167,9 @@ impl<'a> Evaluator<'a> {
             return Ok(());
         }
         let val = self.pipeline(frame, pipeline)?;
+        if self.context.is_watched() {
+            self.printed(pipeline, &val);
+        }
         format::write_action(&mut self.out, &val).or_else(|e| fail(&pipeline.at, e.to_string()))?;
         if self.out.len() > Context::MAX_BYTES {
             return fail(&pipeline.at, "the output is longer than 256 MiB");

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use tokio::time::Instant;
 
+use super::doubt::Doubts;
 use super::val::Val;
 use crate::text::Str;
 
@@ -34,6 +35,8 @@ mod signature;
 mod strings;
 mod urls;
 
+pub(crate) use cast::is_number;
+pub(crate) use dates::has_element;
 pub(crate) use regex::invalid_pattern;
 
 /// A function.
@@ -133,10 +136,19 @@ pub struct Allowance {
 pub(crate) struct Context {
     bytes: usize,
     steps: usize,
-    /// When it must be done.
-    until: Option<Instant>,
+    /// What a caller wants besides the output. Most callers want nothing.
+    watch: Option<Box<Watch>>,
     /// More was asked for than there was.
     spent: bool,
+}
+
+/// What a caller of a rendering wants besides the output.
+#[derive(Debug, Default)]
+struct Watch {
+    /// When it must be done.
+    until: Option<Instant>,
+    /// The doubtful results so far, where the caller asks for them.
+    doubts: Option<Doubts>,
 }
 
 impl Context {
@@ -154,12 +166,35 @@ impl Context {
 
     /// This allowance.
     pub(crate) const fn within(Allowance { bytes, steps }: Allowance) -> Context {
-        Context { bytes, steps, until: None, spent: false }
+        Context { bytes, steps, watch: None, spent: false }
     }
 
     /// The same, until a point in time as well. It is looked at with each step and each call of a function.
-    pub(crate) const fn until(self, until: Instant) -> Context {
-        Context { until: Some(until), ..self }
+    pub(crate) fn until(mut self, until: Instant) -> Context {
+        self.watch.get_or_insert_default().until = Some(until);
+        self
+    }
+
+    /// The same, and doubtful results are noted.
+    pub(crate) fn with_doubts(mut self) -> Context {
+        self.watch.get_or_insert_default().doubts = Some(Doubts::default());
+        self
+    }
+
+    /// Whether calls must be looked at: there is a point in time, or doubtful results are noted.
+    #[inline]
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Where doubtful results are noted.
+    pub(crate) fn doubts(&mut self) -> Option<&mut Doubts> {
+        self.watch.as_mut()?.doubts.as_mut()
+    }
+
+    /// What was noted.
+    pub(crate) fn into_doubts(self) -> Doubts {
+        self.watch.and_then(|watch| watch.doubts).unwrap_or_default()
     }
 
     /// Steps that are left.
@@ -207,7 +242,8 @@ impl Context {
     /// When that is over.
     #[inline]
     pub(crate) fn take_time(&mut self) -> Result<(), CallError> {
-        match self.until {
+        let until = self.watch.as_ref().and_then(|watch| watch.until);
+        match until {
             Some(until) if Instant::now() >= until => {
                 self.spent = true;
                 Err("the template takes longer than it may".into())

@@ -2,6 +2,7 @@ use crate::record::Record;
 use crate::template::{EvalError, MissingKey, Template};
 
 mod conformance;
+mod doubts;
 mod language;
 mod limits;
 

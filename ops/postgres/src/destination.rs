@@ -14,7 +14,7 @@ use anabranch_graph::operator::Host;
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::Side;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::template::Template;
+use anabranch_graph::template::{InSetting, Template};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
@@ -186,9 +186,9 @@ impl TableOf {
             }),
             TableOf::Template(template) => {
                 rendered.clear();
-                template
-                    .render(record, rendered)
-                    .map_err(|error| Fault::record("table_unknown", format!("table: {}", error.message)))?;
+                template.render(record, rendered).map_err(|error| {
+                    Fault::record("table_unknown", InSetting { setting: Str::from_static("table"), error })
+                })?;
                 match rendered.contains("<no value>") {
                     true => Err(Fault::record("table_unknown", format!("the template of table gives {rendered:?}"))),
                     false => Ok(rendered),

@@ -1,5 +1,7 @@
 //! Tables, and the shapes of the rows that are written to them.
 
+mod limits;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anabranch_graph::diagnostic::did_you_mean;
@@ -13,6 +15,8 @@ use crate::encode::{self, Mismatch};
 use crate::name::{Quoted, TableName};
 use crate::session::Fields;
 
+/// `numeric` itself.
+const NUMERIC: u32 = 1700;
 /// Most shapes kept of one table; records with ever new sets of fields do not fill the memory.
 const MOST_SHAPES: usize = 256;
 
@@ -226,13 +230,32 @@ impl Table {
         Err(Unfit { fault: Fault::record("key_not_unique", text), lack: Some(Lack::Key(key.to_vec())) })
     }
 
-    /// Columns that PostgreSQL reads from text, as messages list them.
-    pub(crate) fn parsed_columns(&self, shape: usize) -> Vec<String> {
-        let columns = self.shapes[shape].columns.iter().map(|i| &self.layout.columns[*i]);
-        columns
-            .filter(|column| matches!(column.kind, Kind::Parsed { .. } | Kind::Text | Kind::Json | Kind::Jsonb))
+    /// The columns of a row whose value PostgreSQL refuses, as a message ends with them: those whose value does not
+    /// fit, else those that PostgreSQL checks and nobody else does.
+    pub(crate) fn refused_columns(&self, shape: usize, values: &[u8]) -> String {
+        let columns = || self.shapes[shape].columns.iter().map(|i| &self.layout.columns[*i]);
+        let exceeded = columns().zip(Fields(values));
+        let exceeded: Vec<String> =
+            exceeded.filter_map(|(column, field)| limits::exceeded(column, field.0?)).collect();
+        match exceeded.as_slice() {
+            [] => {}
+            [one] => return format!("; the value is too large for column {one}"),
+            some => return format!("; the values are too large for columns {}", some.join(", ")),
+        }
+        // A domain may have a precision that its columns do not tell.
+        let checked: Vec<String> = columns()
+            .filter(|column| match column.kind {
+                Kind::Parsed { .. } | Kind::Text | Kind::Json | Kind::Jsonb => true,
+                Kind::Numeric => column.type_of.0 != NUMERIC,
+                _ => false,
+            })
             .map(|column| format!("{} ({})", Quoted(&column.name), column.sql_type))
-            .collect()
+            .collect();
+        match checked.as_slice() {
+            [] => String::new(),
+            [one] => format!("; in column {one}"),
+            some => format!("; PostgreSQL does not say in which column: perhaps {}", some.join(", ")),
+        }
     }
 }
 

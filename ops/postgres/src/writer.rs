@@ -445,12 +445,8 @@ impl TableWriter {
         let row = &self.batch.rows[row];
         let table = &self.known.tables[row.table];
         let columns = match fault.code() {
-            "value_rejected" => table.parsed_columns(row.shape),
-            _ => Vec::new(),
-        };
-        let columns = match columns.as_slice() {
-            [] => String::new(),
-            some => format!("; in one of {}", some.join(", ")),
+            "value_rejected" => table.refused_columns(row.shape, &self.batch.bytes[row.values.clone()]),
+            _ => String::new(),
         };
         Fault::record(fault.code(), format!("{}: {}{columns}", table.name, fault.message()))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Shape, Type};
+use anabranch_graph::flow::{Flow, Form, Kinds, Shape, Type};
 use anabranch_graph::json::parse_value;
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::phrase::with_article;
@@ -108,7 +108,7 @@ impl Prototype for Decode {
                     flow.fail("flow.not_a_text", "field", message, Some(since), None);
                 } else if shape.is_absent() {
                     flow.needless("field", format!("no record has {part} here, so there is nothing to decode"), WHERE);
-                } else if !shape.raw {
+                } else if shape.form() == Some(Form::Structured) {
                     let message = format!("{part} is structured already, so there is nothing to decode");
                     flow.needless("field", message, "remove the processor, or name the field that holds JSON text");
                 }

@@ -11,8 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::View;
 use crate::api::error::{ApiError, Kind};
+use crate::dead_letters::filter::{ConditionError, condition_of_client};
 use crate::pipelines::Pipeline;
-use crate::runtime::EXPRESSIONS;
 
 /// Records a second, where nothing else is asked for.
 const USUAL: u32 = 100;
@@ -79,7 +79,7 @@ impl Request {
         };
         let condition = asked.condition.as_deref().map(str::trim).filter(|text| !text.is_empty());
         let condition = match condition {
-            Some(text) => Some(compiled(text.to_owned()).await?),
+            Some(text) => Some(compiled(text).await?),
             None => None,
         };
         let per_second = asked.sample.unwrap_or(USUAL);
@@ -183,15 +183,18 @@ impl Request {
 }
 
 /// A condition, compiled on a thread for expressions of clients.
-async fn compiled(text: String) -> Result<CompiledCondition, ApiError> {
-    let invalid = |error: String| {
-        let what = format!("the condition cannot be read: {error}");
-        ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.where_invalid", what)
-    };
-    match EXPRESSIONS.run(move || CompiledCondition::compile(&text)).await {
-        Some(compiled) => compiled.map_err(|error| invalid(error.to_string())),
-        None => Err(invalid("it could not be compiled".to_owned())),
-    }
+async fn compiled(text: &str) -> Result<CompiledCondition, ApiError> {
+    condition_of_client(text).await.map_err(|error| {
+        let what = match &error {
+            ConditionError::Fails(..) => error.to_string(),
+            error => format!("the condition cannot be read: {error}"),
+        };
+        let refused = ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.where_invalid", what);
+        match error.suggestion() {
+            Some(suggestion) => refused.suggest(suggestion.to_owned()),
+            None => refused,
+        }
+    })
 }
 
 fn missing(view: &View, what: &str, id: &str, reason: &'static str) -> ApiError {

@@ -1,12 +1,14 @@
 //! `anabranch pipelines dry-run`.
 
-mod show;
+pub(super) mod show;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::arguments::parse_duration;
+use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::exec::{Ending, RunOptions, start};
+use anabranch_graph::plan::{Doubtful, Observer};
 use anabranch_graph::secret::mask;
 use anabranch_graph::text::Str;
 use serde_json::{Value, json};
@@ -19,6 +21,7 @@ use crate::settings::SettingFlags;
 use crate::trial::services;
 use crate::trial::tap::tapped;
 use crate::trial::trace::{History, Outcome, Step, Trace, steps};
+use crate::trial::watch::watched;
 
 /// Run a pipeline on a few records and show what each step makes of them; nothing is written.
 ///
@@ -30,8 +33,11 @@ use crate::trial::trace::{History, Outcome, Step, Trace, steps};
 /// lines. A record for which the output format of a destination fails has failed. Data that are no fields are shown as text where they
 /// are text, as base64 otherwise.
 ///
-/// Exit codes: 0 no record failed, 1 a record or a source failed, or no record was read or passed all steps in time, 2 the
-/// pipeline is not valid.
+/// Names what no record fails over and is hardly meant, with its place in the file and the number of records: a template
+/// that prints `<no value>`, a number whose fraction is cut off, a field to remove that no record has.
+///
+/// Exit codes: 0 no record failed, 1 a record or a source failed, no record was read or passed all steps in time, or
+/// something hardly meant concerns every record, 2 the pipeline is not valid.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
@@ -85,17 +91,21 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     let mut total = Counts::default();
     let mut faults = Vec::new();
     let mut timed_out = false;
+    let mut doubts = Diagnostics::new();
+    let mut wrong = false;
     for pipeline in good {
         let trial = runtime.block_on(run(pipeline, arguments));
         total.add(&trial.counts);
         timed_out |= trial.timed_out;
         show::text(&trial, context.color, &mut text);
-        results.push(show::json(&trial));
+        results.push(show::json(&trial, &pipelines.files));
         faults.extend(trial.fault);
+        wrong |= trial.doubts.iter().any(Doubtful::is_of_all);
+        doubts.0.extend(trial.doubts.iter().map(Doubtful::finding));
     }
     runtime.shutdown_background();
     let report = Report::new(COMMAND)
-        .notes(context.rendered(&pipelines.findings, &pipelines.files))
+        .notes(context.rendered(&pipelines.findings, &pipelines.files) + &context.rendered(&doubts, &pipelines.files))
         .text(text)
         .summary(total.json())
         .result(json!({ "pipelines": results }));
@@ -111,6 +121,7 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         [] if timed_out && ended == 0 => report
             .fail(Exit::Failed, "dry_run.timed_out", "time was up before any record had passed all steps")
             .suggest("a step does not return: look at the last one that is shown; --timeout waits longer"),
+        [] if wrong => report.found(Exit::Failed),
         [] => report,
         faults => report.fail(Exit::Failed, "dry_run.failed", faults.join("; ")),
     }
@@ -122,6 +133,8 @@ struct Trial {
     steps: Vec<Step>,
     histories: Vec<History>,
     counts: Counts,
+    /// What is hardly meant, though no record fails over it.
+    doubts: Vec<Doubtful>,
     /// Whether time was up before all sources had given what was asked for.
     timed_out: bool,
     /// Why the run ended early.
@@ -134,6 +147,7 @@ struct Counts {
     delivered: usize,
     dropped: usize,
     failed: usize,
+    doubtful: usize,
 }
 
 impl Counts {
@@ -145,6 +159,7 @@ impl Counts {
             delivered: count(|outcome| matches!(outcome, Outcome::Delivered(_))),
             dropped: count(|outcome| matches!(outcome, Outcome::Dropped)),
             failed: count(|outcome| matches!(outcome, Outcome::Failed { .. })),
+            doubtful: 0,
         }
     }
 
@@ -153,10 +168,17 @@ impl Counts {
         self.delivered += other.delivered;
         self.dropped += other.dropped;
         self.failed += other.failed;
+        self.doubtful += other.doubtful;
     }
 
     fn json(&self) -> Value {
-        json!({ "read": self.read, "delivered": self.delivered, "dropped": self.dropped, "failed": self.failed })
+        json!({
+            "read": self.read,
+            "delivered": self.delivered,
+            "dropped": self.dropped,
+            "failed": self.failed,
+            "doubts": self.doubtful,
+        })
     }
 }
 
@@ -178,7 +200,8 @@ fn hide(histories: &mut [History], secrets: &[Str]) {
 async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
     let trace = Arc::new(Trace::default());
     let plan = &pipeline.compiled.stages;
-    let tapped = Arc::new(tapped(plan, arguments.records as usize, &trace));
+    let observer = Arc::new(Observer::of(&pipeline.compiled));
+    let tapped = Arc::new(tapped(&watched(plan, &observer), arguments.records as usize, &trace));
     let options = RunOptions { once: true, mask: pipeline.compiled.secrets.clone().into(), ..RunOptions::default() };
     let mut running = start(tapped, services(), options);
     let mut timed_out = false;
@@ -209,6 +232,7 @@ async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
         }
         _ => None,
     };
-    let counts = Counts::of(&histories);
-    Trial { pipeline: pipeline.config.id.value.to_string(), steps, histories, counts, timed_out, fault }
+    let doubts = observer.doubts();
+    let counts = Counts { doubtful: doubts.len(), ..Counts::of(&histories) };
+    Trial { pipeline: pipeline.config.id.value.to_string(), steps, histories, counts, doubts, timed_out, fault }
 }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use anabranch_graph::condition::CompiledCondition;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
 use anabranch_graph::operator::Access;
-use anabranch_graph::record::Record;
 use anabranch_graph::template::{MissingKey, Template};
 use serde_json::{Value, json};
 
@@ -57,14 +56,12 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
         Ok(condition) => condition,
         Err(error) => return refused(&finding(error, file)),
     };
-    // What reads nothing of a record gives every record the same answer.
-    if condition.reads() == Access::NOTHING
-        && let Err(fault) = condition.evaluate(&Record::default())
-    {
-        let message = format!("the condition fails for every record: {}", fault.message());
-        let finding = Diagnostic::error("plan.condition_fails", message)
+    if let Some((why, hint)) = condition.never() {
+        let why = why.strip_prefix("every record fails here: ").unwrap_or(&why);
+        let usual = || "it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}".to_owned();
+        let finding = Diagnostic::error("plan.condition_fails", format!("the condition fails for every record: {why}"))
             .with_span(whole)
-            .with_hint("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}");
+            .with_hint(hint.unwrap_or_else(usual));
         return refused(&finding.into());
     }
     let mut text = "The condition compiles.\n".to_owned();

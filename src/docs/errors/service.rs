@@ -139,6 +139,11 @@ pub(super) const CODES: &[Entry] = &[
         "The file that a value is to be taken from cannot be read.",
         "See its path and its rights.",
     ),
+    entry(
+        "config.variable_in_script",
+        "A `${NAME}` in a template literal of an inline script is replaced by the environment before the script runs.",
+        "Write `$${NAME}` for an expression of the script; `pipelines validate --fix` does.",
+    ),
     entry("config.variable_invalid", "A `${…}` is not complete.", "Close it; write `$${` for the text itself."),
     entry(
         "config.variable_unset",
@@ -625,6 +630,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("settings.refused", "The plugin refuses its settings.", "The message is the plugin's."),
     entry("settings.required", "A setting is missing.", "Add it."),
     entry(
+        "settings.template_in_variable",
+        "The value of an environment variable holds a template, which is evaluated for every record.",
+        "Write the template in the file, or take the braces out of the variable.",
+    ),
+    entry(
         "settings.unknown",
         "The plugin has no such setting.",
         "`connectors describe` or `processors describe` lists them.",
@@ -646,12 +656,49 @@ pub(super) const CODES: &[Entry] = &[
         "The state store cannot be read or written.",
         "See db.path or the database, its rights and its disk.",
     ),
+    entry(
+        "template.bad_format",
+        "A verb of `printf` does not fit its value: the text holds `%!d(…)`.",
+        "Write %v, or a verb that fits.",
+    ),
+    entry(
+        "template.bad_pattern",
+        "A regular expression does not compile for some records, so it never matches.",
+        "Write one that compiles.",
+    ),
     entry("template.blank", "A condition is blank.", "Write one, or leave it out."),
+    entry("template.bytes_printed", "Bytes print as a list of numbers.", "Write printf \"%s\"."),
     entry("template.cannot_read", "Records cannot be read.", "See the file or pipe."),
     entry("template.cannot_write", "Results cannot be written.", "See where standard output goes."),
     entry("template.failed", "A template failed with this record.", "The message says at which part."),
+    entry(
+        "template.fraction_cut",
+        "A function for whole numbers cuts off the fraction of a number.",
+        "Write the function for fractions, as addf in place of add.",
+    ),
     entry("template.invalid_line", "A line is not a record.", "Give one record in JSON per line."),
     entry("template.invalid", "A template is not understood.", "Correct it at the place in the message."),
+    entry("template.map_printed", "A map prints as `map[name:value]`, which is no JSON.", "Write toJson."),
+    entry(
+        "template.no_value",
+        "A field that a template prints is not there, or null: the text holds `<no value>` or `<nil>`.",
+        "Correct the name, test the field with `if`, or give another value with `default`.",
+    ),
+    entry(
+        "template.not_a_number",
+        "A text that is not a number counts as 0.",
+        "Check the field, or test it with `if`.",
+    ),
+    entry(
+        "template.not_a_time",
+        "A value that is not a time is formatted as one: the time is now, or in the year 1.",
+        "Read a text first, as (toDate \"2006-01-02\" .Payload.After.when).",
+    ),
+    entry(
+        "template.not_encoded",
+        "A text is not in the encoding that a template decodes: the result is an error message.",
+        "Check which field is encoded, and how.",
+    ),
     entry("test.fault_impossible", "A fault cannot happen at this step.", "The message says where it can."),
     entry("test.field_required", "A field of a test is missing.", "Add it."),
     entry(

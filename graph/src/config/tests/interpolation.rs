@@ -4,10 +4,12 @@ use super::*;
 
 /// The value of a setting, and whether it came from outside.
 fn setting(name: &str, plugin: &str, text: &str) -> (String, bool) {
-    let pipeline = one(&pipeline(&format!(
+    let loaded = load_text(&pipeline(&format!(
         "processors:\n  - id: a\n    plugin: {plugin}\n    settings:\n      {name}: {}",
         serde_json::Value::from(text)
     )));
+    assert!(!loaded.diagnostics.has_errors(), "{:?}", loaded.diagnostics);
+    let pipeline = &loaded.pipelines[0];
     let value = &pipeline.processors[0].settings.entries[0].value;
     assert_eq!(value.written(), text);
     assert_eq!(format!("{value}"), text);
@@ -43,6 +45,30 @@ fn scripts_keep_expressions_of_their_own() {
     let read = ("`${rec.Key} ${ x } 4 ${a ? `4` : 1} ${".to_owned(), true);
     assert_eq!(setting("script", "anything", script), read);
     assert_eq!(setting("other", "builtin:custom.javascript@v0.1.0", script), read);
+}
+
+#[test]
+fn variables_in_template_literals_of_scripts_are_told() {
+    let text = |script: &str| {
+        format!(
+            "version: \"2.2\"\npipelines:\n  - id: p\n    processors:\n      - id: a\n        plugin: custom.javascript\n        settings:\n          script: {}\n",
+            serde_json::Value::from(script)
+        )
+    };
+    let told = |script: &str| {
+        let mut files = Files::new();
+        files.add("p.yaml", text(script));
+        let loaded = load(&files, &Environment);
+        let line = |finding: &Diagnostic| {
+            let fix = finding.fix.as_ref().map_or(String::new(), |fix| format!("{} -> {}", fix.was, fix.becomes));
+            format!("{} {fix}", finding.code)
+        };
+        loaded.diagnostics.iter().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(told("x = `a ${N}`"), ["config.variable_in_script ${N} -> $${N}"]);
+    assert_eq!(told("x = `a ${UNSET}`"), ["config.variable_unset ${UNSET} -> $${UNSET}"]);
+    assert_eq!(told("x = '${N}' + `$${N} ${rec.Key} ${UNSET:-x}`"), [] as [String; 0]);
+    assert_eq!(told("x = '${UNSET}'"), ["config.variable_unset "]);
 }
 
 #[test]

@@ -245,6 +245,12 @@ impl Walk<'_> {
             Param::Map => (Classes::MAP | Classes::NIL, "a map"),
             Param::Time => (Classes::TIME, "a time"),
         };
+        if let (Param::Map, Known::Metadata) = (param, value) {
+            let place = arg.map_or_else(|| at.clone(), bytes);
+            let message = format!("every record fails here: {} takes a map of any values, not metadata", function.name);
+            let hint = "write (index .Metadata \"name\")".to_owned();
+            return self.fails("flow.wrong_argument", place, message, hint, scope.certain);
+        }
         let Some(classes) = self.classes(value) else { return };
         // A literal number is what is asked for, where it can be.
         let literal = match (param, value) {

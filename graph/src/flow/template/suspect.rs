@@ -13,6 +13,9 @@ use crate::template::tree::{Literal, Operand, Pipeline};
 
 const CODE: &str = "flow.suspect";
 
+/// Bytes of text that a template may build.
+const MOST_BYTES: i64 = 256 << 20;
+
 /// Functions that take whole numbers, and those that take fractions.
 const WHOLE: [(&str, &str); 6] =
     [("add", "addf"), ("sub", "subf"), ("mul", "mulf"), ("div", "divf"), ("max", "maxf"), ("min", "minf")];
@@ -38,6 +41,8 @@ impl Walk<'_> {
             ("a position is bytes: a record fails here if they are not UTF-8", "toJson")
         } else if classes.within(Classes::MAP) {
             ("a map prints as map[name:value], which is no JSON", "toJson")
+        } else if classes.within(Classes::STRUCT) {
+            ("a record prints as a list of its parts, which is no JSON", "toJson")
         } else {
             return;
         };
@@ -86,7 +91,13 @@ impl Walk<'_> {
                 }
             }
         }
+        self.layout(name, args, values, at);
         match name {
+            "repeat" if matches!(values.first(), Some(Known::Literal(Literal::Number(number))) if number.int > Some(MOST_BYTES)) =>
+            {
+                let message = "every record fails here: a template builds at most 256 MiB of text".to_owned();
+                self.fails("flow.wrong_argument", place(0), message, "write a smaller number".to_owned(), certain);
+            }
             "div" | "mod" if matches!(values.last(), Some(Known::Literal(Literal::Number(number))) if number.int == Some(0)) =>
             {
                 let message = format!("every record fails here: {name} by zero");

@@ -1,4 +1,5 @@
-//! Settings that are taken as they are written, though they look like something that is filled in.
+//! Settings that are taken as they are written, though they look like something that is filled in, and the other way
+//! round.
 
 use std::ops::Range;
 
@@ -20,6 +21,9 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
     for setting in &settings.entries {
         let name = setting.name.value.trim();
         let Some(parameter) = specification.parameter(name).filter(|parameter| !parameter.secret) else { continue };
+        if parameter.kind == ParameterKind::Template || name == OPTIONS {
+            findings.0.extend(out_of_a_variable(name, &setting.value));
+        }
         let is_file = parameter.kind == ParameterKind::File;
         let is_text = matches!(parameter.kind, ParameterKind::Text | ParameterKind::File | ParameterKind::Template);
         if !is_text || matches!(name, OPTIONS | "script") {
@@ -36,6 +40,16 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
         findings.0.extend(found.map(|finding| finding.with_span(setting.value.span())));
     }
     findings
+}
+
+/// Warns of a variable whose value holds a template: it is evaluated, whoever set the variable. The value is not shown.
+pub(super) fn out_of_a_variable(name: &str, written: &Written) -> Option<Diagnostic> {
+    written.substituted().any(|value| value.contains("{{")).then(|| {
+        let message = format!("the value of a variable in {name} holds a template, which is evaluated for every record");
+        Diagnostic::warning("settings.template_in_variable", message)
+            .with_span(written.span())
+            .with_hint("write the template in the file; for the two braces themselves, {{ \"{{\" }}")
+    })
 }
 
 /// The quotes of a word processor around a whole text.

@@ -82,7 +82,12 @@ impl<'a> Evaluator<'a> {
             }
             Val::Map(map) => match (map.get(name), self.missing) {
                 (Some(val), _) => Ok(val),
-                (None, MissingKey::NoValue) => Ok(Val::Missing),
+                (None, MissingKey::NoValue) => {
+                    if self.context.is_watched() {
+                        self.missed(map, name, at);
+                    }
+                    Ok(Val::Missing)
+                }
                 (None, MissingKey::Error) => fail(at, format!("there is no entry {name:?} in the map")),
             },
             Val::Raw(_) => fail(
@@ -105,7 +110,7 @@ impl<'a> Evaluator<'a> {
         given: Given<'a>,
         at: &Place,
     ) -> Eval<Val> {
-        self.context.take_time().or_else(|e| fail(at, e.to_string()))?;
+        let is_method = receiver.is_some();
         let mut values: SmallVec<[Val; 4]> = receiver.into_iter().collect();
         let Given { args, last } = given;
         let wanted = function.params.len() - values.len();
@@ -127,7 +132,11 @@ impl<'a> Evaluator<'a> {
             let last = argument::convert(last, param(values.len())).or_else(|message| fail(at, message))?;
             values.push(last);
         }
-        let result = (function.call)(&mut self.context, &values).and_then(|val| {
+        let result = match self.context.is_watched() {
+            false => (function.call)(&mut self.context, &values),
+            true => self.watched_call(function, is_method, &values, args, at),
+        };
+        let result = result.and_then(|val| {
             if let Val::Text(text) = &val {
                 self.context.take_bytes(text.as_bytes().len())?;
             }

@@ -25,6 +25,12 @@ pub(super) fn to_float64(value: &Val) -> f64 {
     }
 }
 
+/// Whether a text stands for a number, so that it does not count as 0: with `whole` for one that arithmetic with whole
+/// numbers takes.
+pub(crate) fn is_number(text: &str, whole: bool) -> bool {
+    if whole { integer(whole_part(text)).is_some() } else { float(text).is_some() }
+}
+
 /// The integer part of a float; what does not fit is the smallest integer, as on amd64.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 fn truncate(f: f64) -> i64 {

@@ -62,6 +62,11 @@ pub(super) fn format(time: &Time, layout: &str) -> String {
     moment::format(time, layout)
 }
 
+/// Whether a layout writes anything of a time.
+pub(crate) fn has_element(layout: &str) -> bool {
+    layout::split(layout).is_some()
+}
+
 /// As JSON has it; `None` for years that RFC 3339 does not have.
 pub(super) fn rfc3339(time: &Time) -> Option<String> {
     use chrono::Datelike as _;

@@ -7,7 +7,7 @@ use anabranch_graph::flow::{Flow, Place};
 use anabranch_graph::operator::Access;
 use anabranch_graph::record::Record;
 use anabranch_graph::specification::{Parameter, ParameterKind};
-use anabranch_graph::template::Template;
+use anabranch_graph::template::{InSetting, Template};
 use anabranch_graph::text::Str;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use reqwest::{Method, Request, Url};
@@ -263,6 +263,6 @@ impl Message {
 fn render(template: &Template, record: &Record, setting: &str, mut out: String) -> Result<String, Fault> {
     match template.render(record, &mut out) {
         Ok(()) => Ok(out),
-        Err(error) => Err(Fault::record("template_failed", format!("{setting}: {error}"))),
+        Err(error) => Err(Fault::record("template_failed", InSetting { setting: setting.into(), error })),
     }
 }

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use anabranch_graph::diagnostic::Files;
 use anabranch_graph::json::write_record;
 use anabranch_graph::phrase::counted;
+use anabranch_graph::plan::Doubtful;
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
 use serde_json::{Value, json};
@@ -74,11 +76,16 @@ pub(super) fn text(trial: &Trial, color: bool, out: &mut String) {
     page.line(
         Style::BOLD,
         &format!(
-            "{} read, {} delivered, {} dropped, {} failed{}",
+            "{} read, {} delivered, {} dropped, {} failed{}{}",
             counts.read,
             counts.delivered,
             counts.dropped,
             counts.failed,
+            match counts.doubtful {
+                0 => String::new(),
+                1 => "; 1 warning".to_owned(),
+                many => format!("; {many} warnings"),
+            },
             if trial.timed_out { "; time was up" } else { "" }
         ),
     );
@@ -134,14 +141,33 @@ fn quoted(bytes: &[u8]) -> String {
 }
 
 /// The same for programs, with records as they are everywhere else.
-pub(super) fn json(trial: &Trial) -> Value {
+pub(super) fn json(trial: &Trial, files: &Files) -> Value {
     let records: Vec<Value> = trial.histories.iter().map(|history| record(history, &trial.steps)).collect();
     json!({
         "pipeline": trial.pipeline,
         "records": records,
         "counts": trial.counts.json(),
+        "doubts": trial.doubts.iter().map(|doubt| doubtful(doubt, files)).collect::<Vec<_>>(),
         "timedOut": trial.timed_out,
         "error": trial.fault,
+    })
+}
+
+/// Something that is hardly meant, with its place in the file.
+pub(in crate::cli::pipelines) fn doubtful(doubt: &Doubtful, files: &Files) -> Value {
+    let place = files.locate(doubt.span);
+    json!({
+        "node": doubt.node.as_str(),
+        "plugin": doubt.plugin.as_str(),
+        "code": doubt.code,
+        "message": doubt.message,
+        "hint": doubt.hint,
+        "path": doubt.path,
+        "file": place.as_ref().map(|place| place.file.as_str()),
+        "line": place.as_ref().map(|place| place.line),
+        "column": place.as_ref().map(|place| place.column),
+        "records": doubt.records,
+        "of": doubt.of,
     })
 }
 

@@ -4,6 +4,7 @@ use anabranch_graph::diagnostic::RenderStyle;
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
+use crate::cli::pipelines::dry_run::show::doubtful;
 use crate::cli::report;
 use crate::terminal::Style;
 use crate::testing::coverage::{Branch, Coverage};
@@ -41,6 +42,13 @@ pub(super) fn text(suite: &Suite, outcome: &Outcome, color: bool, unicode: bool)
         page.line(&heading);
         for test in &tests {
             one(test, &mut page);
+            for doubt in &test.doubts {
+                let place = placed(&test.files, doubt.span);
+                let hint = doubt.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+                let finding = doubt.finding();
+                let line = page.styled(Style::DIM, &format!("warning[{}]: {}{hint}", finding.code, finding.message));
+                page.line(&format!("      {line} ({place})"));
+            }
         }
         page.line("");
     }
@@ -202,6 +210,7 @@ fn tested(suite: &Suite, test: &Tested) -> Json {
         "starts": test.starts,
         "failures": failures,
         "findings": findings,
+        "doubts": test.doubts.iter().map(|doubt| doubtful(doubt, &test.files)).collect::<Vec<_>>(),
     })
 }
 

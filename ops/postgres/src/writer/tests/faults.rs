@@ -464,3 +464,27 @@ async fn a_call_that_is_given_up_leaves_nothing_behind() {
         assert_eq!(db.query("SELECT count(*), min(n), max(n) FROM t"), [format!("600|{n}|{n}")], "{given_up}");
     }
 }
+
+/// PostgreSQL does not say which value is too large: the column is found by the limits of its type, and no other is named.
+#[tokio::test]
+async fn a_value_that_is_too_large_names_its_column() {
+    let Some(db) = Database::create() else { return };
+    db.query(
+        "CREATE DOMAIN cents AS numeric(4, 2);
+         CREATE TABLE t (id int PRIMARY KEY, note text, price numeric(10, 2), code varchar(3), d cents)",
+    );
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    for (after, named, innocent) in [
+        (r#"{"note":"n","price":123456789.5,"code":"abc"}"#, "column \"price\" (numeric(10,2))", ["note", "code"]),
+        (r#"{"note":"n","price":99999999.995,"code":"abc"}"#, "column \"price\" (numeric(10,2))", ["note", "code"]),
+        (r#"{"note":"n","price":1.5,"code":"abcd"}"#, "column \"code\" (varchar(3))", ["note", "price"]),
+        (r#"{"note":"n","price":1.5,"d":123}"#, "perhaps \"note\" (text), \"d\" (cents)", ["price", "code"]),
+    ] {
+        let outcomes = write(&mut writer, &[create(r#"{"id":1}"#, after)]).await;
+        let [outcome] = &outcomes[..] else { panic!("{outcomes:?}") };
+        assert!(outcome.starts_with("value_rejected: ") && outcome.contains(named), "{outcome}");
+        let (_, columns) = outcome.split_once("; ").unwrap();
+        assert!(innocent.iter().all(|name| !columns.contains(name)), "{outcome}");
+    }
+    all_good(&write(&mut writer, &[create(r#"{"id":1}"#, r#"{"note":"n","price":99999999.99,"code":"ab  "}"#)]).await);
+}

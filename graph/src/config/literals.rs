@@ -1,0 +1,93 @@
+//! Template literals of a script: there `${` begins an expression of the script's own language.
+
+/// What the text of a script is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Code,
+    /// Text between quotes of this kind.
+    Quoted(u8),
+    Template,
+    /// A comment to the end of the line.
+    Line,
+    /// A comment up to its end mark.
+    Block,
+}
+
+/// Follows a script from its beginning. It does not know regular expressions, which are told from a division only by a
+/// parser: quotes in one may mislead it.
+pub(super) struct Literals<'t> {
+    text: &'t [u8],
+    at: usize,
+    modes: Vec<Mode>,
+}
+
+impl<'t> Literals<'t> {
+    pub(super) fn of(script: &'t str) -> Self {
+        Literals { text: script.as_bytes(), at: 0, modes: vec![Mode::Code] }
+    }
+
+    /// Whether byte `at` is in the text of a template literal. Places must be asked for in ascending order; O(n) for all.
+    pub(super) fn holds(&mut self, at: usize) -> bool {
+        while self.at < at {
+            let rest = &self.text[self.at..];
+            self.at += self.step(rest);
+        }
+        self.modes.last() == Some(&Mode::Template)
+    }
+
+    /// Takes what begins here, and gives its length.
+    fn step(&mut self, rest: &[u8]) -> usize {
+        let mode = self.modes.last().copied().unwrap_or(Mode::Code);
+        match (mode, rest) {
+            (Mode::Quoted(_) | Mode::Template, [b'\\', ..]) => return 2,
+            (Mode::Code, [b'/', b'/', ..]) => self.modes.push(Mode::Line),
+            (Mode::Code, [b'/', b'*', ..]) => {
+                self.modes.push(Mode::Block);
+                return 2;
+            }
+            (Mode::Code, [quote @ (b'\'' | b'"'), ..]) => self.modes.push(Mode::Quoted(*quote)),
+            (Mode::Code, [b'`', ..]) => self.modes.push(Mode::Template),
+            (Mode::Code, [b'{', ..]) => self.modes.push(Mode::Code),
+            (Mode::Code, [b'}', ..]) if self.modes.len() > 1 => drop(self.modes.pop()),
+            (Mode::Quoted(quote), [byte, ..]) if *byte == quote || *byte == b'\n' => drop(self.modes.pop()),
+            (Mode::Template, [b'`', ..]) | (Mode::Line, [b'\n', ..]) => drop(self.modes.pop()),
+            (Mode::Template, [b'$', b'{', ..]) => {
+                self.modes.push(Mode::Code);
+                return 2;
+            }
+            (Mode::Block, [b'*', b'/', ..]) => {
+                self.modes.pop();
+                return 2;
+            }
+            _ => {}
+        }
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Literals;
+
+    /// Which of the variables are in the text of a template literal.
+    fn held(script: &str) -> Vec<bool> {
+        let mut literals = Literals::of(script);
+        script.match_indices("${").map(|(at, _)| literals.holds(at)).collect()
+    }
+
+    #[test]
+    fn the_text_of_template_literals_is_told_from_the_rest() {
+        for (script, expected) in [
+            ("a = `${A}`", &[true][..]),
+            ("a = '${A}' + \"${B}\" + ${C}", &[false, false, false]),
+            ("a = `x \\` ${A}`; b = ${B}", &[true, false]),
+            ("// `\na = ${A} /* ` */ + `${B}`", &[false, true]),
+            ("a = `${ {b: `${C}`, c: \"}\"} } ${D}` + ${E}", &[true, true, true, false]),
+            ("if (a) { b = '`'; c = ${A} } d = `${B}", &[false, true]),
+            ("a = 'it\n`${A}`", &[true]),
+            ("}} `${A}`", &[true]),
+        ] {
+            assert_eq!(held(script), expected, "{script}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Where in the pipeline file a template or condition stands that failed on a record.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::condition;
+use crate::config::Written;
+use crate::diagnostic::{FileId, Files, SourceFile, Span};
+use crate::fault::Fault;
+use crate::flow::{Look, Part};
+use crate::plan::Compiled;
+use crate::plan::graph::NodeKind;
+use crate::plan::observe::looks;
+use crate::template::{EvalError, InSetting};
+use crate::text::Str;
+
+/// Places of faults that are kept: a plan has few templates, and each fails in few places.
+const MOST_KEPT: usize = 256;
+
+/// The templates and conditions of a plan, and the text of the file that they stand in.
+pub struct Located {
+    file: FileId,
+    source: SourceFile,
+    nodes: Vec<Templates>,
+    /// Finding the line of a place takes time in proportion to the file.
+    found: Mutex<HashMap<u32, Str>>,
+}
+
+/// Those of a node.
+struct Templates {
+    id: Str,
+    condition: Option<Written>,
+    /// Settings and their values.
+    settings: Vec<(Str, Written)>,
+}
+
+impl fmt::Debug for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Located").field("file", &self.source.name).finish_non_exhaustive()
+    }
+}
+
+impl Compiled {
+    /// Makes failures of templates and conditions name their place in the file that the pipeline stands in.
+    pub fn locate(&mut self, files: &Files, file: FileId) {
+        let Some(source) = files.get(file) else { return };
+        let mut nodes = Vec::new();
+        for node in self.rewritten.node_weights() {
+            let condition = node.kind.operator().and_then(|step| step.guard.as_ref()).map(|guard| guard.written.clone());
+            let settings: Vec<(Str, Written)> = match &node.kind {
+                NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => {
+                    let template = |(place, look)| match (place, look) {
+                        (crate::flow::Place { part: Part::Setting(name), .. }, Look::Template(_)) => Some(name),
+                        _ => None,
+                    };
+                    let names = looks(node).into_iter().filter_map(template);
+                    let given = |name: Str| node.settings.iter().find(|given| given.name == name);
+                    names.filter_map(given).map(|given| (given.name.clone(), given.value.clone())).collect()
+                }
+                _ => Vec::new(),
+            };
+            if condition.is_some() || !settings.is_empty() {
+                nodes.push(Templates { id: node.id.clone(), condition, settings });
+            }
+        }
+        if nodes.is_empty() {
+            return;
+        }
+        let located = Located { file, source: source.clone(), nodes, found: Mutex::default() };
+        Arc::make_mut(&mut self.stages).located = Some(Arc::new(located));
+    }
+}
+
+impl Compiled {
+    /// Takes over the places of the same pipeline, compiled before with other values of variables.
+    pub fn keep_places(&mut self, before: &Compiled) {
+        Arc::make_mut(&mut self.stages).located = before.stages.located.clone();
+    }
+}
+
+impl Located {
+    /// `file:line:column` of the part of a template or condition that failed; `None` for other faults, and where it is not
+    /// known.
+    pub fn of(&self, fault: &Fault) -> Option<Str> {
+        let id = fault.node()?;
+        let mut nodes = self.nodes.iter().filter(|node| node.id == *id);
+        let span = nodes.find_map(|node| node.span(fault))?;
+        if span.file != self.file {
+            return None;
+        }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.len() >= MOST_KEPT {
+            found.clear();
+        }
+        let place = found.entry(span.start).or_insert_with(|| {
+            let (line, column) = self.source.position(span.start);
+            format!("{}:{line}:{column}", self.source.name).into()
+        });
+        Some(place.clone())
+    }
+}
+
+impl Templates {
+    fn span(&self, fault: &Fault) -> Option<Span> {
+        if let Some(offset) = condition::failed_at(fault) {
+            let written = self.condition.as_ref()?;
+            return Some(offset.map_or_else(|| written.span(), |offset| written.place(offset, 1)));
+        }
+        let (setting, error) = match fault.cause().downcast_ref::<InSetting>() {
+            Some(InSetting { setting, error }) => (Some(setting), error),
+            None => (None, fault.cause().downcast_ref::<EvalError>()?),
+        };
+        let written = match (setting, self.settings.as_slice()) {
+            (Some(setting), all) => &all.iter().find(|(name, _)| name == setting)?.1,
+            (None, [(_, written)]) => written,
+            // Which of several it is, the fault does not say.
+            (None, _) => return None,
+        };
+        Some(written.place(error.offset, 1))
+    }
+}

@@ -1,0 +1,263 @@
+//! Holding real records against a plan: what is hardly meant in templates and fields, and shows only in data.
+//!
+//! The compiler knows the fields of few sources. A template that prints `<no value>` for each record of the others is
+//! sound to it, and fails no record. A trial, or a test, shows its records to an [`Observer`] and asks it at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use crate::diagnostic::{Diagnostic, Span, did_you_mean};
+use crate::flow::{Flow, Look, Place};
+use crate::plan::Compiled;
+use crate::plan::flow::located;
+use crate::plan::graph::{Guard, Node, NodeKind};
+use crate::plan::stage::StageId;
+use crate::record::{Data, Record};
+use crate::reference::{Reference, Target, push_part};
+use crate::secret::mask;
+use crate::template::Doubt;
+use crate::text::Str;
+use crate::value::Value;
+
+/// Looks at the records that come to the steps and destinations of a plan. Costs about two renderings of each template
+/// for each record.
+pub struct Observer {
+    /// By stage and step.
+    steps: Vec<Vec<Step>>,
+    /// What must not be shown: templates are quoted.
+    secrets: Vec<Str>,
+    seen: Mutex<Seen>,
+}
+
+struct Step {
+    node: Node,
+    /// Parts of its settings.
+    looks: Vec<(Place, Look)>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Records by step and part; a condition has the last part.
+    records: BTreeMap<(StageId, usize, usize), u64>,
+    doubts: BTreeMap<Key, Counted>,
+}
+
+/// The same doubt of several records: their hints may differ.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    stage: StageId,
+    step: usize,
+    part: usize,
+    start: usize,
+    end: usize,
+    code: &'static str,
+}
+
+struct Counted {
+    records: u64,
+    message: String,
+    hint: Option<String>,
+}
+
+/// Something that is hardly meant.
+#[derive(Clone, Debug)]
+pub struct Doubtful {
+    /// Id of the processor or destination.
+    pub node: Str,
+    /// Name of its plugin.
+    pub plugin: Str,
+    /// JSON pointer inside the pipeline: `/processors/0/settings/value`.
+    pub path: String,
+    /// Where it stands.
+    pub span: Span,
+    /// Stable code.
+    pub code: &'static str,
+    /// What it is.
+    pub message: String,
+    /// Remedy.
+    pub hint: Option<String>,
+    /// Records that it concerns.
+    pub records: u64,
+    /// Records that came there.
+    pub of: u64,
+}
+
+/// Code of a field that no record has.
+const NO_FIELD: &str = "flow.no_field";
+
+impl Doubtful {
+    /// Whether it concerns every record, so that the step does nothing that is meant.
+    pub fn is_of_all(&self) -> bool {
+        // A field may be optional, unless another has nearly its name: that is the hint.
+        let sure = self.code != NO_FIELD || self.hint.is_some();
+        self.records == self.of && sure
+    }
+
+    /// The same as a finding of the file.
+    pub fn finding(&self) -> Diagnostic {
+        let Doubtful { node, message, records, of, .. } = self;
+        let many = if *of == 1 { "record" } else { "records" };
+        let message = format!("{node}: {message}, for {records} of {of} {many}");
+        let finding = Diagnostic::warning(self.code, message).with_span(self.span).with_path(self.path.clone());
+        match &self.hint {
+            Some(hint) => finding.with_hint(hint.clone()),
+            None => finding,
+        }
+    }
+}
+
+impl Observer {
+    /// An observer of a pipeline. O(nodes · settings).
+    pub fn of(compiled: &Compiled) -> Observer {
+        let step = |index| {
+            let node: &Node = &compiled.rewritten[index];
+            Step { node: node.clone(), looks: looks(node) }
+        };
+        let steps = compiled.members.iter().map(|nodes| nodes.iter().copied().map(step).collect()).collect();
+        Observer { steps, secrets: compiled.secrets.clone(), seen: Mutex::default() }
+    }
+
+    /// Looks at a record as it comes to a step, or to a destination: step 0 of its stage.
+    pub fn look(&self, stage: StageId, step: usize, record: &Record) {
+        let Some(Step { looks, .. }) = self.step(stage, step) else { return };
+        for (part, (_, look)) in looks.iter().enumerate() {
+            let doubts = match look {
+                Look::Template(template) => template.doubts(record),
+                Look::Field(reference) => {
+                    let missing = missing(reference, record);
+                    self.note(stage, step, part, missing.map(|(message, hint)| (0..0, NO_FIELD, message, hint)));
+                    continue;
+                }
+            };
+            self.note(stage, step, part, doubts.into_iter().map(doubted));
+        }
+    }
+
+    /// Looks at a record on which the condition of a step decides.
+    pub fn look_at_condition(&self, stage: StageId, step: usize, record: &Record) {
+        let Some(Step { node, looks }) = self.step(stage, step) else { return };
+        let Some(guard) = guard(node) else { return };
+        let doubts = guard.condition.template().doubts(record);
+        self.note(stage, step, looks.len(), doubts.into_iter().map(doubted));
+    }
+
+    fn step(&self, stage: StageId, step: usize) -> Option<&Step> {
+        self.steps.get(stage.0)?.get(step)
+    }
+
+    fn note(
+        &self,
+        stage: StageId,
+        step: usize,
+        part: usize,
+        doubts: impl IntoIterator<Item = (std::ops::Range<usize>, &'static str, String, Option<String>)>,
+    ) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen.records.entry((stage, step, part)).or_default() += 1;
+        for (at, code, message, hint) in doubts {
+            let key = Key { stage, step, part, start: at.start, end: at.end, code };
+            seen.doubts.entry(key).or_insert(Counted { records: 0, message, hint }).records += 1;
+        }
+    }
+
+    /// What was found so far, step by step. A field that is missing from some records only is none: it may be optional.
+    pub fn doubts(&self) -> Vec<Doubtful> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = BTreeSet::new();
+        let mut found = Vec::new();
+        for (key, counted) in &seen.doubts {
+            let Some(Step { node, looks }) = self.step(key.stage, key.step) else { continue };
+            let of = seen.records.get(&(key.stage, key.step, key.part)).copied().unwrap_or_default();
+            if key.code == NO_FIELD && counted.records < of {
+                continue;
+            }
+            let (guard, place) = match looks.get(key.part) {
+                Some((place, _)) => (None, place),
+                None => (guard(node), &Place::CONDITION),
+            };
+            let place = if key.start == key.end { place.clone() } else { place.at(key.start..key.end) };
+            let (span, path) = located(node, guard, &place);
+            // A field that two parts of a step name, or both branches of a template, is told once.
+            if !told.insert((key.stage, key.step, span.start, span.end, key.code)) {
+                continue;
+            }
+            found.push(Doubtful {
+                node: node.id.clone(),
+                plugin: plugin(node),
+                path,
+                span,
+                code: key.code,
+                message: mask(&counted.message, &self.secrets),
+                hint: counted.hint.as_deref().map(|hint| mask(hint, &self.secrets)),
+                records: counted.records,
+                of,
+            });
+        }
+        found
+    }
+}
+
+fn doubted(doubt: Doubt) -> (std::ops::Range<usize>, &'static str, String, Option<String>) {
+    let Doubt { at, kind, message, hint } = doubt;
+    (at, kind.code(), message, hint)
+}
+
+/// The parts of a node's settings that real records can be held against.
+pub(super) fn looks(node: &Node) -> Vec<(Place, Look)> {
+    let mut flow = Flow::gathering();
+    match &node.kind {
+        NodeKind::Operator(step) | NodeKind::Split(step) => step.operator.flow(&mut flow),
+        NodeKind::Destination(write) => write.destination.flow(&mut flow),
+        _ => {}
+    }
+    flow.into_looks()
+}
+
+fn guard(node: &Node) -> Option<&Guard> {
+    node.kind.operator().and_then(|step| step.guard.as_ref())
+}
+
+fn plugin(node: &Node) -> Str {
+    match &node.kind {
+        NodeKind::Operator(step) | NodeKind::Split(step) => step.plugin.clone(),
+        NodeKind::Destination(write) => write.plugin.clone(),
+        _ => Str::default(),
+    }
+}
+
+/// Says that a record does not have a field, where the map that should hold it is there.
+fn missing(reference: &Reference, record: &Record) -> Option<(String, Option<String>)> {
+    let told = |parent: &str, name: &str, names: &[&str]| {
+        let hint = did_you_mean(name, names.iter().copied()).map(|near| {
+            let mut meant = parent.to_owned();
+            push_part(near, &mut meant);
+            format!("did you mean {meant}?")
+        });
+        (format!("the record has no {reference}, so there is nothing to work on"), hint)
+    };
+    match reference.target() {
+        Target::Entry(key) if record.metadata.get(key).is_none() => {
+            let names: Vec<&str> = record.metadata.iter().map(|(key, _)| key.as_str()).collect();
+            Some(told(".Metadata", key, &names))
+        }
+        Target::Field(side, path) => {
+            let Data::Structured(object) = side.of(record) else { return None };
+            let mut object = object;
+            let mut parent = side.as_str().to_owned();
+            for name in path.parents().iter().chain([path.last()]) {
+                match object.get(name) {
+                    None => {
+                        let names: Vec<&str> = object.iter().map(|(name, _)| name.as_str()).collect();
+                        return Some(told(&parent, name, &names));
+                    }
+                    Some(Value::Map(inner)) => object = inner,
+                    // What is in the way fails the record, or is the field itself.
+                    Some(_) => return None,
+                }
+                push_part(name, &mut parent);
+            }
+            None
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,96 @@
+//! Doubts: results of a template that are hardly meant, though the template does not fail over them.
+
+use std::ops::Range;
+
+use super::tree::Place;
+
+/// A result that is hardly meant. It names fields of the record, never their values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Doubt {
+    /// Which part of the template gives it, in bytes from the start of the template.
+    pub at: Range<usize>,
+    /// What it is.
+    pub kind: DoubtKind,
+    /// The same in words.
+    pub message: String,
+    /// Remedy.
+    pub hint: Option<String>,
+}
+
+/// The kinds of doubtful results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DoubtKind {
+    /// A value that is not there, or null: it prints as `<no value>` or `<nil>`, and counts as 0 in sums.
+    NoValue,
+    /// A verb of `printf` that does not fit its value: `%!f(int64=4)`.
+    Format,
+    /// A value that is not a time, where one is formatted: the time is now.
+    NotATime,
+    /// A text that is not in the encoding that is decoded: the result is an error message.
+    NotEncoded,
+    /// A number whose fraction is cut off.
+    Fraction,
+    /// A text that is not a number: it counts as 0.
+    NotANumber,
+    /// A regular expression that does not compile: it never matches.
+    Pattern,
+    /// A map that prints as `map[name:value]`.
+    Map,
+    /// Bytes that print as a list of numbers.
+    Bytes,
+}
+
+impl DoubtKind {
+    /// The stable code.
+    pub const fn code(self) -> &'static str {
+        match self {
+            DoubtKind::NoValue => "template.no_value",
+            DoubtKind::Format => "template.bad_format",
+            DoubtKind::NotATime => "template.not_a_time",
+            DoubtKind::NotEncoded => "template.not_encoded",
+            DoubtKind::Fraction => "template.fraction_cut",
+            DoubtKind::NotANumber => "template.not_a_number",
+            DoubtKind::Pattern => "template.bad_pattern",
+            DoubtKind::Map => "template.map_printed",
+            DoubtKind::Bytes => "template.bytes_printed",
+        }
+    }
+}
+
+/// The doubts of one rendering.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    /// In the order in which they came up, each once.
+    pub(crate) found: Vec<Doubt>,
+    /// The last name that a map did not have.
+    pub(crate) missed: Option<Missed>,
+}
+
+/// A name that a map does not have.
+#[derive(Debug)]
+pub(crate) struct Missed {
+    /// The operand that reads it.
+    pub(crate) at: Place,
+    /// What may be meant.
+    pub(crate) hint: String,
+}
+
+impl Doubts {
+    /// Most doubts of one rendering: a loop may have one for each element.
+    const MOST: usize = 32;
+
+    /// Adds a doubt, unless it is there already.
+    pub(crate) fn add(&mut self, at: &Place, kind: DoubtKind, message: String, hint: Option<String>) {
+        let at = at.start as usize..at.end as usize;
+        let known = self.found.iter().any(|doubt| doubt.at == at && doubt.kind == kind);
+        if !known && self.found.len() < Self::MOST {
+            self.found.push(Doubt { at, kind, message, hint });
+        }
+    }
+
+    /// What may be meant by a name that was missing in this part of the template.
+    pub(crate) fn missed_in(&self, at: &Place) -> Option<&str> {
+        let missed = self.missed.as_ref()?;
+        (at.start <= missed.at.start && missed.at.end <= at.end).then_some(missed.hint.as_str())
+    }
+}

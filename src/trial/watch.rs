@@ -1,0 +1,160 @@
+//! A plan whose steps and destinations show an observer each record that comes to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::destination::{Destination, Verdicts, WritePolicy, Writer};
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Host, Operator, Rows, Signature, Verdict,
+};
+use anabranch_graph::plan::Observer;
+use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
+use anabranch_graph::record::Record;
+use anabranch_graph::source::Mark;
+use anabranch_graph::state::LaneId;
+use async_trait::async_trait;
+
+/// The plan with an observer. Everything else runs as it would.
+pub fn watched(plan: &StagePlan, observer: &Arc<Observer>) -> StagePlan {
+    let mut plan = plan.clone();
+    for (index, stage) in plan.stages.iter_mut().enumerate() {
+        let eye = |step| Eye { observer: observer.clone(), stage: StageId(index), step };
+        match &mut stage.kind {
+            StageKind::Read(_) => {}
+            StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
+                steps.iter_mut().enumerate().for_each(|(at, step)| watch(step, eye(at)));
+            }
+            StageKind::Async { step, .. } => watch(step, eye(0)),
+            StageKind::Write(write) => {
+                write.destination = Arc::new(End { destination: write.destination.clone(), eye: eye(0) });
+            }
+        }
+    }
+    plan
+}
+
+fn watch(step: &mut StepSpec, eye: Eye) {
+    if let StepCondition::If(condition) = &step.condition {
+        let eye = eye.clone();
+        let show = move |records: &[Record]| {
+            records.iter().for_each(|record| eye.observer.look_at_condition(eye.stage, eye.step, record));
+        };
+        step.condition = StepCondition::If(Arc::new(condition.witnessed(Arc::new(show))));
+    }
+    step.operator = Arc::new(Step { operator: step.operator.clone(), eye });
+}
+
+/// An observer and the place that it looks at.
+#[derive(Clone)]
+struct Eye {
+    observer: Arc<Observer>,
+    stage: StageId,
+    step: usize,
+}
+
+impl Eye {
+    fn look(&self, record: &Record) {
+        self.observer.look(self.stage, self.step, record);
+    }
+}
+
+struct Step {
+    operator: Arc<dyn ConfiguredOperator>,
+    eye: Eye,
+}
+
+impl ConfiguredOperator for Step {
+    fn signature(&self) -> Signature {
+        self.operator.signature()
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        self.operator.patience()
+    }
+
+    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        let eye = self.eye.clone();
+        Ok(match self.operator.build(worker, host)? {
+            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Watched { operator, eye })),
+            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Watched { operator, eye })),
+            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(WatchedAsync { operator, eye })),
+        })
+    }
+}
+
+struct Watched<O: ?Sized> {
+    operator: Box<O>,
+    eye: Eye,
+}
+
+impl<O: Operator + ?Sized> Operator for Watched<O> {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.iter_mut().for_each(|(_, record)| self.eye.look(record));
+        self.operator.process(rows);
+    }
+
+    fn close(&mut self) -> Result<(), Fault> {
+        self.operator.close()
+    }
+}
+
+struct WatchedAsync {
+    operator: Arc<dyn AsyncOperator>,
+    eye: Eye,
+}
+
+#[async_trait]
+impl AsyncOperator for WatchedAsync {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        rows.iter().for_each(|record| self.eye.look(record));
+        self.operator.call(rows).await
+    }
+
+    async fn close(&self) -> Result<(), Fault> {
+        self.operator.close().await
+    }
+}
+
+/// A destination, or the writer of one.
+struct End<D> {
+    destination: D,
+    eye: Eye,
+}
+
+#[async_trait]
+impl Destination for End<Arc<dyn Destination>> {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(Box::new(End { destination: self.destination.open(host).await?, eye: self.eye.clone() }))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        self.destination.policy()
+    }
+
+    /// Asked of the records of a trial, in place of writing them.
+    fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
+        self.eye.look(record);
+        self.destination.written(record)
+    }
+}
+
+#[async_trait]
+impl Writer for End<Box<dyn Writer>> {
+    async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
+        self.destination.marks().await
+    }
+
+    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        rows.iter().for_each(|record| self.eye.look(record));
+        self.destination.write(rows, marks).await
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        self.destination.flush().await
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.destination.close().await
+    }
+}

@@ -1,0 +1,183 @@
+//! Pipelines that are sound to `validate` and write what nobody means: real records show it.
+
+use serde_json::Value;
+
+use crate::process::{Workspace, file_to_file};
+
+const RECORDS: &str = "{\"name\":\"tea\",\"price\":4.5,\"password\":\"x\"}\n{\"name\":\"milk\",\"price\":2}\n";
+
+/// A pipeline that decodes lines, and then has these steps, indented by six.
+fn workspace(steps: &str, destination: &str) -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", RECORDS);
+    workspace.write(
+        "pipelines/p.yaml",
+        format!(
+            r#"version: "2.2"
+pipelines:
+  - id: p
+    connectors:
+      - {{ id: in, type: source, plugin: file, settings: {{ path: ./in.txt }} }}
+      - {{ id: out, type: destination, plugin: file, settings: {{ path: ./out.txt{destination} }} }}
+    processors:
+      - {{ id: decode, plugin: json.decode, settings: {{ field: .Payload.After }} }}
+{steps}
+"#
+        ),
+    );
+    workspace
+}
+
+fn dry_run(workspace: &Workspace, code: i32) -> (String, Value) {
+    let args = ["pipelines", "dry-run", "p", "--no-color"];
+    let text = workspace.run(&args).expect_code(code).both();
+    let json = workspace.run(&[&args[..3], &["--json"]].concat()).expect_code(code).stdout;
+    (text, serde_json::from_str(&json).unwrap())
+}
+
+fn set(value: &str) -> String {
+    format!("      - {{ id: t, plugin: field.set, settings: {{ field: .Payload.After.x, value: '{value}' }} }}")
+}
+
+#[test]
+fn a_template_that_gives_no_value_is_told_with_its_place_and_the_near_name() {
+    let workspace = workspace(&set("a {{ .Payload.After.Name }}"), "");
+    workspace.run(&["pipelines", "validate"]).expect_code(0);
+    let (text, json) = dry_run(&workspace, 1);
+    for part in [
+        "warning[template.no_value]",
+        "pipelines/p.yaml:9:",
+        "for 2 of 2 records",
+        "did you mean .Payload.After.name?",
+        "2 read, 2 delivered, 0 dropped, 0 failed; 1 warning",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert_eq!(json["ok"], Value::Bool(false));
+    let doubt = &json["result"]["pipelines"][0]["doubts"][0];
+    assert_eq!(
+        (&doubt["node"], &doubt["code"], &doubt["line"], &doubt["records"], &doubt["of"]),
+        (&"t".into(), &"template.no_value".into(), &9.into(), &2.into(), &2.into()),
+        "{doubt}"
+    );
+    assert_eq!(doubt["path"], "/processors/1/settings/value");
+}
+
+#[test]
+fn every_kind_of_result_that_is_hardly_meant_is_told() {
+    for (value, code, of, exit) in [
+        ("{{ printf \"%.2f\" .Payload.After.price }}", "template.bad_format", 1, 0),
+        ("{{ date \"2006\" .Payload.After.name }}", "template.not_a_time", 2, 1),
+        ("{{ b64dec .Payload.After.name }}", "template.not_encoded", 2, 1),
+        ("{{ add .Payload.After.price 1 }}", "template.fraction_cut", 1, 0),
+        ("{{ int .Payload.After.name }}", "template.not_a_number", 2, 1),
+        ("{{ regexMatch (print \"[\" .Payload.After.name) \"x\" }}", "template.bad_pattern", 2, 1),
+    ] {
+        let (text, json) = dry_run(&workspace(&set(value), ""), exit);
+        assert!(text.contains(&format!("warning[{code}]")), "{value}\n{text}");
+        assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["records"], of, "{value}: {json}");
+    }
+}
+
+#[test]
+fn what_all_steps_of_a_sound_pipeline_make_is_not_doubted() {
+    let (text, json) = dry_run(&workspace(&set("{{ .Payload.After.name }} {{ toJson .Payload.After }}"), ""), 0);
+    assert!(!text.contains("warning"), "{text}");
+    assert_eq!(json["result"]["pipelines"][0]["doubts"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn formats_conditions_and_fields_are_looked_at_too() {
+    let format = ", sdk.record.format: template, sdk.record.format.options: '{{ .Metadata.nix }}{{ .Payload.Before }}'";
+    let (text, _) = dry_run(&workspace("", format), 1);
+    assert!(text.contains("template.no_value") && text.contains("out: .Payload.Before has no value"), "{text}");
+
+    let condition = "      - { id: c, plugin: filter, condition: '{{ eq (date \"2006\" .Payload.After.name) \"1999\" }}' }";
+    let (text, json) = dry_run(&workspace(condition, ""), 1);
+    assert!(text.contains("c: date of a text gives the time now"), "{text}");
+    assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["path"], "/processors/1/condition");
+
+    let exclude = |field: &str| {
+        format!("      - {{ id: e, plugin: field.exclude, settings: {{ fields: .Payload.After.{field} }} }}")
+    };
+    let (text, _) = dry_run(&workspace(&exclude("Password"), ""), 1);
+    assert!(text.contains("did you mean .Payload.After.password?") && text.contains("nothing to work on"), "{text}");
+    // A field that some records have, and one that nobody can guess, may be right.
+    assert!(!dry_run(&workspace(&exclude("password"), ""), 0).0.contains("warning"));
+    let (text, _) = dry_run(&workspace(&exclude("wholly_different"), ""), 0);
+    assert!(text.contains("warning[flow.no_field]"), "{text}");
+}
+
+#[test]
+fn what_needs_no_records_is_told_by_validate() {
+    let decode = "      - { id: again, plugin: json.decode, settings: { field: .Payload.After } }";
+    for (steps, code, said) in [
+        (set("{{ . }}"), 0, "a record prints as a list of its parts"),
+        (set("{{ date \"YYYY-MM-DD\" now }}"), 0, "write \"2006-01-02\""),
+        (set("{{ toDate \"summer\" .Payload.After.name }}"), 0, "\"summer\" is not a layout"),
+        (set("{{ get .Metadata \"x\" }}"), 2, "write (index .Metadata \"name\")"),
+        (set("{{ repeat 100000000000 \"x\" }}"), 2, "at most 256 MiB of text"),
+        (set("{{ b64dec \"!!\" }}"), 0, "the text is not base64"),
+        (decode.to_owned(), 0, "structured already"),
+    ] {
+        let output = workspace(&steps, "").run(&["pipelines", "validate"]).expect_code(code).both();
+        assert!(output.contains(said) && output.contains("p.yaml:9:"), "{steps}\n{output}");
+    }
+    let output = workspace("", "").run(&["pipelines", "validate"]).expect_code(0).both();
+    assert!(output.contains("0 errors, 0 warnings"), "{output}");
+    let directory = workspace("", "");
+    directory.write("pipelines/p.yaml", file_to_file("p", "").replace("out.ndjson", "sub/"));
+    let output = directory.run(&["pipelines", "validate"]).expect_code(2).both();
+    assert!(output.contains("names a directory"), "{output}");
+}
+
+#[test]
+fn variables_of_the_environment_in_scripts_and_templates_are_told() {
+    let script = "      - id: t\n        plugin: custom.javascript\n        settings:\n          script: |\n            function process(rec) {\n              rec.Metadata.x = `${HOME} ${rec.Key}`;\n              return rec;\n            }\n";
+    let mut workspace = workspace(script, "");
+    workspace.env("HOME", "/home");
+    let output = workspace.run(&["pipelines", "validate"]).expect_code(0).both();
+    assert!(output.contains("warning[config.variable_in_script]") && output.contains("p.yaml:14:33"), "{output}");
+    workspace.run(&["pipelines", "validate", "--fix"]).expect_code(0);
+    let fixed = workspace.read("pipelines/p.yaml");
+    assert!(fixed.contains("`$${HOME} ${rec.Key}`"), "{fixed}");
+    let output = workspace.run(&["pipelines", "validate"]).expect_code(0).both();
+    assert!(output.contains("0 warnings"), "{output}");
+
+    workspace.write("pipelines/p.yaml", fixed.replace("$${HOME}", "${NO_SUCH_VARIABLE}"));
+    let output = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+    assert!(output.contains("write `$${NO_SUCH_VARIABLE}` for an expression of the script"), "{output}");
+
+    workspace.env("TEXT", "{{ .Position.String }}");
+    let step = "      - { id: t, plugin: field.set, settings: { field: .Metadata.x, value: '${TEXT}' } }";
+    workspace.write("pipelines/p.yaml", fixed.replace(script.replace("${HOME}", "$${HOME}").as_str(), step));
+    let output = workspace.run(&["pipelines", "validate"]).expect_code(0).both();
+    assert!(output.contains("settings.template_in_variable") && !output.contains("Position"), "{output}");
+}
+
+#[test]
+fn tests_of_pipelines_tell_it_and_pass() {
+    let workspace = workspace(&set("{{ .Payload.After.Name }}"), "");
+    workspace.write(
+        "pipelines/p.test.yaml",
+        "tests:\n  - name: nothing\n    input: ['{\"name\":\"tea\"}']\n    expect:\n      records:\n        - after: { name: tea, x: <no value> }\n",
+    );
+    let text = workspace.run(&["pipelines", "test", "--no-color"]).expect_code(0).both();
+    for part in ["warning[template.no_value]", "did you mean .Payload.After.name?", "p.yaml:9:", "1 passed"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn a_template_or_condition_that_fails_names_its_place_in_the_file() {
+    for (steps, place) in [
+        (set("{{ .Payload.After.name.first }}"), "pipelines/p.yaml:9:86"),
+        ("      - { id: c, plugin: filter, condition: '{{ gt .Payload.After.name 1 }}' }".to_owned(), "pipelines/p.yaml:9:50"),
+    ] {
+        let workspace = workspace(&steps, "");
+        let (text, _) = dry_run(&workspace, 1);
+        assert!(text.contains(&format!("(at {place})")), "{place} is not in:\n{text}");
+        let output = workspace.run(&["run", "--once"]).expect_code(1).both();
+        assert!(output.contains(&format!("(at {place})")), "{place} is not in:\n{output}");
+    }
+}
