@@ -107,6 +107,8 @@ pub struct Parameter {
     pub aliases: Vec<Str>,
     /// Value to begin with where one of several parameters is needed: generated files set it.
     pub example: Option<Str>,
+    /// The parameter without which it has no effect: that one must be given, and not be `false` or zero.
+    pub only_with: Option<Str>,
 }
 
 impl Parameter {
@@ -121,6 +123,7 @@ impl Parameter {
             secret: false,
             aliases: Vec::new(),
             example: None,
+            only_with: None,
         }
     }
 
@@ -128,6 +131,13 @@ impl Parameter {
     #[must_use]
     pub fn example(mut self, value: &'static str) -> Self {
         self.example = Some(Str::from_static(value));
+        self
+    }
+
+    /// Makes it one that has an effect only where another parameter of the plugin is on.
+    #[must_use]
+    pub fn only_with(mut self, other: &'static str) -> Self {
+        self.only_with = Some(Str::from_static(other));
         self
     }
 
