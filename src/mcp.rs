@@ -114,6 +114,12 @@ impl Server {
         Server { tools, instructions }
     }
 
+    /// Answers a message that is longer than [`MESSAGE`], of which nothing was read.
+    pub fn too_long(&self) -> Answer {
+        let message = format!("a message is longer than {} MiB", MESSAGE >> 20);
+        Refusal::new(413, -32700, message).answer(&Value::Null)
+    }
+
     /// Answers a message. Blocks as long as a tool takes. `mirrored` is for transports that have such.
     pub fn answer(&self, message: &[u8], mirrored: Option<&Mirrored>) -> Answer {
         let message: Value = match serde_json::from_slice(message) {

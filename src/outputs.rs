@@ -6,6 +6,7 @@ use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_graph::plan::Compiled;
@@ -71,6 +72,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diag
     let read: Vec<(&Node, Metadata)> =
         nodes().filter_map(|node| Some((node, fs::metadata(read(node)?).ok().filter(Metadata::is_file)?))).collect();
     for node in nodes() {
+        findings.0.extend(read_twice(node, nodes()));
         let Some(written) = written(node) else { continue };
         if let Some(what) = reserved(written, registry.reserved().iter().chain(own)) {
             let message = format!("{:?} writes {written}, which is {what}", node.id);
@@ -85,6 +87,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diag
             findings.push(about(finding, node).with_hint("name a file in it"));
             continue;
         }
+        findings.0.extend(written_twice(node, written, nodes()));
         if let Ok(found) = fs::metadata(written) {
             if found.is_dir() {
                 let finding = Diagnostic::error("settings.invalid", format!("path: {written} is a directory"));
@@ -158,9 +161,65 @@ fn letters_beside_records<'a>(
     )
 }
 
+/// A destination that writes the file of one before it: the pipeline gives both every record.
+fn written_twice<'a>(node: &Node, written: &str, nodes: impl Iterator<Item = &'a Node>) -> Option<Diagnostic> {
+    let NodeKind::Destination(_) = node.kind else { return None };
+    if written.starts_with("/dev/") {
+        return None;
+    }
+    let identity = Identity::of(Path::new(written))?;
+    let first =
+        first_of(&identity, node, nodes.filter(|node| matches!(node.kind, NodeKind::Destination(_))), self::written)?;
+    let message = format!("{:?} writes the file of {:?}: every record stands in it twice", node.id, first.id);
+    Some(
+        about(Diagnostic::warning("plan.output_shared", message), node)
+            .with_related(place(first), "written here too")
+            .with_hint("give it another path, or remove one of the two"),
+    )
+}
+
+/// A source that reads the file of one before it.
+fn read_twice<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Option<Diagnostic> {
+    let identity = Identity::of(Path::new(read(node)?))?;
+    let first = first_of(&identity, node, nodes, read)?;
+    let message = format!("{:?} reads the file of {:?}: every record comes twice", node.id, first.id);
+    Some(
+        about(Diagnostic::warning("plan.input_shared", message), node)
+            .with_related(place(first), "read here too")
+            .with_hint("give it another path, or remove one of the two"),
+    )
+}
+
+/// The first node before `node` that has the same file.
+fn first_of<'a>(
+    identity: &Identity,
+    node: &Node,
+    nodes: impl Iterator<Item = &'a Node>,
+    file: impl Fn(&Node) -> Option<&str>,
+) -> Option<&'a Node> {
+    let is_same = |other: &&Node| file(other).and_then(|path| Identity::of(Path::new(path))).as_ref() == Some(identity);
+    nodes.take_while(|other| other.id != node.id).find(is_same)
+}
+
+/// Whether a pipeline writes records to the standard output of this process.
+pub fn writes_standard_output(pipeline: &Pipeline) -> bool {
+    pipeline.compiled.lowered.node_weights().filter_map(written).any(|path| STANDARD_OUTPUT.contains(&path))
+}
+
+/// The names of standard output among files.
+const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
+/// The circle that a pipeline closes with others that are there, as [`circles`] says it. The places of the others are
+/// not in the text of this one.
+pub fn circle(pipeline: &Pipeline, others: &[Arc<Pipeline>]) -> Option<Diagnostic> {
+    let all: Vec<&Pipeline> = std::iter::once(pipeline).chain(others.iter().map(Arc::as_ref)).collect();
+    let (_, finding) = circles(&all).into_iter().find(|(index, _)| *index == 0)?;
+    Some(Diagnostic { related: Vec::new(), ..finding })
+}
+
 /// Pipelines that feed each other in a circle: each of their records would come again, without end. One finding for each
 /// pipeline of a circle, with its index in `pipelines`.
-pub fn circles(pipelines: &[Pipeline]) -> Vec<(usize, Diagnostic)> {
+pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
     let identified = |path: &str| Identity::of(Path::new(path));
     let mut readers: HashMap<Identity, Vec<(usize, &Node)>> = HashMap::new();
     for (index, pipeline) in pipelines.iter().enumerate() {
@@ -240,7 +299,7 @@ mod tests {
         let text = format!(
             "version: 2.2\npipelines:\n  - id: p\n    connectors:\n      - {{ id: in, type: source, plugin: file, \
              settings: {{ path: '{read}' }} }}\n      - {{ id: out, type: destination, plugin: file, settings: {{ path: \
-             '{written}' }} }}\n    dead-letter-queue: {{ plugin: file, settings: {{ path: '{letters}' }} }}\n"
+             '{written}' }} }}\n    dead-letter-queue: {{ plugin: file, window-size: 0, settings: {{ path: '{letters}' }} }}\n"
         );
         let mut files = Files::new();
         files.add("p.yaml", text);
@@ -276,7 +335,7 @@ mod tests {
                 format!(
                     "  - id: {id}\n    connectors:\n      - {{ id: in, type: source, plugin: file, settings: {{ path: \
                      '{read}' }} }}\n      - {{ id: out, type: destination, plugin: file, settings: {{ path: '{written}' \
-                     }} }}\n    dead-letter-queue: {{ plugin: file, settings: {{ path: '{letters}' }} }}\n"
+                     }} }}\n    dead-letter-queue: {{ plugin: file, window-size: 0, settings: {{ path: '{letters}' }} }}\n"
                 )
             })
             .collect();
@@ -358,6 +417,46 @@ mod tests {
         assert_eq!(findings(&[("p", &path("in"), "/dev/stdout", "/dev/stdout")], &[]), []);
         let shared = [("p", &*path("in"), &*path("out"), &*path("d")), ("q", &*path("in"), &*path("out"), &*path("d"))];
         assert_eq!(findings(&shared, &[]), []);
+    }
+
+    #[test]
+    fn what_one_pipeline_writes_or_reads_twice_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::write(path("in"), "one\n").unwrap();
+        symlink(path("in"), path("link")).unwrap();
+        let codes = |read: [&str; 2], written: [&str; 2]| {
+            let connector = |(id, kind, path): (&str, &str, &str)| {
+                format!("      - {{ id: {id}, type: {kind}, plugin: file, settings: {{ path: '{path}' }} }}\n")
+            };
+            let all = [
+                ("a", "source", read[0]),
+                ("b", "source", read[1]),
+                ("c", "destination", written[0]),
+                ("d", "destination", written[1]),
+            ];
+            let connectors: String = all.map(connector).concat();
+            let mut files = Files::new();
+            files.add("p.yaml", format!("version: 2.2\npipelines:\n  - id: p\n    connectors:\n{connectors}"));
+            let mut registry = Registry::new();
+            anabranch_ops::register(&mut registry);
+            let found = Found { files, unreadable: Vec::new() };
+            let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
+            assert!(!pipelines.has_errors());
+            pipelines
+                .findings
+                .iter()
+                .map(|finding| format!("{}: {}", finding.code, finding.message))
+                .collect::<Vec<_>>()
+        };
+        let (one, two) = (path("in"), path("other"));
+        let (out, same) = (path("out"), format!("{}/./out", directory.path().display()));
+        assert_eq!(codes([&one, &two], [&out, &path("more")]), Vec::<String>::new());
+        let shared = "plan.output_shared: \"d\" writes the file of \"c\": every record stands in it twice";
+        assert_eq!(codes([&one, &two], [&out, &same]), [shared]);
+        let shared = "plan.input_shared: \"b\" reads the file of \"a\": every record comes twice";
+        assert_eq!(codes([&one, &path("link")], [&out, &path("more")]), [shared]);
+        assert_eq!(codes([&one, &two], ["/dev/stdout", "/dev/stdout"]), Vec::<String>::new());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_graph::plan::stage::StageKind;
 use anabranch_graph::record::Position;
-use anabranch_graph::source::Mark;
+use anabranch_graph::source::{Mark, Partition};
 use anabranch_graph::state::{LaneId, StateStore as _, StoreError};
 use anabranch_graph::text::Str;
 use base64::Engine as _;
@@ -99,6 +99,16 @@ pub enum MoveError {
         /// Its sources.
         known: Vec<String>,
     },
+    /// The source has no partitions.
+    #[error("{pipeline}:{connector} has no partition {partition:?}: its source has only one")]
+    NoPartition {
+        /// The pipeline.
+        pipeline: Str,
+        /// The source.
+        connector: Str,
+        /// The partition that was given.
+        partition: Str,
+    },
     /// A source says that it cannot resume there.
     #[error("{pipeline}:{connector} cannot resume after {position}: {reason}")]
     Refused {
@@ -133,6 +143,13 @@ pub fn check<'a>(
     let sources: BTreeMap<_, _> = reads.collect();
     let mut unasked = BTreeSet::new();
     for (lane, position) in given {
+        if lane.partition != Partition::ONLY && sources.get(&lane.connector).is_some_and(|it| !it.is_partitioned()) {
+            return Err(MoveError::NoPartition {
+                pipeline: pipeline.clone(),
+                connector: lane.connector.clone(),
+                partition: lane.partition.0.clone(),
+            });
+        }
         if position.0.is_empty() {
             continue;
         }

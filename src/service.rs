@@ -41,6 +41,7 @@ use tokio::time::{MissedTickBehavior, interval, interval_at, sleep};
 
 use crate::api::{Api, ListenError, View};
 use crate::log::{COUNTED_EVERY, Log};
+use crate::outputs;
 use crate::pipelines::{Invalid, Pipelines};
 use crate::runtime;
 use crate::settings::{LogFormat, Settings};
@@ -512,7 +513,7 @@ impl Service {
             let was_live =
                 pipeline.status.is_live() || matches!(pipeline.status, Status::Stopped { reason: StopReason::System });
             let status = if was_live { Status::Stopped { reason: StopReason::System } } else { pipeline.status };
-            let entry = control.put(&pipeline.id, read.into_plan(), status);
+            let entry = control.put(&pipeline.id, apart(control, &pipeline.id, read.into_plan()), status);
             if was_live && let Err(error) = control.begin(&entry) {
                 tracing::error!(pipeline = %pipeline.id, %error, "not started");
             }
@@ -567,7 +568,12 @@ impl Service {
             let id = pipeline.config.id.value.clone();
             let wanted = pipeline.config.status == DesiredStatus::Running;
             let reason = if wanted { StopReason::System } else { StopReason::User };
-            let entry = control.put(&id, Plan::Good(Arc::new(pipeline)), Status::Stopped { reason });
+            let plan = apart(control, &id, Plan::Good(Arc::new(pipeline)));
+            let is_good = matches!(plan, Plan::Good(_));
+            let entry = control.put(&id, plan, Status::Stopped { reason });
+            if !is_good {
+                continue;
+            }
             if !wanted {
                 tracing::info!(pipeline = %id, "not started: its file says `status: stopped`");
             } else if let Err(error) = control.begin(&entry) {
@@ -599,6 +605,15 @@ async fn beside<T>(api: Option<Api>, view: &Arc<View>, service: impl Future<Outp
     drop(stop);
     answers.await;
     ended
+}
+
+/// A plan, if it closes no circle with the pipelines that the service has. Those of files were compared with each other
+/// before; those that were made through the API, or are loaded later, were not.
+fn apart(control: &Control, id: &Str, plan: Plan) -> Plan {
+    let Plan::Good(pipeline) = &plan else { return plan };
+    let Some(finding) = outputs::circle(pipeline, &control.others(id)) else { return plan };
+    tracing::error!(pipeline = %id, "invalid: it is not started: {}", finding.message);
+    Plan::Invalid(finding.message.into())
 }
 
 fn ids_of(invalid: &[Invalid]) -> Vec<Str> {

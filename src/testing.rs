@@ -227,6 +227,11 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
     let records = parts.resolved(&case.expect.records, Role::Destination, &mut findings, |expected| expected);
     let acks = parts.resolved(&case.expect.acks, Role::Source, &mut findings, |acks| acks);
     parts.check_faults(case, &mut findings);
+    if case.input.entries.is_empty() {
+        let finding = Diagnostic::error("test.field_required", "a test has `input`: without it no record is read");
+        let hint = "write `input: []` for a source that has nothing";
+        findings.push(finding.with_span(case.name.span).with_hint(hint));
+    }
     if findings.has_errors() {
         tested.verdict = Verdict::Invalid(findings, None);
         return (tested, None);
@@ -244,7 +249,7 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
         case.faults.iter().partition(|fault| fault.kind.value == FaultKind::Crash);
     let observed = play(&case.faults.iter().collect::<Vec<_>>());
     let name = case.name.span;
-    let expecting = Expecting { expect: &case.expect, records, acks, stubs: &case.http, name };
+    let expecting = Expecting { expect: &case.expect, records, acks, stubs: &case.http, faults: &case.faults, name };
     let mut failures = check::check(&expecting, &observed);
     if let Some(crash) = crashes.first().filter(|_| observed.status.is_some()) {
         let stages = compiled.stages.stages.iter().filter(|stage| stage.is_transactional());

@@ -134,6 +134,16 @@ impl Arguments {
         self.values.contains_key(name)
     }
 
+    /// Whether the parameter has a value that switches something on: not `false`, and not zero.
+    pub fn is_on(&self, name: &str) -> bool {
+        match self.typed(name) {
+            None | Some(Typed::Bool(false) | Typed::Int(0) | Typed::Bytes(0)) => false,
+            Some(Typed::Float(value)) => *value != 0.0,
+            Some(Typed::Duration(value)) => !value.is_zero(),
+            Some(_) => true,
+        }
+    }
+
     /// Whether the setting is given with nothing in it, where that means something else than its absence. The value
     /// is then the default.
     pub fn is_blank(&self, name: &str) -> bool {

@@ -101,6 +101,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Whether it may have other partitions than [`Partition::ONLY`]. As it is (`true`): not known before it is opened.
+    fn is_partitioned(&self) -> bool {
+        true
+    }
+
     /// Opens it where `resume` says; a partition that is not in it starts from the beginning.
     ///
     /// A mark counts as the acknowledgement of everything up to it: a crash may have come after it was stored and

@@ -109,6 +109,8 @@ pub struct Parameter {
     pub blank: bool,
     /// Value to begin with where one of several parameters is needed: generated files set it.
     pub example: Option<Str>,
+    /// The parameter without which it has no effect: that one must be given, and not be `false` or zero.
+    pub only_with: Option<Str>,
 }
 
 impl Parameter {
@@ -124,6 +126,7 @@ impl Parameter {
             aliases: Vec::new(),
             blank: false,
             example: None,
+            only_with: None,
         }
     }
 
@@ -138,6 +141,13 @@ impl Parameter {
     #[must_use]
     pub fn may_be_blank(mut self) -> Self {
         self.blank = true;
+        self
+    }
+
+    /// Makes it one that has an effect only where another parameter of the plugin is on.
+    #[must_use]
+    pub fn only_with(mut self, other: &'static str) -> Self {
+        self.only_with = Some(Str::from_static(other));
         self
     }
 

@@ -60,6 +60,10 @@ impl Source for ConfiguredGenerator {
         true
     }
 
+    fn is_partitioned(&self) -> bool {
+        false
+    }
+
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
         Some(number_of(position).map(drop))
     }

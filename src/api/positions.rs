@@ -244,6 +244,8 @@ impl From<MoveError> for ApiError {
             }
             MoveError::NoSource { known, .. } => ApiError::new(Kind::FailedPrecondition, "positions.no_source", text)
                 .suggest(format!("its sources are {}", known.join(", "))),
+            MoveError::NoPartition { .. } => ApiError::new(Kind::FailedPrecondition, "positions.no_partition", text)
+                .suggest("leave this position out: it belongs to another source"),
             MoveError::Refused { .. } => ApiError::new(Kind::FailedPrecondition, "positions.refused", text),
             MoveError::Store(error) => error.into(),
         }

@@ -7,7 +7,7 @@ use anabranch_graph::text::Str;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::service::lifecycle::Seen;
+use crate::service::lifecycle::{Failed, Seen};
 use crate::store::Status;
 
 /// How a pipeline is.
@@ -32,11 +32,32 @@ pub(super) struct StatusNow {
     /// While recovering: when it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_try: Option<String>,
+    /// While starting or running: the latest failure after which it started again by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_failure: Option<LastFailure>,
     /// While running: where records are held up that none has moved for long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stalled: Option<Stalled>,
     /// Number of the current run, or the last one, of this process; 0 = none yet. Counters begin anew with each.
     run: u64,
+}
+
+/// A failure after which a pipeline started again by itself.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LastFailure {
+    /// When.
+    at: String,
+    /// What it failed of.
+    error: String,
+    /// How many attempts to recover counted then.
+    attempts: usize,
+}
+
+impl LastFailure {
+    fn of(failed: &Failed) -> Self {
+        LastFailure { at: rfc3339(failed.at), error: failed.error.clone(), attempts: failed.attempts }
+    }
 }
 
 /// Where a running pipeline is held up.
@@ -84,6 +105,10 @@ impl StatusNow {
             place: seen.place.clone(),
             attempt: seen.retry.map(|retry| retry.attempt),
             next_try: seen.retry.map(|retry| rfc3339(retry.at)),
+            last_failure: match seen.status {
+                Status::Starting | Status::Running => seen.failed.as_ref().map(LastFailure::of),
+                _ => None,
+            },
             run: seen.run,
         }
     }
@@ -97,6 +122,7 @@ impl StatusNow {
             place: None,
             attempt: None,
             next_try: None,
+            last_failure: None,
             stalled: None,
             run: 0,
         }

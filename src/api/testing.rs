@@ -43,13 +43,13 @@ pub(crate) struct TestRequest {
 
 /// What `anabranch pipelines test --json` says.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
-struct TestReport {
+pub(crate) struct TestReport {
     /// Whether all tests passed.
-    ok: bool,
+    pub(crate) ok: bool,
     /// How many passed and failed.
-    summary: serde_json::Value,
+    pub(crate) summary: serde_json::Value,
     /// The tests with what is not as expected, what they covered, and what is wrong with their file.
-    result: serde_json::Value,
+    pub(crate) result: serde_json::Value,
 }
 
 /// Run the tests of a pipeline
@@ -73,8 +73,11 @@ async fn test(Body(request): Body<TestRequest>) -> Result<Json<TestReport>, ApiE
     }
 }
 
-/// Runs this program on the test, no longer than [`PATIENCE`].
-fn run(request: &TestRequest) -> Result<TestReport, String> {
+/// Runs this program on the test, no longer than [`PATIENCE`]. Blocks.
+///
+/// # Errors
+/// It could not be run to its end, in words.
+pub(crate) fn run(request: &TestRequest) -> Result<TestReport, String> {
     let cannot = |error: std::io::Error| format!("the test could not be run: {}", system(&error));
     let program = std::env::current_exe().map_err(cannot)?;
     let mut child = Command::new(program)

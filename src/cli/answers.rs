@@ -91,9 +91,19 @@ pub(super) struct StatusAnswer {
     #[serde(default)]
     pub(super) next_try: Option<Moment>,
     #[serde(default)]
+    pub(super) last_failure: Option<LastFailure>,
+    #[serde(default)]
     pub(super) stalled: Option<Stalled>,
     #[serde(default)]
     pub(super) run: u64,
+}
+
+/// The latest failure after which it started again by itself.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct LastFailure {
+    pub(super) at: Moment,
+    pub(super) error: String,
+    pub(super) attempts: u64,
 }
 
 /// It makes no progress.

@@ -14,6 +14,7 @@ use super::pipelines::Watch;
 use super::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::api::ListenError;
 use crate::log::{Log, Output};
+use crate::outputs;
 use crate::pipelines::Pipelines;
 use crate::runtime;
 use crate::service::{Companion, Later, Service, ServiceError};
@@ -141,7 +142,13 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         };
     }
     context.note(&findings, &pipelines.files);
-    let output = match Output::standard(context.color, settings.log.format == LogFormat::Cli) {
+    // Records and lines of the log would mix, and in a file that the shell opened the lines would be written over them.
+    let output_is_data = pipelines.good.iter().any(outputs::writes_standard_output);
+    let output = match output_is_data {
+        true => Output::standard_error(),
+        false => Output::standard(context.color, settings.log.format == LogFormat::Cli),
+    };
+    let output = match output {
         Ok(output) => output,
         Err(error) => {
             return Report::new(command).fail(
@@ -163,7 +170,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     let began = Instant::now();
     match service.run(pipelines, later) {
         Ok(ended) => {
-            let run = outcome::Run { once, text, refused: refused && once, took: began.elapsed() };
+            let run = outcome::Run { once, text, output_is_data, refused: refused && once, took: began.elapsed() };
             outcome::conclude(Report::new(command), &ended, &run)
         }
         Err(ServiceError::Listen(error)) => {

@@ -15,13 +15,17 @@ const AT_A_TIME: usize = 4;
 /// The input cannot be read, or the output cannot be written.
 pub fn serve(server: &Server, input: impl BufRead, output: impl Write + Send) -> io::Result<()> {
     let output = Mutex::new(output);
-    let (sender, receiver) = mpsc::sync_channel::<Vec<u8>>(AT_A_TIME);
+    let (sender, receiver) = mpsc::sync_channel::<Option<Vec<u8>>>(AT_A_TIME);
     let receiver = Mutex::new(receiver);
     let work = || -> io::Result<()> {
         loop {
             let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(line) = next else { return Ok(()) };
-            if let Some(body) = server.answer(&line, None).body {
+            let answer = match line {
+                Some(line) => server.answer(&line, None),
+                None => server.too_long(),
+            };
+            if let Some(body) = answer.body {
                 let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
                 writeln!(output, "{body}")?;
                 output.flush()?;
@@ -37,9 +41,8 @@ pub fn serve(server: &Server, input: impl BufRead, output: impl Write + Send) ->
     })
 }
 
-/// Gives each line to `take`, until it says no. Of a line that is too long only its beginning is given, which is no
-/// message, so that it is answered as such.
-fn read(mut input: impl BufRead, take: impl Fn(Vec<u8>) -> bool) -> io::Result<()> {
+/// Gives each line to `take`, until it says no; `None` for one that is too long.
+fn read(mut input: impl BufRead, take: impl Fn(Option<Vec<u8>>) -> bool) -> io::Result<()> {
     loop {
         let mut line = Vec::new();
         if (&mut input).take(MESSAGE as u64).read_until(b'\n', &mut line)? == 0 {
@@ -47,9 +50,10 @@ fn read(mut input: impl BufRead, take: impl Fn(Vec<u8>) -> bool) -> io::Result<(
         }
         if line.last() != Some(&b'\n') && line.len() == MESSAGE {
             input.skip_until(b'\n')?;
-            line.truncate(1);
-        }
-        if !line.trim_ascii().is_empty() && !take(line) {
+            if !take(None) {
+                return Ok(());
+            }
+        } else if !line.trim_ascii().is_empty() && !take(Some(line)) {
             return Ok(());
         }
     }
@@ -68,6 +72,7 @@ mod tests {
         serve(&server, format!("{ping}\n\n{long}\n{ping}").as_bytes(), &mut output).unwrap();
         let text = String::from_utf8(output).unwrap();
         assert_eq!(text.lines().filter(|line| line.contains("\"result\":{}")).count(), 2, "{text}");
-        assert_eq!(text.lines().filter(|line| line.contains("-32700")).count(), 1, "{text}");
+        let refused: Vec<&str> = text.lines().filter(|line| line.contains("-32700")).collect();
+        assert!(matches!(*refused, [line] if line.contains("longer than 4 MiB")), "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! A text in the place of a pipeline: what would change, and the switch.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::config::{PipelineConfig, ProcessorConfig, Setting, Settings};
@@ -96,7 +97,8 @@ impl Control {
     /// # Errors
     /// The text has errors, or the store cannot be read.
     pub async fn plan(&self, desired: Desired) -> Result<Planned, EditError> {
-        let pipeline = self.understood(desired).await?;
+        let pipeline = Arc::new(self.understood(desired).await?);
+        self.check_circle(&Plan::Good(pipeline.clone())).await?;
         Ok(self.propose(&pipeline, false).await?.planned)
     }
 
@@ -142,6 +144,7 @@ impl Control {
     /// Puts a pipeline in the place of the one of its id. `hash`: of the plan that was looked at. `saved`: it is as its
     /// file says now.
     async fn put_in_place(&self, pipeline: Pipeline, hash: Option<&str>, saved: bool) -> Result<Planned, EditError> {
+        let pipeline = Arc::new(pipeline);
         let id = pipeline.config.id.value.clone();
         let is_stale = |planned: &Planned| hash.is_some_and(|hash| planned.hash != hash);
         loop {
@@ -234,13 +237,17 @@ impl Control {
     }
 
     /// Puts a new pipeline in the place of one that is held.
-    async fn switch(&self, hold: &mut Hold, proposal: &Proposal, pipeline: Pipeline) -> Result<(), EditError> {
+    async fn switch(&self, hold: &mut Hold, proposal: &Proposal, pipeline: Arc<Pipeline>) -> Result<(), EditError> {
         let Proposal { planned, old, desired } = proposal;
         let entry = hold.entry.clone();
         let before = entry.seen.borrow().status.clone();
         let old_plan = entry.plan();
-        self.shared().store.replace(desired.clone()).await?;
-        entry.set_plan(Plan::Good(pipeline.into()));
+        {
+            let (_placing, plan) = (self.placing().await, Plan::Good(pipeline));
+            self.check_circle(&plan).await?;
+            self.shared().store.replace(desired.clone()).await?;
+            entry.set_plan(plan);
+        }
         let ran = std::mem::replace(&mut hold.resumes, false);
         let asked = planned.changes.iter().any(|change| change.config_paths.iter().any(|path| path == "/status"));
         let starts = ran || asked || matches!(before, Status::Degraded { .. } | Status::Finished | Status::Invalid);
@@ -269,11 +276,15 @@ impl Control {
     }
 
     /// Makes a pipeline that the service does not have.
-    async fn add(&self, proposal: &Proposal, pipeline: Pipeline) -> Result<(), EditError> {
+    async fn add(&self, proposal: &Proposal, pipeline: Arc<Pipeline>) -> Result<(), EditError> {
         let Proposal { old, desired, .. } = proposal;
         let store = &self.shared().store;
-        store.replace(desired.clone()).await?;
-        let entry = self.put(&desired.id, Plan::Good(pipeline.into()), Status::Stopped { reason: StopReason::User });
+        let entry = {
+            let (_placing, plan) = (self.placing().await, Plan::Good(pipeline));
+            self.check_circle(&plan).await?;
+            store.replace(desired.clone()).await?;
+            self.put(&desired.id, plan, Status::Stopped { reason: StopReason::User })
+        };
         // Nobody can have it yet: it is not stopped and deleted under the trial.
         let _gate = entry.gate.clone().lock_owned().await;
         if !desired.autostart {
@@ -325,7 +336,7 @@ impl Control {
     }
 
     /// Starts a pipeline and waits until it is open; one that fails before stands when this returns.
-    async fn try_out(&self, entry: &std::sync::Arc<Entry>) -> Result<(), String> {
+    async fn try_out(&self, entry: &Arc<Entry>) -> Result<(), String> {
         entry.set_on_trial(true);
         let begun = self.begin(entry).map_err(|error| error.to_string());
         let result = match begun {

@@ -127,6 +127,8 @@ struct Inner {
     jobs: mpsc::UnboundedSender<Job>,
     /// Held by whoever makes a pipeline: until then there is none that could be held.
     making: tokio::sync::Mutex<()>,
+    /// Held while a pipeline is compared with the others and put among them.
+    placing: tokio::sync::Mutex<()>,
     /// How often it was asked to read credentials again.
     reloads: watch::Sender<u64>,
 }
@@ -142,6 +144,7 @@ impl Control {
                     roster: Roster::empty(),
                     jobs,
                     making: tokio::sync::Mutex::default(),
+                    placing: tokio::sync::Mutex::default(),
                     reloads: watch::Sender::new(0),
                 }),
             },
@@ -437,6 +440,22 @@ impl Control {
     /// The right to make pipelines.
     pub(super) async fn making(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.inner.making.lock().await
+    }
+
+    /// The right to put a pipeline among the others.
+    pub(super) async fn placing(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.inner.placing.lock().await
+    }
+
+    /// The pipelines that can run, without one.
+    pub(super) fn others(&self, id: &str) -> Vec<Arc<Pipeline>> {
+        let roster = locked(&self.inner.roster);
+        let others = roster.entries.values().filter(|entry| *entry.id != *id);
+        let good = others.filter_map(|entry| match entry.plan() {
+            Plan::Good(pipeline) => Some(pipeline),
+            Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+        });
+        good.collect()
     }
 
     /// Forgets a pipeline that stands; who calls it holds its gate.

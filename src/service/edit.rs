@@ -11,6 +11,8 @@ use super::control::{Control, ControlError};
 use super::document::Read;
 use super::roster::{Entry, Plan};
 use super::tasks::{Done, Task};
+use crate::outputs;
+use crate::runtime::TEXTS;
 use crate::store::{Origin, Status, StopReason, StoredConnector, StoredPipeline};
 
 /// Why nothing was changed.
@@ -97,6 +99,8 @@ impl Control {
             }
             let plan = control.checked(None, &pipeline).await?;
             let id = pipeline.id.clone();
+            let _placing = control.placing().await;
+            control.check_circle(&plan).await?;
             control.shared().store.replace(pipeline).await?;
             control.put(&id, plan, Status::Stopped { reason: StopReason::User });
             tracing::info!(pipeline = %id, "made through the API");
@@ -128,8 +132,12 @@ impl Control {
             }
             let plan = control.checked(Some(&old), &new).await?;
             let leaving = control.leaving(&id, dropped(&old, &new)).await?;
-            control.shared().store.replace(new).await?;
-            control.put(&id, plan, old.status);
+            {
+                let _placing = control.placing().await;
+                control.check_circle(&plan).await?;
+                control.shared().store.replace(new).await?;
+                control.put(&id, plan, old.status);
+            }
             control.tell_set_aside(&id, leaving).await;
             Ok(done)
         })
@@ -232,6 +240,17 @@ impl Control {
     /// That.
     pub async fn check(&self, pipeline: &StoredPipeline) -> Result<(), EditError> {
         self.checked(None, pipeline).await.map(drop)
+    }
+
+    /// Refuses a pipeline that would close a circle with pipelines that the service has. Looks its files up elsewhere.
+    pub(super) async fn check_circle(&self, plan: &Plan) -> Result<(), EditError> {
+        let Plan::Good(pipeline) = plan else { return Ok(()) };
+        let (pipeline, others) = (pipeline.clone(), self.others(&pipeline.config.id.value));
+        let found = TEXTS.run(move || outputs::circle(&pipeline, &others)).await;
+        match found.ok_or(ControlError::ServiceStopping)? {
+            Some(finding) => Err(EditError::Invalid(finding.into())),
+            None => Ok(()),
+        }
     }
 
     /// What is run of `new`.

@@ -86,6 +86,8 @@ pub struct Seen {
     pub retry: Option<Retry>,
     /// The connector or processor that it failed at, where that is known.
     pub place: Option<Str>,
+    /// The latest failure after which it started again by itself, since it was started.
+    pub failed: Option<Failed>,
     /// Number of the current run, or the last one, from 1; 0 = there was none in this process.
     pub run: u64,
     /// Counters of its current run.
@@ -100,6 +102,17 @@ pub struct Seen {
     pub(super) succeeded: Option<SystemTime>,
 }
 
+/// A failure after which a pipeline started again by itself.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// When.
+    pub at: SystemTime,
+    /// What it failed of.
+    pub error: String,
+    /// How many attempts to recover counted then, this one included.
+    pub attempts: usize,
+}
+
 impl Seen {
     /// How a pipeline is that has not run in this process.
     pub fn new(status: Status) -> Self {
@@ -108,6 +121,7 @@ impl Seen {
             since: SystemTime::now(),
             retry: None,
             place: None,
+            failed: None,
             run: 0,
             progress: None,
             past: None,
@@ -228,6 +242,7 @@ const STORE: Str = Str::from_static("state-store");
 impl Life {
     /// Runs the pipeline until it is finished, stopped or degraded. It is shown as starting at once.
     pub fn live(self) -> impl Future<Output = Outcome> + Send {
+        self.seen.send_modify(|seen| seen.failed = None);
         let stored = self.enter(Event::Start);
         self.run_again_and_again(stored)
     }
@@ -299,7 +314,8 @@ impl Life {
             };
             let retry = Retry { attempt: recovery.attempts(), at: SystemTime::now() + wait };
             let stored = self.enter(Event::Retry { error: error.clone() });
-            self.seen.send_modify(|seen| (seen.retry, seen.place) = (Some(retry), place));
+            let failed = Failed { at: SystemTime::now(), error: error.clone(), attempts: recovery.attempts() };
+            self.seen.send_modify(|seen| (seen.retry, seen.place, seen.failed) = (Some(retry), place, Some(failed)));
             stored.await;
             tracing::warn!(
                 pipeline = %self.id, error = %error, attempt = recovery.attempts(),

@@ -41,9 +41,14 @@ impl Credential {
         &self.text
     }
 
+    /// Whether it is taken out of a file, which may be replaced.
+    pub fn is_in_file(&self) -> bool {
+        self.written.as_deref().is_some_and(|written| written.contains("${file:"))
+    }
+
     /// The value as it is now. Files that cannot be read leave it as it was at the start. Blocks for the files.
     pub fn now(&self) -> String {
-        let written = self.written.as_deref().filter(|written| written.contains("${file:"));
+        let written = self.written.as_deref().filter(|_| self.is_in_file());
         let value = written.and_then(|written| value_of(&written.into(), &Surroundings));
         value.map_or_else(|| self.text.clone(), |value| value.value().trim().to_owned())
     }

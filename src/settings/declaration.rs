@@ -279,7 +279,7 @@ pub const KEYS: &[Key] = &[
         "pipelines.error-recovery.backoff-factor",
         Kind::Int { min: 0 },
         Some("2"),
-        "The wait grows by this factor with each attempt.",
+        "The wait grows by this factor with each attempt; with 0 or 1 it stays the shortest.",
     ),
     Key::new(
         "pipelines.error-recovery.max-retries",

@@ -133,7 +133,10 @@ impl Reading<'_> {
             (Node::Float(value), Some(key)) => {
                 // As it was written: a float does not hold every digit of an integer.
                 let written = self.text[span.start as usize..span.end as usize].trim();
-                let text = if written.parse() == Ok(*value) { written.to_owned() } else { value.to_string() };
+                // A text that YAML takes for a number, as `.inf`, is a text as it was written.
+                let is_text = matches!(key.kind, Kind::Text | Kind::Path);
+                let text =
+                    if is_text || written.parse() == Ok(*value) { written.to_owned() } else { value.to_string() };
                 self.take(key, text, span);
             }
             (Node::List(items), Some(key)) if matches!(key.kind, Kind::List) => {

@@ -14,6 +14,8 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files, Span, did_you_
 use anabranch_graph::operator::LogLevel;
 use anabranch_graph::plan::stage::Limits;
 
+pub(in crate::settings) use traces::headers;
+
 use super::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use super::{
     ConfluentLogin, ConfluentSettings, ConnectorSettings, Credential, Database, EgressSettings, LogFormat, LogSettings,
@@ -105,6 +107,9 @@ impl Layers<'_> {
             None => below(Path::new("."), path_key.default.unwrap_or_default()),
         };
         let entries = self.entries(&config_path, given.is_some(), &mut found);
+        if given.is_none() {
+            found.findings.extend(unread(&config_path));
+        }
         let base = match config_path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
             _ => PathBuf::from("."),
@@ -211,6 +216,18 @@ impl Layers<'_> {
     }
 }
 
+/// Reports a file that looks like the configuration and is not read.
+fn unread(config_path: &Path) -> Diagnostics {
+    let other = config_path.with_extension("yml");
+    if !other.is_file() {
+        return Diagnostics::new();
+    }
+    let (read, other) = (config_path.display(), other.display());
+    let message = format!("{other} is not read: the configuration file is {read}");
+    let hint = format!("name it {read}, or give it with --config.path {other}");
+    Diagnostic::warning("service.no_effect", message).with_hint(hint).into()
+}
+
 /// What `${NAME}` and `${file:PATH}` mean in the file: the same as in a pipeline file.
 impl Variables for Layers<'_> {
     fn variable(&self, name: &str) -> Option<String> {
@@ -251,6 +268,7 @@ impl<'a> Checking<'a> {
         self.check_idle();
         self.check_listener();
         self.check_traces();
+        self.check_idle_traces();
         if self.text("db.type") == "postgres" {
             let entry = self.entry("db.type");
             let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
@@ -596,6 +614,40 @@ mod tests {
         assert_eq!(settings.pipelines.path, PathBuf::from("flows"));
         let (settings, _) = resolve(&[], &[], "").unwrap();
         assert_eq!(settings.pipelines.path, settings.config_path.parent().unwrap().join("pipelines"));
+    }
+
+    #[test]
+    fn settings_of_traces_say_nothing_where_nothing_is_traced() {
+        for name in ["traces.sample: 0.5", "traces.headers: a=b", "traces.service-name: x", "traces.attributes: a=b"] {
+            let (_, found) = resolve(&[], &[], name).unwrap();
+            let name = name.split(':').next().unwrap();
+            let said = format!("{name} has no effect: traces.endpoint is not set | set traces.endpoint, or remove it");
+            assert_eq!(messages(&found), [said]);
+        }
+        // A variable that all programs read is not meant for this one alone.
+        let (_, found) = resolve(&[], &[("OTEL_SERVICE_NAME", "x")], "").unwrap();
+        assert_eq!(messages(&found), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_that_looks_like_the_configuration_is_not_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("anabranch.yaml");
+        assert!(unread(&path).is_empty());
+        std::fs::write(directory.path().join("anabranch.yml"), "log.level: debug").unwrap();
+        let found = unread(&path);
+        let [finding] = found.0.as_slice() else { panic!("{found:?}") };
+        assert!(finding.message.contains("anabranch.yml is not read"), "{}", finding.message);
+    }
+
+    #[test]
+    fn texts_stay_as_they_are_written() {
+        for text in [".inf", "1e3", "0x10", "1_000", "no", "yes", "1.10", "+1", "2024-01-01", "-0"] {
+            let (settings, _) =
+                resolve(&[], &[], &format!("traces.service-name: {text}\ntraces.endpoint: http://h\n")).unwrap();
+            let found = settings.resolved.iter().find(|entry| entry.key.name == "traces.service-name").unwrap();
+            assert_eq!(found.text.as_deref(), Some(text));
+        }
     }
 
     #[test]

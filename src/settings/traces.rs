@@ -6,6 +6,9 @@ use anabranch_graph::config::MASKED_FROM;
 use anabranch_graph::text::Str;
 use anabranch_graph::trace::Share;
 
+use super::credential::Credential;
+use super::layers::headers;
+
 /// Where traces are sent, and of how many records. What headers say is shown to nobody.
 #[derive(Clone)]
 pub struct TraceSettings {
@@ -15,6 +18,8 @@ pub struct TraceSettings {
     pub share: Share,
     /// Headers of every request: names and values.
     pub headers: Vec<(String, Str)>,
+    /// What the headers were read from; its file may be replaced while the service runs.
+    pub credential: Credential,
     /// Name of the service.
     pub service: String,
     /// What else is told of it.
@@ -22,6 +27,11 @@ pub struct TraceSettings {
 }
 
 impl TraceSettings {
+    /// The headers as they are now. Those of the start, where the file holds none that can be sent. Blocks for the file.
+    pub fn headers_now(&self) -> Vec<(String, Str)> {
+        headers(&self.credential.now()).unwrap_or_else(|_| self.headers.clone())
+    }
+
     /// What no line of the log may show.
     pub fn secrets(&self) -> impl Iterator<Item = Str> + '_ {
         self.headers.iter().map(|(_, value)| value.clone()).filter(|value| value.len() >= MASKED_FROM)

@@ -46,6 +46,8 @@ impl Backup {
         }
         let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let draft = to.with_file_name(format!(".{name}.{}", std::process::id()));
+        // A process that was killed left it: this one has its number now.
+        let _ = fs::remove_file(&draft);
         // The draft is named nowhere: the user knows only the name that the copy is to have.
         super::open::private(&draft).map_err(|error| failed(to, &error))?;
         Ok(Backup { draft, to: to.into() })

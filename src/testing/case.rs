@@ -336,15 +336,10 @@ impl Reader<'_> {
         };
         let expect = match fields.take("expect") {
             Some(entry) => self.expect(entry, shared.how),
-            None => Some(Expectations {
-                span: head,
-                records: PerConnector { entries: Vec::new(), span: head },
-                letters: None,
-                acks: PerConnector { entries: Vec::new(), span: head },
-                status: None,
-                error: None,
-                requests: None,
-            }),
+            None => {
+                self.nothing_expected(head);
+                None
+            }
         };
         let http = fields.take("http").map(|entry| self.list(entry, Self::stub)).unwrap_or_default();
         let faults = fields.take("faults").map(|entry| self.list(entry, Self::fault)).unwrap_or_default();
@@ -355,6 +350,15 @@ impl Reader<'_> {
         };
         let Shared { env, now, timeout, .. } = shared;
         Some(TestCase { name, env, now, timeout, input, expect: expect?, http, faults })
+    }
+
+    /// Reports a test that compares nothing.
+    pub(super) fn nothing_expected(&mut self, at: Span) {
+        let finding = Diagnostic::error("test.field_required", "a test has `expect`: without it nothing is compared");
+        self.findings.push(finding.with_span(at).with_hint(
+            "to begin with, write `expect: { records: [] }` and run with --update; `expect: { status: finished }` asks \
+             only that all records pass",
+        ));
     }
 
     fn list<T>(&mut self, entry: &Entry, mut read: impl FnMut(&mut Self, &Node) -> Option<T>) -> Vec<T> {

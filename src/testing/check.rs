@@ -8,7 +8,7 @@ use anabranch_graph::record::Position;
 use anabranch_graph::text::Str;
 use serde_json::{Value as Json, json};
 
-use super::case::{Acks, Expectations, ExpectedRecords, Status};
+use super::case::{Acks, Expectations, ExpectedRecords, FaultSpec, Status};
 use super::pattern::{Expected, pairs};
 use super::run::Observed;
 use super::script::distinct;
@@ -52,6 +52,7 @@ pub(super) struct Expecting<'a> {
     pub(super) records: Vec<(Str, &'a ExpectedRecords)>,
     pub(super) acks: Vec<(Str, &'a Acks)>,
     pub(super) stubs: &'a [Stub],
+    pub(super) faults: &'a [FaultSpec],
     /// The name of the test: where nothing else is to be pointed at.
     pub(super) name: Span,
 }
@@ -95,6 +96,7 @@ pub(super) fn check(expecting: &Expecting<'_>, observed: &Observed) -> Vec<Failu
         }),
     }
     acks(expecting, observed, &mut failures);
+    faults(expecting, observed, &mut failures);
     requests(expecting, observed, &mut failures);
     failures
 }
@@ -171,6 +173,29 @@ fn ending(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<Fai
         if !error.matches(Some(&got)) {
             failures.push(failure(error.span, "error", format!("the error is {got}, expected {error}")));
         }
+    }
+}
+
+/// Faults that never happened: the test says nothing of what it was written for.
+fn faults(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<Failure>) {
+    // A run that was cut off, or that failed earlier than it should, is reported as such.
+    if observed.status.is_none() || (observed.status != Some(Status::Finished) && !failures.is_empty()) {
+        return;
+    }
+    let never = expecting.faults.iter().zip(&observed.kept.struck).filter(|(_, struck)| **struck == 0);
+    for (fault, _) in never {
+        let at = &fault.at.value;
+        let source = fault.source.as_ref().map(|source| format!(" of {}", source.value)).unwrap_or_default();
+        let said = match fault.records.as_slice() {
+            [] if source.is_empty() => format!("it never happens: no record comes to {at}"),
+            [] => format!("it never happens: no record{source} comes to {at}"),
+            [record] => format!("it never happens: record {record}{source} does not come to {at}"),
+            records => {
+                let numbers: Vec<String> = records.iter().map(usize::to_string).collect();
+                format!("it never happens: none of the records {}{source} comes to {at}", numbers.join(", "))
+            }
+        };
+        failures.push(failure(fault.span, "faults", said));
     }
 }
 

@@ -67,6 +67,8 @@ pub(super) struct Kept {
     pub(super) read: BTreeMap<Str, usize>,
     /// How often the process died.
     pub(super) crashes: usize,
+    /// How often each fault of the test happened.
+    pub(super) struck: Vec<usize>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -123,7 +125,8 @@ impl Script {
 
     /// What came to the ends so far.
     pub(super) fn kept(&self) -> Kept {
-        locked(&self.state).kept.clone()
+        let state = locked(&self.state);
+        Kept { struck: state.struck.clone(), ..state.kept.clone() }
     }
 
     /// Whether anything is to go wrong at a place.
@@ -140,6 +143,7 @@ impl Script {
             if let FaultKind::Down(time) = fault.kind.value {
                 let now = Instant::now();
                 let since = *state.down_since.entry(number).or_insert(now);
+                state.struck[number] += 1;
                 if now < since + time {
                     strikes.push((0, Strike::Fail(Fault::transient(INJECTED, format!("{at} is down (injected)")))));
                 }

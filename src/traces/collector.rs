@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anabranch_graph::text::Str;
 use anabranch_graph::trace::{Attribute, Span, SpanError, SpanKind};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as S
 use prost::Message as _;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
+use tokio::task::spawn_blocking;
 
 use super::Refusal;
 use crate::settings::TraceSettings;
@@ -36,6 +38,7 @@ pub(super) struct Collector {
     client: Client,
     url: String,
     headers: HeaderMap,
+    settings: TraceSettings,
     resource: Resource,
 }
 
@@ -56,14 +59,6 @@ impl Collector {
             tracing::warn!(%error, "no system certificates: traces cannot be sent to an https endpoint");
             builder().tls_certs_only([]).build()
         });
-        let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        for (name, value) in &settings.headers {
-            let name = HeaderName::try_from(name).map_err(|error| error.to_string())?;
-            let mut value = HeaderValue::try_from(value.as_str()).map_err(|error| error.to_string())?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
         let own = [("service.name", settings.service.as_str()), ("service.version", VERSION)];
         let more = settings.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let is_new = |(name, _): &(&str, &str)| own.iter().all(|(known, _)| known != name);
@@ -71,7 +66,8 @@ impl Collector {
         Ok(Collector {
             client: client.map_err(|error| error.to_string())?,
             url: settings.endpoint.clone(),
-            headers,
+            headers: header_map(&settings.headers)?,
+            settings: settings.clone(),
             resource: Resource { attributes, ..Resource::default() },
         })
     }
@@ -92,12 +88,22 @@ impl Collector {
         ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec().into()
     }
 
+    /// The headers, with what a file that they are taken out of holds now.
+    async fn headers(&self) -> HeaderMap {
+        if !self.settings.credential.is_in_file() {
+            return self.headers.clone();
+        }
+        let settings = self.settings.clone();
+        let now = spawn_blocking(move || header_map(&settings.headers_now())).await;
+        now.ok().and_then(Result::ok).unwrap_or_else(|| self.headers.clone())
+    }
+
     /// Posts it. The collector may take it in part.
     ///
     /// # Errors
     /// It took nothing.
     pub(super) async fn post(&self, body: Bytes) -> Result<Option<Refusal>, Refusal> {
-        let request = self.client.post(&self.url).headers(self.headers.clone()).body(body);
+        let request = self.client.post(&self.url).headers(self.headers().await).body(body);
         let answer = match request.send().await {
             Ok(answer) => answer,
             Err(error) => {
@@ -119,6 +125,19 @@ impl Collector {
             wait: None,
         }))
     }
+}
+
+/// The headers of a request.
+fn header_map(given: &[(String, Str)]) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+    for (name, value) in given {
+        let name = HeaderName::try_from(name).map_err(|error| error.to_string())?;
+        let mut value = HeaderValue::try_from(value.as_str()).map_err(|error| error.to_string())?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }
 
 fn refused(status: StatusCode, headers: &HeaderMap) -> Refusal {

@@ -530,3 +530,49 @@ fn a_race_of_applies_stops_and_deletions_leaves_nothing_that_no_stop_reaches() {
     let log = service.process.finish().expect_code(0).both();
     assert!(log.contains("deleted pipeline=p"), "{log}");
 }
+
+/// Each of them is sound by itself: only beside the others that the service has do they feed each other without end.
+#[test]
+fn a_pipeline_that_closes_a_circle_with_another_is_refused() {
+    let workspace = Workspace::new();
+    workspace.write("a", "1\n");
+    let text = |id: &str, from: &str, to: &str| {
+        file_to_file(id, "").replace("in.txt", from).replace("out.ndjson", &format!("./{to}"))
+    };
+    workspace.write("pipelines/p.yaml", text("p", "a", "b"));
+    let mut service = Service::start(&workspace);
+    service.wait_for("p", "running");
+    let refused = |service: &Service, yaml: &str, ways: &[&str]| {
+        for way in ways {
+            let body = json!({ "yaml": yaml, "hash": "any" });
+            let body = if way.ends_with("plan") { json!({ "yaml": yaml }) } else { body };
+            let answer = service.send("POST", way, &body);
+            assert_eq!((answer.status, answer.reason().as_str()), (400, "plan.feedback"), "{way}: {}", answer.body);
+        }
+    };
+    let plan_only = ["/v1/pipelines/plan"];
+    refused(&service, &text("q", "b", "a"), &plan_only);
+    apply(&service, &text("q", "b", "c"));
+    refused(&service, &text("r", "c", "a"), &plan_only);
+    // Of one that the service has, too.
+    refused(&service, &text("q", "b", "a"), &plan_only);
+    let path = "/v1/pipelines/q";
+    service.done("POST", &format!("{path}/stop"), &json!({ "wait": true }));
+    let output = json!({ "config": { "settings": { "path": "a" } } });
+    let answer = service.send("PUT", "/v1/connectors/q:out", &output);
+    assert_eq!(answer.reason(), "plan.feedback", "{}", answer.body);
+    // What was planned before the other came closes it as well.
+    let hash = plan(&service, &text("r", "c", "d"))["hash"].clone();
+    apply(&service, &text("s", "d", "a"));
+    let answer = service.send("POST", "/v1/pipelines/apply", &json!({ "yaml": text("r", "c", "d"), "hash": hash }));
+    assert_eq!(answer.reason(), "plan.feedback", "{}", answer.body);
+    service.end();
+    // A file may close it while no service looks.
+    workspace.write("pipelines/t.yaml", text("t", "c", "d"));
+    let mut service = Service::start(&workspace);
+    service.wait_for("s", "invalid");
+    let error = service.status("s")["error"].to_string();
+    assert!(error.contains("feed each other"), "{error}");
+    service.end();
+    assert_eq!(workspace.lines("a").len(), 1);
+}

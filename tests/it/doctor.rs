@@ -1,5 +1,6 @@
 //! `doctor`: what keeps a service from running well, beside one that runs and where none does.
 
+use anabranch_ops_http::testing::{Reply, Server};
 use serde_json::Value;
 
 use crate::process::{Workspace, file_to_file};
@@ -115,4 +116,26 @@ fn beside_a_service_the_store_is_its_own() {
     assert!(status == "fail" && text.contains(&holder), "{text}");
     service.signal("TERM");
     service.finish().expect_code(0);
+}
+
+/// One that fails again and again runs for moments between its failures.
+#[test]
+fn a_pipeline_that_failed_a_moment_ago_is_told_while_it_runs() {
+    for (seconds, status, said) in [(7, "warn", "p is running, and failed"), (3600, "ok", "none of them held up")] {
+        let at = (chrono::Utc::now() - chrono::TimeDelta::seconds(seconds)).to_rfc3339();
+        let failure = serde_json::json!({ "at": at, "error": "the line broke", "attempts": 3 });
+        let live = serde_json::json!({ "pipelines": [{
+            "id": "p", "status": { "word": "running", "run": 4, "lastFailure": failure },
+        }] });
+        let service = Server::start(move |request| match request.path.as_str() {
+            "/v1/live" => Reply::ok(live.to_string()),
+            _ => Reply::ok(r#"{ "status": "ready" }"#),
+        });
+        let mut workspace = workspace();
+        workspace.env("ANABRANCH_API_HTTP_ADDRESS", service.url().trim_start_matches("http://"));
+        let (mark, text) = check(&doctor(&workspace, &["--check", "pipelines.progress"], 0), "pipelines.progress");
+        assert_eq!(mark, status, "{text}");
+        assert!(text.contains(said), "{text}");
+        assert_eq!(text.contains("3 attempts to recover): the line broke"), seconds == 7, "{text}");
+    }
 }

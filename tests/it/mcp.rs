@@ -240,3 +240,49 @@ fn a_running_service_is_watched_and_changed() {
         assert_eq!(["line 7", "line 17", "line 27", "line 8"].map(times), [1, 1, 0, 2]);
     }
 }
+
+/// No call keeps the tools to itself, whatever its arguments are.
+#[test]
+fn tests_end_in_time_and_read_no_file() {
+    let workspace = Workspace::new();
+    workspace.write("secret.txt", "hunter2\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    let config = file_to_file("p", "");
+    let hangs =
+        "tests: [{ name: a, input: [x], expect: { records: 1 }, timeout: 1000h, faults: [{ at: out, hang: true }] }]";
+    let reads = "tests: [{ name: a, input: [{ lines: secret.txt }], expect: { records: [] } }]";
+    let passes = "tests: [{ name: a, input: [x], expect: { records: 1 } }]";
+    let answers = asked(
+        &workspace,
+        &[],
+        &[
+            call("test", &json!({ "config": config, "tests": hangs })),
+            call("test", &json!({ "config": config, "tests": reads })),
+            call("test", &json!({ "config": config, "tests": passes })),
+            call("plan", &json!({ "id": "secret.txt" })),
+            call("plan", &json!({ "id": "pipelines" })),
+        ],
+    );
+    let [hung, read, passed, file, directory] = answers.as_slice() else { panic!("{answers:?}") };
+    assert_eq!(told(hung)["error"]["code"], "test.not_run", "{hung}");
+    assert_eq!(told(read)["ok"], false, "{read}");
+    assert!(!read.to_string().contains("hunter2"), "{read}");
+    assert_eq!((&told(passed)["ok"], &told(passed)["summary"]["passed"]), (&json!(true), &json!(1)), "{passed}");
+    for answer in [file, directory] {
+        assert_eq!(told(answer)["error"]["code"], "mcp.invalid_arguments", "{answer}");
+    }
+}
+
+#[test]
+fn warnings_are_errors_where_it_is_asked() {
+    let workspace = Workspace::new();
+    let config = file_to_file("p", "").replace("status: running", "status: running\n    colour: blue");
+    for (tool, done) in [("validate", true), ("lint", true), ("plan", true)] {
+        let answers = asked(
+            &workspace,
+            &[],
+            &[call(tool, &json!({ "config": config })), call(tool, &json!({ "config": config, "strict": true }))],
+        );
+        assert_eq!((&told(&answers[0])["ok"], &told(&answers[1])["ok"]), (&json!(done), &json!(false)), "{answers:?}");
+    }
+}

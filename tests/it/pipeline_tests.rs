@@ -135,6 +135,7 @@ fn a_dead_letter_that_nobody_expects_fails_the_test() {
     let tests = "tests:
   - name: letters
     input: [no JSON]
+    expect: { status: finished }
 ";
     fails(DECODE, tests, 1, &["dead letters", "record 1 of in failed at decode"]);
 }
@@ -164,7 +165,7 @@ fn mistakes_in_a_test_are_found_at_their_places() {
       - { at: decode, delay: 1s }
 ";
     fails(DECODE, tests, 2, &["p.test.yaml:4:18", "did you mean out?", "this cannot happen at decode", "1 not valid"]);
-    fails("      - { id: x, plugin: fild.set }\n", "tests: [{ name: a }]", 2, &["p.yaml:8:26", "field.set"]);
+    fails("      - { id: x, plugin: fild.set }\n", "tests: [{ name: a, input: [], expect: { records: 0 } }]", 2, &["p.yaml:8:26", "field.set"]);
 }
 
 #[test]
@@ -194,7 +195,7 @@ tests:
 #[test]
 fn variables_come_from_the_test_alone() {
     let processors = "      - { id: s, plugin: field.set, settings: { field: .Metadata.who, value: '${WHO}' } }\n";
-    let mut workspace = workspace(processors, "tests: [{ name: a, input: [x] }]");
+    let mut workspace = workspace(processors, "tests: [{ name: a, input: [x], expect: { records: 1 } }]");
     workspace.env("WHO", "the process");
     let output = workspace.run(&["pipelines", "test"]).expect_code(2);
     assert!(output.both().contains("give it a value in `env`"), "{}", output.both());
@@ -287,6 +288,7 @@ fn a_test_that_hangs_ends() {
 tests:
   - name: hangs
     input: [a]
+    expect: { records: 1 }
     faults: [{ at: out, hang: true }]
 ";
     fails("", tests, 1, &["time was up after 300ms"]);
@@ -433,7 +435,7 @@ fn tests_can_be_sent_to_a_service() {
     assert_eq!(bad.json()["ok"], false);
     assert_eq!(bad.json()["result"]["tests"][0]["failures"][0]["got"][0]["after"], "x", "{}", bad.body);
     // A client names no files of this machine.
-    let file = send("tests: [{ name: a, input: [{ lines: /etc/hostname }] }]");
+    let file = send("tests: [{ name: a, input: [{ lines: /etc/hostname }], expect: { records: 0 } }]");
     assert_eq!(file.json()["result"]["findings"][0]["message"], "no files can be named here", "{}", file.body);
     let malformed = ask(address, "POST", "/v1/pipelines/test", "", "{\"pipeline\": 1}");
     assert_eq!((malformed.status, malformed.reason().as_str()), (400, "api.malformed_request"));
@@ -503,6 +505,7 @@ fn a_record_that_a_crash_loses_is_found() {
       - match: {{ url: http://seen.example/ }}
         # What was asked for before the crash is asked for again after it.
         replies: [ {{ body: new }}, {{ body: new }}, {{ body: {second} }} ]
+    expect: {{ status: finished }}
     faults:
       - {{ at: out, record: 1, crash: true }}
 "#
@@ -523,4 +526,41 @@ fn a_record_that_a_crash_loses_is_found() {
     workspace.write("pipelines/p.test.yaml", patient(&tests("seen")));
     let output = workspace.run(&["pipelines", "test", "pipelines/p.test.yaml"]).expect_code(1);
     assert!(output.stdout.contains("after a crash") && output.stdout.contains("lost: "), "{}", output.stdout);
+}
+
+#[test]
+fn a_test_that_compares_nothing_or_reads_nothing_is_refused() {
+    let nothing = "a test has `expect`: without it nothing is compared";
+    for (tests, said) in [
+        ("tests:\n  - name: a\n    input: [x]\n", [nothing, "p.test.yaml:2:11"]),
+        ("tests:\n  - name: a\n    input: [x]\n    expect: {}\n", [nothing, "p.test.yaml:4:5"]),
+        (
+            "tests:\n  - name: a\n    expect: { records: 0 }\n",
+            ["a test has `input`: without it no record is read", "p.test.yaml:2:11"],
+        ),
+    ] {
+        fails("", tests, 2, &said);
+    }
+    passes("", "tests:\n  - name: a\n    input: []\n    expect: { status: finished }\n");
+}
+
+#[test]
+fn a_fault_that_never_happens_fails_the_test() {
+    let tests = |fault: &str| {
+        format!("tests:\n  - name: a\n    input: [x, y]\n    expect: {{ records: 2 }}\n    faults:\n      - {fault}\n")
+    };
+    for (fault, said) in [
+        ("{ at: out, record: 7, fail: transient }", "record 7 does not come to out"),
+        ("{ at: out, records: [3, 4], crash: true }", "none of the records 3, 4 comes to out"),
+        ("{ at: in, record: 3, delay: 1s }", "record 3 does not come to in"),
+    ] {
+        fails("", &tests(fault), 1, &["it never happens", said, "p.test.yaml:6:9"]);
+    }
+    let none = "tests:\n  - name: a\n    input: []\n    expect: { records: 0 }\n    faults: [{ at: out, down: 1s }]\n";
+    fails("", none, 1, &["it never happens: no record comes to out"]);
+    for fault in
+        ["{ at: out, record: 2, fail: transient }", "{ at: out, down: 1s }", "{ at: in, record: 2, delay: 1s }"]
+    {
+        passes("", &tests(fault));
+    }
 }

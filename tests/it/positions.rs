@@ -226,6 +226,21 @@ fn a_position_that_the_source_cannot_read_is_refused() {
 }
 
 #[test]
+fn a_position_of_a_partition_that_the_source_does_not_have_is_refused() {
+    let workspace = workspace();
+    let before = positions(&workspace);
+    let exported = workspace.run(&["positions", "export"]).expect_code(0).stdout;
+    let mut exported: Value = serde_json::from_str(&exported).unwrap();
+    exported["positions"][0]["partition"] = "zzz".into();
+    workspace.write("bad.json", exported.to_string());
+    for more in [&["--yes"][..], &[]] {
+        let text = workspace.run(&[&["positions", "import", "bad.json"], more].concat()).expect_code(2).both();
+        assert!(text.contains("moved:in has no partition \"zzz\""), "{text}");
+    }
+    assert_eq!(positions(&workspace), before);
+}
+
+#[test]
 fn a_service_that_runs_keeps_its_positions() {
     let workspace = workspace();
     // A service that is ready has its store.

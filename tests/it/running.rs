@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::api::get;
 use crate::api_lifecycle::is;
-use crate::process::{NOBODY, Process, Workspace, file_to_file};
+use crate::process::{NOBODY, Process, Workspace, file_to_file, numbered_lines, raw_after};
 
 /// A service with a pipeline that follows a file, and the flag that names it.
 fn service() -> (Workspace, Process, String) {
@@ -236,4 +236,37 @@ fn positions_are_shown_and_moved_while_the_service_runs() {
     workspace.run(&["positions", "reset", "p", "--connector", "x", &flag]).expect_code(2);
     workspace.run(&["positions", "show", "x", &flag]).expect_code(2);
     end(service);
+}
+
+/// The log would be written over them in a file that the shell opened.
+#[test]
+fn records_on_standard_output_are_not_mixed_with_the_log() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("out.ndjson", "/dev/stdout"));
+    let to = std::fs::File::create(workspace.path("captured")).unwrap();
+    let output = workspace.command(["run", "--once"]).stdout(to).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = workspace.lines("captured");
+    let payloads: Vec<String> = lines.iter().map(|line| raw_after(line)).collect();
+    assert_eq!(payloads, ["line 0", "line 1", "line 2"]);
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("finished") && log.contains("3 records read"), "{log}");
+}
+
+#[test]
+fn a_queue_that_drops_its_oldest_letters_is_described_as_such() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(1));
+    for (when_full, said) in
+        [("drop-oldest", "never: when the queue is full, it drops"), ("stop", "when the queue is full\n")]
+    {
+        let queue = format!(
+            "    dead-letter-queue: {{ plugin: store, window-size: 0, settings: {{ when-full: {when_full} }} }}\n"
+        );
+        workspace.write("pipelines/p.yaml", file_to_file("p", "") + &queue);
+        workspace.run(&["run", "--once"]).expect_code(0);
+        let text = workspace.run(&["pipelines", "describe", "p"]).expect_code(0).stdout;
+        assert!(text.contains(said), "{text}");
+    }
 }

@@ -324,6 +324,30 @@ fn what_the_collector_refuses_is_said_and_counted() {
     }
 }
 
+/// A token that is replaced while the service runs is used by the next request.
+#[test]
+fn headers_are_read_again_out_of_their_file() {
+    let collector = Server::start(|request| match request.header("authorization") {
+        Some("Bearer second") => Reply::ok(ExportTraceServiceResponse::default().encode_to_vec()),
+        _ => Reply::status(401, ""),
+    });
+    let workspace = traced(&collector);
+    let token = workspace.write("token", "authorization=Bearer%20first\n");
+    workspace.write("anabranch.yaml", format!("traces.headers: ${{file:{}}}\n", token.display()));
+    workspace.write("in.txt", numbered_lines(1));
+    workspace.write("pipelines/p.yaml", file_to_file("copy", ""));
+    let mut process = workspace.start(&["run"]);
+    process.wait_until("the first request", || !collector.received().is_empty());
+    workspace.write("token", "authorization=Bearer%20second\n");
+    workspace.append("in.txt", "one more\n");
+    process.wait_until("a request with the second", || {
+        collector.received().iter().any(|request| request.header("authorization") == Some("Bearer second"))
+    });
+    process.signal("TERM");
+    let output = process.finish().expect_code(0);
+    assert!(!output.both().contains("Bearer"), "{}", output.both());
+}
+
 #[test]
 fn variables_of_opentelemetry_are_enough() {
     let collector = collector();

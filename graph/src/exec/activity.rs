@@ -68,7 +68,9 @@ impl Progress {
         let holds = |meter: &&Meter| meter.count().held > 0;
         // Nothing is flushed, stored or acknowledged while this hangs.
         let storing = self.storing.load(Ordering::Relaxed);
-        if storing > 0 && self.clock.now() - storing >= u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX) {
+        if storing > 0
+            && self.clock.now().saturating_sub(storing) >= u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX)
+        {
             let told = self.stages.iter().flat_map(|stage| &stage.steps).find(|step| step.is_acknowledging());
             return Some(told.map_or((STATE_STORE, None, PATIENCE), of));
         }

@@ -4,6 +4,7 @@ mod condition;
 mod elsewhere;
 mod literal;
 mod topology;
+mod unused;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -170,11 +171,13 @@ impl Resolver<'_> {
         let Writing { plugin, destination, settings, .. } =
             self.writer(path, &config.plugin, &config.settings, true)?;
         let (window_size, threshold) = (config.window_size.value, config.window_nack_threshold.value);
-        if destination.keeps_letters().is_some() && window_size > 0 && threshold == 0 {
+        // A pipeline whose file names no queue has the log, for the error.
+        let is_named = config.plugin.span.start < config.plugin.span.end && plugin != *"log";
+        if is_named && window_size > 0 && threshold == 0 {
             self.findings.push(
                 Diagnostic::warning(
                     "plan.no_letter_kept",
-                    "no letter is ever kept: the first record that fails stops the pipeline",
+                    "the queue never gets a dead letter: the first record that fails stops the pipeline",
                 )
                 .with_span(config.window_size.span)
                 .with_path(format!("{path}/window-size"))
@@ -421,7 +424,8 @@ impl Resolver<'_> {
             }
         }
         let arguments = self.configured(path, settings, Arguments::parse(specification, settings))?;
-        let findings = literal::find(specification, settings);
+        let mut findings = literal::find(specification, settings);
+        findings.extend(unused::find(specification, settings, &arguments));
         self.findings.0.extend(findings.into_iter().map(|finding| located(path, settings, finding)));
         self.secrets.extend(arguments.secrets());
         let shown = settings

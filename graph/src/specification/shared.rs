@@ -48,7 +48,8 @@ fn extraction(enabled: &'static str) -> Vec<Parameter> {
             ParameterKind::Text,
             "Subject of inferred schemas of keys, after the collection and a dot where the record has one.",
         )
-        .default_value("key"),
+        .default_value("key")
+        .only_with("sdk.schema.extract.key.enabled"),
         Parameter::new(
             "sdk.schema.extract.payload.enabled",
             ParameterKind::Bool,
@@ -60,7 +61,8 @@ fn extraction(enabled: &'static str) -> Vec<Parameter> {
             ParameterKind::Text,
             "Subject of inferred schemas of payloads, after the collection and a dot where the record has one.",
         )
-        .default_value("payload"),
+        .default_value("payload")
+        .only_with("sdk.schema.extract.payload.enabled"),
         Parameter::new(
             "sdk.schema.context.enabled",
             ParameterKind::Bool,
@@ -72,7 +74,8 @@ fn extraction(enabled: &'static str) -> Vec<Parameter> {
             ParameterKind::Text,
             "Name of the schema context; the ids of pipeline and connector where it is not given, none where it is \
              empty.",
-        ),
+        )
+        .only_with("sdk.schema.context.enabled"),
     ]
 }
 
@@ -98,7 +101,8 @@ pub fn destination() -> Vec<Parameter> {
             "Most records written at once under a rate; 0 = one second's worth.",
         )
         .default_value("0")
-        .validate(Validation::GreaterThan(-1.0)),
+        .validate(Validation::GreaterThan(-1.0))
+        .only_with("sdk.rate.perSecond"),
         decoded("sdk.schema.extract.key.enabled", "Decode raw keys by the schema named in the metadata."),
         decoded("sdk.schema.extract.payload.enabled", "Decode raw payloads by the schema named in the metadata."),
     ]

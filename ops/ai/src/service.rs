@@ -77,11 +77,14 @@ pub(crate) fn backoff_parameters(count: &'static str) -> Vec<Parameter> {
             .validate(Validation::GreaterThan(-1.0)),
         Parameter::new("backoffRetry.factor", Float, "By what the delay grows from one attempt to the next.")
             .default_value("2")
-            .validate(Validation::GreaterThan(0.0)),
+            .validate(Validation::GreaterThan(0.0))
+            .only_with("backoffRetry.count"),
         Parameter::new("backoffRetry.min", Duration, "Delay before the first repetition; up to a quarter is added.")
-            .default_value("100ms"),
+            .default_value("100ms")
+            .only_with("backoffRetry.count"),
         Parameter::new("backoffRetry.max", Duration, "Longest delay, unless the service asks for more.")
-            .default_value("5s"),
+            .default_value("5s")
+            .only_with("backoffRetry.count"),
     ]
 }
 

@@ -131,6 +131,10 @@ impl Source for Extracting {
         self.inner.locate(position)
     }
 
+    fn is_partitioned(&self) -> bool {
+        self.inner.is_partitioned()
+    }
+
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
         self.inner.check(position)
     }

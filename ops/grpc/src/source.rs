@@ -57,6 +57,10 @@ impl Source for Configured {
         false
     }
 
+    fn is_partitioned(&self) -> bool {
+        false
+    }
+
     async fn open(
         &self,
         resume: &BTreeMap<Partition, Mark>,

@@ -101,7 +101,8 @@ fn specification() -> Specification {
         .with(
             Parameter::new("backoffRetry.factor", Float, "By what the delay grows from one attempt to the next.")
                 .default_value("2")
-                .validate(Validation::GreaterThan(0.0)),
+                .validate(Validation::GreaterThan(0.0))
+                .only_with("backoffRetry.count"),
         )
         .with(
             Parameter::new(
@@ -109,7 +110,8 @@ fn specification() -> Specification {
                 Duration,
                 "Delay before the first repetition; up to a quarter is added.",
             )
-            .default_value("100ms"),
+            .default_value("100ms")
+            .only_with("backoffRetry.count"),
         )
         .with(
             Parameter::new("backoffRetry.max", Duration, "Longest delay, unless the server asks for more.")

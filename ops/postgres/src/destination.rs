@@ -85,12 +85,15 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
             )
             .default_value("false"),
         )
-        .with(Parameter::new(
-            "marks.schema",
-            ParameterKind::Text,
-            "Schema of anabranch_marks and anabranch_writers, which exactlyOnce needs; both are created if they are \
-             missing. Without it, the first schema of the search path.",
-        ))
+        .with(
+            Parameter::new(
+                "marks.schema",
+                ParameterKind::Text,
+                "Schema of anabranch_marks and anabranch_writers, which exactlyOnce needs; both are created if they \
+                 are missing. Without it, the first schema of the search path.",
+            )
+            .only_with("exactlyOnce"),
+        )
         .with(
             Parameter::new(
                 "createTables",

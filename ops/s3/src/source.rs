@@ -139,6 +139,10 @@ impl Source for Configured {
         }
     }
 
+    fn is_partitioned(&self) -> bool {
+        false
+    }
+
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
         Some(Place::decode(position, self.sum()).map(drop))
     }

@@ -36,7 +36,7 @@ pub fn kind() -> Arc<dyn DestinationKind> {
              says which bytes those were. What others wrote is never cut; where it does not end in a line feed, \
              one is added. After a power failure an unfinished line may stay, on a line of its own. If the file is \
              moved away, a new one is begun. Pipes and devices, /dev/stdout for instance, are written to as they \
-             are. If the directory or the right to write is taken away while the pipeline runs, the destination \
+             are; with records on standard output, `anabranch run` logs to standard error. If the directory or the right to write is taken away while the pipeline runs, the destination \
              retries with back-off until it is back.",
         )
         .with(Parameter::new("path", ParameterKind::File, "The file.").required())

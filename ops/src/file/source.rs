@@ -123,6 +123,10 @@ impl Source for ConfiguredFile {
         Some(Resume::decode(position).map(drop))
     }
 
+    fn is_partitioned(&self) -> bool {
+        false
+    }
+
     /// Acknowledged lines stay in the file, and in the rotated ones as long as these are there.
     fn rereads(&self) -> bool {
         true

@@ -69,7 +69,8 @@ pub(super) fn specification() -> Specification {
                 "How long a burst lasts; has an effect only with `burst.sleepTime`.",
             )
             .default_value("1s")
-            .validate(Validation::GreaterThan(0.0)),
+            .validate(Validation::GreaterThan(0.0))
+            .only_with("burst.sleepTime"),
         )
         .with(
             Parameter::new("operations", ParameterKind::List, "Operations to pick from at random.")

@@ -3,6 +3,7 @@
 mod arguments;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
+use crate::api::testing::{self, TestReport, TestRequest};
 use crate::cli::remote::Remote;
 use crate::cli::{Exit, Report, called};
 use crate::client::{SocketMessage, escaped};
@@ -21,8 +23,7 @@ use crate::files::system;
 use crate::mcp::{Effect, Tool};
 use crate::settings::Settings;
 use arguments::{
-    Apply, Code, DryRun, Id, Inspect, Letter, Letters, Lint, Nothing, Plan, Plugin, Purge, Replay, Reset, Stop, Text,
-    Trial,
+    Apply, Code, DryRun, Id, Inspect, Letter, Letters, Nothing, Plan, Plugin, Purge, Replay, Reset, Stop, Text, Trial,
 };
 
 /// Most records that one look shows.
@@ -56,16 +57,17 @@ fn offline(shared: &Arc<Shared>) -> Vec<Tool> {
             shared,
             ("validate", "Check a pipeline", Effect::Reads),
             "Reads and compiles the text of a pipeline file and reports everything that is wrong with it, each with its \
-             place and often with what to do. Nothing is started.",
-            |shared, Text { config }: Text| inline(&config, None, |at| shared.run(&["pipelines", "validate"], &[], at)),
+             place and often with what to do; with `strict` warnings are errors. Nothing is started.",
+            |shared, Text { config, strict }: Text| {
+                inline(&config, |at| shared.run(&["pipelines", "validate"], strictly(strict), at))
+            },
         ),
         tool(
             shared,
             ("lint", "Check a pipeline strictly", Effect::Reads),
             "As validate, and with `strict` warnings are errors.",
-            |shared, Lint { config, strict }: Lint| {
-                let more: &[&str] = if strict { &["--strict"] } else { &[] };
-                inline(&config, None, |at| shared.run(&["pipelines", "lint"], more, at))
+            |shared, Text { config, strict }: Text| {
+                inline(&config, |at| shared.run(&["pipelines", "lint"], strictly(strict), at))
             },
         ),
         tool(
@@ -73,9 +75,9 @@ fn offline(shared: &Arc<Shared>) -> Vec<Tool> {
             ("plan", "Show what a pipeline is compiled to", Effect::Reads),
             "The graph of a pipeline: nodes, edges, conditions, what is delivered how often, what a crash repeats. \
              Opens nothing and shows no credential.",
-            |shared, Plan { config, id, stage }: Plan| {
+            |shared, Plan { config, id, stage, strict }: Plan| {
                 let stage = stage.map(|stage| format!("--stage={stage}"));
-                let more: Vec<&str> = stage.as_deref().into_iter().collect();
+                let more: Vec<&str> = stage.as_deref().into_iter().chain(strictly(strict).iter().copied()).collect();
                 shared.on(config, id, |at| shared.run(&["pipelines", "plan"], &more, at))
             },
         ),
@@ -94,10 +96,9 @@ fn offline(shared: &Arc<Shared>) -> Vec<Tool> {
             shared,
             ("test", "Run tests of a pipeline", Effect::Runs),
             "Runs the tests in a YAML text against the text of a pipeline: records in, records expected at each \
-             destination, dead letters, stubbed HTTP services. Nothing outside is read or written.",
-            |shared, Trial { config, tests }: Trial| {
-                inline(&config, Some(&tests), |at| shared.run(&["pipelines", "test"], &[], at))
-            },
+             destination, dead letters, stubbed HTTP services. Nothing outside is read or written. Tests that take \
+             longer than 25 s are given up.",
+            |_, Trial { config, tests }: Trial| tested(TestRequest { pipeline: config, test: tests }),
         ),
         tool(
             shared,
@@ -194,8 +195,8 @@ fn looks(shared: &Arc<Shared>) -> Vec<Tool> {
             shared,
             ("apply_preview", "Show what applying a pipeline would change", Effect::Reads),
             "The difference between the text of a pipeline file and what the service has, and its hash.",
-            |shared, Text { config }: Text| {
-                shared.post("pipelines.apply", "/v1/pipelines/plan", &json!({ "yaml": config }))
+            |shared, Text { config, strict }: Text| {
+                shared.post("pipelines.apply", "/v1/pipelines/plan", &json!({ "yaml": config, "strict": strict }))
             },
         ),
     ]
@@ -209,8 +210,9 @@ fn changes(shared: &Arc<Shared>) -> Vec<Tool> {
             ("apply", "Apply a pipeline", Effect::Changes),
             "Makes the service have the pipeline of this text. A running one is drained, switched and resumed; if that \
              fails, the old one goes on.",
-            |shared, Apply { config, hash }: Apply| {
-                shared.post("pipelines.apply", "/v1/pipelines/apply", &json!({ "yaml": config, "hash": hash }))
+            |shared, Apply { config, hash, strict }: Apply| {
+                let body = json!({ "yaml": config, "hash": hash, "strict": strict });
+                shared.post("pipelines.apply", "/v1/pipelines/apply", &body)
             },
         ),
         tool(
@@ -266,6 +268,11 @@ fn changes(shared: &Arc<Shared>) -> Vec<Tool> {
     ]
 }
 
+/// The flag that makes errors of warnings.
+fn strictly(strict: bool) -> &'static [&'static str] {
+    if strict { &["--strict"] } else { &[] }
+}
+
 /// Which dead letters are meant.
 fn chosen(numbers: Option<Vec<u64>>, all: bool) -> Value {
     match numbers {
@@ -313,9 +320,11 @@ impl Shared {
     /// The pipeline that is given, or the one that is named.
     fn on(&self, config: Option<String>, id: Option<String>, run: impl FnOnce(Option<&str>) -> Report) -> Report {
         match (config, id) {
-            (Some(config), None) => inline(&config, None, run),
+            (Some(config), None) => inline(&config, run),
             // A name is no path: what is in other files is not for whoever asks.
-            (None, Some(id)) if !id.contains(['/', '\\']) && !id.contains(".y") => run(Some(&id)),
+            (None, Some(id)) if !id.contains(['/', '\\']) && !id.contains(".y") && !Path::new(&id).exists() => {
+                run(Some(&id))
+            }
             (None, Some(_)) => {
                 Report::new("mcp").fail(Exit::Invalid, "mcp.invalid_arguments", "`id` is no id of a pipeline")
             }
@@ -346,16 +355,24 @@ fn told(command: &'static str, answer: Result<Value, Box<Report>>) -> Report {
     }
 }
 
+/// Runs tests in a process of their own, which reads no file and can be ended.
+fn tested(request: TestRequest) -> Report {
+    const COMMAND: &str = "pipelines.test";
+    match testing::run(&request) {
+        Ok(TestReport { ok, summary, result }) => {
+            let report = Report::new(COMMAND).summary(summary).result(result);
+            if ok { report } else { report.found(Exit::Failed) }
+        }
+        Err(why) => Report::new(COMMAND).fail(Exit::Environment, "test.not_run", why),
+    }
+}
+
 /// Runs on a pipeline that is given as text; its file is called pipeline.yaml wherever it is named.
-fn inline(config: &str, tests: Option<&str>, run: impl FnOnce(Option<&str>) -> Report) -> Report {
+fn inline(config: &str, run: impl FnOnce(Option<&str>) -> Report) -> Report {
     let written = (|| -> io::Result<(TempDir, String)> {
         let dir = tempfile::Builder::new().prefix("anabranch-mcp-").tempdir()?;
         std::fs::write(dir.path().join("pipeline.yaml"), config)?;
-        let mut asked = dir.path().join("pipeline.yaml");
-        if let Some(tests) = tests {
-            asked = dir.path().join("pipeline.test.yaml");
-            std::fs::write(&asked, tests)?;
-        }
+        let asked = dir.path().join("pipeline.yaml");
         let asked = asked.to_string_lossy().into_owned();
         Ok((dir, asked))
     })();

@@ -30,6 +30,13 @@ pub(in crate::cli) struct Arguments {
 
 const COMMAND: &str = "pipelines.describe";
 
+/// The setting that says what a full queue does.
+const WHEN_FULL: &str = "when-full";
+
+fn drops_oldest(value: &str) -> bool {
+    value.trim() == "drop-oldest"
+}
+
 /// What is known of a pipeline.
 struct Description {
     pipeline: PipelineAnswer,
@@ -58,6 +65,8 @@ struct Part {
 #[derive(Default)]
 struct DeadLetter {
     plugin: String,
+    /// Whether new letters remove the oldest ones of a full queue.
+    drops_oldest: bool,
     window_size: u64,
     window_nack_threshold: u64,
     /// Letters that are kept, where they can be counted, and when the oldest was written.
@@ -118,6 +127,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
         pipeline,
         dead_letter: DeadLetter {
             plugin: plugin.to_owned(),
+            drops_oldest: queue["settings"][WHEN_FULL].as_str().is_some_and(drops_oldest),
             window_size: number("windowSize"),
             window_nack_threshold: number("windowNackThreshold"),
             kept,
@@ -179,6 +189,11 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
         processors: pipeline.processors.iter().map(Part::stored).collect(),
         dead_letter: DeadLetter {
             plugin: pipeline.dead_letter.plugin.to_string(),
+            drops_oldest: pipeline
+                .dead_letter
+                .settings
+                .iter()
+                .any(|setting| setting.name.trim() == WHEN_FULL && drops_oldest(&setting.written)),
             window_size: pipeline.dead_letter.window_size,
             window_nack_threshold: pipeline.dead_letter.window_nack_threshold,
             kept: (totals.count > 0 || bare_name(&pipeline.dead_letter.plugin) == "store")

@@ -183,6 +183,8 @@ pub(super) fn unmoved(command: &'static str, error: &MoveError) -> Report {
             "its sources are {}; --new sets the position of one that it does not have yet",
             known.join(", ")
         )),
+        MoveError::NoPartition { .. } => report(Exit::Invalid, "positions.no_partition")
+            .suggest("leave this position out of the document: it belongs to another source"),
         MoveError::Refused { .. } => report(Exit::Invalid, "positions.refused"),
         MoveError::Store(error) => unreadable(command, error),
     }

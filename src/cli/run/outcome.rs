@@ -18,6 +18,8 @@ pub(super) struct Run {
     pub(super) once: bool,
     /// Whether the last line is text: with a log in JSON it would be the only line that is none.
     pub(super) text: bool,
+    /// Whether standard output is for records: then the last line goes to standard error.
+    pub(super) output_is_data: bool,
     /// Whether pipelines were not started because their files have errors, which counts.
     pub(super) refused: bool,
     /// Duration of the whole run.
@@ -33,7 +35,8 @@ pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
         .summary(json!({ "pipelines": ended.outcomes.len(), "totals": totals(&total, run.took) }))
         .result(json!({ "pipelines": result }));
     if run.once && run.text {
-        report = report.text(last_lines(ended, &total, run.took));
+        let last = last_lines(ended, &total, run.took);
+        report = if run.output_is_data { report.notes(last) } else { report.text(last) };
     }
     match failure(ended, run) {
         Some((exit, code, message)) => report.fail(exit, code, message),
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
 
     fn run(once: bool) -> Run {
-        Run { once, text: true, refused: false, took: Duration::from_millis(1500) }
+        Run { once, text: true, output_is_data: false, refused: false, took: Duration::from_millis(1500) }
     }
 
     fn ended(outcome: Outcome, account: Account) -> Ended {

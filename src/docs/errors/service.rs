@@ -366,6 +366,11 @@ pub(super) const CODES: &[Entry] = &[
         "A destination writes the file that a source of the same pipeline reads, or pipelines feed each other in a circle.",
         "Give it another path.",
     ),
+    entry(
+        "plan.input_shared",
+        "Two sources of a pipeline read one file, so every record comes twice.",
+        "Give one of them another path, or remove it.",
+    ),
     entry("plan.internal", "The compiler made an unsound plan.", "This is a defect: report it with the pipeline file."),
     entry("plan.invalid_condition", "A condition cannot be read.", "Correct it at the place in the message."),
     entry("plan.invalid", "The pipeline has errors.", "Correct what `pipelines validate` reports."),
@@ -414,6 +419,11 @@ pub(super) const CODES: &[Entry] = &[
         "Give it another path.",
     ),
     entry(
+        "plan.output_shared",
+        "Two destinations of a pipeline write one file, so every record stands in it twice.",
+        "Give one of them another path, or remove it.",
+    ),
+    entry(
         "plan.plugin_left_out",
         "This build does not have the plugin.",
         "Use a build with the feature that the message names.",
@@ -451,6 +461,11 @@ pub(super) const CODES: &[Entry] = &[
         "positions.no_source",
         "The pipeline has no source of this id.",
         "The message lists its sources; --new sets the position of one that the pipeline does not have yet.",
+    ),
+    entry(
+        "positions.no_partition",
+        "A position is of a partition, and its source has none.",
+        "Leave it out: it belongs to another source.",
     ),
     entry("positions.none", "There is no store yet.", "The first run makes it; see db.path."),
     entry(

@@ -151,7 +151,10 @@ async fn a_refused_login_is_tried_again_for_a_while() {
     stand.recovery.login_patience = Duration::from_secs(60);
     // The password is replaced meanwhile.
     (0..3).for_each(|_| stand.upstream.fail_open(refused()));
-    assert_eq!(stand.life().0.live().await, Outcome::Finished);
+    let (life, seen) = stand.life();
+    assert_eq!(life.live().await, Outcome::Finished);
+    let failed = seen.borrow().failed.clone().expect("what it failed of stays known while it runs again");
+    assert!(failed.error.contains("password") && failed.attempts == 3, "{failed:?}");
 
     let stand = Stand { recovery: stand.recovery, ..Stand::new(AtEnd::End, |shelf| shelf).await };
     (0..1000).for_each(|_| stand.upstream.fail_open(refused()));

@@ -52,6 +52,24 @@ impl Layers<'_> {
 }
 
 impl Checking<'_> {
+    /// Warns of settings of traces where nothing is traced.
+    pub(super) fn check_idle_traces(&mut self) {
+        let traces = !self.text("traces.endpoint").is_empty();
+        // A variable that other programs read too says nothing of this one.
+        let idle = self.resolved.iter().find(|entry| {
+            !traces
+                && entry.key.name.starts_with("traces.")
+                && entry.source != Source::Default
+                && entry.standard.is_none()
+                && entry.text.as_ref().is_some_and(|text| !text.is_empty())
+        });
+        if let Some(entry) = idle {
+            let message = format!("{} has no effect: traces.endpoint is not set", entry.key.name);
+            let hint = "set traces.endpoint, or remove it".to_owned();
+            self.report(entry, Diagnostic::warning("service.no_effect", message), Some(hint));
+        }
+    }
+
     pub(super) fn check_traces(&mut self) {
         let endpoint = self.text("traces.endpoint");
         let problems = [
@@ -82,6 +100,7 @@ impl Checking<'_> {
             endpoint: if is_whole || bare.ends_with(PATH) { endpoint.to_owned() } else { format!("{bare}{PATH}") },
             share: parse_share(self.text("traces.sample")).unwrap_or(Share::NONE),
             headers: headers(self.text("traces.headers")).unwrap_or_default(),
+            credential: self.credential("traces.headers"),
             service: service.unwrap_or_else(|| self.text("traces.service-name").to_owned()),
             attributes,
         })
@@ -112,7 +131,8 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, &'static str> {
     items.map(|item| pair(item).ok_or("expected name=value, and commas between several")).collect()
 }
 
-fn headers(text: &str) -> Result<Vec<(String, Str)>, &'static str> {
+/// Headers of requests: names and values.
+pub(in crate::settings) fn headers(text: &str) -> Result<Vec<(String, Str)>, &'static str> {
     let sound = |(name, value): (String, String)| {
         HeaderName::try_from(&name).map_err(|_| "a name in it is none of an HTTP header")?;
         HeaderValue::try_from(&value).map_err(|_| "a value in it is none of an HTTP header")?;

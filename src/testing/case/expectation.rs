@@ -52,7 +52,13 @@ impl Reader<'_> {
         let requests = fields
             .take("requests")
             .and_then(|entry| self.records(&entry.value, entry.value_span(), how, Self::request));
+        let before = self.findings.0.len();
         fields.finish(EXPECT, self.findings);
+        let says_nothing = records.entries.is_empty() && acks.entries.is_empty() && letters.is_none();
+        if says_nothing && status.is_none() && error.is_none() && requests.is_none() && self.findings.0.len() == before
+        {
+            self.nothing_expected(span);
+        }
         Some(Expectations { span, records, letters, acks, status, error, requests })
     }
 

@@ -94,6 +94,19 @@ error plan.unknown_plugin /dead-letter-queue/plugin at `nowhere`
 }
 
 #[test]
+fn a_setting_without_the_one_that_it_belongs_to_is_told() {
+    let with = |settings: &str| findings(&format!("source in gen\ndestination to out {settings}\n"));
+    assert_snapshot!(with("sdk.rate.burst=5"), @r#"
+warning settings.unused /connectors/1/settings/sdk.rate.burst at `sdk.rate.burst`
+  sdk.rate.burst has no effect: sdk.rate.perSecond is 0
+  hint: set sdk.rate.perSecond, or remove sdk.rate.burst
+"#);
+    // One that is on, and values that say what is so anyway.
+    assert_eq!(with("sdk.rate.burst=5 sdk.rate.perSecond=0.5"), "");
+    assert_eq!(with("sdk.rate.burst=0"), "");
+}
+
+#[test]
 fn plugin_references_that_mean_nothing() {
     let text =
         "source in builtin:gen@latest\nsource two standalone:gen\nsource three remote:gen\ndestination to any:out\n";

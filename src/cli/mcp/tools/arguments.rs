@@ -9,13 +9,6 @@ use utoipa::ToSchema;
 pub(super) struct Text {
     /// The text of a pipeline file, in YAML.
     pub(super) config: String,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Lint {
-    /// The text of a pipeline file, in YAML.
-    pub(super) config: String,
     /// Treat warnings as errors.
     #[serde(default)]
     pub(super) strict: bool,
@@ -32,6 +25,9 @@ pub(super) struct Plan {
     /// the stages that run.
     #[schema(pattern = "^(lowered|rewritten|fused)$")]
     pub(super) stage: Option<String>,
+    /// Treat warnings as errors.
+    #[serde(default)]
+    pub(super) strict: bool,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -133,6 +129,9 @@ pub(super) struct Apply {
     pub(super) config: String,
     /// The hash that apply_preview gave: what is applied is what was shown.
     pub(super) hash: String,
+    /// Treat warnings as errors.
+    #[serde(default)]
+    pub(super) strict: bool,
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -134,9 +134,10 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
     page.field(
         "stops",
         &match (dead_letter.window_size, dead_letter.window_nack_threshold) {
-            (0, _) if bare_name(&dead_letter.plugin) == "store" => {
-                "when the queue is full, unless `when-full` is `drop-oldest`".to_owned()
+            (0, _) if bare_name(&dead_letter.plugin) == "store" && dead_letter.drops_oldest => {
+                "never: when the queue is full, it drops the oldest letters".to_owned()
             }
+            (0, _) if bare_name(&dead_letter.plugin) == "store" => "when the queue is full".to_owned(),
             (0, _) => "never, however many records fail".to_owned(),
             (_, 0) => "when a record fails".to_owned(),
             (size, most) => format!("when more than {most} of the latest {size} {} fail", plural(size, "record")),

@@ -1,0 +1,31 @@
+//! Settings that have no effect, since the one that they belong to is not given.
+
+use crate::arguments::Arguments;
+use crate::config::Settings;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::specification::Specification;
+
+/// Warns of them. A setting that repeats its default, or that is off itself, says nothing that is not so.
+pub(super) fn find(specification: &Specification, settings: &Settings, arguments: &Arguments) -> Diagnostics {
+    let mut findings = Diagnostics::new();
+    for setting in &settings.entries {
+        let name = setting.name.value.trim();
+        let Some(parameter) = specification.parameter(name) else { continue };
+        let Some(needed) = &parameter.only_with else { continue };
+        let value = setting.value.value().trim();
+        let is_default = parameter.default.as_ref().is_some_and(|default| **default == *value);
+        if is_default || !arguments.is_on(&parameter.name) || arguments.is_on(needed) {
+            continue;
+        }
+        let state = match arguments.has(needed) {
+            true => format!("{needed} is {}", arguments.shown(needed).unwrap_or_default()),
+            false => format!("{needed} is not given"),
+        };
+        findings.push(
+            Diagnostic::warning("settings.unused", format!("{name} has no effect: {state}"))
+                .with_span(setting.name.span)
+                .with_hint(format!("set {needed}, or remove {name}")),
+        );
+    }
+    findings
+}
