@@ -49,14 +49,18 @@ fn rest(process: &Process) -> usize {
     }
 }
 
+/// A pipeline that follows a file.
+fn follow(workspace: &Workspace, i: usize, status: &str) {
+    workspace.write(&format!("in{i}.txt"), "first\n");
+    let text = file_to_file(&format!("f{i}"), "").replace("in.txt", &format!("in{i}.txt"));
+    let text = text.replace("out.ndjson", &format!("f{i}.out")).replace("status: running", status);
+    workspace.write(&format!("pipelines/f{i}.yaml"), text);
+}
+
 /// Followed files, and generators that are hardly ever due.
 fn at_rest(files: usize, generators: usize) -> (Workspace, Process) {
     let workspace = Workspace::new();
-    for i in 0..files {
-        workspace.write(&format!("in{i}.txt"), "first\n");
-        let text = file_to_file(&format!("f{i}"), "").replace("in.txt", &format!("in{i}.txt"));
-        workspace.write(&format!("pipelines/f{i}.yaml"), text.replace("out.ndjson", &format!("f{i}.out")));
-    }
+    (0..files).for_each(|i| follow(&workspace, i, "status: running"));
     for i in 0..generators {
         let source = "plugin: generator\n        settings:\n          format.type: structured\n          \
                       format.options.id: int\n          operations: create\n          rate: 0.0001";
@@ -93,12 +97,7 @@ fn pipelines_without_work_wake_no_thread_and_keep_few() {
 fn a_hundred_pipelines_without_work_take_ten_megabytes() {
     let following = |pipelines: usize| {
         let workspace = Workspace::new();
-        for i in 0..pipelines {
-            workspace.write(&format!("in{i}.txt"), "first\n");
-            let text = file_to_file(&format!("f{i}"), "").replace("in.txt", &format!("in{i}.txt"));
-            let text = text.replace("out.ndjson", &format!("f{i}.out")).replace("status: running", "status: stopped");
-            workspace.write(&format!("pipelines/f{i}.yaml"), text);
-        }
+        (0..pipelines).for_each(|i| follow(&workspace, i, "status: stopped"));
         let mut service = Service::start(&workspace);
         // One after the other: how many start at the same time, and what that leaves, is up to the machine.
         for i in 0..pipelines {
