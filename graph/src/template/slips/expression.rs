@@ -239,6 +239,10 @@ impl Reader {
     /// The right side of a comparison: a word is a text without its quotes, rather than a field.
     fn quoted(&mut self, part: Part) -> Part {
         let Some((word, at)) = part.word else { return part };
+        // It was taken for a field before.
+        if self.name.as_ref().is_some_and(|first| first.at == at) {
+            self.name = None;
+        }
         self.note_name(at, format!("{word} is neither a function nor quoted: a text stands in double quotes"));
         self.or.get_or_insert(part.text);
         Part::value(format!("{word:?}"))
