@@ -161,7 +161,12 @@ fn mistakes_in_a_test_are_found_at_their_places() {
       - { at: decode, delay: 1s }
 ";
     fails(DECODE, tests, 2, &["p.test.yaml:4:18", "did you mean out?", "this cannot happen at decode", "1 not valid"]);
-    fails("      - { id: x, plugin: fild.set }\n", "tests: [{ name: a, input: [], expect: { records: 0 } }]", 2, &["p.yaml:8:26", "field.set"]);
+    fails(
+        "      - { id: x, plugin: fild.set }\n",
+        "tests: [{ name: a, input: [], expect: { records: 0 } }]",
+        2,
+        &["p.yaml:8:26", "field.set"],
+    );
 }
 
 #[test]
