@@ -81,7 +81,7 @@ pub fn json_schema() -> Value {
                 "expect": reference("expect"),
                 "http": list(reference("stub")),
                 "faults": list(reference("fault")),
-            })), json!(["name"])),
+            })), json!(["name", "input", "expect"])),
             "input": { "anyOf": [
                 scalar, from_file,
                 object(json!({ "lines": { "type": "string" } }), json!(["lines"])),

@@ -148,6 +148,7 @@ fn mistakes_in_a_test_are_found_at_their_places() {
     expect:
       records: { aut: [] }
   - name: a
+    expect: { records: 0 }
     faults: [{ at: out, fail: sometimes }]
 ";
     fails(
@@ -165,7 +166,12 @@ fn mistakes_in_a_test_are_found_at_their_places() {
       - { at: decode, delay: 1s }
 ";
     fails(DECODE, tests, 2, &["p.test.yaml:4:18", "did you mean out?", "this cannot happen at decode", "1 not valid"]);
-    fails("      - { id: x, plugin: fild.set }\n", "tests: [{ name: a, input: [], expect: { records: 0 } }]", 2, &["p.yaml:8:26", "field.set"]);
+    fails(
+        "      - { id: x, plugin: fild.set }\n",
+        "tests: [{ name: a, input: [], expect: { records: 0 } }]",
+        2,
+        &["p.yaml:8:26", "field.set"],
+    );
 }
 
 #[test]
@@ -532,7 +538,7 @@ fn a_record_that_a_crash_loses_is_found() {
 fn a_test_that_compares_nothing_or_reads_nothing_is_refused() {
     let nothing = "a test has `expect`: without it nothing is compared";
     for (tests, said) in [
-        ("tests:\n  - name: a\n    input: [x]\n", [nothing, "p.test.yaml:2:11"]),
+        ("tests:\n  - name: a\n    input: [x]\n", [nothing, "p.test.yaml:2:5"]),
         ("tests:\n  - name: a\n    input: [x]\n    expect: {}\n", [nothing, "p.test.yaml:4:5"]),
         (
             "tests:\n  - name: a\n    expect: { records: 0 }\n",
@@ -554,7 +560,7 @@ fn a_fault_that_never_happens_fails_the_test() {
         ("{ at: out, records: [3, 4], crash: true }", "none of the records 3, 4 comes to out"),
         ("{ at: in, record: 3, delay: 1s }", "record 3 does not come to in"),
     ] {
-        fails("", &tests(fault), 1, &["it never happens", said, "p.test.yaml:6:9"]);
+        fails("", &tests(fault), 1, &["it never happens", said, "p.test.yaml:6:11"]);
     }
     let none = "tests:\n  - name: a\n    input: []\n    expect: { records: 0 }\n    faults: [{ at: out, down: 1s }]\n";
     fails("", none, 1, &["it never happens: no record comes to out"]);
