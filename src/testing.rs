@@ -274,7 +274,11 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
 type Refused = (Diagnostics, Option<Files>);
 
 /// The pipeline of a test, compiled with the variables of the test and none else.
-fn pipeline(file: &TestFile, case: &TestCase, options: &Options<'_>) -> Result<(PipelineConfig, Compiled, Files), Refused> {
+fn pipeline(
+    file: &TestFile,
+    case: &TestCase,
+    options: &Options<'_>,
+) -> Result<(PipelineConfig, Compiled, Files), Refused> {
     let mut files = Files::new();
     match (&file.pipeline, options.pipeline) {
         (Some(path), _) => match read_text(&path.value, MAX_PIPELINE_FILE) {

@@ -144,8 +144,7 @@ impl Template {
     /// What is hardly meant in the output for an empty record, where finding out takes next to nothing.
     pub(crate) fn doubts_briefly(&self) -> Vec<Doubt> {
         let context = Context::brief().with_doubts();
-        let (result, context) =
-            eval::render(&self.tree, self.missing, &Record::default(), context, &mut String::new());
+        let (result, context) = eval::render(&self.tree, self.missing, &Record::default(), context, &mut String::new());
         result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
     }
 

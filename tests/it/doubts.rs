@@ -68,7 +68,7 @@ fn every_kind_of_result_that_is_hardly_meant_is_told() {
     for (value, code, of, exit) in [
         ("{{ printf \"%.2f\" .Payload.After.price }}", "template.bad_format", 1, 0),
         ("{{ date \"2006\" .Payload.After.name }}", "template.not_a_time", 2, 1),
-        ("{{ b64dec .Payload.After.name }}", "template.not_encoded", 2, 1),
+        ("{{ b64dec .Payload.After.password }}x", "template.not_encoded", 1, 1),
         ("{{ add .Payload.After.price 1 }}", "template.fraction_cut", 1, 0),
         ("{{ int .Payload.After.name }}", "template.not_a_number", 2, 1),
         ("{{ regexMatch (print \"[\" .Payload.After.name) \"x\" }}", "template.bad_pattern", 2, 1),
@@ -88,11 +88,12 @@ fn what_all_steps_of_a_sound_pipeline_make_is_not_doubted() {
 
 #[test]
 fn formats_conditions_and_fields_are_looked_at_too() {
-    let format = ", sdk.record.format: template, sdk.record.format.options: '{{ .Metadata.nix }}{{ .Payload.Before }}'";
+    let format = ", sdk.record.format: template, sdk.record.format.options: '{{ .Payload.Before }}'";
     let (text, _) = dry_run(&workspace("", format), 1);
     assert!(text.contains("template.no_value") && text.contains("out: .Payload.Before has no value"), "{text}");
 
-    let condition = "      - { id: c, plugin: filter, condition: '{{ eq (date \"2006\" .Payload.After.name) \"1999\" }}' }";
+    let condition =
+        "      - { id: c, plugin: filter, condition: '{{ eq (date \"2006\" .Payload.After.name) \"1999\" }}' }";
     let (text, json) = dry_run(&workspace(condition, ""), 1);
     assert!(text.contains("c: date of a text gives the time now"), "{text}");
     assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["path"], "/processors/1/condition");
@@ -171,8 +172,11 @@ fn tests_of_pipelines_tell_it_and_pass() {
 #[test]
 fn a_template_or_condition_that_fails_names_its_place_in_the_file() {
     for (steps, place) in [
-        (set("{{ .Payload.After.name.first }}"), "pipelines/p.yaml:9:86"),
-        ("      - { id: c, plugin: filter, condition: '{{ gt .Payload.After.name 1 }}' }".to_owned(), "pipelines/p.yaml:9:50"),
+        (set("{{ .Payload.After.name.first }}"), "pipelines/p.yaml:9:85"),
+        (
+            "      - { id: c, plugin: filter, condition: '{{ gt .Payload.After.name 1 }}' }".to_owned(),
+            "pipelines/p.yaml:9:49",
+        ),
     ] {
         let workspace = workspace(&steps, "");
         let (text, _) = dry_run(&workspace, 1);

@@ -346,7 +346,7 @@ fn a_dry_run_shows_every_step_and_leaves_nothing() {
     }
     let output = workspace.run(&[&args[..], &["--json"]].concat()).expect_code(1);
     let json: Value = serde_json::from_str(&output.stdout).unwrap();
-    assert_eq!(json["summary"], json!({ "read": 5, "delivered": 2, "dropped": 2, "failed": 2 }));
+    assert_eq!(json["summary"], json!({ "read": 5, "delivered": 2, "dropped": 2, "failed": 2, "doubts": 0 }));
     let events = |record: usize| -> Vec<(String, String)> {
         let events = json["result"]["pipelines"][0]["records"][record]["events"].as_array().unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();

@@ -94,7 +94,8 @@ pub fn fuse(pipeline: &Str, plan: &PlanGraph, limits: Limits) -> Result<Fused, D
     let Some(dead_letter) = dead_letter else {
         return Err(check::defect("the plan has no dead-letter queue").into());
     };
-    let plan = StagePlan { pipeline: pipeline.clone(), stages: fusion.stages, wires, dead_letter, limits, located: None };
+    let plan =
+        StagePlan { pipeline: pipeline.clone(), stages: fusion.stages, wires, dead_letter, limits, located: None };
     Ok(Fused { plan, cuts, members: fusion.members })
 }
 

@@ -47,7 +47,8 @@ impl Compiled {
         let Some(source) = files.get(file) else { return };
         let mut nodes = Vec::new();
         for node in self.rewritten.node_weights() {
-            let condition = node.kind.operator().and_then(|step| step.guard.as_ref()).map(|guard| guard.written.clone());
+            let condition =
+                node.kind.operator().and_then(|step| step.guard.as_ref()).map(|guard| guard.written.clone());
             let settings: Vec<(Str, Written)> = match &node.kind {
                 NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => {
                     let template = |(place, look)| match (place, look) {

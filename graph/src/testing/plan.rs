@@ -54,7 +54,14 @@ impl Pipeline {
         };
         let limits = Limits::default();
         Pipeline {
-            plan: StagePlan { pipeline: "p".into(), stages: Vec::new(), wires: Vec::new(), dead_letter, limits, located: None },
+            plan: StagePlan {
+                pipeline: "p".into(),
+                stages: Vec::new(),
+                wires: Vec::new(),
+                dead_letter,
+                limits,
+                located: None,
+            },
         }
     }
 

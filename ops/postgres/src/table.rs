@@ -235,8 +235,7 @@ impl Table {
     pub(crate) fn refused_columns(&self, shape: usize, values: &[u8]) -> String {
         let columns = || self.shapes[shape].columns.iter().map(|i| &self.layout.columns[*i]);
         let exceeded = columns().zip(Fields(values));
-        let exceeded: Vec<String> =
-            exceeded.filter_map(|(column, field)| limits::exceeded(column, field.0?)).collect();
+        let exceeded: Vec<String> = exceeded.filter_map(|(column, field)| limits::exceeded(column, field.0?)).collect();
         match exceeded.as_slice() {
             [] => {}
             [one] => return format!("; the value is too large for column {one}"),

@@ -1,6 +1,7 @@
 //! Variables in values.
 
 use super::*;
+use crate::diagnostic::Diagnostic;
 
 /// The value of a setting, and whether it came from outside.
 fn setting(name: &str, plugin: &str, text: &str) -> (String, bool) {

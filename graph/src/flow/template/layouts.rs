@@ -6,9 +6,9 @@ use super::Walk;
 use super::expression::{Known, bytes};
 use crate::flow::{Flow, Place};
 use crate::operator::Access;
-use crate::template::Template;
 use crate::template::functions::has_element;
 use crate::template::tree::{Literal, Operand};
+use crate::template::{DoubtKind, Template};
 
 /// Parts of layouts elsewhere, longer ones first, and what Go has for them. Letters that stand in words are none.
 const ELSEWHERE: [(&str, &str); 21] = [
@@ -87,7 +87,8 @@ impl Flow {
         }
         for doubt in template.doubts_briefly() {
             let place = place.at(doubt.at);
-            if !self.is_remarked(&place) {
+            // Formats are compared with their values already.
+            if doubt.kind != DoubtKind::Format && !self.is_remarked(&place) {
                 self.warn("flow.suspect", place, doubt.message, None, doubt.hint);
             }
         }

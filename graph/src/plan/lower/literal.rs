@@ -45,7 +45,8 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
 /// Warns of a variable whose value holds a template: it is evaluated, whoever set the variable. The value is not shown.
 pub(super) fn out_of_a_variable(name: &str, written: &Written) -> Option<Diagnostic> {
     written.substituted().any(|value| value.contains("{{")).then(|| {
-        let message = format!("the value of a variable in {name} holds a template, which is evaluated for every record");
+        let message =
+            format!("the value of a variable in {name} holds a template, which is evaluated for every record");
         Diagnostic::warning("settings.template_in_variable", message)
             .with_span(written.span())
             .with_hint("write the template in the file; for the two braces themselves, {{ \"{{\" }}")

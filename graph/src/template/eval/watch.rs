@@ -194,8 +194,13 @@ impl<'a> Evaluator<'a> {
             "htmlDate" | "htmlDateInZone" | "ago" => 0,
             "toDate" if matches!(result, Val::Time(time) if time.at.year() == 1) => {
                 let message = "the text is not in the layout: toDate gives the year 1".to_owned();
-                return self.doubt(&place(1), DoubtKind::NotATime, message, "write the layout as Go writes it, \
-                     as \"2006-01-02 15:04:05\"");
+                return self.doubt(
+                    &place(1),
+                    DoubtKind::NotATime,
+                    message,
+                    "write the layout as Go writes it, \
+                     as \"2006-01-02 15:04:05\"",
+                );
             }
             _ => return,
         };

@@ -21,8 +21,7 @@ pub(super) fn exceeded(column: &Column, value: &[u8]) -> Option<String> {
             let precision = i64::from(modifier >> 16 & 0xffff);
             // Eleven bits with a sign.
             let scale = i64::from((modifier & 0x7ff) ^ 0x400) - 0x400;
-            (whole_digits(value, scale)? > precision - scale)
-                .then(|| format!("{name} (numeric({precision},{scale}))"))
+            (whole_digits(value, scale)? > precision - scale).then(|| format!("{name} (numeric({precision},{scale}))"))
         }
         CHAR | VARCHAR => {
             let most = usize::try_from(modifier).ok()?;
