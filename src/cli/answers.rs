@@ -1,6 +1,7 @@
 //! What a running service says of its pipelines, as far as commands show it.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use anabranch_graph::phrase::counted;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -267,6 +268,19 @@ impl StatusAnswer {
         })
     }
 
+    /// The latest failure after which it started again by itself, and how long ago that was; `None` where that is past. One
+    /// that fails again and again runs for seconds between its failures.
+    pub(super) fn recent_failure(&self, now: DateTime<Utc>) -> Option<(&LastFailure, TimeDelta)> {
+        let failure = self.last_failure.as_ref()?;
+        let ago = (now - failure.at.0).max(TimeDelta::zero());
+        (ago < RECENT).then_some((failure, ago))
+    }
+
+    /// Whether it stands still, by itself or because of a failure.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.stalled.is_some() || ["recovering", "degraded", "invalid"].contains(&self.word.as_str())
+    }
+
     /// What is to be said about it: the cause, and what comes next.
     pub(super) fn detail(&self, now: DateTime<Utc>) -> String {
         let mut parts = Vec::new();
@@ -281,9 +295,17 @@ impl StatusAnswer {
             let attempt = self.attempt.map(|attempt| format!("attempt {attempt} ")).unwrap_or_default();
             parts.push(format!("{attempt}in {}", short(next.0 - now)));
         }
+        if let (false, Some((failure, ago))) = (self.is_held_up(), self.recent_failure(now)) {
+            let attempts = counted(usize::try_from(failure.attempts).unwrap_or(usize::MAX), "attempt");
+            parts.push(format!("failed {} ago ({attempts} to recover): {}", short(ago), failure.error));
+        }
         parts.join("; ")
     }
 }
+
+/// A failure is told for so long after the pipeline started again: the time after which an attempt to recover is
+/// forgotten, where no setting says otherwise.
+const RECENT: TimeDelta = TimeDelta::seconds(300);
 
 /// A span of time in a few characters: `12s`, `5m`, `3h`, `8d`.
 pub(super) fn short(span: chrono::TimeDelta) -> String {
@@ -298,8 +320,6 @@ pub(super) fn short(span: chrono::TimeDelta) -> String {
 
 #[cfg(test)]
 mod tests {
-    use chrono::TimeDelta;
-
     use super::*;
 
     #[test]
@@ -318,6 +338,12 @@ mod tests {
         let stalled =
             r#"{"word":"running","stalled":{"node":"out","since":"1970-01-12T13:46:35.000Z","error":"disk full"}}"#;
         assert_eq!(status(stalled), "no record gets on at out for 5s; disk full");
+        let again =
+            r#"{"word":"running","lastFailure":{"at":"1970-01-12T13:46:30.000Z","error":"disk full","attempts":2}}"#;
+        assert_eq!(status(again), "failed 10s ago (2 attempts to recover): disk full");
+        let past =
+            r#"{"word":"running","lastFailure":{"at":"1970-01-12T13:00:00.000Z","error":"disk full","attempts":2}}"#;
+        assert_eq!(status(past), "");
         let recovering = r#"{"word":"recovering","error":"x","attempt":3,"nextTry":"1970-01-12T13:46:45.000Z"}"#;
         assert_eq!(status(recovering), "x; attempt 3 in 5s");
     }

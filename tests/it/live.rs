@@ -262,6 +262,28 @@ fn a_pipeline_that_is_held_up_says_where() {
     assert!(lag >= 10.0, "{lag}");
     let metrics = get(address, "/metrics").body;
     assert!(metrics.contains("anabranch_pipeline_stalled{pipeline=\"p\"} 1\n"), "{metrics}");
+    for command in [&["pipelines", "list"][..], &["pipelines", "describe", "p"]] {
+        let named = format!("--api.http.address={address}");
+        let shown = workspace.run(&[command, &[named.as_str()]].concat()).expect_code(0).stdout;
+        assert!(shown.contains("stalled at call") && shown.contains("no record gets on at call for "), "{shown}");
+    }
+    process.signal("KILL");
+}
+
+#[test]
+fn a_pipeline_that_fails_again_and_again_says_why_while_it_runs() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("out.ndjson", "/dev/full"));
+    let mut process = workspace.start(&["run"]);
+    let named = format!("--api.http.address={}", process.address());
+    // It fails after some ten seconds of tries, and runs for as long before it fails again.
+    for command in [&["pipelines", "list"][..], &["pipelines", "describe", "p"]] {
+        process.wait_until("the cause", || {
+            let shown = workspace.run(&[command, &[named.as_str()]].concat()).stdout;
+            shown.contains("running") && shown.contains("to recover): ") && shown.contains("No space left")
+        });
+    }
     process.signal("KILL");
 }
 

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::machine::directory_of;
 use super::{Found, Mark, Patient};
 use crate::api::ending;
-use crate::cli::answers::{LIVE, LastFailure, LiveAnswer, LivePipeline, StatusAnswer};
+use crate::cli::answers::{LIVE, LiveAnswer, LivePipeline, StatusAnswer};
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry, registry_with};
 use crate::client::{Client, ClientError};
@@ -126,45 +126,20 @@ pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
             return Found::warning(format!("the pipelines of the service cannot be asked for: {error}")).advise(advice);
         }
     };
-    let is_held_up = |status: &StatusAnswer| {
-        status.stalled.is_some() || ["recovering", "degraded", "invalid"].contains(&status.word.as_str())
-    };
     let now = Utc::now();
-    // One that fails again and again runs for seconds between its failures.
-    let failure = |status: &StatusAnswer| {
-        let failure = status.last_failure.clone()?;
-        let ago = (now - failure.at.0).to_std().unwrap_or_default();
-        (ago < RECENT).then_some((failure, ago))
-    };
-    let is_told = |status: &StatusAnswer| is_held_up(status) || failure(status).is_some();
+    let is_told = |status: &StatusAnswer| status.is_held_up() || status.recent_failure(now).is_some();
     let held_up: Vec<_> = live.pipelines.iter().filter(|pipeline| is_told(&pipeline.status)).collect();
     if held_up.is_empty() {
         return Found::well(format!("{}, none of them held up", counted(live.pipelines.len(), "pipeline")));
     }
-    let told = |pipeline: &&LivePipeline| {
-        let (id, status) = (&pipeline.id, &pipeline.status);
-        match failure(status).filter(|_| !is_held_up(status)) {
-            Some((LastFailure { error, attempts, .. }, ago)) => {
-                let attempts = counted(usize::try_from(attempts).unwrap_or(usize::MAX), "attempt");
-                format!(
-                    "{id} is {}, and failed {} s ago ({attempts} to recover): {error}",
-                    status.shown(),
-                    ago.as_secs()
-                )
-            }
-            None => format!("{id} is {}: {}", status.shown(), status.detail(now)),
-        }
-    };
-    let told: Vec<String> = held_up.iter().take(TOLD).map(told).collect();
+    let told =
+        |LivePipeline { id, status, .. }: &LivePipeline| format!("{id} is {}: {}", status.shown(), status.detail(now));
+    let told: Vec<String> = held_up.iter().take(TOLD).map(|pipeline| told(pipeline)).collect();
     let more = held_up.len().saturating_sub(TOLD);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     Found::warning(format!("{}{more}", told.join("; ")))
         .advise("mend what the message names; `anabranch pipelines describe ID` says more")
 }
-
-/// A failure is told for so long after the pipeline started again: the time after which an attempt to recover is
-/// forgotten, where no setting says otherwise.
-const RECENT: Duration = Duration::from_secs(300);
 
 /// Most pipelines that are named.
 const TOLD: usize = 5;
