@@ -17,7 +17,7 @@ use super::fetch::{Fetching, Outcome};
 use super::listing::{From, Page, Version};
 use super::position::{Cursor, Horizon, Place, Purpose};
 use super::sweep::{Find, Memory, Sweep};
-use crate::retry::patiently;
+use crate::retry::{Asked, attended, patiently};
 
 /// The next page is asked for when fewer finds than this wait to be fetched.
 const FEW: usize = 1000;
@@ -201,11 +201,15 @@ impl Objects {
     fn page(&self, from: From) -> BoxFuture<'static, Result<Page, Fault>> {
         let (fetching, versioned) = (self.fetching.clone(), self.versioned);
         async move {
-            patiently(&fetching.host, || async {
-                match versioned {
-                    true => fetching.bucket.versions(&from).await,
-                    false => fetching.bucket.objects(&from).await,
-                }
+            let what = format!("what is in bucket {}", fetching.bucket.name);
+            let asked = Asked { server: &fetching.bucket.server, what: &what };
+            patiently(&fetching.host, || {
+                attended(&fetching.host, asked, async {
+                    match versioned {
+                        true => fetching.bucket.versions(&from).await,
+                        false => fetching.bucket.objects(&from).await,
+                    }
+                })
             })
             .await
         }
@@ -215,7 +219,12 @@ impl Objects {
     fn ask_clock(&mut self) {
         let fetching = self.fetching.clone();
         self.asked = Instant::now();
-        self.phase = Phase::Clock(async move { patiently(&fetching.host, || fetching.bucket.horizon()).await }.boxed());
+        let ask = async move {
+            let what = format!("which uploads to bucket {} are under way", fetching.bucket.name);
+            let asked = Asked { server: &fetching.bucket.server, what: &what };
+            patiently(&fetching.host, || attended(&fetching.host, asked, fetching.bucket.horizon())).await
+        };
+        self.phase = Phase::Clock(ask.boxed());
     }
 
     /// Begins a sweep, or goes on with that which was under way when the source was closed.
