@@ -188,3 +188,34 @@ fn a_slow_server_is_waited_for() {
     workspace.once();
     assert_eq!(changes(&workspace).len(), 20);
 }
+
+#[test]
+fn an_object_dated_ahead_of_the_server_is_named_and_the_run_has_not_read_everything() {
+    let server = Server::start();
+    server.put("a", "1");
+    server.put_with("late", "2", &[], Some(server.now() + 7200));
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, ""));
+    let output = workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(7);
+    let text = output.both();
+    for words in ["not everything was read", "read:in: 1 object is dated ahead", r#""late""#] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert_eq!(changes(&workspace), ["snapshot a=1"]);
+
+    let mut process = workspace.start(RUN);
+    let address = process.address();
+    let served = address.to_string();
+    let doctor = ["doctor", "--check", "pipelines.ahead", "--api.http.address", &served];
+    process.wait_until("doctor to say it", || {
+        workspace.run(&doctor).both().contains("read holds back 1 object that is dated ahead")
+    });
+    let metrics = crate::api::get(address, "/metrics").body;
+    let metric = r#"anabranch_source_backlog_objects{pipeline="read",connector="in"} 1"#;
+    assert!(metrics.contains(metric), "{metrics}");
+    process.signal("TERM");
+    let log = process.finish().expect_code(0).both();
+    assert!(log.contains("dated ahead"), "{log}");
+    server.set_clock(server.now() + 7300);
+    workspace.once();
+    assert_eq!(changes(&workspace), ["snapshot a=1", "create late=2"]);
+}

@@ -90,6 +90,8 @@ pub(super) struct Page {
     pub(super) versions: Vec<(String, Version)>,
     /// Where the next begins; none at the end.
     pub(super) next: Option<From>,
+    /// The server's clock, in seconds, when it gave it.
+    pub(super) now: i64,
 }
 
 /// Keys come percent-encoded, since XML cannot hold all of them.
@@ -198,8 +200,7 @@ impl Bucket {
         // The youngest are the likeliest to be completed.
         uploads.sort_by_key(|upload| std::cmp::Reverse(upload.begun));
         uploads.truncate(MOST_UPLOADS);
-        let time = clock.seconds().unwrap_or_else(local_time);
-        Ok(Horizon { time, uploads })
+        Ok(Horizon { time: clock.now(), uploads })
     }
 
     /// A page of the objects.
@@ -215,8 +216,11 @@ impl Bucket {
             From::After(key) => request = request.start_after(key),
             From::Token(token) => request = request.continuation_token(token),
         }
-        let answer = request.send().await.map_err(|error| self.refused("list", &error))?;
+        let clock = Clock::default();
+        let answer = request.customize().interceptor(clock.clone()).send().await;
+        let answer = answer.map_err(|error| self.refused("list", &error))?;
         let mut page = self.page(&answer)?;
+        page.now = clock.now();
         if self.goes_on(answer.is_truncated())? {
             page.next = Some(match (page.versions.last(), answer.next_continuation_token()) {
                 (Some((key, _)), _) => From::After(key.clone()),
@@ -254,7 +258,9 @@ impl Bucket {
             From::AfterVersion(key, id) => request = request.key_marker(key).version_id_marker(id),
             From::Only(key) => request = request.prefix(key),
         }
-        let answer = request.send().await.map_err(|error| self.refused("list the versions in", &error))?;
+        let clock = Clock::default();
+        let answer = request.customize().interceptor(clock.clone()).send().await;
+        let answer = answer.map_err(|error| self.refused("list the versions in", &error))?;
         let keys = Keys { encoded: answer.encoding_type().is_some() };
         let mut versions = Vec::new();
         for version in answer.versions() {
@@ -276,7 +282,7 @@ impl Bucket {
             let place = |latest: bool, version: &Version| std::cmp::Reverse((latest, version.modified, version.marker));
             a.cmp(b).then_with(|| place(*a_latest, a_version).cmp(&place(*b_latest, b_version)))
         });
-        let mut page = Page::default();
+        let mut page = Page { now: clock.now(), ..Page::default() };
         if self.goes_on(answer.is_truncated())? {
             let marker = answer.next_key_marker().map(|key| keys.decode(key)).transpose()?;
             page.next = Some(match (marker, answer.next_version_id_marker()) {
@@ -325,8 +331,9 @@ fn local_time() -> i64 {
 struct Clock(Arc<Mutex<Option<i64>>>);
 
 impl Clock {
-    fn seconds(&self) -> Option<i64> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Seconds since the epoch.
+    fn now(&self) -> i64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(local_time)
     }
 }
 
