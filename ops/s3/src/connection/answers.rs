@@ -128,10 +128,10 @@ impl Expected {
                 Expected::Stored => "a request to store an object",
                 Expected::Document => "the request",
             };
-            return Err(Foreign::Strange(format!(
-                "the server answered {}, and {what} is answered with 200",
-                shown(&answer, &body)
-            )));
+            // What an object holds is nothing for a log.
+            let is_of_object = self == Expected::Object && answer.headers().get("etag").is_some();
+            let came = if is_of_object { named(&answer) } else { shown(&answer, &body) };
+            return Err(Foreign::Strange(format!("the server answered {came}, and {what} is answered with 200")));
         }
         let etag = answer.headers().get("etag").unwrap_or_default().trim();
         if good && self == Expected::Stored && etag.is_empty() && !is_error(&body) {
@@ -208,7 +208,7 @@ pub(crate) fn of_object(kind: Option<&str>, body: &[u8]) -> String {
 
 fn described(named: &str, body: &[u8]) -> String {
     match words(body) {
-        words if words.is_empty() => format!("{named} and nothing else"),
+        words if words.is_empty() => named.to_owned(),
         words => format!("{named} and `{words}`"),
     }
 }
@@ -242,6 +242,23 @@ mod tests {
         assert_eq!(of("GET", "http://s/b/x-id=GetObject"), Expected::Document);
     }
 
+    #[tokio::test]
+    async fn a_page_is_quoted_and_a_piece_of_an_object_is_not() {
+        let refused = async |expected: Expected, status: u16, etag: Option<&'static str>| {
+            let mut answer = HttpResponse::new(status.try_into().unwrap(), SdkBody::from("<p>some words"));
+            answer.headers_mut().insert("content-type", "text/html; charset=utf-8");
+            if let Some(etag) = etag {
+                answer.headers_mut().insert("etag", etag);
+            }
+            expected.take(answer).await.unwrap_err().to_string()
+        };
+        for words in [refused(Expected::Object, 203, None).await, refused(Expected::Stored, 200, None).await] {
+            assert!(words.contains("(text/html) and `<p>some words`"), "{words}");
+        }
+        let words = refused(Expected::Object, 206, Some("\"e\"")).await;
+        assert!(words.contains("206 (text/html)") && !words.contains("some words"), "{words}");
+    }
+
     #[test]
     fn a_document_is_known_by_its_root() {
         assert_eq!(root(b"<?xml version=\"1.0\"?>\n<Error><Code>x"), Some("Error"));
@@ -254,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_quotation_is_a_short_line() {
-        assert_eq!(described("200", b" \n"), "200 and nothing else");
+        assert_eq!(described("200", b" \n"), "200");
         assert_eq!(described("200", b"<a>\n\x1b[1m `b`"), "200 and `<a> [1m 'b'`");
         let long = described("200", "ü".repeat(5000).as_bytes());
         assert!(long.chars().count() < QUOTED + 20, "{long}");
