@@ -19,6 +19,9 @@ pub struct BacklogNumbers {
     /// Objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
+    /// Objects, of those, that are held back because they are dated ahead of the clock of their store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<u64>,
     /// Age of the next record, at least; 0 = nothing is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<f64>,
@@ -32,6 +35,7 @@ impl BacklogNumbers {
             records: backlog.records,
             bytes: backlog.bytes,
             objects: backlog.objects,
+            ahead: (backlog.ahead > 0).then_some(backlog.ahead),
             age_seconds: source.age().map(|age| age.as_secs_f64()),
         }
     }
@@ -49,6 +53,7 @@ impl BacklogNumbers {
             records: joined(a.records, b.records, u64::saturating_add),
             bytes: joined(a.bytes, b.bytes, u64::saturating_add),
             objects: joined(a.objects, b.objects, u64::saturating_add),
+            ahead: joined(a.ahead, b.ahead, u64::saturating_add),
             age_seconds: joined(a.age_seconds, b.age_seconds, f64::max),
         })
     }

@@ -58,7 +58,7 @@ use tokio::task::JoinHandle;
 pub use activity::{Activity, STATE_STORE};
 pub use ambient::pipeline as current_pipeline;
 pub use backlog::SourceBacklog;
-pub use progress::{LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals, Unread};
+pub use progress::{LaneCount, LastError, Left, NodeCount, Progress, QueueCount, StageCount, Totals, Unread};
 pub use tap::{Glimpse, Inspection, Look, Place, Side, Station, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 

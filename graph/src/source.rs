@@ -167,6 +167,8 @@ pub struct Backlog {
     pub since: Option<SystemTime>,
     /// Files or objects that were gone before they could be read, since the source was opened.
     pub missed: u64,
+    /// Objects, of those above, that the source holds back because they are dated ahead of the clock of their store.
+    pub ahead: u64,
 }
 
 impl Backlog {
@@ -186,6 +188,7 @@ impl Backlog {
             objects: none(self.objects),
             since: None,
             missed: self.missed,
+            ahead: 0,
         }
     }
 }
@@ -212,6 +215,12 @@ pub trait Reader: Send {
     /// Why nothing is there to be read, in words: what the source reads does not exist. Asked when `read` has said
     /// [`Read::CaughtUp`] or [`Read::End`]. As it is: it exists, or nobody can tell.
     fn missing(&self) -> Option<String> {
+        None
+    }
+
+    /// What is there and is left to a later run, in words. Asked when `read` has said [`Read::CaughtUp`]. As it is:
+    /// nothing.
+    fn left(&self) -> Option<String> {
         None
     }
 

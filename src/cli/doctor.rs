@@ -1,5 +1,6 @@
 //! `anabranch doctor`.
 
+mod ahead;
 mod letters;
 mod machine;
 mod parts;
@@ -119,6 +120,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("config.validate", parts::pipelines),
     ("service.reachable", parts::service),
     ("pipelines.progress", parts::progress),
+    ("pipelines.ahead", ahead::objects),
     ("store.reachable", parts::store),
     ("dead_letters.evicted", letters::evicted),
     ("network.http", parts::listener),

@@ -28,7 +28,7 @@ pub enum Exit {
     NothingRead = 5,
     /// `run --once`: a bound of a dead-letter queue dropped letters.
     LettersDropped = 6,
-    /// `run --once`: it was stopped before everything was read.
+    /// `run --once`: it was stopped before everything was read, or a source left something to a later run.
     Interrupted = 7,
 }
 

@@ -43,7 +43,7 @@ use crate::store::{OpenError, Origin, Store, StoredPipeline};
 /// 3 not everything could be delivered in time, or the store or the port is in use;
 /// 5 `--once`: nothing was read, because nothing was there;
 /// 6 `--once`: a bound of the dead-letter queue dropped letters;
-/// 7 `--once`: it was interrupted before everything was read;
+/// 7 `--once`: not everything was read, because it was interrupted or a source left something to a later run;
 /// 128+n a second signal n ended it at once.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {

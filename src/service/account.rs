@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch_graph::exec::{Progress, Unread};
+use anabranch_graph::exec::{Left, Progress, Unread};
 use anabranch_graph::text::Str;
 
 /// Totals over all runs of a pipeline in this process. Copies of a record count one by one: a record that goes to two
@@ -21,6 +21,8 @@ pub struct Account {
     pub letters_dropped: u64,
     /// Sources of which nothing was read although they came to their end.
     pub unread: Vec<Unread>,
+    /// Sources that left something to a later run when they came to their end.
+    pub left: Vec<Left>,
     /// Duration of the run.
     pub took: Duration,
 }
@@ -40,6 +42,7 @@ impl Account {
             }
         }
         self.unread = run.unread();
+        self.left = run.left();
         self.took += run.began().elapsed().unwrap_or_default();
     }
 

@@ -188,3 +188,78 @@ fn a_slow_server_is_waited_for() {
     workspace.once();
     assert_eq!(changes(&workspace).len(), 20);
 }
+
+#[test]
+fn an_object_dated_ahead_of_the_server_is_named_and_the_run_has_not_read_everything() {
+    let server = Server::start();
+    server.put("a", "1");
+    server.put_with("late", "2", &[], Some(server.now() + 7200));
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, ""));
+    let output = workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(7);
+    let text = output.both();
+    for words in ["not everything was read", "read:in: 1 object is dated ahead", r#""late""#] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert_eq!(changes(&workspace), ["snapshot a=1"]);
+
+    let mut process = workspace.start(RUN);
+    let address = process.address();
+    let served = address.to_string();
+    let doctor = ["doctor", "--check", "pipelines.ahead", "--api.http.address", &served];
+    process.wait_until("doctor to say it", || {
+        workspace.run(&doctor).both().contains("read holds back 1 object that is dated ahead")
+    });
+    let metrics = crate::api::get(address, "/metrics").body;
+    let metric = r#"anabranch_source_backlog_objects{pipeline="read",connector="in"} 1"#;
+    assert!(metrics.contains(metric), "{metrics}");
+    process.signal("TERM");
+    let log = process.finish().expect_code(0).both();
+    assert!(log.contains("dated ahead"), "{log}");
+    server.set_clock(server.now() + 7300);
+    workspace.once();
+    assert_eq!(changes(&workspace), ["snapshot a=1", "create late=2"]);
+}
+
+#[test]
+fn a_server_that_never_answers_is_named_while_the_pipeline_starts() {
+    let server = Server::start();
+    server.put("a", "1");
+    server.fail(|_| Some(Fault::Silent));
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, ""));
+    let mut process = workspace.start(RUN);
+    let (address, printed) = (process.address(), process.printed());
+    let waits = format!("waits for {}", server.endpoint());
+    process.wait_until("the log to name the server", || printed().contains(&waits));
+    process.wait_until("the state to name the server", || {
+        crate::api::get(address, "/v1/pipelines/read").body.contains("has not said whether bucket")
+    });
+    server.heal();
+    process.wait_until("the object", || workspace.lines("out.ndjson").len() == 1);
+    process.signal("TERM");
+    process.finish().expect_code(0);
+}
+
+/// The position does not move past an object of which only other answers come: when the server is well again, the object
+/// is read.
+#[test]
+fn an_object_is_read_when_its_answers_are_its_own_again() {
+    let server = Server::start();
+    for key in ["a", "b", "c"] {
+        server.put_with(key, key.repeat(100), &[], Some(server.now() - 100));
+    }
+    let etag = server.etag("b");
+    server.fail(move |request| {
+        let piece = || Fault::Instead(200, vec![("ETag", etag.clone())], b"bbb".to_vec());
+        (request.is_get() && request.key == "b").then(piece)
+    });
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, ""));
+    let mut process = workspace.start(RUN);
+    let printed = process.printed();
+    process.wait_until("the log to say it", || printed().contains("3 bytes and lists the object with 100"));
+    process.signal("KILL");
+    drop(process);
+    server.heal();
+    workspace.once();
+    let all = ["a", "b", "c"].map(|key| format!("snapshot {key}={}", key.repeat(100)));
+    assert_eq!(changes(&workspace), all);
+}

@@ -41,6 +41,7 @@ pub struct Progress {
     pub(super) storing: AtomicU64,
     /// Sources that came to their end and may have read nothing.
     unread: Mutex<Vec<Unread>>,
+    left: Mutex<Vec<Left>>,
     mask: Arc<[Str]>,
 }
 
@@ -52,6 +53,15 @@ pub struct Unread {
     pub connector: Str,
     /// Why, where what it reads does not exist.
     pub missing: Option<String>,
+}
+
+/// A source that came to its end and left something to a later run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The connector.
+    pub connector: Str,
+    /// What it left, and why.
+    pub what: String,
 }
 
 /// The time of a run: nanoseconds since it began, from 1, since 0 stands for never.
@@ -260,6 +270,7 @@ impl Progress {
             stored: AtomicU64::new(0),
             storing: AtomicU64::new(0),
             unread: Mutex::default(),
+            left: Mutex::default(),
             mask,
         }
     }
@@ -425,6 +436,16 @@ impl Progress {
     /// Notes that a source came to its end, and that it has nothing to show unless this run read something.
     pub(super) fn note_unread(&self, unread: Unread) {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(unread);
+    }
+
+    /// Notes that a source came to its end and left something to a later run.
+    pub(super) fn note_left(&self, left: Left) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).push(left);
+    }
+
+    /// Sources that came to their end and left something to a later run.
+    pub fn left(&self) -> Vec<Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sources that came to their end with nothing read.

@@ -13,7 +13,7 @@ use super::context::Context;
 use super::fan_out::Output;
 use super::lanes::Lanes;
 use super::meter::{Passed, timed};
-use super::progress::Unread;
+use super::progress::{Left, Unread};
 use super::tap::{Side, Station, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
@@ -188,6 +188,9 @@ impl Reading {
         let was_read = self.resume.values().any(|mark| mark.seq > 0 || !mark.position.0.is_empty());
         if missing.is_some() || !was_read {
             self.context().progress.note_unread(Unread { connector: self.connector.clone(), missing });
+        }
+        if let Some(what) = self.reader.left() {
+            self.context().progress.note_left(Left { connector: self.connector.clone(), what });
         }
     }
 

@@ -22,7 +22,9 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         .describe(
             "Stores the embedding of the text at `inputField` at `outputField`: a list of floats; of a list of texts, \
              a list of those. The texts of many records are sent in one request, a text that is there twice once; \
-             where a request is refused for a text, only its record fails.\n\n\
+             where a request is refused for a text, only its record fails. An answer whose embeddings have differing \
+             lengths is refused as a whole. An error that comes with status 200 is repeated if its type, code or \
+             status names a fault that goes away.\n\n\
              An embedding is remembered under a hash of service, model, dimensions and text, also from one run to the \
              next if the state store survives: what did not change is not paid for again. `cache: false` asks always.\n\n\
              `provider` says which protocol the service speaks; `baseURL` where it is, so that any server with one of \

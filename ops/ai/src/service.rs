@@ -9,9 +9,10 @@ use anabranch_graph::operator::Network;
 use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 use anabranch_graph::text::Str;
 use anabranch_ops_http::client::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use anabranch_ops_http::client::{Accept, Client, HttpError, Method, Policy, Problem, Retry, Tls, Url};
-use serde::Serialize;
+use anabranch_ops_http::client::{Accept, Client, Disguised, HttpError, Method, Policy, Problem, Retry, Tls, Url};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::finding::finding;
 
@@ -160,6 +161,7 @@ impl Address {
             retry,
             accept: Accept::default(),
             body_limit: arguments.bytes("response.maxBytes").unwrap_or(u64::MAX),
+            disguised: Some(disguised),
         };
         match url {
             Some(url) if !findings.has_errors() => Ok(Address { setting: Str::from(base), url, headers, policy }),
@@ -222,6 +224,46 @@ impl Service {
     pub(crate) fn unusable(&self, why: impl std::fmt::Display) -> Fault {
         let host = self.url.host_str().unwrap_or_default();
         Fault::record("answer_unusable", format!("{host}{} gave an answer that cannot be used: {why}", self.url.path()))
+    }
+}
+
+/// No error is longer.
+const LONGEST_ERROR: usize = 64 << 10;
+
+/// The error that a gateway in front of a model sends as a success: `{"error": {"message": …, "type": …}}`.
+fn disguised(body: &[u8]) -> Option<Disguised> {
+    #[derive(Deserialize)]
+    struct Found {
+        error: Json,
+    }
+    if body.len() > LONGEST_ERROR {
+        return None;
+    }
+    let Found { error } = serde_json::from_slice(body).ok()?;
+    let said = match &error {
+        Json::String(text) => text.clone(),
+        Json::Object(fields) => match fields.get("message").and_then(Json::as_str) {
+            Some(message) => message.to_owned(),
+            None => error.to_string(),
+        },
+        _ => return None,
+    };
+    let kind = |name: &&str| error.get(*name).is_some_and(names_a_transient_error);
+    (!said.is_empty()).then(|| Disguised { said, transient: ["type", "code", "status"].iter().any(kind) })
+}
+
+/// Whether a type of an error, its code or its status stands for one that goes away: those that services say with 408,
+/// 429 and 5xx.
+fn names_a_transient_error(kind: &Json) -> bool {
+    const NAMES: [&str; 8] =
+        ["server_error", "overloaded", "rate_limit", "timeout", "unavailable", "internal", "exhausted", "too_many"];
+    let number = kind.as_u64().or_else(|| kind.as_str()?.trim().parse().ok());
+    match number {
+        Some(status) => matches!(status, 408 | 429 | 500..=599),
+        None => kind.as_str().is_some_and(|kind| {
+            let kind = kind.to_ascii_lowercase();
+            NAMES.iter().any(|name| kind.contains(name))
+        }),
     }
 }
 

@@ -165,6 +165,7 @@ impl ConfluentRegistry {
             retry: RETRY,
             accept,
             body_limit: 16 << 20,
+            disguised: None,
         };
         let client = Client::new(&Tls::default(), Network::Open, policy)
             .map_err(|fault| AddressError::System(fault.message()))?;

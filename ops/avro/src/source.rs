@@ -196,6 +196,10 @@ impl Reader for ExtractingReader {
         self.inner.missing()
     }
 
+    fn left(&self) -> Option<String> {
+        self.inner.left()
+    }
+
     async fn backlog(&mut self) -> Option<Backlog> {
         self.inner.backlog().await
     }

@@ -50,6 +50,17 @@ pub struct Policy {
     pub accept: Accept,
     /// Most bytes of an answer's body.
     pub body_limit: u64,
+    /// Finds the error that a body with a good status holds instead of an answer.
+    pub disguised: Option<fn(&[u8]) -> Option<Disguised>>,
+}
+
+/// An error that came with a good status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disguised {
+    /// The words of the server.
+    pub said: String,
+    /// Whether another attempt may go better.
+    pub transient: bool,
 }
 
 /// Whom to trust.
@@ -176,10 +187,15 @@ impl Client {
         };
         let status = response.status();
         if self.policy.accept.contains(status) {
-            return match body(&mut response, self.policy.body_limit).await {
-                Ok(body) => Ok(Answer { status, body }),
-                Err(problem) => Err(HttpError::new(error::shown(&method, Some(response.url())), problem)),
-            };
+            let answer = body(&mut response, self.policy.body_limit).await.and_then(|body| {
+                match self.policy.disguised.and_then(|find| find(&body)) {
+                    Some(Disguised { said, transient }) => {
+                        Err(Problem::Disguised { status, said: error::in_a_line(&said), transient })
+                    }
+                    None => Ok(Answer { status, body }),
+                }
+            });
+            return answer.map_err(|problem| HttpError::new(error::shown(&method, Some(response.url())), problem));
         }
         let shown = error::shown(&method, Some(response.url()));
         if let Some(to) = error::pointed_at(&response) {

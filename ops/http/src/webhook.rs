@@ -159,6 +159,7 @@ impl OperatorKind for Webhook {
             retry,
             accept,
             body_limit: arguments.bytes("response.maxBytes").unwrap_or(u64::MAX),
+            disguised: None,
         };
         let tls = (arguments.text("tls.ca").cloned(), arguments.bool("tls.skipVerify").unwrap_or(false));
         match (message, destination) {

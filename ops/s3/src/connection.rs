@@ -1,5 +1,6 @@
 //! The connection to a bucket: its settings, which source and destination share, and the client.
 
+pub(crate) mod answers;
 mod credentials;
 mod refusal;
 
@@ -22,6 +23,7 @@ use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_smithy_http_client::{Builder as HttpBuilder, Connector};
 
+use answers::Bounded;
 use credentials::{Chain, Environment};
 pub(crate) use refusal::refused;
 
@@ -152,6 +154,11 @@ impl Connection {
         &self.bucket
     }
 
+    /// The server, in words.
+    pub(crate) fn server(&self) -> &str {
+        self.endpoint.as_deref().unwrap_or("Amazon S3")
+    }
+
     /// A client. Sends nothing.
     ///
     /// # Errors
@@ -178,7 +185,7 @@ impl Connection {
         };
         let mut config = Builder::new()
             .behavior_version(BehaviorVersion::latest())
-            .http_client(http_client())
+            .http_client(Bounded(http_client()))
             .region(Region::new(region))
             .credentials_provider(credentials)
             .force_path_style(self.path_style)

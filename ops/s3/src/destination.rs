@@ -28,6 +28,7 @@ use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 
 use crate::connection::{self, Connection, refused};
+use crate::retry::{Asked, opening};
 use compression::Compression;
 use name::{Identity, Names};
 
@@ -160,17 +161,9 @@ impl Destination for Configured {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         let client = self.connection.open().await?;
         let bucket = self.connection.bucket().clone();
-        let asked = client.head_bucket().bucket(bucket.as_str()).send().await;
-        if let Err(error) = asked {
-            let fault = refused(&format!("cannot reach bucket {bucket}"), &error);
-            // Who may only put objects may not ask for the bucket.
-            if fault.code() != "access_denied" {
-                return Err(self.wrote.judge(match fault.code() {
-                    "not_found" => Fault::fatal("bucket_missing", format!("there is no bucket {bucket}")),
-                    _ => fault,
-                }));
-            }
-        }
+        let what = format!("whether there is a bucket {bucket}");
+        let asked = Asked { server: self.connection.server(), what: &what };
+        opening(host, asked, || self.reach(&client)).await?;
         Ok(Box::new(Objects {
             client,
             bucket,
@@ -189,6 +182,23 @@ impl Destination for Configured {
 
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 8192, bytes: self.bytes, linger: Duration::from_secs(5), retry: Retry::Idempotent }
+    }
+}
+
+impl Configured {
+    /// Whether the bucket is there, as far as that is ours to know.
+    async fn reach(&self, client: &Client) -> Result<(), Fault> {
+        let bucket = self.connection.bucket();
+        let Err(error) = client.head_bucket().bucket(bucket.as_str()).send().await else { return Ok(()) };
+        let fault = refused(&format!("cannot reach bucket {bucket}"), &error);
+        // Who may only put objects may not ask for the bucket.
+        if fault.code() == "access_denied" {
+            return Ok(());
+        }
+        Err(self.wrote.judge(match fault.code() {
+            "not_found" => Fault::fatal("bucket_missing", format!("there is no bucket {bucket}")),
+            _ => fault,
+        }))
     }
 }
 

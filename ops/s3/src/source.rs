@@ -154,10 +154,11 @@ impl Source for Configured {
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let name = self.connection.bucket().clone();
         let place = resume.get(&Partition::ONLY).map(|mark| Place::decode(&mark.position, self.sum())).transpose()?;
-        let bucket = Bucket { client: self.connection.open().await?, name, prefix: self.prefix.clone() };
+        let server = Str::from(self.connection.server());
+        let bucket = Bucket { client: self.connection.open().await?, server, name, prefix: self.prefix.clone() };
         let versioned = match self.versions {
             Some(versioned) => versioned,
-            None => bucket.keeps_versions().await?.unwrap_or_else(|| {
+            None => bucket.asked_for_versions(host).await?.unwrap_or_else(|| {
                 tracing::warn!(
                     pipeline = %host.pipeline, connector = %host.node, bucket = %bucket.name,
                     "cannot tell whether the bucket keeps versions: reading only the current ones"

@@ -145,7 +145,7 @@ pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
 const TOLD: usize = 5;
 
 /// The counters of a running service.
-fn live(settings: &crate::settings::Settings) -> Result<LiveAnswer, ClientError> {
+pub(super) fn live(settings: &crate::settings::Settings) -> Result<LiveAnswer, ClientError> {
     let client = Client::of(settings.api.as_ref())?;
     let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
     let runtime = runtime::start(&mut Builder::new_current_thread()).map_err(unreachable)?;

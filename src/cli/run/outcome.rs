@@ -94,6 +94,15 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
         let message = format!("interrupted before everything was read; the next run goes on from there{which}");
         return Some((Exit::Interrupted, "run.interrupted", message));
     }
+    let left: Vec<String> = accounts()
+        .flat_map(|(id, account)| {
+            account.left.iter().map(move |left| format!("{id}:{}: {}", left.connector, left.what))
+        })
+        .collect();
+    if !left.is_empty() {
+        let message = format!("not everything was read; a later run goes on from there: {}", left.join("; "));
+        return Some((Exit::Interrupted, "run.left", message));
+    }
     if ended.outcomes.is_empty() {
         let message = "nothing was read: no pipeline was started, as their files say `status: stopped`".to_owned();
         return Some((Exit::NothingRead, "run.nothing_read", message));
@@ -181,6 +190,7 @@ fn shown(id: &Str, outcome: &Outcome, account: Option<&Account>) -> Value {
     shown["totals"] = totals(&account, account.took);
     shown["totals"]["destinations"] = destinations.into();
     shown["unread"] = unread.into();
+    shown["left"] = account.left.iter().map(|left| json!({ "connector": left.connector, "what": left.what })).collect();
     shown
 }
 
@@ -216,6 +226,16 @@ mod tests {
         assert!(message.contains("p: 4"), "{message}");
         assert!(failure(&ended, &run(false)).is_none(), "a service that is stopped has said so in its log");
         assert!(last_lines(&ended, &total(&ended), Duration::ZERO).contains("4 of the queue's letters dropped"));
+    }
+
+    #[test]
+    fn a_source_that_left_something_has_not_read_everything() {
+        let left = anabranch_graph::exec::Left { connector: "in".into(), what: "1 object is dated ahead".into() };
+        let ended = ended(Outcome::Finished, Account { left: vec![left], ..Account::default() });
+        let (exit, code, message) = failure(&ended, &run(true)).unwrap();
+        assert_eq!((exit, code), (Exit::Interrupted, "run.left"));
+        assert!(message.ends_with("p:in: 1 object is dated ahead"), "{message}");
+        assert!(failure(&ended, &run(false)).is_none());
     }
 
     #[test]

@@ -518,6 +518,12 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("run.invalid_pipelines", "A pipeline file has errors.", "Correct what `pipelines validate` reports."),
     entry(
+        "run.left",
+        "`run --once` ended, and a source left something to a later run: objects that are dated ahead of the clock of \
+         their store.",
+        "Run it again when that time has come; correct the clocks of the store.",
+    ),
+    entry(
         "run.letters_dropped",
         "A bound of a dead-letter queue dropped letters during `run --once`: their records are lost.",
         "Raise max-count, max-bytes or max-age of the queue.",

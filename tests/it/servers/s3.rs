@@ -16,6 +16,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The only bucket.
 pub const BUCKET: &str = "documents";
 
+/// Where a body ends that would go on for ever, so that a client without a bound fails the test and not the machine.
+pub const TOO_LONG: u64 = 256 << 20;
+
 /// What the server does instead of answering well.
 #[derive(Clone, Debug)]
 pub enum Fault {
@@ -29,10 +32,19 @@ pub enum Fault {
     Cut,
     /// Answers late.
     Slow(Duration),
+    /// Answers late, and this.
+    Late(Duration, Box<Fault>),
     /// Lists nothing, says that there is more and not where.
     NoMarker,
     /// Lists nothing, and does not say whether there is more.
     NoEnd,
+    /// Answers with this instead, and does nothing: a status, headers and a body, as a proxy in front of the server may.
+    Instead(u16, Vec<(&'static str, String)>, Vec<u8>),
+    /// Answers with this status and headers and a body that goes on until the client has had enough ([`TOO_LONG`] at
+    /// most), and does nothing.
+    Endless(u16, Vec<(&'static str, String)>),
+    /// Takes the request and never answers.
+    Silent,
 }
 
 /// A request as faults and assertions see it.
@@ -49,6 +61,10 @@ pub struct Request {
 impl Request {
     pub fn is_listing(&self) -> bool {
         self.query.contains_key("list-type") || self.query.contains_key("versions")
+    }
+
+    pub fn is_versioning(&self) -> bool {
+        self.query.contains_key("versioning")
     }
 
     pub fn is_get(&self) -> bool {
@@ -79,6 +95,9 @@ struct State {
     versions: u64,
     script: Option<Script>,
     requests: Vec<(String, String)>,
+    /// Endless answers that clients gave up, and the bytes that were taken of the longest.
+    endless: usize,
+    longest: u64,
 }
 
 impl State {
@@ -233,6 +252,21 @@ impl Server {
         version.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.clone())
     }
 
+    /// The `ETag` of an object.
+    pub fn etag(&self, key: &str) -> String {
+        self.state().objects[key][0].etag.clone()
+    }
+
+    /// How many answers that would not have ended were given up.
+    pub fn endless_answers(&self) -> usize {
+        self.state().endless
+    }
+
+    /// How many bytes a client took of the longest of these.
+    pub fn longest_answer(&self) -> u64 {
+        self.state().longest
+    }
+
     /// Method and key of all requests so far.
     pub fn requests(&self) -> Vec<(String, String)> {
         self.state().requests.clone()
@@ -285,9 +319,26 @@ fn serve(stream: TcpStream, state: &Mutex<State>, ended: &AtomicBool) {
             if state.script.is_none() {
                 state.script = script;
             }
-            let done = !matches!(fault, Some(Fault::Refuse(..) | Fault::Close));
+            let done = !matches!(
+                fault,
+                Some(
+                    Fault::Refuse(..)
+                        | Fault::Close
+                        | Fault::Late(..)
+                        | Fault::Instead(..)
+                        | Fault::Endless(..)
+                        | Fault::Silent
+                )
+            );
             let answer = if done { answer(&mut state, &request) } else { Answer::empty(500) };
             (answer, state.now(), fault)
+        };
+        let fault = match fault {
+            Some(Fault::Late(time, fault)) => {
+                std::thread::sleep(time);
+                Some(*fault)
+            }
+            fault => fault,
         };
         match fault {
             Some(Fault::Close | Fault::Mute) => return,
@@ -297,7 +348,24 @@ fn serve(stream: TcpStream, state: &Mutex<State>, ended: &AtomicBool) {
                 answer = Answer::xml("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>".to_owned());
             }
             Some(Fault::NoEnd) => answer = Answer::xml("<ListBucketResult></ListBucketResult>".to_owned()),
-            Some(Fault::Cut) | None => {}
+            Some(Fault::Instead(status, ref headers, ref body)) => {
+                let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+                answer = Answer { status, headers, body: Arc::new(body.clone()) };
+            }
+            Some(Fault::Endless(status, ref headers)) => {
+                let written = endless(reader.get_mut(), status, headers);
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.endless += 1;
+                state.longest = state.longest.max(written);
+                return;
+            }
+            Some(Fault::Silent) => {
+                while !ended.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                return;
+            }
+            Some(Fault::Cut | Fault::Late(..)) | None => {}
         }
         let stream = reader.get_mut();
         let mut head = format!("HTTP/1.1 {} x\r\nDate: {}\r\n", answer.status, http_date(date));
@@ -314,6 +382,22 @@ fn serve(stream: TcpStream, state: &Mutex<State>, ended: &AtomicBool) {
             return;
         }
     }
+}
+
+/// Writes until the client has had enough: how many bytes it took.
+fn endless(stream: &mut TcpStream, status: u16, headers: &[(&str, String)]) -> u64 {
+    let mut head = format!("HTTP/1.1 {status} x\r\nTransfer-Encoding: chunked\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    let chunk = [b"10000\r\n".as_slice(), &[b'z'; 0x10000], b"\r\n"].concat();
+    let (mut going, mut written) = (stream.write_all(head.as_bytes()).is_ok(), 0);
+    while going && written < TOO_LONG {
+        going = stream.write_all(&chunk).is_ok();
+        written += chunk.len() as u64;
+    }
+    written
 }
 
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
@@ -368,7 +452,8 @@ fn answer(state: &mut State, request: &Request) -> Answer {
             let headers = request.headers.iter().filter(|(name, _)| kept(name) && *name != "content-length");
             let headers = headers.map(|(name, value)| (name.clone(), value.clone())).collect();
             state.put(key, request.body.clone(), headers, None);
-            Answer::empty(200)
+            let etag = state.objects[key][0].etag.clone();
+            Answer { headers: vec![("ETag".to_owned(), etag)], ..Answer::empty(200) }
         }
         ("DELETE", key) => {
             state.delete(key);

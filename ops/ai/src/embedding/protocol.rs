@@ -122,6 +122,9 @@ impl Model {
             let why = format!("{} embeddings of {} texts", vectors.len(), texts.len());
             return Err(Refusal::Other(service.unusable(why)));
         }
+        if self.dimensions.is_none() {
+            alike(&vectors).map_err(|why| Refusal::Other(service.unusable(why)))?;
+        }
         Ok(vectors.into_iter().map(|vector| self.checked(vector?)).collect())
     }
 
@@ -133,6 +136,17 @@ impl Model {
             }
             _ => Ok(Value::from(vector.into_iter().map(Value::Float).collect::<Vec<_>>())),
         }
+    }
+}
+
+/// A model gives all texts embeddings of one length: where they differ, none can be trusted to be of the model that was
+/// asked.
+fn alike(vectors: &[Result<Vec<f64>, String>]) -> Result<(), String> {
+    let mut lengths = vectors.iter().flatten().map(Vec::len).filter(|length| *length > 0);
+    let Some(first) = lengths.next() else { return Ok(()) };
+    match lengths.find(|length| *length != first) {
+        Some(other) => Err(format!("embeddings of {first} and of {other} dimensions")),
+        None => Ok(()),
     }
 }
 

@@ -158,7 +158,7 @@ async fn answers_that_do_not_fit_are_refused() {
         (r#"{"embeddings":[[1.0],[1.0],[1.0]]}"#, "3 embeddings of 2 texts"),
         (r#"{"embeddings":[[],[1.0]]}"#, "an embedding is empty"),
         (r#"{"embeddings":"#, "EOF while parsing"),
-        (r#"{"error":"no"}"#, "missing field `embeddings`"),
+        (r#"{"result":"no"}"#, "missing field `embeddings`"),
         ("<html>", "expected value"),
     ] {
         let server = answer(body);
@@ -209,6 +209,59 @@ async fn answers_that_contradict_themselves_are_refused_whole_and_not_remembered
         let found = waiting(&openai::embeddings::kind(), &settings, texts, Arc::new(Oblivion)).await;
         assert!(found.iter().all(|row| row.as_ref().unwrap_err().ends_with(why)), "{found:?}");
     }
+}
+
+#[tokio::test]
+async fn embeddings_of_differing_lengths_are_refused_whole_and_not_remembered() {
+    let notebook = Arc::new(Notebook::default());
+    let server = Server::start(|request| {
+        let lengths = texts(request, "input");
+        let vectors: Vec<Json> = lengths.iter().map(|text| json!(vec![1.0; text.len()])).collect();
+        Reply::ok(json!({ "embeddings": vectors }).to_string())
+    });
+    let url = server.url();
+    let found = waiting(&embed::kind(), &settings(&url, &[]), rows(&["aa", "bbb", "cc"]), notebook.clone()).await;
+    for found in found {
+        let error = found.unwrap_err();
+        assert!(error.starts_with("answer_unusable: ") && error.ends_with("embeddings of 2 and of 3 dimensions"));
+    }
+    assert!(notebook.entries.lock().unwrap().is_empty());
+    let found = embedded(&url, &[], rows(&["aa", "bb"])).await;
+    assert_eq!(found, [Ok(json!([1.0, 1.0])), Ok(json!([1.0, 1.0]))]);
+}
+
+/// Gateways in front of models answer 200 and an error.
+#[tokio::test]
+async fn an_error_of_the_service_that_comes_as_a_success_is_what_it_says() {
+    for error in [
+        json!({ "message": "overloaded", "type": "server_error" }),
+        json!({ "message": "wait", "code": "rate_limit_exceeded" }),
+        json!({ "message": "wait", "code": 429 }),
+        json!({ "message": "upstream", "status": "503" }),
+    ] {
+        let body = json!({ "error": error }).to_string();
+        let server = Server::start(move |request| match request.number {
+            0 | 1 => Reply::ok(body.clone()),
+            _ => ollama(request),
+        });
+        assert_eq!(embedded(&server.url(), &[], rows(&["a"])).await, [Ok(vector("a"))], "{error}");
+        assert_eq!(server.received().len(), 3);
+    }
+    for error in [
+        json!({ "message": "no such model", "type": "invalid_request_error" }),
+        json!({ "message": "no such model", "code": 404 }),
+        json!("no such model"),
+    ] {
+        let body = json!({ "error": error }).to_string();
+        let server = Server::start(move |_| Reply::ok(body.clone()));
+        let found = embedded(&server.url(), &[], rows(&["a"])).await;
+        let why = found[0].as_ref().unwrap_err();
+        assert!(why.contains("no such model") && why.starts_with("http_status: "), "{why}");
+        assert_eq!(server.received().len(), 1);
+    }
+    // An error that is none.
+    let server = Server::start(|_| Reply::ok(r#"{"error":null,"embeddings":[[1.0]]}"#));
+    assert_eq!(embedded(&server.url(), &[], rows(&["a"])).await, [Ok(json!([1.0]))]);
 }
 
 #[tokio::test]

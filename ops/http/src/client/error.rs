@@ -35,6 +35,16 @@ pub enum Problem {
         /// How long the server wants us to wait.
         retry_after: Option<Duration>,
     },
+    /// There is an answer whose status is good and whose body is an error.
+    #[error("answered {status} with an error: {said}")]
+    Disguised {
+        /// The status.
+        status: StatusCode,
+        /// What the error says.
+        said: String,
+        /// Whether another attempt may go better.
+        transient: bool,
+    },
     /// There is an answer, and what was asked for is somewhere else.
     #[error("answered {status} and points to {to}; redirects are not followed: {advice}")]
     Redirect {
@@ -96,6 +106,7 @@ impl HttpError {
                 let transient = matches!(status.as_u16(), 408 | 429 | 500..=599);
                 transient && retry_after.is_none_or(|wait| wait <= LONGEST_WAIT)
             }
+            Problem::Disguised { transient, .. } => *transient,
             Problem::Connect(_) | Problem::Timeout | Problem::Broken(_) => true,
             Problem::Redirect { .. } | Problem::TooLarge { .. } | Problem::Invalid(_) => false,
         }
@@ -131,7 +142,7 @@ impl HttpError {
 
     fn code(&self) -> &'static str {
         match &self.problem {
-            Problem::Status { .. } | Problem::Redirect { .. } => "http_status",
+            Problem::Status { .. } | Problem::Disguised { .. } | Problem::Redirect { .. } => "http_status",
             Problem::Connect(_) => "http_connect",
             Problem::Timeout => "http_timeout",
             Problem::Broken(_) => "http_broken",
@@ -215,7 +226,11 @@ pub(super) async fn said(response: &mut Response) -> String {
     {
         bytes.extend_from_slice(&chunk);
     }
-    let text = String::from_utf8_lossy(&bytes);
+    in_a_line(&String::from_utf8_lossy(&bytes))
+}
+
+/// The beginning of a text, on one line.
+pub(super) fn in_a_line(text: &str) -> String {
     beginning(text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }))
 }
 

@@ -16,6 +16,7 @@ fn policy() -> Policy {
         retry: Retry { count: 2, min: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 },
         accept: Accept::default(),
         body_limit: 1000,
+        disguised: None,
     }
 }
 

@@ -6,11 +6,16 @@ use anabranch_graph::fault::{Fault, FaultClass};
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 
+use super::answers::{self, Foreign};
+
 /// The fault that a failed request is; `what` says what was tried, as `cannot list bucket b`.
 pub(crate) fn refused<E>(what: &str, error: &SdkError<E, HttpResponse>) -> Fault
 where
     E: ProvideErrorMetadata + Error + 'static,
 {
+    if let Some(foreign) = Foreign::within(error) {
+        return Fault::transient("s3_unavailable", format!("{what}: {foreign}"));
+    }
     let status = error.raw_response().map(|response| response.status().as_u16());
     let region = error.raw_response().and_then(|response| response.headers().get("x-amz-bucket-region"));
     let (service_code, message) = match error {
@@ -22,10 +27,17 @@ where
     match (service_code, message, status) {
         (Some(code), Some(message), _) => text.push_str(&format!("{message} ({code})")),
         (Some(code), None, _) => text.push_str(code),
-        (None, _, Some(status @ 200..=299)) => {
-            text.push_str(&format!("the answer ({status}) was cut or cannot be understood: {}", causes(error)));
+        (None, _, Some(status)) => {
+            text.push_str("the server answered ");
+            text.push_str(&error.raw_response().map(answers::of_answer).unwrap_or_default());
+            // A refusal may come without a body. One with a body that is no document of an error is of another server.
+            if status < 300 || error.raw_response().is_some_and(is_foreign) {
+                text.push_str(
+                    ", which is not the answer of an S3 server: check objstore.endpoint, and proxies in \
+                               front of it",
+                );
+            }
         }
-        (None, _, Some(status)) => text.push_str(&format!("the server answered {status}")),
         (None, _, None) => text.push_str(&causes(error)),
     }
     if let (301 | 400, Some(region)) = (status.unwrap_or_default(), region) {
@@ -33,6 +45,11 @@ where
     }
     let fault = Fault::new(class, code, text);
     if matches!(code, "credentials_refused" | "access_denied") { fault.of_login() } else { fault }
+}
+
+/// Whether a refusal has a body that is not the document of an error.
+fn is_foreign(answer: &HttpResponse) -> bool {
+    answer.body().bytes().is_some_and(|body| !body.trim_ascii().is_empty() && !answers::is_error(body))
 }
 
 fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (FaultClass, &'static str) {

@@ -9,6 +9,7 @@ use anabranch_graph::operator::Host;
 use anabranch_graph::record::{Change, Data, Operation, Position, Record};
 use anabranch_graph::text::Str;
 use anabranch_graph::value::timestamp_text;
+use aws_sdk_s3::error::ProvideErrorMetadata;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -16,11 +17,15 @@ use tokio::time::timeout;
 
 use super::listing::{Bucket, Moment, Version};
 use super::sweep::Find;
-use crate::connection::refused;
+use crate::connection::{answers, refused};
 use crate::retry::patiently;
 
 /// How long a server may pause in the middle of an object.
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// Most bytes that are read of an answer that is not the object.
+const BEGINNING: u64 = 1 << 10;
+const CHECK: &str = "check objstore.endpoint, and proxies in front of it";
 
 /// Metadata of the records.
 pub(super) mod keys {
@@ -91,9 +96,13 @@ impl Fetching {
         }
     }
 
-    /// The object, unless it is not there any more, or not the one that was listed.
+    /// The object, unless it is not there any more, or was changed since it was listed.
+    ///
+    /// # Errors
+    /// Also where the answer is not the object that the listing names: another length, another `ETag`, another version.
     async fn get(&self, key: &str, version: &Version) -> Result<Option<(GetObjectOutput, Bytes)>, Fault> {
         let what = || format!("cannot read object {key:?} of bucket {}", self.bucket.name);
+        let wrong = |why: &dyn std::fmt::Display| Fault::transient("s3_unavailable", format!("{}: {why}", what()));
         let request = self.bucket.client.get_object().bucket(self.bucket.name.as_str()).key(key);
         let request = match &version.id {
             Some(id) => request.version_id(id),
@@ -104,43 +113,85 @@ impl Fetching {
             Err(error) => {
                 let status = error.raw_response().map(|response| response.status().as_u16());
                 let fault = refused(&what(), &error);
-                return match status {
-                    Some(412) => Ok(None),
-                    Some(404) if fault.code() != "bucket_missing" => Ok(None),
+                return match (status, error.code()) {
+                    (Some(404 | 412), Some(code)) if code != "NoSuchBucket" => Ok(None),
+                    // Of a proxy, or of a server that says no more: the listing tells.
+                    (Some(404 | 412), None) => {
+                        let fault = Fault::transient("s3_unavailable", fault.message());
+                        self.unlike(key, version, fault).await
+                    }
                     _ => Err(fault),
                 };
             }
         };
-        let length = answer.content_length().and_then(|length| u64::try_from(length).ok());
-        if let Some(length) = length.filter(|length| *length > self.limit) {
-            return Err(self.too_large(key, length));
-        }
-        let cut = |why: &dyn std::fmt::Display| Fault::transient("s3_unavailable", format!("{}: {why}", what()));
+        let announced = answer.content_length().and_then(|length| u64::try_from(length).ok());
+        // An object that has its listed length is read whole. Of any other answer the beginning says what it is.
+        let same = same_etag(version.etag.as_deref(), answer.e_tag());
+        let whole = same && announced.is_none_or(|announced| announced == version.size);
+        let most = if whole { version.size } else { version.size.min(BEGINNING) };
         // The only piece, as it came, where there is one: small objects are not copied.
         let (mut first, mut rest) = (Bytes::new(), Vec::new());
-        loop {
-            let piece = timeout(PAUSE, answer.body.next()).await.map_err(|_| cut(&"the server paused for too long"))?;
+        let mut length = 0;
+        while length <= most {
+            let piece =
+                timeout(PAUSE, answer.body.next()).await.map_err(|_| wrong(&"the server paused for too long"))?;
             let Some(piece) = piece else { break };
-            let piece = piece.map_err(|error| cut(&format!("the connection broke: {error}")))?;
+            let piece = piece.map_err(|error| wrong(&format!("the connection broke: {error}")))?;
+            length += piece.len() as u64;
             if first.is_empty() && rest.is_empty() {
                 first = piece;
                 continue;
             }
             if rest.is_empty() {
-                rest.reserve_exact(length.unwrap_or(0).max((first.len() + piece.len()) as u64) as usize);
+                rest.reserve_exact(most.max((first.len() + piece.len()) as u64) as usize);
                 rest.extend_from_slice(&first);
             }
             rest.extend_from_slice(&piece);
-            if rest.len() as u64 > self.limit {
-                return Err(self.too_large(key, rest.len() as u64));
-            }
         }
         let body = if rest.is_empty() { first } else { Bytes::from(rest) };
-        match length {
-            Some(length) if length != body.len() as u64 => {
-                Err(cut(&format_args!("{} of {length} bytes came", body.len())))
-            }
-            _ => Ok(Some((answer, body))),
+        if !same {
+            let came = answers::of_object(answer.content_type(), &body[..body.len().min(BEGINNING as usize)]);
+            let listed = version.etag.as_deref().unwrap_or_default();
+            let why = match answer.e_tag() {
+                None => format!("the server answered {came} without the ETag {listed} of the listing; {CHECK}"),
+                Some(etag) => format!("the object has the ETag {etag} and in the listing {listed}"),
+            };
+            return self.unlike(key, version, wrong(&why)).await;
+        }
+        // Servers without ETags are believed, but for what is plainly no object.
+        if answer.e_tag().is_none() && answers::is_error(&body) {
+            let came = answers::of_object(answer.content_type(), &body);
+            return Err(wrong(&format!("the server answered {came}")));
+        }
+        if let (Some(listed), Some(found)) = (&version.id, answer.version_id())
+            && listed != found
+        {
+            return Err(wrong(&format!("the server answered with version {found:?}, not {listed:?}")));
+        }
+        if length == version.size && announced.is_none_or(|announced| announced == length) {
+            return Ok(Some((answer, body)));
+        }
+        let came = match announced {
+            Some(announced) => format!("{announced} bytes"),
+            None if length > version.size => "more bytes".to_owned(),
+            None => format!("{length} bytes"),
+        };
+        let why = format!("the server sent {came} and lists the object with {}; {CHECK}", version.size);
+        self.unlike(key, version, wrong(&why)).await
+    }
+
+    /// What an answer means that is not the listed object: none where the object is not the listed one any more.
+    ///
+    /// # Errors
+    /// `wrong` where the server still lists it: the next answer may be better.
+    async fn unlike<T>(&self, key: &str, version: &Version, wrong: Fault) -> Result<Option<T>, Fault> {
+        // Versions do not change.
+        if version.id.is_some() {
+            return Err(wrong);
+        }
+        match self.bucket.current(key).await? {
+            Some(now) if now.fingerprint == version.fingerprint => Err(wrong),
+            _ => Ok(None),
         }
     }
 
@@ -186,6 +237,15 @@ impl Fetching {
         record.payload = Change { before: Data::Absent, after };
         record.metadata = Metadata::from_entries(metadata);
         record
+    }
+}
+
+/// Whether an answer has the `ETag` of the listing. Proxies weaken it, and some servers leave the quotes out of lists.
+fn same_etag(listed: Option<&str>, found: Option<&str>) -> bool {
+    let bare = |etag: &str| etag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
+    match (listed.map(bare), found.map(bare)) {
+        (Some(listed), found) if !listed.is_empty() => found.is_some_and(|found| found == listed),
+        _ => true,
     }
 }
 

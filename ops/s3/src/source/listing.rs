@@ -4,22 +4,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::operator::Host;
 use anabranch_graph::text::Str;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::interceptors::BeforeDeserializationInterceptorContextRef;
 use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::error::{BoxError, ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
 use aws_sdk_s3::primitives::{DateTime, DateTimeFormat};
 use aws_sdk_s3::types::{BucketVersioningStatus, EncodingType};
 use percent_encoding::percent_decode_str;
 
 use super::position::{Horizon, MOST_UPLOADS, Upload};
-use crate::connection::refused;
+use crate::connection::{answers, refused};
 use crate::fingerprint::fingerprint;
+use crate::retry::{Asked, opening};
 
 /// A bucket, or the part of it below a prefix.
 pub(super) struct Bucket {
     pub(super) client: Client,
+    /// The server, in words.
+    pub(super) server: Str,
     pub(super) name: Str,
     pub(super) prefix: Str,
 }
@@ -85,6 +90,8 @@ pub(super) struct Page {
     pub(super) versions: Vec<(String, Version)>,
     /// Where the next begins; none at the end.
     pub(super) next: Option<From>,
+    /// The server's clock, in seconds, when it gave it.
+    pub(super) now: i64,
 }
 
 /// Keys come percent-encoded, since XML cannot hold all of them.
@@ -117,11 +124,20 @@ impl Bucket {
         refused(&format!("cannot {what} bucket {}", self.name), error)
     }
 
-    /// Whether the bucket keeps versions; none if that is not ours to know.
-    pub(super) async fn keeps_versions(&self) -> Result<Option<bool>, Fault> {
+    /// Whether the bucket keeps versions; none if that is not ours to know. Asks again for a while.
+    pub(super) async fn asked_for_versions(&self, host: &Host) -> Result<Option<bool>, Fault> {
+        let what = format!("whether bucket {} keeps versions", self.name);
+        opening(host, Asked { server: &self.server, what: &what }, || self.keeps_versions()).await
+    }
+
+    async fn keeps_versions(&self) -> Result<Option<bool>, Fault> {
         let answer = self.client.get_bucket_versioning().bucket(self.name.as_str()).send().await;
-        // An answer that came whole and still means nothing will be the same the next time.
-        let strange = matches!(&answer, Err(SdkError::ServiceError(context)) if context.raw().status().is_success());
+        // A document of its own kind is the answer of a server that will give it the next time too. A page of a proxy,
+        // or the document of an error, is not.
+        let dialect = answer.as_ref().err().and_then(SdkError::raw_response).is_some_and(|answer| {
+            let root = answer.body().bytes().and_then(answers::root);
+            answer.status().is_success() && root.is_some_and(|root| root.contains("Versioning"))
+        });
         match answer.map_err(|error| self.refused("ask for the versioning of", &error)) {
             Ok(answer) => {
                 use BucketVersioningStatus::{Enabled, Suspended};
@@ -131,10 +147,24 @@ impl Bucket {
             Err(fault) if fault.message().contains("NotImplemented") => Ok(None),
             Err(fault) => {
                 let (class, code) =
-                    if strange { (FaultClass::Fatal, "answer_invalid") } else { (fault.class(), fault.code()) };
-                Err(Fault::new(class, code, format!("{fault}; versions: on or off needs no answer to that")))
+                    if dialect { (FaultClass::Fatal, "answer_invalid") } else { (fault.class(), fault.code()) };
+                Err(Fault::new(
+                    class,
+                    code,
+                    format!("{}; versions: on or off needs no answer to that", fault.message()),
+                ))
             }
         }
+    }
+
+    /// The object under a key as the server lists it.
+    pub(super) async fn current(&self, key: &str) -> Result<Option<Version>, Fault> {
+        let request = self.client.list_objects_v2().bucket(self.name.as_str()).prefix(key).max_keys(1);
+        let answer =
+            request.encoding_type(EncodingType::Url).send().await.map_err(|error| self.refused("list", &error))?;
+        let page = self.page(&answer)?;
+        // Of all keys that begin with it, the key itself is the first.
+        Ok(page.versions.into_iter().next().filter(|(found, _)| found == key).map(|(_, version)| version))
     }
 
     /// The horizon of a sweep that begins now: what the server's clock says, and which uploads are under way.
@@ -170,8 +200,7 @@ impl Bucket {
         // The youngest are the likeliest to be completed.
         uploads.sort_by_key(|upload| std::cmp::Reverse(upload.begun));
         uploads.truncate(MOST_UPLOADS);
-        let time = clock.seconds().unwrap_or_else(local_time);
-        Ok(Horizon { time, uploads })
+        Ok(Horizon { time: clock.now(), uploads })
     }
 
     /// A page of the objects.
@@ -187,7 +216,23 @@ impl Bucket {
             From::After(key) => request = request.start_after(key),
             From::Token(token) => request = request.continuation_token(token),
         }
-        let answer = request.send().await.map_err(|error| self.refused("list", &error))?;
+        let clock = Clock::default();
+        let answer = request.customize().interceptor(clock.clone()).send().await;
+        let answer = answer.map_err(|error| self.refused("list", &error))?;
+        let mut page = self.page(&answer)?;
+        page.now = clock.now();
+        if self.goes_on(answer.is_truncated())? {
+            page.next = Some(match (page.versions.last(), answer.next_continuation_token()) {
+                (Some((key, _)), _) => From::After(key.clone()),
+                (None, Some(token)) => From::Token(token.to_owned()),
+                (None, None) => return Err(self.cut_short()),
+            });
+        }
+        Ok(page)
+    }
+
+    /// The objects on a page.
+    fn page(&self, answer: &ListObjectsV2Output) -> Result<Page, Fault> {
         let keys = Keys { encoded: answer.encoding_type().is_some() };
         let mut page = Page::default();
         for object in answer.contents() {
@@ -195,13 +240,6 @@ impl Bucket {
             let etag = object.e_tag().map(str::to_owned);
             let version = Version::new(Moment::of(object.last_modified()), size, etag, None, false);
             page.versions.push((keys.decode(object.key().ok_or_else(|| self.nameless())?)?, version));
-        }
-        if self.goes_on(answer.is_truncated())? {
-            page.next = Some(match (page.versions.last(), answer.next_continuation_token()) {
-                (Some((key, _)), _) => From::After(key.clone()),
-                (None, Some(token)) => From::Token(token.to_owned()),
-                (None, None) => return Err(self.cut_short()),
-            });
         }
         Ok(page)
     }
@@ -220,7 +258,9 @@ impl Bucket {
             From::AfterVersion(key, id) => request = request.key_marker(key).version_id_marker(id),
             From::Only(key) => request = request.prefix(key),
         }
-        let answer = request.send().await.map_err(|error| self.refused("list the versions in", &error))?;
+        let clock = Clock::default();
+        let answer = request.customize().interceptor(clock.clone()).send().await;
+        let answer = answer.map_err(|error| self.refused("list the versions in", &error))?;
         let keys = Keys { encoded: answer.encoding_type().is_some() };
         let mut versions = Vec::new();
         for version in answer.versions() {
@@ -242,7 +282,7 @@ impl Bucket {
             let place = |latest: bool, version: &Version| std::cmp::Reverse((latest, version.modified, version.marker));
             a.cmp(b).then_with(|| place(*a_latest, a_version).cmp(&place(*b_latest, b_version)))
         });
-        let mut page = Page::default();
+        let mut page = Page { now: clock.now(), ..Page::default() };
         if self.goes_on(answer.is_truncated())? {
             let marker = answer.next_key_marker().map(|key| keys.decode(key)).transpose()?;
             page.next = Some(match (marker, answer.next_version_id_marker()) {
@@ -291,8 +331,9 @@ fn local_time() -> i64 {
 struct Clock(Arc<Mutex<Option<i64>>>);
 
 impl Clock {
-    fn seconds(&self) -> Option<i64> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Seconds since the epoch.
+    fn now(&self) -> i64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(local_time)
     }
 }
 

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep_until};
 use super::fetch::{Fetching, Outcome};
 use super::listing::{From, Page, Version};
 use super::position::{Cursor, Horizon, Place, Purpose};
-use super::sweep::{Find, Memory, Sweep};
-use crate::retry::patiently;
+use super::sweep::{Ahead, Find, Memory, Sweep};
+use crate::retry::{Asked, attended, patiently};
 
 /// The next page is asked for when fewer finds than this wait to be fetched.
 const FEW: usize = 1000;
@@ -25,6 +25,11 @@ const FEW: usize = 1000;
 const OVERHEAD: usize = 2 << 10;
 /// The server's clock counts seconds.
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The log names objects that are dated more seconds ahead of the server's clock than this.
+const NOTICED: i64 = 10;
+/// How often at most.
+const TOLD_AGAIN: Duration = Duration::from_secs(600);
 
 /// How the bucket is read.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +56,15 @@ pub(super) struct Objects {
     /// Where the first sweep goes on.
     resume: Option<(Horizon, Cursor)>,
     memory: Memory,
-    /// The server's clock when the source was opened: changes until then are due before it is caught up.
-    opened: Option<i64>,
+    /// Changes until this second of the server's clock are due before the source is caught up: that of the opening, or
+    /// a later one in which something is dated that the first listing shows.
+    due: Option<i64>,
+    /// Whether that listing is over.
+    surveyed: bool,
+    /// What the last sweep held back.
+    ahead: Ahead,
+    /// When the log said so last.
+    told: Option<Instant>,
     /// When its clock was asked last.
     asked: Instant,
     caught_up: CaughtUp,
@@ -127,7 +139,10 @@ impl Objects {
             since: place.since,
             resume: place.under_way,
             memory: Memory::default(),
-            opened: None,
+            due: None,
+            surveyed: false,
+            ahead: Ahead::default(),
+            told: None,
             asked: Instant::now(),
             caught_up: CaughtUp::NotYet,
             phase: Phase::Rest(Instant::now()),
@@ -201,11 +216,15 @@ impl Objects {
     fn page(&self, from: From) -> BoxFuture<'static, Result<Page, Fault>> {
         let (fetching, versioned) = (self.fetching.clone(), self.versioned);
         async move {
-            patiently(&fetching.host, || async {
-                match versioned {
-                    true => fetching.bucket.versions(&from).await,
-                    false => fetching.bucket.objects(&from).await,
-                }
+            let what = format!("what is in bucket {}", fetching.bucket.name);
+            let asked = Asked { server: &fetching.bucket.server, what: &what };
+            patiently(&fetching.host, || {
+                attended(&fetching.host, asked, async {
+                    match versioned {
+                        true => fetching.bucket.versions(&from).await,
+                        false => fetching.bucket.objects(&from).await,
+                    }
+                })
             })
             .await
         }
@@ -215,12 +234,17 @@ impl Objects {
     fn ask_clock(&mut self) {
         let fetching = self.fetching.clone();
         self.asked = Instant::now();
-        self.phase = Phase::Clock(async move { patiently(&fetching.host, || fetching.bucket.horizon()).await }.boxed());
+        let ask = async move {
+            let what = format!("which uploads to bucket {} are under way", fetching.bucket.name);
+            let asked = Asked { server: &fetching.bucket.server, what: &what };
+            patiently(&fetching.host, || attended(&fetching.host, asked, fetching.bucket.horizon())).await
+        };
+        self.phase = Phase::Clock(ask.boxed());
     }
 
     /// Begins a sweep, or goes on with that which was under way when the source was closed.
     fn begin(&mut self, clock: Horizon) {
-        self.opened.get_or_insert(clock.time);
+        self.due.get_or_insert(clock.time);
         let mut memory = std::mem::take(&mut self.memory);
         for (key, delivered_before) in self.missed.drain(..) {
             memory.miss(key, delivered_before);
@@ -248,6 +272,7 @@ impl Objects {
         let Phase::Page(mut sweep, _) = std::mem::replace(&mut self.phase, Phase::Rest(Instant::now())) else {
             return Ok(());
         };
+        sweep.now = page.now;
         for (key, version) in page.versions {
             match &mut self.group {
                 Some((of, versions)) if *of == key => versions.push(version),
@@ -271,11 +296,20 @@ impl Objects {
     /// Ends a sweep of which everything was delivered.
     fn end(&mut self) {
         let Phase::Ending(ended) = std::mem::replace(&mut self.phase, Phase::Rest(Instant::now())) else { return };
-        let opened = self.opened.unwrap_or(ended.until.time);
+        let mut due = self.due.unwrap_or(ended.until.time);
+        // What the first whole listing shows was there when the source was opened, whatever its date.
+        if !self.surveyed && !ended.resumed {
+            self.surveyed = true;
+            due = ended.latest.map_or(due, |latest| latest.max(due));
+            self.due = Some(due);
+        }
+        if !ended.resumed {
+            self.hold_back(ended.ahead);
+        }
         self.memory = ended.memory;
         self.since = Some(ended.until);
-        let due = ended.deferred.is_some_and(|second| second <= opened);
-        let all = self.caught_up != CaughtUp::NotYet || !(due || ended.resumed);
+        let is_due = ended.deferred.is_some_and(|second| second <= due);
+        let all = self.caught_up != CaughtUp::NotYet || !(is_due || ended.resumed);
         if ended.purpose == Purpose::Snapshot && (all || ended.resumed) {
             self.purpose = Purpose::Changes;
             let place = Place { purpose: Purpose::Changes, since: self.since.clone(), under_way: None };
@@ -290,6 +324,20 @@ impl Objects {
             self.pending.push_back(Read::CaughtUp);
         }
         self.phase = Phase::Rest(Instant::now() + self.pace.polling);
+    }
+
+    /// Notes what a sweep held back. The log says it once in a while where the wait is one that users notice.
+    fn hold_back(&mut self, ahead: Ahead) {
+        self.ahead = ahead;
+        let noticed = self.ahead.first.as_ref().is_some_and(|(_, at, now)| at - now > NOTICED);
+        if noticed && self.told.is_none_or(|told| told.elapsed() >= TOLD_AGAIN) {
+            self.told = Some(Instant::now());
+            let host = &self.fetching.host;
+            tracing::warn!(
+                pipeline = %host.pipeline, connector = %host.node,
+                "{}; objects are read when the clock has passed their date", self.ahead.words().unwrap_or_default()
+            );
+        }
     }
 
     /// Makes a batch of one outcome and of all that are there already.
@@ -374,6 +422,10 @@ impl Reader for Objects {
         }
     }
 
+    fn left(&self) -> Option<String> {
+        self.ahead.words()
+    }
+
     /// Of the pages that were listed: the listing may not be at its end.
     async fn backlog(&mut self) -> Option<Backlog> {
         let waiting = self.finds.iter().filter_map(|find| find.version.as_ref());
@@ -383,9 +435,10 @@ impl Reader for Objects {
         let oldest = changed.chain(self.fetching_since.iter().flatten().copied()).min();
         let objects = self.finds.len() + self.fetches.len() + usize::from(self.held.is_some());
         Some(Backlog {
-            objects: Some(objects as u64),
-            bytes: Some(listed.saturating_add(fetching as u64)),
+            objects: Some((objects as u64).saturating_add(self.ahead.objects)),
+            bytes: Some(listed.saturating_add(fetching as u64).saturating_add(self.ahead.bytes)),
             since: oldest.and_then(moment),
+            ahead: self.ahead.objects,
             ..Backlog::default()
         })
     }

@@ -7,6 +7,8 @@ use std::collections::{HashMap, VecDeque};
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Operation;
+use anabranch_graph::value::timestamp_text;
+use chrono::DateTime;
 
 use super::known::{Known, Past};
 use super::listing::Version;
@@ -16,6 +18,9 @@ use crate::fingerprint::fingerprint;
 /// An object that changed again whenever it was looked at is delivered at this many looks, though its second is not
 /// over: after a restart it may come again.
 const RESTLESS: u8 = 3;
+
+/// An object that is dated so many seconds ahead of the server's clock is waited for before a source has caught up.
+const NEAR: i64 = 60;
 
 /// How often an object was another one when it was looked at, and which it was last.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +73,44 @@ pub(super) struct Sweep {
     last: Option<String>,
     next: Memory,
     deferred: Option<i64>,
+    /// The server's clock when it gave the page that is seen.
+    pub(super) now: i64,
+    ahead: Ahead,
+    /// The latest second in which something changed that is left to the next sweep and near enough to be waited for.
+    latest: Option<i64>,
+}
+
+/// Objects that are dated ahead of the server's clock. The clocks of a store's servers differ.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ahead {
+    pub(super) objects: u64,
+    pub(super) bytes: u64,
+    /// The one whose time comes first, and that time; and what the clock said.
+    pub(super) first: Option<(String, i64, i64)>,
+}
+
+impl Ahead {
+    fn note(&mut self, key: &str, version: &Version, now: i64) {
+        self.objects += 1;
+        self.bytes = self.bytes.saturating_add(version.size);
+        let at = version.modified.seconds;
+        if self.first.as_ref().is_none_or(|(_, first, _)| at < *first) {
+            self.first = Some((key.to_owned(), at, now));
+        }
+    }
+
+    /// In words; none where there are none.
+    pub(super) fn words(&self) -> Option<String> {
+        let (key, at, now) = self.first.as_ref()?;
+        let shown = |second| DateTime::from_timestamp(second, 0).map(|time| timestamp_text(&time)).unwrap_or_default();
+        let objects = if self.objects == 1 { "object is" } else { "objects are" };
+        Some(format!(
+            "{} {objects} dated ahead of the server's clock, which says {}: the first, {key:?}, is of {}",
+            self.objects,
+            shown(*now),
+            shown(*at)
+        ))
+    }
 }
 
 impl Sweep {
@@ -97,6 +140,9 @@ impl Sweep {
             last: None,
             next: Memory { from: Some(from), ..Memory::default() },
             deferred: None,
+            now: i64::MAX,
+            ahead: Ahead::default(),
+            latest: None,
         }
     }
 
@@ -142,6 +188,12 @@ impl Sweep {
             if !ripe {
                 let at = versions[*i].modified.seconds;
                 deferred = Some(deferred.map_or(at, |other: i64| other.min(at)));
+                if at > self.now {
+                    self.ahead.note(&key, &versions[*i], self.now);
+                }
+                if at <= self.now.saturating_add(NEAR) {
+                    self.latest = self.latest.max(Some(at));
+                }
             }
             ripe
         });
@@ -204,6 +256,8 @@ impl Sweep {
             until: self.until,
             resumed: self.start.is_some(),
             deferred: self.deferred,
+            latest: self.latest,
+            ahead: self.ahead,
             memory: self.next,
         }
     }
@@ -236,6 +290,9 @@ pub(super) struct Ended {
     pub(super) resumed: bool,
     /// The earliest second in which something changed that is left to the next sweep.
     pub(super) deferred: Option<i64>,
+    /// The latest such second that is not far ahead of the server's clock.
+    pub(super) latest: Option<i64>,
+    pub(super) ahead: Ahead,
     pub(super) memory: Memory,
 }
 

@@ -11,7 +11,7 @@ use anabranch_graph::value::{Object, Value};
 use crate::reading::{host, registry, settings};
 use crate::server::{Fault, Server};
 
-fn configure(server: &Server, more: &[(&str, &str)]) -> Result<Arc<dyn Destination>, Diagnostics> {
+pub fn configure(server: &Server, more: &[(&str, &str)]) -> Result<Arc<dyn Destination>, Diagnostics> {
     let registry = registry();
     let kind = registry.destination("s3").unwrap();
     kind.configure(&Arguments::parse(kind.specification(), &settings(&server.endpoint(), more))?)
@@ -31,7 +31,7 @@ fn row(n: u32) -> Record {
     record
 }
 
-fn rows(range: std::ops::Range<u32>) -> Vec<Record> {
+pub fn rows(range: std::ops::Range<u32>) -> Vec<Record> {
     range.map(row).collect()
 }
 

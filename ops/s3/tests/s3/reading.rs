@@ -11,7 +11,7 @@ use anabranch_graph::operator::{Host, LogLevel, LogLine, LogSink};
 use anabranch_graph::record::{Data, Position, Record};
 use anabranch_graph::registry::Registry;
 use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::source::{Mark, Partition, Read, Reader, Room, Source};
+use anabranch_graph::source::{Backlog, Mark, Partition, Read, Reader, Room, Source};
 use anabranch_graph::state::Oblivion;
 use tokio::time::timeout;
 
@@ -129,6 +129,11 @@ impl Reading {
     /// The same, shown.
     pub async fn all(&mut self) -> Vec<String> {
         self.records().await.iter().map(shown).collect()
+    }
+
+    /// What is left to read, and what the reader says of it at its end.
+    pub async fn left(&mut self) -> (Backlog, Option<String>) {
+        (self.reader.backlog().await.unwrap(), self.reader.left())
     }
 
     /// Nothing comes for some sweeps.

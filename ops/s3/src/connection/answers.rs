@@ -1,0 +1,279 @@
+//! Answers of the server, before the SDK reads them: each within a bound, and none that an S3 server does not give.
+//!
+//! The SDK holds every answer but a good one to `GetObject` in memory, however long it is, and takes a `PutObject` for
+//! done at any status of success. A proxy in front of the server answers with pages of its own.
+
+use std::error::Error;
+
+use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
+use aws_sdk_s3::config::{ConfigBag, HttpClient, RuntimeComponents, RuntimeComponentsBuilder, SharedHttpClient};
+use aws_sdk_s3::error::{BoxError, ConnectorError};
+use aws_sdk_s3::primitives::{ByteStream, SdkBody};
+use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+
+/// The longest answer but an object: a page of a thousand keys takes 4 MiB at most.
+const LONGEST: usize = 8 << 20;
+/// What is read of an answer that is not a success. It has a code and a message.
+const LONGEST_REFUSAL: usize = 64 << 10;
+/// Most characters of a text that are quoted.
+const QUOTED: usize = 80;
+
+/// An answer that an S3 server does not give.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Foreign {
+    /// To a request that is answered otherwise.
+    #[error("{}; check objstore.endpoint, and proxies in front of it", .0)]
+    Strange(String),
+    /// It goes on and on.
+    #[error("the answer ({0}) has more than {LONGEST} bytes; check objstore.endpoint, and proxies in front of it")]
+    TooLong(String),
+    /// It broke off.
+    #[error("the answer ({0}) broke off: {1}")]
+    Cut(String, String),
+}
+
+impl Foreign {
+    /// The one among the causes of an error.
+    pub(super) fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Foreign> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(foreign) = error.downcast_ref() {
+                return Some(foreign);
+            }
+            next = error.source();
+        }
+        None
+    }
+}
+
+/// A client whose answers are bounded.
+#[derive(Debug)]
+pub(super) struct Bounded(pub(super) SharedHttpClient);
+
+impl HttpClient for Bounded {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(Connector(self.0.http_connector(settings, components)))
+    }
+
+    fn validate_base_client_config(
+        &self,
+        components: &RuntimeComponentsBuilder,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
+        HttpClient::validate_base_client_config(&self.0, components, config)
+    }
+
+    fn validate_final_config(&self, components: &RuntimeComponents, config: &ConfigBag) -> Result<(), BoxError> {
+        HttpClient::validate_final_config(&self.0, components, config)
+    }
+
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.0.connector_metadata()
+    }
+}
+
+#[derive(Debug)]
+struct Connector(SharedHttpConnector);
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let expected = Expected::of(&request);
+        let answer = self.0.call(request);
+        HttpConnectorFuture::new(async move {
+            let answer = answer.await?;
+            expected.take(answer).await.map_err(|foreign| ConnectorError::other(foreign.into(), None))
+        })
+    }
+}
+
+/// What a request is answered with, where it succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// 200 and the object, which the caller reads.
+    Object,
+    /// 200 and the `ETag` of what was stored.
+    Stored,
+    /// 200 and a document.
+    Document,
+}
+
+impl Expected {
+    fn of(request: &HttpRequest) -> Expected {
+        // The SDK names the operation where method and path do not tell it.
+        let query = request.uri().split_once('?').map_or("", |(_, query)| query);
+        let operation = query.split('&').find_map(|pair| pair.strip_prefix("x-id="));
+        match operation {
+            Some("GetObject") => Expected::Object,
+            Some("PutObject") => Expected::Stored,
+            _ => Expected::Document,
+        }
+    }
+
+    async fn take(self, mut answer: HttpResponse) -> Result<HttpResponse, Foreign> {
+        let status = answer.status();
+        let good = status.as_u16() == 200;
+        if good && self == Expected::Object {
+            return Ok(answer);
+        }
+        let (body, more) = read(&mut answer, if good { LONGEST } else { LONGEST_REFUSAL }).await?;
+        if good && more {
+            return Err(Foreign::TooLong(named(&answer)));
+        }
+        if status.is_success() && !good {
+            let what = match self {
+                Expected::Object => "a request for a whole object",
+                Expected::Stored => "a request to store an object",
+                Expected::Document => "the request",
+            };
+            // What an object holds is nothing for a log.
+            let is_of_object = self == Expected::Object && answer.headers().get("etag").is_some();
+            let came = if is_of_object { named(&answer) } else { shown(&answer, &body) };
+            return Err(Foreign::Strange(format!("the server answered {came}, and {what} is answered with 200")));
+        }
+        let etag = answer.headers().get("etag").unwrap_or_default().trim();
+        if good && self == Expected::Stored && etag.is_empty() && !is_error(&body) {
+            return Err(Foreign::Strange(format!(
+                "the server answered {} without the ETag that confirms a stored object",
+                shown(&answer, &body)
+            )));
+        }
+        *answer.body_mut() = SdkBody::from(body);
+        Ok(answer)
+    }
+}
+
+/// The body up to a bound, and whether there is more.
+async fn read(answer: &mut HttpResponse, most: usize) -> Result<(Vec<u8>, bool), Foreign> {
+    let mut pieces = ByteStream::new(answer.take_body());
+    let mut body = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| Foreign::Cut(named(answer), error.to_string()))?;
+        let room = most - body.len();
+        body.extend_from_slice(&piece[..piece.len().min(room)]);
+        if piece.len() > room {
+            return Ok((body, true));
+        }
+    }
+    Ok((body, false))
+}
+
+/// Whether a body is the document of an error.
+pub(crate) fn is_error(body: &[u8]) -> bool {
+    root(body).is_some_and(|root| root == "Error")
+}
+
+/// The name of the root element of an XML document.
+pub(crate) fn root(body: &[u8]) -> Option<&str> {
+    let start = &body[..body.len().min(1024)];
+    let text =
+        str::from_utf8(start).unwrap_or_else(|error| str::from_utf8(&start[..error.valid_up_to()]).unwrap_or(""));
+    let mut rest = text.trim_start_matches('\u{feff}').trim_start();
+    while let Some(declared) = rest.strip_prefix("<?").or_else(|| rest.strip_prefix("<!")) {
+        rest = declared.split_once('>')?.1.trim_start();
+    }
+    let name = rest.strip_prefix('<')?;
+    Some(&name[..name.find(|c: char| c.is_whitespace() || c == '>' || c == '/')?])
+}
+
+/// Status and content type: `200 (text/html)`.
+fn named(answer: &HttpResponse) -> String {
+    let kind = answer.headers().get("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    kind_shown(answer.status().as_u16(), kind)
+}
+
+fn kind_shown(status: u16, kind: &str) -> String {
+    match kind.trim() {
+        "" => status.to_string(),
+        kind => format!("{status} ({})", words(kind.as_bytes())),
+    }
+}
+
+/// Status, content type and first words.
+fn shown(answer: &HttpResponse, body: &[u8]) -> String {
+    described(&named(answer), body)
+}
+
+/// The same of an answer whose body is in memory.
+pub(super) fn of_answer(answer: &HttpResponse) -> String {
+    shown(answer, answer.body().bytes().unwrap_or_default())
+}
+
+/// The same of a good answer of which only these are known.
+pub(crate) fn of_object(kind: Option<&str>, body: &[u8]) -> String {
+    described(&kind_shown(200, kind.and_then(|kind| kind.split(';').next()).unwrap_or_default()), body)
+}
+
+fn described(named: &str, body: &[u8]) -> String {
+    match words(body) {
+        words if words.is_empty() => named.to_owned(),
+        words => format!("{named} and `{words}`"),
+    }
+}
+
+/// The first words of a text, in a line.
+fn words(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(8 * QUOTED)]);
+    let text: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|it| !it.is_empty()).collect();
+    let text = text.join(" ").replace('`', "'");
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_known_by_its_name_and_not_by_a_key_that_looks_like_it() {
+        let of = |method: &str, uri: &str| {
+            let mut request = HttpRequest::get(uri).unwrap();
+            request.set_method(method).unwrap();
+            Expected::of(&request)
+        };
+        assert_eq!(of("GET", "http://s/b/k?versionId=3&x-id=GetObject"), Expected::Object);
+        assert_eq!(of("PUT", "http://s/b/k?x-id=PutObject"), Expected::Stored);
+        assert_eq!(of("GET", "http://s/b/?list-type=2&prefix=x-id%3DGetObject"), Expected::Document);
+        assert_eq!(of("GET", "http://s/b/x-id=GetObject"), Expected::Document);
+    }
+
+    #[tokio::test]
+    async fn a_page_is_quoted_and_a_piece_of_an_object_is_not() {
+        let refused = async |expected: Expected, status: u16, etag: Option<&'static str>| {
+            let mut answer = HttpResponse::new(status.try_into().unwrap(), SdkBody::from("<p>some words"));
+            answer.headers_mut().insert("content-type", "text/html; charset=utf-8");
+            if let Some(etag) = etag {
+                answer.headers_mut().insert("etag", etag);
+            }
+            expected.take(answer).await.unwrap_err().to_string()
+        };
+        for words in [refused(Expected::Object, 203, None).await, refused(Expected::Stored, 200, None).await] {
+            assert!(words.contains("(text/html) and `<p>some words`"), "{words}");
+        }
+        let words = refused(Expected::Object, 206, Some("\"e\"")).await;
+        assert!(words.contains("206 (text/html)") && !words.contains("some words"), "{words}");
+    }
+
+    #[test]
+    fn a_document_is_known_by_its_root() {
+        assert_eq!(root(b"<?xml version=\"1.0\"?>\n<Error><Code>x"), Some("Error"));
+        assert_eq!(root(b"\xef\xbb\xbf <!DOCTYPE html><html lang=\"en\">"), Some("html"));
+        assert_eq!(root(b"<VersioningConfiguration/>"), Some("VersioningConfiguration"));
+        for none in [&b""[..], b"<", b"<?xml", b"text", b"\xff\xff", b"<Error"] {
+            assert_eq!(root(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_quotation_is_a_short_line() {
+        assert_eq!(described("200", b" \n"), "200");
+        assert_eq!(described("200", b"<a>\n\x1b[1m `b`"), "200 and `<a> [1m 'b'`");
+        let long = described("200", "ü".repeat(5000).as_bytes());
+        assert!(long.chars().count() < QUOTED + 20, "{long}");
+    }
+}

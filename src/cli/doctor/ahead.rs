@@ -1,0 +1,25 @@
+//! Objects that sources of a running service hold back.
+
+use super::parts::live;
+use super::{Found, Patient};
+use crate::cli::report::counted;
+
+/// Pipelines whose sources hold back objects that are dated ahead of the clock of their store.
+pub(super) fn objects(patient: &mut Patient<'_>) -> Found {
+    if !patient.answers() {
+        return Found::well("no service runs: nothing is held back");
+    }
+    // Where the pipelines cannot be asked for, the check of their progress says why.
+    let pipelines = live(patient.settings).map(|live| live.pipelines).unwrap_or_default();
+    let held = pipelines.iter().filter_map(|pipeline| {
+        let ahead = pipeline.backlog.and_then(|backlog| backlog.ahead).filter(|ahead| *ahead > 0)?;
+        let (objects, are) = (counted(ahead as usize, "object"), if ahead == 1 { "is" } else { "are" });
+        Some(format!("{} holds back {objects} that {are} dated ahead of the clock of the store", pipeline.id))
+    });
+    let held: Vec<String> = held.collect();
+    match held.is_empty() {
+        true => Found::well("no object is dated ahead of the clock of its store"),
+        false => Found::warning(held.join("; "))
+            .advise("the source reads them when that clock has passed their date; correct the clocks of the store"),
+    }
+}
