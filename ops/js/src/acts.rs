@@ -6,11 +6,11 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::expression::literal::LiteralKind;
 use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp};
 use boa_engine::ast::expression::operator::unary::UnaryOp;
-use boa_engine::ast::expression::Expression;
 use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement};
 use boa_engine::ast::property::PropertyName;
 use boa_engine::ast::visitor::{VisitWith, Visitor};

@@ -153,6 +153,7 @@ fn names_that_scripts_do_not_have_are_told() {
             ("try { undefined } catch (e) { throw e }", structured(), ""),
             ("const g = (a, { b }) => { class C {} return new C(a, b) }; g(1, {})", structured(), ""),
             ("outer: for (const k in {}) { for (i of [1]) continue outer }", structured(), ""),
+            ("for ({ k } of [{ k: 1 }]) rec.Metadata.k = k", structured(), ""),
             ("({ fetch: 1, window() {} }).fetch", structured(), ""),
             ("globalThis.seen = 1; rec.Metadata.n = seen", structured(), ""),
         ],

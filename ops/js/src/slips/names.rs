@@ -144,8 +144,10 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
     }
 
     fn visit_iterable_loop_initializer(&mut self, initializer: &'ast IterableLoopInitializer) -> ControlFlow<()> {
-        if let IterableLoopInitializer::Identifier(name) = initializer {
-            self.names.insert(name.sym());
+        match initializer {
+            IterableLoopInitializer::Identifier(name) => _ = self.names.insert(name.sym()),
+            IterableLoopInitializer::Pattern(pattern) => self.names.extend(bound_names(pattern)),
+            _ => {}
         }
         initializer.visit_with(self)
     }
