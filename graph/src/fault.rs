@@ -18,6 +18,29 @@ pub enum FaultClass {
     Fatal,
 }
 
+/// Why a text in a setting, as a script, failed on a record, and where in the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct InText {
+    /// What went wrong.
+    pub message: String,
+    /// Name of the setting.
+    pub setting: &'static str,
+    /// The line, from 1.
+    pub line: usize,
+    /// The character in it, from 1.
+    pub column: usize,
+}
+
+impl InText {
+    /// The place in bytes from the start of the text.
+    pub(crate) fn offset(&self, text: &str) -> usize {
+        let start: usize = text.split_inclusive('\n').take(self.line.saturating_sub(1)).map(str::len).sum();
+        let line = text[start..].lines().next().unwrap_or_default();
+        start + line.char_indices().nth(self.column.saturating_sub(1)).map_or(line.len(), |(offset, _)| offset)
+    }
+}
+
 /// A failure with its class, a stable code and the node where it happened. Cloning is O(1).
 #[derive(Clone)]
 pub struct Fault {
@@ -89,6 +112,11 @@ impl Fault {
     /// The id of the processor or connector where it happened.
     pub fn node(&self) -> Option<&Str> {
         self.node.as_ref()
+    }
+
+    /// Where in a text of a setting it happened, if that is known.
+    pub fn in_text(&self) -> Option<&InText> {
+        self.cause.downcast_ref()
     }
 
     /// The cause.

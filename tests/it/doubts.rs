@@ -134,14 +134,14 @@ fn what_needs_no_records_is_told_by_validate() {
 
 #[test]
 fn variables_of_the_environment_in_scripts_and_templates_are_told() {
-    let script = "      - id: t\n        plugin: custom.javascript\n        settings:\n          script: |\n            function process(rec) {\n              rec.Metadata.x = `${HOME} ${rec.Key}`;\n              return rec;\n            }\n";
+    let script = "      - id: t\n        plugin: custom.javascript\n        settings:\n          script: |\n            const HOME = 1; function process(rec) {\n              rec.Metadata.x = `${HOME} ${rec.Operation}`;\n              return rec;\n            }\n";
     let mut workspace = workspace(script, "");
     workspace.env("HOME", "/home");
     let output = workspace.run(&["pipelines", "validate"]).expect_code(0).both();
     assert!(output.contains("warning[config.variable_in_script]") && output.contains("p.yaml:14:33"), "{output}");
     workspace.run(&["pipelines", "validate", "--fix"]).expect_code(0);
     let fixed = workspace.read("pipelines/p.yaml");
-    assert!(fixed.contains("`$${HOME} ${rec.Key}`"), "{fixed}");
+    assert!(fixed.contains("`$${HOME} ${rec.Operation}`"), "{fixed}");
     let output = workspace.run(&["pipelines", "validate"]).expect_code(0).both();
     assert!(output.contains("0 warnings"), "{output}");
 

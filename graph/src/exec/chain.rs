@@ -272,7 +272,7 @@ fn call<O: Operator + ?Sized>(
 fn multiplied(records: usize) -> Fault {
     let text = format!(
         "the processor made {records} records of one, which is only in the newer pipeline architecture: allow it with \
-         --preview.pipeline-arch-v2"
+         preview.pipeline-arch-v2: true in anabranch.yaml, or --preview.pipeline-arch-v2 on the command line"
     );
     Fault::record("needs_arch_v2", text)
 }

@@ -1,4 +1,4 @@
-//! Where in the pipeline file a template or condition stands that failed on a record.
+//! Where in the pipeline file a template, condition or script stands that failed on a record.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,6 +9,7 @@ use crate::config::Written;
 use crate::diagnostic::{FileId, Files, SourceFile, Span};
 use crate::fault::Fault;
 use crate::flow::{Look, Part};
+use crate::operator::Class;
 use crate::plan::Compiled;
 use crate::plan::graph::NodeKind;
 use crate::plan::observe::looks;
@@ -33,6 +34,8 @@ struct Templates {
     condition: Option<Written>,
     /// Settings and their values.
     settings: Vec<(Str, Written)>,
+    /// Those of a step that runs in a world of its own, which may be scripts.
+    texts: Vec<(Str, Written)>,
 }
 
 impl fmt::Debug for Located {
@@ -61,8 +64,11 @@ impl Compiled {
                 }
                 _ => Vec::new(),
             };
-            if condition.is_some() || !settings.is_empty() {
-                nodes.push(Templates { id: node.id.clone(), condition, settings });
+            let is_apart = node.kind.operator().is_some_and(|step| step.signature.class == Class::Isolate);
+            let texts = if is_apart { &node.settings[..] } else { &[] };
+            let texts: Vec<_> = texts.iter().map(|given| (given.name.clone(), given.value.clone())).collect();
+            if condition.is_some() || !settings.is_empty() || !texts.is_empty() {
+                nodes.push(Templates { id: node.id.clone(), condition, settings, texts });
             }
         }
         if nodes.is_empty() {
@@ -107,6 +113,10 @@ impl Templates {
         if let Some(offset) = condition::failed_at(fault) {
             let written = self.condition.as_ref()?;
             return Some(offset.map_or_else(|| written.span(), |offset| written.place(offset, 1)));
+        }
+        if let Some(failed) = fault.in_text() {
+            let (_, written) = self.texts.iter().find(|(name, _)| *name == failed.setting)?;
+            return Some(written.place(failed.offset(written.value()), 1));
         }
         let (setting, error) = match fault.cause().downcast_ref::<InSetting>() {
             Some(InSetting { setting, error }) => (Some(setting), error),

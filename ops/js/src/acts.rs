@@ -6,24 +6,13 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use boa_engine::ast::declaration::{Binding, Variable};
+use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::expression::literal::LiteralKind;
-use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
-use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp, RelationalOp};
+use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp};
 use boa_engine::ast::expression::operator::unary::UnaryOp;
-use boa_engine::ast::expression::operator::update::UpdateTarget;
-use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary, Update};
-use boa_engine::ast::expression::{Call, Expression, Identifier, Optional};
-use boa_engine::ast::function::{
-    ArrowFunction, AsyncArrowFunction, AsyncFunctionExpression, ClassExpression, FunctionDeclaration,
-    FunctionExpression, GeneratorExpression,
-};
-use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement, Pattern};
+use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement};
 use boa_engine::ast::property::PropertyName;
-use boa_engine::ast::statement::{
-    DoWhileLoop, ForInLoop, ForLoop, ForOfLoop, If, Return, Switch, Try, WhileLoop, With,
-};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Span, Spanned};
 use boa_engine::interner::{Interner, Sym};
@@ -32,6 +21,9 @@ use crate::ending;
 use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::spot::{Names, Place, Spot, spot, step, unparenthesized};
+
+mod visit;
+mod whole;
 
 /// Something that a script does with a field of an object of the record.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,34 +54,66 @@ pub(crate) enum Doing {
     Compare(String),
     /// Parses it as JSON.
     Parse,
+    /// Calls a method of this name.
+    Call,
+    /// Looks for a text in it, with the method of this name.
+    Search,
+    /// Takes the whole for text.
+    Text,
+    /// Takes the whole for an object of fields.
+    Spread,
+    /// Puts the whole into metadata.
+    ToMetadata,
+    /// Takes a field of this name of its value, or puts one there.
+    Inside(String, Inside),
+    /// Puts something there that it cannot hold, which this says.
+    Unfit(&'static str),
+}
+
+/// How a field is used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Inside {
+    Taken,
+    Put,
+}
+
+/// What is known of a function.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    /// In the order of the text.
+    pub(crate) acts: Vec<Act>,
+    /// Where names stand, and values that are returned, that every call gets to.
+    pub(crate) reached: Vec<Position>,
 }
 
 impl Process<'_> {
     /// What it does with its record, in the order of the text. Nothing where the text leaves a doubt.
-    pub(crate) fn acts(&self, interner: &Interner) -> Vec<Act> {
-        let Some(first) = self.parameters.as_ref().first() else { return Vec::new() };
-        let Binding::Identifier(record) = first.variable().binding() else { return Vec::new() };
+    pub(crate) fn read(&self, interner: &Interner) -> Read {
         let mut bindings = Bindings::default();
         let _ = self.body.visit_with(&mut bindings);
-        if first.is_rest_param() || bindings.is_bound(record.sym()) {
-            return Vec::new();
-        }
+        let Some(record) = self.record().filter(|record| !bindings.is_bound(*record)) else { return Read::default() };
         let mut reader = Reader {
             interner,
             bindings,
-            names: vec![(record.sym(), Place::Record)],
+            names: vec![(record, Place::Record)],
             acts: Vec::new(),
+            reached: Vec::new(),
+            written: [0; Place::COUNT],
             certain: true,
             replaced: [false; Place::COUNT],
             examined: [false; Place::COUNT],
         };
         if reader.visit_function_body(self.body).is_break() {
-            return Vec::new();
+            return Read::default();
         }
-        let Reader { acts, replaced, examined, .. } = reader;
+        let Reader { acts, reached, written, replaced, examined, .. } = reader;
         // A branch may be for the data that the script made, or for those of the other kind.
-        let doubtful = |act: &Act| replaced[act.place as usize] || examined[act.place as usize];
-        acts.into_iter().filter(|act| act.certain || !doubtful(act)).collect()
+        let doubtful = |act: &Act| match act.doing {
+            // It may be put right before the call is over.
+            Doing::Unfit(_) => written[act.place as usize] > 1,
+            _ => !act.certain && (replaced[act.place as usize] || examined[act.place as usize]),
+        };
+        Read { acts: acts.into_iter().filter(|act| !doubtful(act)).collect(), reached }
     }
 }
 
@@ -104,7 +128,10 @@ struct Reader<'i> {
     /// Variables that hold an object of the record, the parameter first.
     names: Vec<(Sym, Place)>,
     acts: Vec<Act>,
+    reached: Vec<Position>,
     certain: bool,
+    /// How often something is put in the place of an object.
+    written: [usize; Place::COUNT],
     /// Objects in whose place the script has put another.
     replaced: [bool; Place::COUNT],
     /// Objects that are used as a whole: of which the script may find out what they are.
@@ -148,6 +175,7 @@ impl<'i> Reader<'i> {
 
     /// Another object may be there.
     fn replace(&mut self, place: Place) {
+        self.written[place as usize] += 1;
         let parts: &[Place] = match place {
             Place::Record => &Place::ALL,
             Place::Payload => &[Place::Payload, Place::Before, Place::After],
@@ -328,201 +356,6 @@ fn flow(touched: Result<bool, Doubt>) -> ControlFlow<Doubt, bool> {
     match touched {
         Ok(known) => Continue(known),
         Err(doubt) => Break(doubt),
-    }
-}
-
-macro_rules! uncertain {
-    ($($visit:ident: $node:ty),* $(,)?) => {
-        $(fn $visit(&mut self, node: &'ast $node) -> Flow {
-            self.perhaps(|reader| node.visit_with(reader))
-        })*
-    };
-}
-
-macro_rules! uncertain_statements {
-    ($($visit:ident: $node:ty),* $(,)?) => {
-        $(fn $visit(&mut self, node: &'ast $node) -> Flow {
-            self.perhaps_to_the_end(node, |reader| node.visit_with(reader))
-        })*
-    };
-}
-
-impl<'ast> Visitor<'ast> for Reader<'_> {
-    type BreakTy = Doubt;
-
-    uncertain! {
-        visit_function_expression: FunctionExpression,
-        visit_function_declaration: FunctionDeclaration,
-        visit_generator_expression: GeneratorExpression,
-        visit_async_function_expression: AsyncFunctionExpression,
-        visit_class_expression: ClassExpression,
-        visit_arrow_function: ArrowFunction,
-        visit_async_arrow_function: AsyncArrowFunction,
-    }
-
-    uncertain_statements! {
-        visit_do_while_loop: DoWhileLoop,
-        visit_while_loop: WhileLoop,
-        visit_for_loop: ForLoop,
-        visit_for_in_loop: ForInLoop,
-        visit_for_of_loop: ForOfLoop,
-        visit_try: Try,
-    }
-
-    fn visit_identifier(&mut self, name: &'ast Identifier) -> Flow {
-        if matches!(self.text(name.sym()), Some("arguments" | "eval")) {
-            return Break(Doubt);
-        }
-        if let Some(place) = self.place(name.sym()) {
-            self.examine(place);
-        }
-        Continue(())
-    }
-
-    /// What looks like a variable may be a field there.
-    fn visit_with(&mut self, _: &'ast With) -> Flow {
-        Break(Doubt)
-    }
-
-    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> Flow {
-        if flow(self.touch_access(access, Doing::Read))? {
-            return Continue(());
-        }
-        let PropertyAccess::Simple(simple) = access else { return access.visit_with(self) };
-        if !flow(self.touch(simple.target(), Doing::Below))? {
-            self.visit_expression(simple.target())?;
-        }
-        self.visit_property_access_field(simple.field())
-    }
-
-    fn visit_optional(&mut self, optional: &'ast Optional) -> Flow {
-        // What is not there has no fields here, and that is no fault.
-        self.tested(optional.target())?;
-        optional
-            .chain()
-            .iter()
-            .try_for_each(|operation| self.perhaps(|reader| reader.visit_optional_operation(operation)))
-    }
-
-    fn visit_call(&mut self, call: &'ast Call) -> Flow {
-        if self.is_json_parse(call.function())
-            && let [text, ..] = call.args()
-            && let Some(place) = self.as_text(text)
-        {
-            self.act(place, "", Doing::Parse, call.span());
-            return Continue(());
-        }
-        call.visit_with(self)
-    }
-
-    fn visit_assign(&mut self, assign: &'ast Assign) -> Flow {
-        let AssignTarget::Access(access) = assign.lhs() else { return assign.visit_with(self) };
-        let certain = self.certain;
-        let logical = matches!(assign.op(), AssignOp::BoolAnd | AssignOp::BoolOr | AssignOp::Coalesce);
-        self.certain &= !logical;
-        self.visit_expression(assign.rhs())?;
-        let doing = match self.literal(assign.rhs()).filter(|_| assign.op() == AssignOp::Assign) {
-            Some(text) => Doing::Assign(text),
-            None => Doing::Write,
-        };
-        let known = flow(self.touch_access(access, doing))?;
-        self.certain = certain;
-        if known { Continue(()) } else { self.visit_property_access(access) }
-    }
-
-    fn visit_update(&mut self, update: &'ast Update) -> Flow {
-        match update.target() {
-            UpdateTarget::PropertyAccess(access) if flow(self.touch_access(access, Doing::Write))? => Continue(()),
-            _ => update.visit_with(self),
-        }
-    }
-
-    fn visit_unary(&mut self, unary: &'ast Unary) -> Flow {
-        match unary.op() {
-            UnaryOp::Not => self.condition(unary.target()),
-            UnaryOp::TypeOf if self.spot(unary.target()).object().is_none() => self.tested(unary.target()),
-            _ => unary.visit_with(self),
-        }
-    }
-
-    fn visit_binary(&mut self, binary: &'ast Binary) -> Flow {
-        let (lhs, rhs) = (binary.lhs(), binary.rhs());
-        let is_nothing = |expression: &Expression| match unparenthesized(expression) {
-            Expression::Literal(literal) => matches!(literal.kind(), LiteralKind::Null | LiteralKind::Undefined),
-            Expression::Identifier(name) => self.text(name.sym()) == Some("undefined"),
-            _ => false,
-        };
-        match binary.op() {
-            BinaryOp::Relational(
-                RelationalOp::Equal | RelationalOp::NotEqual | RelationalOp::StrictEqual | RelationalOp::StrictNotEqual,
-            ) => {
-                if is_nothing(lhs) || is_nothing(rhs) {
-                    self.tested(lhs)?;
-                    return self.tested(rhs);
-                }
-                self.compared(lhs, rhs);
-                self.compared(rhs, lhs);
-                binary.visit_with(self)
-            }
-            BinaryOp::Logical(op) => {
-                match op {
-                    LogicalOp::And => self.condition(lhs)?,
-                    // There is another value for where there is none.
-                    LogicalOp::Or | LogicalOp::Coalesce => self.tested(lhs)?,
-                }
-                self.perhaps(|reader| reader.visit_expression(rhs))
-            }
-            _ => binary.visit_with(self),
-        }
-    }
-
-    fn visit_conditional(&mut self, conditional: &'ast Conditional) -> Flow {
-        self.condition(conditional.condition())?;
-        self.perhaps(|reader| {
-            reader.visit_expression(conditional.if_true())?;
-            reader.visit_expression(conditional.if_false())
-        })
-    }
-
-    fn visit_if(&mut self, choice: &'ast If) -> Flow {
-        self.condition(choice.cond())?;
-        self.perhaps_to_the_end(choice, |reader| {
-            reader.visit_statement(choice.body())?;
-            choice.else_node().map_or(Continue(()), |other| reader.visit_statement(other))
-        })
-    }
-
-    fn visit_switch(&mut self, switch: &'ast Switch) -> Flow {
-        for case in switch.cases() {
-            if let Some(condition) = case.condition() {
-                self.compared(switch.val(), condition);
-            }
-        }
-        self.visit_expression(switch.val())?;
-        self.perhaps_to_the_end(switch, |reader| {
-            switch.cases().iter().try_for_each(|case| reader.visit_statement_list(case.body()))
-        })
-    }
-
-    fn visit_return(&mut self, returned: &'ast Return) -> Flow {
-        let flow = match returned.target() {
-            Some(target) if matches!(self.spot(target), Spot::Object(Place::Record)) => Continue(()),
-            _ => returned.visit_with(self),
-        };
-        self.certain = false;
-        flow
-    }
-
-    fn visit_variable(&mut self, variable: &'ast Variable) -> Flow {
-        let object = variable.init().and_then(|init| self.spot(init).object());
-        match (object, variable.binding()) {
-            (Some(place), Binding::Identifier(name)) if self.bindings.is_constant(name.sym()) => {
-                self.names.push((name.sym(), place));
-                Continue(())
-            }
-            (Some(place), Binding::Pattern(Pattern::Object(pattern))) => self.unpack(pattern, place),
-            _ => variable.visit_with(self),
-        }
     }
 }
 

@@ -343,13 +343,10 @@ fn threw(error: &JsError, program: &Program, context: &mut Context) -> Fault {
         (None, None) => ("script_threw", first_line(error)),
     };
     let name = &program.name;
-    Fault::record(
-        code,
-        match place {
-            Some(place) => format!("{text} (at {name}:{place})"),
-            None => format!("{text} (in {name})"),
-        },
-    )
+    match place {
+        Some(place) => Fault::record(code, place.fault(format!("{text} (at {name}:{place})"))),
+        None => Fault::record(code, format!("{text} (in {name})")),
+    }
 }
 
 /// The text of an error that is no value of the script, without its backtrace.

@@ -13,16 +13,16 @@ use anabranch_graph::secret::{forms, mask};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
-use crate::acts::Act;
 use crate::client::{Client, Launch};
 use crate::globals::log::{LEVELS, Lines as _, ServiceLog};
 use crate::interpreter::Interpreter;
 use crate::isolate::Limits;
 use crate::mistakes;
-use crate::program::{Flaw, Program};
+use crate::position::SETTING;
+use crate::program::{Findings, Flaw, Program};
 use crate::wire::orders::Opening;
 
-const SCRIPT: &str = "script";
+const SCRIPT: &str = SETTING;
 const PATH: &str = "script.path";
 const TIMEOUT: &str = "timeout";
 
@@ -42,7 +42,8 @@ pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
              the script changes or makes, as by `new Date(date)`, has milliseconds.\
              \n\nBeside the language of ES2023 there are `StructuredData()`, `RawData(data)`, `Record()`, `logger`, \
              `console`, `crypto.randomUUID()`, `btoa`, `atob`, `TextEncoder` and `TextDecoder`; there are no modules, \
-             no timers and no network. Each worker has its own globals, which stay from record to record. \
+             no timers, no network and no locales (`toLocaleDateString` and the like give the same text for all of them). \
+             Each worker has its own globals, which stay from record to record. \
              \n\nA record for which the script throws, takes longer than `timeout` or returns what no record can hold \
              goes to the dead-letter queue as it was. The script runs in a process of its own, one for each worker, which \
              may hold as much memory as the setting `processors.max-memory` says. A record that ends this process \
@@ -89,10 +90,10 @@ impl OperatorKind for Kind {
 
 fn configure(arguments: &Arguments, launch: Option<Launch>) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
     let program = program(arguments)?;
-    let acts = program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
+    let findings = program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
     let time = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(5));
     let inline = arguments.has(SCRIPT);
-    Ok(Arc::new(Configured { program, acts, inline, limits: Limits { time }, launch }))
+    Ok(Arc::new(Configured { program, findings, inline, limits: Limits { time }, launch }))
 }
 
 /// The script, from wherever it is.
@@ -148,8 +149,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
 
 struct Configured {
     program: Program,
-    /// What its function does with a record.
-    acts: Vec<Act>,
+    findings: Findings,
     /// Whether the script stands in the pipeline file.
     inline: bool,
     limits: Limits,
@@ -163,7 +163,7 @@ impl ConfiguredOperator for Configured {
 
     fn flow(&self, flow: &mut Flow) {
         let setting = if self.inline { SCRIPT } else { PATH };
-        mistakes::say(&self.acts, &self.program, setting, self.inline, flow);
+        mistakes::say(&self.findings, &self.program, setting, self.inline, flow);
         flow.forget();
     }
 

@@ -6,8 +6,8 @@
 //! carries values across; `globals` is what scripts find beside the language. `uses` tells which objects of a record a
 //! script cannot keep, and which fields of them it names. Those objects are `lasting`, all others new for each record, and
 //! no other fields are sent to the worker. `acts` tells what a script does with the record, `ending` whether it returns
-//! anything, and `mistakes` which of that can never be meant for the records that come; `spot` follows the ways into the
-//! record.
+//! anything, `slips` what is wrong whatever the records are, and `mistakes` which of that can never be meant for the
+//! records that come; `spot` follows the ways into the record.
 
 mod acts;
 mod client;
@@ -25,6 +25,8 @@ mod nesting;
 mod position;
 mod process;
 mod program;
+mod properties;
+mod slips;
 mod spot;
 #[cfg(test)]
 mod testing;

@@ -8,78 +8,26 @@ use anabranch_graph::flow::{Flow, Place as Setting};
 use anabranch_graph::record::Operation;
 use anabranch_graph::reference::Side;
 
-use crate::acts::{Act, Doing};
+use crate::acts::{Act, Doing, Inside};
 use crate::envelope::{PAYLOAD, RECORD};
-use crate::program::Program;
+use crate::position::Position;
+use crate::program::{Findings, Program};
+use crate::properties::{OF_BYTES, OF_OBJECTS};
 use crate::spot::Place;
 
-/// What every object has.
-const OF_OBJECTS: [&str; 9] = [
-    "constructor",
-    "hasOwnProperty",
-    "isPrototypeOf",
-    "propertyIsEnumerable",
-    "toLocaleString",
-    "toString",
-    "valueOf",
-    "__proto__",
-    "toJSON",
-];
-/// What the bytes of raw data have besides.
-const OF_BYTES: [&str; 41] = [
-    "BYTES_PER_ELEMENT",
-    "at",
-    "buffer",
-    "byteLength",
-    "byteOffset",
-    "copyWithin",
-    "entries",
-    "every",
-    "fill",
-    "filter",
-    "find",
-    "findIndex",
-    "findLast",
-    "findLastIndex",
-    "forEach",
-    "fromBase64",
-    "fromHex",
-    "includes",
-    "indexOf",
-    "join",
-    "keys",
-    "lastIndexOf",
-    "length",
-    "map",
-    "reduce",
-    "reduceRight",
-    "reverse",
-    "set",
-    "setFromBase64",
-    "setFromHex",
-    "slice",
-    "some",
-    "sort",
-    "subarray",
-    "toBase64",
-    "toHex",
-    "toReversed",
-    "toSorted",
-    "values",
-    "with",
-    "toLocaleString",
-];
-
 /// Says what is wrong with what a script does, where records are as the flow says.
-pub(crate) fn say(acts: &[Act], program: &Program, setting: &'static str, inline: bool, flow: &mut Flow) {
+pub(crate) fn say(findings: &Findings, program: &Program, setting: &'static str, inline: bool, flow: &mut Flow) {
     let mut said = Said { program, setting, inline, flow };
-    for act in acts {
+    for slip in &findings.slips {
+        said.at(slip.start, slip.end, slip.fails, &slip.message, slip.hint.clone());
+    }
+    for act in &findings.acts {
         match act.place {
             Place::Record | Place::Payload => said.part(act),
             Place::Key => said.data(act, Side::Key),
             Place::Before => said.data(act, Side::Before),
             Place::After => said.data(act, Side::After),
-            Place::Metadata => {}
+            Place::Metadata => said.metadata(act),
         }
     }
 }
@@ -95,13 +43,17 @@ struct Said<'a> {
 impl Said<'_> {
     /// An error where every record fails or loses what the script does to it, else a warning.
     fn finding(&mut self, act: &Act, error: bool, message: &str, hint: String) {
-        let bytes: Range<usize> = act.start.offset(&self.program.text)..act.end.offset(&self.program.text);
+        self.at(act.start, act.end, error && act.certain, message, hint);
+    }
+
+    fn at(&mut self, start: Position, end: Position, error: bool, message: &str, hint: String) {
+        let bytes: Range<usize> = start.offset(&self.program.text)..end.offset(&self.program.text);
         let place = match self.inline {
             true => Setting::within(self.setting, bytes),
             false => Setting::from(self.setting),
         };
-        let message = format!("{}:{}: {message}", self.program.name, act.start);
-        match error && act.certain {
+        let message = format!("{}:{start}: {message}", self.program.name);
+        match error {
             true => self.flow.fail("script.mistake", place, message, None, Some(hint)),
             false => self.flow.warn("script.mistake", place, message, None, Some(hint)),
         }
@@ -113,8 +65,15 @@ impl Said<'_> {
             if act.place == Place::Record { ("a record", &RECORD) } else { ("a payload", &PAYLOAD) };
         let name = act.name.as_str();
         if fields.contains(&name) {
-            if name == "Operation" {
-                self.operation(act);
+            match (name, &act.doing) {
+                ("Operation", _) => self.operation(act),
+                ("Position", Doing::Assign(_) | Doing::Unfit(_)) => {
+                    let message =
+                        "the script fails here: a record keeps its Position, which only the source understands";
+                    let hint = "put what identifies the record into rec.Key, or into metadata".to_owned();
+                    self.finding(act, true, message, hint);
+                }
+                _ => {}
             }
             return;
         }
@@ -136,7 +95,10 @@ impl Said<'_> {
             Doing::Below => {
                 self.finding(act, true, &format!("the script fails here: {has}, and nothing has no fields"), hint);
             }
-            Doing::Read | Doing::Compare(_) | Doing::Parse => {
+            Doing::Call => {
+                self.finding(act, true, &format!("the script fails here: {has}, and undefined is no function"), hint);
+            }
+            _ => {
                 self.finding(act, false, &format!("this is always undefined: {has}"), hint);
             }
         }
@@ -167,8 +129,11 @@ impl Said<'_> {
         let shape = self.flow.record.side(side);
         let name = act.name.as_str();
         let data = side.as_str();
-        if act.doing == Doing::Parse {
-            return self.parse(act, side);
+        match act.doing {
+            Doing::Parse => return self.parse(act, side),
+            Doing::Text | Doing::Spread | Doing::ToMetadata | Doing::Unfit(_) => return self.whole(act, side),
+            Doing::Call | Doing::Search if !shape.is_absent() => return self.method(act, side),
+            _ => {}
         }
         if act.name.is_empty() {
             if shape.is_raw() {
@@ -211,6 +176,89 @@ impl Said<'_> {
         }
     }
 
+    /// Data that are used as a whole.
+    fn whole(&mut self, act: &Act, side: Side) {
+        let shape = self.flow.record.side(side);
+        let (raw, structured) = (shape.raw, shape.structured.is_some());
+        let data = side.as_str();
+        match (&act.doing, raw, structured) {
+            (Doing::Text, true, false) => {
+                let message =
+                    format!("this takes the numbers of bytes for text: {data} is raw data, as \"123,34,105\"");
+                self.finding(act, false, &message, text_of(side));
+            }
+            (Doing::Text, false, true) => {
+                let message = format!("this is \"[object Object]\": {data} is structured data, fields and no text");
+                let hint = format!("take a field of it, or all as JSON: JSON.stringify(rec{data})");
+                self.finding(act, false, &message, hint);
+            }
+            (Doing::Spread, true, false) => {
+                let message = format!("this makes a field of each byte: {data} is raw data, bytes and no fields");
+                self.finding(act, false, &message, text_of(side));
+            }
+            (Doing::ToMetadata, true, false) => {
+                let message = format!("the script fails here: metadata is text, and {data} is raw data, bytes");
+                self.finding(act, true, &message, format!("write new TextDecoder().decode(rec{data})"));
+            }
+            (Doing::ToMetadata, false, true) => {
+                let message = format!("the script fails here: metadata is text, and {data} is structured data, fields");
+                self.finding(act, true, &message, format!("write JSON.stringify(rec{data})"));
+            }
+            (Doing::Unfit(what), ..) => {
+                let message = format!("the script fails here: {data} holds an object, a text or bytes, not {what}");
+                let hint = format!("write rec{data} = {{ value: … }}, or JSON.stringify(…) for raw data");
+                self.finding(act, true, &message, hint);
+            }
+            _ => {}
+        }
+    }
+
+    /// A method of data: bytes have some, and fields none.
+    fn method(&mut self, act: &Act, side: Side) {
+        let shape = self.flow.record.side(side);
+        let (raw, structured) = (shape.raw, shape.structured.is_some());
+        let (data, name) = (side.as_str(), act.name.as_str());
+        if act.doing == Doing::Search && raw && !structured {
+            let always = if name == "includes" { "false" } else { "-1" };
+            let message = format!("this is always {always}: {data} is raw data, bytes that hold no text");
+            return self.finding(act, false, &message, text_of(side));
+        }
+        if OF_OBJECTS.contains(&name) {
+            return;
+        }
+        if raw && !structured && !OF_BYTES.contains(&name) {
+            let message = format!("the script fails here: {data} is raw data, bytes, which have no method {name:?}");
+            self.finding(act, true, &message, text_of(side));
+        } else if structured && !raw {
+            let message =
+                format!("the script fails here: {data} is structured data, fields, which have no method {name:?}");
+            let hint = format!("call it on a field: rec{data}.name.{name}(…)");
+            self.finding(act, true, &message, hint);
+        }
+    }
+
+    /// Metadata, which is text by name.
+    fn metadata(&mut self, act: &Act) {
+        match &act.doing {
+            Doing::Inside(field, used) => {
+                let whole = format!("{}.{field}", act.name);
+                let hint = format!("an entry of that name is rec.Metadata[{whole:?}]");
+                let (fails, error) = match used {
+                    Inside::Put => ("the script fails here: ", true),
+                    Inside::Taken => ("", false),
+                };
+                let message = format!("{fails}metadata is text, and rec.Metadata.{} has no field {field:?}", act.name);
+                self.finding(act, error, &message, hint);
+            }
+            Doing::Call if !OF_OBJECTS.contains(&act.name.as_str()) => {
+                let message =
+                    format!("the script fails here: metadata is text, and rec.Metadata.{} is no function", act.name);
+                self.finding(act, true, &message, "read an entry as rec.Metadata[\"name\"]".to_owned());
+            }
+            _ => {}
+        }
+    }
+
     /// JSON is text, and data are bytes or fields.
     fn parse(&mut self, act: &Act, side: Side) {
         let shape = self.flow.record.side(side);
@@ -227,3 +275,14 @@ impl Said<'_> {
         }
     }
 }
+
+/// How a script gets the text of raw data.
+fn text_of(side: Side) -> String {
+    let data = side.as_str();
+    format!(
+        "take their text: new TextDecoder().decode(rec{data}); or put json.decode with field: {data} before the script"
+    )
+}
+
+#[cfg(test)]
+mod tests;

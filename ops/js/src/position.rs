@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use anabranch_graph::fault::InText;
 use boa_engine::JsError;
 use boa_engine::ast::Position as Place;
+
+/// The setting that holds a script that stands in the pipeline file.
+pub(crate) const SETTING: &str = "script";
 
 /// The path that the engine believes a script to have; errors of the globals have another.
 pub(crate) const PATH: &str = "script";
@@ -28,6 +32,11 @@ impl Position {
         let (_, place) = line.strip_suffix(')')?.rsplit_once('(')?;
         let (line, column) = place.strip_prefix(PATH)?.strip_prefix(':')?.split_once(':')?;
         Some(Position { line: line.parse().ok()?, column: column.parse().ok()? })
+    }
+
+    /// A fault with this message that happened there.
+    pub(crate) fn fault(self, message: String) -> InText {
+        InText { message, setting: SETTING, line: self.line, column: self.column }
     }
 
     /// The offset in bytes of the place in a text.

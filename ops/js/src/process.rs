@@ -73,6 +73,17 @@ impl<'a> Process<'a> {
         found.filter(|_| count == 1 && !others.assigned.contains(&process))
     }
 
+    /// The variable that the record is in; `None` if it is taken to pieces.
+    pub(crate) fn record(&self) -> Option<Sym> {
+        match self.parameters.as_ref().first()? {
+            first if first.is_rest_param() => None,
+            first => match first.variable().binding() {
+                Binding::Identifier(record) => Some(record.sym()),
+                Binding::Pattern(_) => None,
+            },
+        }
+    }
+
     fn value(name: Identifier, init: &'a Expression) -> Option<Process<'a>> {
         let (parameters, body) = match unparenthesized(init) {
             Expression::FunctionExpression(f) => (f.parameters(), f.body()),

@@ -13,11 +13,12 @@ use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::lexer::error::Error as LexError;
 use boa_engine::parser::{Error, Parser};
 
-use crate::acts::Act;
+use crate::acts::{Act, Read};
 use crate::ending;
 use crate::nesting;
 use crate::position::Position;
 use crate::process::Process;
+use crate::slips::{self, Slip};
 
 /// Most stack that checking a script may take. Memory is taken only where the text does nest.
 const MOST_STACK: usize = 2 << 30;
@@ -34,6 +35,15 @@ pub(crate) struct Program {
     pub(crate) name: Str,
 }
 
+/// What is to be said of a script that can be run.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Findings {
+    /// What its function does with a record: whether it is right depends on the records.
+    pub(crate) acts: Vec<Act>,
+    /// What is wrong whatever they are.
+    pub(crate) slips: Vec<Slip>,
+}
+
 /// What is wrong with a script.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Flaw {
@@ -47,7 +57,7 @@ pub(crate) struct Flaw {
 impl Program {
     /// Looks for what can be told without running it: what `process` does with its records. On a thread of its own:
     /// parsing takes stack as the text says.
-    pub(crate) fn check(&self) -> Result<Vec<Act>, Flaw> {
+    pub(crate) fn check(&self) -> Result<Findings, Flaw> {
         if let Err(position) = nesting::check(&self.text) {
             let message = format!("brackets are nested deeper than {} levels", nesting::MOST_BRACKETS);
             return Err(Flaw { code: "script.too_deep", position: Some(position), message, hint: Some(DEEP) });
@@ -78,7 +88,7 @@ impl Program {
     }
 
     /// The same on the thread at hand, whose stack has to be as large as [`nesting::stack`] says.
-    pub(crate) fn parse(&self) -> Result<Vec<Act>, Flaw> {
+    pub(crate) fn parse(&self) -> Result<Findings, Flaw> {
         let mut interner = Interner::default();
         let source = Source::from_bytes(self.text.as_bytes());
         let script = Parser::new(source).parse_script(&Scope::new_global(), &mut interner);
@@ -100,7 +110,10 @@ impl Program {
         // It may be made in other ways, but not without its name.
         match interner.get("process") {
             Some(process) if declared(process) || self.text.contains("globalThis") => {
-                Process::of(&script, process).map_or(Ok(Vec::new()), |process| self.process(&process, &interner))
+                let process = Process::of(&script, process);
+                let read = process.as_ref().map_or(Ok(Read::default()), |process| self.process(process, &interner))?;
+                let slips = slips::of(&script, process.as_ref(), &read.reached, &self.text, &interner);
+                Ok(Findings { acts: read.acts, slips })
             }
             _ => Err(Flaw {
                 code: "script.no_process",
@@ -112,13 +125,13 @@ impl Program {
     }
 
     /// What the function does.
-    fn process(&self, process: &Process<'_>, interner: &Interner) -> Result<Vec<Act>, Flaw> {
+    fn process(&self, process: &Process<'_>, interner: &Interner) -> Result<Read, Flaw> {
         let message = match process.generates {
             true => "process is a generator, so it returns no record: every record fails",
             false if ending::gives_nothing(process.body, interner.get("undefined")) => {
                 "process never returns a value, so every record is dropped"
             }
-            false => return Ok(process.acts(interner)),
+            false => return Ok(process.read(interner)),
         };
         Err(Flaw {
             code: "script.no_result",

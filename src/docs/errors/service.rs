@@ -547,7 +547,8 @@ pub(super) const CODES: &[Entry] = &[
     entry("script.missing", "custom.javascript has no script.", "Set `script` or `script.path`."),
     entry(
         "script.mistake",
-        "A script uses a field that the record or its data do not have, or an operation that does not exist.",
+        "A script uses a field, a name or an operation that does not exist, takes raw data for text, returns something \
+         that is not a record, or has a statement without effect.",
         "Correct it at the place that the message names.",
     ),
     entry("script.module", "A script imports what is not available.", "Scripts stand alone: put all in one file."),

@@ -576,6 +576,20 @@ pub(super) const ROWS: &[Row] = &[
         &["no record has the operation", "write \"create\""],
         Write("'insert'", "'create'"),
     ),
+    (
+        "      - id: tag\n",
+        "      - id: js\n        plugin: custom.javascript\n        settings:\n          script: |\n            function process(rec) { fetch('http://x'); return rec }\n      - id: tag\n",
+        "25:37",
+        &["error script.mistake", "scripts have no `fetch`", "webhook.http"],
+        Write("fetch('http://x'); ", ""),
+    ),
+    (
+        "      - id: tag\n",
+        "      - id: js\n        plugin: custom.javascript\n        settings:\n          script: |\n            function process(rec) { return rec.Operation === 'create' }\n      - id: tag\n",
+        "25:44",
+        &["error script.mistake", "process returns true or false", "return CONDITION ? rec : null"],
+        Write("'create' }", "'create' ? rec : null }"),
+    ),
     // Operations, and what a template prints.
     (
         CONDITION,

@@ -9,7 +9,7 @@ fn acts(body: &str) -> String {
 
 fn of(text: &str) -> String {
     let program = Program { text: text.into(), name: "script".into() };
-    let acts = program.check().unwrap();
+    let acts = program.check().unwrap().acts;
     let shown: Vec<String> = acts
         .iter()
         .map(|act| {
@@ -20,7 +20,7 @@ fn of(text: &str) -> String {
                 Doing::Assign(text) => format!("assign {text}"),
                 Doing::Compare(_) if act.name.is_empty() => "compare".to_owned(),
                 Doing::Compare(text) => format!("compare {text}"),
-                Doing::Parse => "parse".to_owned(),
+                other => format!("{other:?}").to_lowercase(),
             };
             let place = format!("{:?}", act.place).to_lowercase();
             let (dot, perhaps) = (if act.name.is_empty() { "" } else { "." }, if act.certain { "" } else { "?" });
@@ -49,7 +49,7 @@ fn acts_are_read_in_order() {
         ("if (rec.Key.id) { f(rec.Key.x) } f(rec.Key.y)", "read key.id, read key.x?, read key.y"),
         ("rec.Key.id > 1 && f(rec.Key.x); f(rec.Key.y)", "read key.id, read key.x?, read key.y"),
         ("if (rec.Payload.After && rec.Payload.After.x) f()", "read after.x?"),
-        ("for (const x of rec.Key.list) { rec.Key.n = x }", "read key.list?, write key.n?"),
+        ("for (const x of rec.Key.list) { rec.Key.n = x }", "read key.list, write key.n?"),
         ("try { rec.payload.x = 1 } catch { return null }", "below record.payload?"),
         ("[1].map(x => rec.operation)", "read record.operation?"),
         (
@@ -61,6 +61,7 @@ fn acts_are_read_in_order() {
             "compare c record.Operation, compare delete record.Operation",
         ),
         ("if (rec.Key == 'a') f()", "compare key"),
+        ("f(String(rec.Key), rec.Key.split(1)); if (f()) f({ ...rec.Key })", "text key, call key.split, spread key?"),
         ("rec.Payload.After = JSON.parse(rec.Payload.After)", "parse after"),
         (
             "const x = JSON.parse(String(rec.Key)); f(JSON.parse(rec.Payload.After.toString()))",

@@ -110,7 +110,15 @@ impl<'c> Leave<'c> {
             return Ok(());
         }
         let same = match value.as_object() {
-            Some(object) => self.bytes(&object)?.is_some_and(|bytes| bytes.is_empty() || bytes == *input.position().0),
+            Some(object) => match self.bytes(&object)? {
+                Some(bytes) => bytes.is_empty() || bytes == *input.position().0,
+                None => {
+                    return path.unfit(
+                        "is an object without bytes, as in a copy by JSON: change rec itself, or delete Position from the \
+                         copy",
+                    );
+                }
+            },
             None => false,
         };
         if same { Ok(()) } else { path.unfit("must stay as it is: only the source knows what it means") }

@@ -510,7 +510,8 @@ fn findings(script: &str, after: anabranch_graph::flow::Shape) -> String {
     use anabranch_graph::flow::{Flow, RecordShape, Shape};
 
     let configured =
-        configure(&[("script", &format!("function process(rec) {{\n  {script}\n  return rec\n}}"))]).unwrap();
+        configure(&[("script", &format!("function process(rec) {{\n  {script}\n  return rec\n}}\nfunction f() {{}}"))])
+            .unwrap();
     let mut flow = Flow::new(RecordShape::create(Shape::PLAIN, after));
     configured.flow(&mut flow);
     let fails = if flow.fails() { "fails; " } else { "" };

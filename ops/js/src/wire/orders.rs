@@ -13,6 +13,7 @@ use super::{
     write_record,
 };
 use crate::isolate::{Limits, Outcome};
+use crate::position::Position;
 use crate::program::Program;
 
 /// The first message to a worker.
@@ -98,17 +99,25 @@ const CODES: [&str; 8] = [
     "script_crashed",
 ];
 
-/// A fault of a record, by its code and message.
+/// A fault of a record, by its code, place and message.
 pub(crate) fn write_fault(out: &mut Vec<u8>, fault: &Fault) {
     let code = CODES.iter().position(|code| *code == fault.code()).unwrap_or_default();
     out.push(code as u8);
+    let (line, column) = fault.in_text().map_or((0, 0), |at| (at.line, at.column));
+    write_number(out, line as u64);
+    write_number(out, column as u64);
     write_bytes(out, fault.message().as_bytes());
 }
 
 /// What [`write_fault`] wrote.
 pub(crate) fn read_fault(reader: &mut Reader<'_>) -> Result<Fault, Malformed> {
     let code = *CODES.get(usize::from(reader.byte()?)).ok_or(Malformed)?;
-    Ok(Fault::record(code, reader.text()?.as_str()))
+    let (line, column) = (reader.number()? as usize, reader.number()? as usize);
+    let message = reader.text()?;
+    Ok(match line {
+        0 => Fault::record(code, message.as_str()),
+        _ => Fault::record(code, Position { line, column }.fault(message.as_str().to_owned())),
+    })
 }
 
 /// The first byte of what became of a record.

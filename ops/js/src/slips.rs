@@ -1,0 +1,103 @@
+//! What is wrong with a script whatever its records are: names that it does not have, results that are no record, and
+//! statements without effect.
+
+mod copies;
+mod idle;
+mod known;
+mod names;
+mod results;
+
+use boa_engine::ast::expression::Expression;
+use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
+use boa_engine::ast::{Script, Spanned};
+use boa_engine::interner::{Interner, Sym};
+
+use crate::position::Position;
+use crate::process::Process;
+use crate::spot::unparenthesized;
+
+/// Something that is never meant.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Slip {
+    /// Whether every record fails over it.
+    pub(crate) fails: bool,
+    pub(crate) start: Position,
+    pub(crate) end: Position,
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
+/// Those of a script. `reached` are the places that every call of its function gets to.
+pub(crate) fn of(
+    script: &Script,
+    process: Option<&Process<'_>>,
+    reached: &[Position],
+    text: &str,
+    interner: &Interner,
+) -> Vec<Slip> {
+    let source = Text { text, interner };
+    let mut slips = names::of(script, process, reached, source);
+    if let Some(process) = process {
+        slips.extend(results::of(script, process, reached, source));
+        slips.extend(copies::of(process.body, source));
+    }
+    slips.extend(idle::of(script, source));
+    slips.sort_by_key(|slip| (slip.start.line, slip.start.column));
+    slips
+}
+
+/// The text of a script, and its names.
+#[derive(Clone, Copy)]
+struct Text<'i> {
+    text: &'i str,
+    interner: &'i Interner,
+}
+
+impl<'i> Text<'i> {
+    fn name(self, name: Sym) -> &'i str {
+        self.interner.resolve(name).and_then(|name| name.utf8()).unwrap_or_default()
+    }
+
+    /// The object and the name in `object.name`.
+    fn field(self, expression: &Expression) -> Option<(&Expression, &'i str)> {
+        match unparenthesized(expression) {
+            Expression::PropertyAccess(access) => self.member(access),
+            _ => None,
+        }
+    }
+
+    fn member(self, access: &PropertyAccess) -> Option<(&Expression, &'i str)> {
+        let PropertyAccess::Simple(access) = access else { return None };
+        match access.field() {
+            PropertyAccessField::Const(name) => Some((access.target(), self.name(name.sym()))),
+            PropertyAccessField::Expr(_) => None,
+        }
+    }
+
+    fn identifier(self, expression: &Expression) -> Option<&'i str> {
+        match unparenthesized(expression) {
+            Expression::Identifier(name) => Some(self.name(name.sym())),
+            _ => None,
+        }
+    }
+
+    /// What is written between two places, if it is short.
+    fn slice(self, from: Position, to: Position) -> Option<&'i str> {
+        let slice = self.text.get(from.offset(self.text)..to.offset(self.text))?;
+        (slice.len() <= 120 && !slice.contains('\n')).then_some(slice)
+    }
+}
+
+/// Where an expression begins: the place of a call is that of its parentheses.
+fn start(expression: &Expression) -> Position {
+    match expression {
+        Expression::Call(call) => start(call.function()),
+        Expression::PropertyAccess(PropertyAccess::Simple(access)) => start(access.target()),
+        Expression::Binary(binary) => start(binary.lhs()),
+        other => other.span().start().into(),
+    }
+}
+
+fn end(expression: &Expression) -> Position {
+    expression.span().end().into()
+}

@@ -1,0 +1,232 @@
+//! Copies that a script changes and does nothing with.
+
+use std::ops::ControlFlow::{self, Continue};
+
+use boa_engine::ast::Spanned;
+use boa_engine::ast::declaration::{Binding, Variable};
+use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
+use boa_engine::ast::expression::literal::PropertyDefinition;
+use boa_engine::ast::expression::operator::Assign;
+use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
+use boa_engine::ast::expression::operator::unary::UnaryOp;
+use boa_engine::ast::expression::operator::update::UpdateTarget;
+use boa_engine::ast::expression::{Call, Expression, Identifier};
+use boa_engine::ast::function::FunctionBody;
+use boa_engine::ast::statement::Statement;
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::interner::Sym;
+
+use super::idle::PURE;
+use super::{Slip, Text, end, start};
+use crate::process::Bindings;
+use crate::spot::unparenthesized;
+
+/// The variables of a function that hold a new object of which fields are set and nothing else is done.
+pub(super) fn of(body: &FunctionBody, text: Text<'_>) -> Vec<Slip> {
+    let mut bindings = Bindings::default();
+    let _ = body.visit_with(&mut bindings);
+    let mut copies = Copies { text, bindings, found: Vec::new() };
+    let _ = body.visit_with(&mut copies);
+    let mut slips = Vec::new();
+    for (name, at, of) in copies.found {
+        let mut uses = Uses { text, name, writes: 0, others: 0 };
+        let _ = body.visit_with(&mut uses);
+        // Its declaration is no use.
+        if uses.writes > 0 && uses.others == 0 {
+            let name_text = text.name(name);
+            slips.push(Slip {
+                fails: false,
+                start: at.span().start().into(),
+                end: at.span().end().into(),
+                message: format!("`{name_text}` is changed and never used: the record stays as it is"),
+                hint: match of {
+                    Some(of) => format!("put it back: {of} = {name_text}"),
+                    None => "put it into the record, or leave it out".to_owned(),
+                },
+            });
+        }
+    }
+    slips
+}
+
+struct Copies<'a> {
+    text: Text<'a>,
+    bindings: Bindings,
+    /// The variable, its place, and the text of what it is a copy of.
+    found: Vec<(Sym, Identifier, Option<&'a str>)>,
+}
+
+impl<'a> Copies<'a> {
+    /// What a value is a copy of; `None` for no new object.
+    fn copied(&self, value: &Expression) -> Option<Option<&'a str>> {
+        let text = |of: &Expression| match unparenthesized(of) {
+            Expression::PropertyAccess(_) => self.text.slice(start(of), end(of)),
+            _ => None,
+        };
+        match unparenthesized(value) {
+            Expression::ObjectLiteral(object) => {
+                let spread = |property: &PropertyDefinition| match property {
+                    PropertyDefinition::SpreadObject(of) => Some(text(of)),
+                    _ => None,
+                };
+                let has_methods = object
+                    .properties()
+                    .iter()
+                    .any(|property| matches!(property, PropertyDefinition::MethodDefinition(_)));
+                if has_methods { None } else { object.properties().iter().find_map(spread) }
+            }
+            Expression::Call(call) => {
+                let (object, name) = self.text.field(call.function())?;
+                match (self.text.identifier(object)?, name, call.args()) {
+                    ("Object", "assign", [Expression::ObjectLiteral(first), of, ..])
+                        if first.properties().is_empty() =>
+                    {
+                        Some(text(of))
+                    }
+                    ("JSON", "parse", [Expression::Call(inner)]) => {
+                        let (object, name) = self.text.field(inner.function())?;
+                        match (self.text.identifier(object)?, name, inner.args()) {
+                            ("JSON", "stringify", [of]) => Some(text(of)),
+                            _ => None,
+                        }
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'ast> Visitor<'ast> for Copies<'_> {
+    type BreakTy = ();
+
+    fn visit_variable(&mut self, variable: &'ast Variable) -> ControlFlow<()> {
+        if let (Binding::Identifier(name), Some(value)) = (variable.binding(), variable.init())
+            && self.bindings.is_constant(name.sym())
+            && let Some(of) = self.copied(value)
+        {
+            self.found.push((name.sym(), *name, of));
+        }
+        variable.visit_with(self)
+    }
+}
+
+/// Counts what is done with a variable.
+struct Uses<'a> {
+    text: Text<'a>,
+    name: Sym,
+    /// Fields of it that are set or deleted.
+    writes: usize,
+    /// All else.
+    others: usize,
+}
+
+impl Uses<'_> {
+    /// Whether it is a field of the variable, by a name that is written out.
+    fn is_field(&self, access: &PropertyAccess) -> bool {
+        let PropertyAccess::Simple(simple) = access else { return false };
+        let is_named = match simple.field() {
+            PropertyAccessField::Const(_) => true,
+            PropertyAccessField::Expr(name) => matches!(**name, Expression::Literal(_)),
+        };
+        is_named && matches!(unparenthesized(simple.target()), Expression::Identifier(name) if name.sym() == self.name)
+    }
+
+    /// A statement that changes a field of the variable: the parts of it that are still to be read.
+    fn is_write(&mut self, statement: &Expression) -> bool {
+        match unparenthesized(statement) {
+            Expression::Assign(assign) => {
+                let AssignTarget::Access(access) = assign.lhs() else { return false };
+                let is_known = !matches!(assign.op(), AssignOp::BoolAnd | AssignOp::BoolOr | AssignOp::Coalesce);
+                if !is_known || !self.is_field(access) {
+                    return false;
+                }
+                // Fields of its own may be read for that.
+                let mut own = Own { uses: self, kept: 0 };
+                let _ = own.visit_expression(assign.rhs());
+                let kept = own.kept;
+                self.others += kept;
+                true
+            }
+            Expression::Update(update) => {
+                matches!(update.target(), UpdateTarget::PropertyAccess(access) if self.is_field(access))
+            }
+            Expression::Unary(unary) if unary.op() == UnaryOp::Delete => {
+                matches!(unparenthesized(unary.target()), Expression::PropertyAccess(access) if self.is_field(access))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<'ast> Visitor<'ast> for Uses<'_> {
+    type BreakTy = ();
+
+    fn visit_statement(&mut self, statement: &'ast Statement) -> ControlFlow<()> {
+        if let Statement::Expression(whole) = statement
+            && self.is_write(whole)
+        {
+            self.writes += 1;
+            return Continue(());
+        }
+        statement.visit_with(self)
+    }
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> ControlFlow<()> {
+        self.others += usize::from(name.sym() == self.name);
+        Continue(())
+    }
+
+    fn visit_binding(&mut self, binding: &'ast Binding) -> ControlFlow<()> {
+        match binding {
+            Binding::Identifier(_) => Continue(()),
+            Binding::Pattern(_) => binding.visit_with(self),
+        }
+    }
+}
+
+/// Reads what is put into a field of the variable.
+struct Own<'u, 'a> {
+    uses: &'u mut Uses<'a>,
+    /// How often it, or an object in it, may be kept elsewhere or changed.
+    kept: usize,
+}
+
+impl<'ast> Visitor<'ast> for Own<'_, '_> {
+    type BreakTy = ();
+
+    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
+        if self.uses.is_field(access) { Continue(()) } else { access.visit_with(self) }
+    }
+
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        let pure = self.uses.text.field(call.function()).filter(|(_, name)| PURE.contains(name));
+        match pure {
+            Some((target, _)) => {
+                self.visit_expression(target)?;
+                call.args().iter().try_for_each(|argument| self.visit_expression(argument))
+            }
+            None => self.whole(call),
+        }
+    }
+
+    fn visit_assign(&mut self, assign: &'ast Assign) -> ControlFlow<()> {
+        self.whole(assign)
+    }
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> ControlFlow<()> {
+        self.kept += usize::from(name.sym() == self.uses.name);
+        Continue(())
+    }
+}
+
+impl Own<'_, '_> {
+    /// Anything may happen to the variable there.
+    fn whole(&mut self, node: &impl VisitWith) -> ControlFlow<()> {
+        let mut inside = Uses { text: self.uses.text, name: self.uses.name, writes: 0, others: 0 };
+        let _ = node.visit_with(&mut inside);
+        self.kept += inside.others + inside.writes;
+        Continue(())
+    }
+}

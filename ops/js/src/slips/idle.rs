@@ -1,0 +1,259 @@
+//! Statements without effect, conditions that assign, and locales, which scripts do not know.
+
+use std::ops::ControlFlow::{self, Break};
+
+use boa_engine::ast::Script;
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::operator::assign::AssignOp;
+use boa_engine::ast::expression::operator::binary::{BinaryOp, RelationalOp};
+use boa_engine::ast::expression::operator::unary::UnaryOp;
+use boa_engine::ast::expression::operator::{Assign, Conditional, Unary, Update};
+use boa_engine::ast::expression::{Call, Expression, New};
+use boa_engine::ast::statement::{DoWhileLoop, ForLoop, If, Statement, WhileLoop};
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+
+use super::results::Methods;
+use super::{Slip, Text, end, start};
+use crate::spot::unparenthesized;
+
+/// Methods of texts, arrays, numbers and dates that change nothing.
+pub(super) const PURE: [&str; 33] = [
+    "at",
+    "charAt",
+    "charCodeAt",
+    "codePointAt",
+    "concat",
+    "endsWith",
+    "includes",
+    "indexOf",
+    "join",
+    "lastIndexOf",
+    "normalize",
+    "padEnd",
+    "padStart",
+    "repeat",
+    "replace",
+    "replaceAll",
+    "slice",
+    "split",
+    "startsWith",
+    "substr",
+    "substring",
+    "toFixed",
+    "toISOString",
+    "toLowerCase",
+    "toReversed",
+    "toSorted",
+    "toString",
+    "toUpperCase",
+    "trim",
+    "trimEnd",
+    "trimStart",
+    "filter",
+    "flatMap",
+];
+/// Methods that take a locale, and how many arguments they have before it.
+const LOCAL: [(&str, usize); 6] = [
+    ("toLocaleDateString", 0),
+    ("toLocaleTimeString", 0),
+    ("toLocaleString", 0),
+    ("toLocaleUpperCase", 0),
+    ("toLocaleLowerCase", 0),
+    ("localeCompare", 1),
+];
+
+pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
+    let mut methods = Methods { text, names: Vec::new() };
+    let _ = script.visit_with(&mut methods);
+    let mut idle = Idle { text, own: methods.names, slips: Vec::new() };
+    let _ = script.visit_with(&mut idle);
+    idle.slips
+}
+
+struct Idle<'a> {
+    text: Text<'a>,
+    /// Methods that the script has itself.
+    own: Vec<&'a str>,
+    slips: Vec<Slip>,
+}
+
+impl Idle<'_> {
+    fn say(&mut self, at: &Expression, message: String, hint: String) {
+        self.slips.push(Slip { fails: false, start: start(at), end: end(at), message, hint });
+    }
+
+    fn statement(&mut self, whole: &Expression) {
+        match unparenthesized(whole) {
+            Expression::Call(call) => {
+                let Some((target, name)) = self.text.field(call.function()) else { return };
+                let is_pure =
+                    PURE.contains(&name) && !self.own.contains(&name) && call.args().iter().all(has_no_effect);
+                if !is_pure {
+                    return;
+                }
+                let hint =
+                    match (self.text.slice(start(target), end(target)), self.text.slice(start(whole), end(whole))) {
+                        (Some(target_text), Some(call)) if is_variable(target) && call.ends_with(')') => {
+                            format!("it changes nothing: write {target_text} = {call}")
+                        }
+                        _ => "it changes nothing: assign what it returns".to_owned(),
+                    };
+                self.say(whole, format!("the result of `{name}` is not used"), hint);
+            }
+            Expression::Binary(binary) => match binary.op() {
+                BinaryOp::Relational(RelationalOp::Equal | RelationalOp::StrictEqual) => {
+                    let message = "the result of this comparison is not used".to_owned();
+                    self.say(whole, message, "to assign, write = in place of ==".to_owned());
+                }
+                BinaryOp::Relational(_) | BinaryOp::Arithmetic(_) if has_no_effect(whole) => {
+                    let message = "the result of this operator is not used".to_owned();
+                    self.say(whole, message, "assign it, or leave it out".to_owned());
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// A condition that assigns what is always the same.
+    fn condition(&mut self, condition: &Expression) {
+        match unparenthesized(condition) {
+            Expression::Assign(assign) if assign.op() == AssignOp::Assign => {
+                let truth = match unparenthesized(assign.rhs()) {
+                    Expression::Literal(literal) => match literal.kind() {
+                        LiteralKind::String(text) => !self.text.name(*text).is_empty(),
+                        LiteralKind::Num(number) => *number != 0.0,
+                        LiteralKind::Int(number) => *number != 0,
+                        LiteralKind::Bool(truth) => *truth,
+                        LiteralKind::BigInt(_) => return,
+                        LiteralKind::Null | LiteralKind::Undefined => false,
+                    },
+                    Expression::ArrayLiteral(_) | Expression::ObjectLiteral(_) => true,
+                    _ => return,
+                };
+                let message = format!("this assigns, and the condition is always {truth}");
+                self.say(condition, message, "to compare, write === in place of =".to_owned());
+            }
+            Expression::Binary(binary) if matches!(binary.op(), BinaryOp::Logical(_)) => {
+                self.condition(binary.lhs());
+                self.condition(binary.rhs());
+            }
+            Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.condition(unary.target()),
+            _ => {}
+        }
+    }
+}
+
+/// Whether something can be assigned to it.
+fn is_variable(expression: &Expression) -> bool {
+    matches!(unparenthesized(expression), Expression::Identifier(_) | Expression::PropertyAccess(_))
+}
+
+/// Whether evaluating an expression, or calling the function that it is, changes nothing.
+fn has_no_effect(expression: &Expression) -> bool {
+    match unparenthesized(expression) {
+        // It may be a function.
+        Expression::Identifier(_) => false,
+        other => other.visit_with(&mut Effects).is_continue(),
+    }
+}
+
+struct Effects;
+
+impl<'ast> Visitor<'ast> for Effects {
+    type BreakTy = ();
+
+    fn visit_assign(&mut self, _: &'ast Assign) -> ControlFlow<()> {
+        Break(())
+    }
+
+    fn visit_update(&mut self, _: &'ast Update) -> ControlFlow<()> {
+        Break(())
+    }
+
+    fn visit_call(&mut self, _: &'ast Call) -> ControlFlow<()> {
+        Break(())
+    }
+
+    fn visit_new(&mut self, _: &'ast New) -> ControlFlow<()> {
+        Break(())
+    }
+
+    fn visit_unary(&mut self, unary: &'ast Unary) -> ControlFlow<()> {
+        if unary.op() == UnaryOp::Delete { Break(()) } else { unary.visit_with(self) }
+    }
+
+    fn visit_statement(&mut self, statement: &'ast Statement) -> ControlFlow<()> {
+        match statement {
+            Statement::Throw(_) => Break(()),
+            other => other.visit_with(self),
+        }
+    }
+}
+
+impl<'ast> Visitor<'ast> for Idle<'_> {
+    type BreakTy = ();
+
+    fn visit_statement(&mut self, statement: &'ast Statement) -> ControlFlow<()> {
+        if let Statement::Expression(whole) = statement {
+            self.statement(whole);
+        }
+        statement.visit_with(self)
+    }
+
+    fn visit_if(&mut self, choice: &'ast If) -> ControlFlow<()> {
+        self.condition(choice.cond());
+        choice.visit_with(self)
+    }
+
+    fn visit_while_loop(&mut self, repeat: &'ast WhileLoop) -> ControlFlow<()> {
+        self.condition(repeat.condition());
+        repeat.visit_with(self)
+    }
+
+    fn visit_do_while_loop(&mut self, repeat: &'ast DoWhileLoop) -> ControlFlow<()> {
+        self.condition(repeat.cond());
+        repeat.visit_with(self)
+    }
+
+    fn visit_for_loop(&mut self, repeat: &'ast ForLoop) -> ControlFlow<()> {
+        if let Some(condition) = repeat.condition() {
+            self.condition(condition);
+        }
+        repeat.visit_with(self)
+    }
+
+    fn visit_conditional(&mut self, conditional: &'ast Conditional) -> ControlFlow<()> {
+        self.condition(conditional.condition());
+        conditional.visit_with(self)
+    }
+
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        if let Some((_, name)) = self.text.field(call.function())
+            && let Some((_, before)) = LOCAL.iter().find(|(known, _)| *known == name)
+            && !self.own.contains(&name)
+        {
+            let is_day = matches!(name, "toLocaleDateString" | "toLocaleTimeString");
+            if call.args().len() > *before || is_day {
+                let hint = match name {
+                    "localeCompare" => "it compares by the numbers of characters",
+                    "toLocaleUpperCase" | "toLocaleLowerCase" => "write toUpperCase() or toLowerCase()",
+                    _ => {
+                        "put the text together: for a date, as date.toISOString().slice(0, 10); for a number, as \
+                         number.toFixed(2)"
+                    }
+                };
+                let message = format!("`{name}` does not know locales: it gives the same text for all of them");
+                let start = start(call.function());
+                self.slips.push(Slip {
+                    fails: false,
+                    start,
+                    end: end(call.function()),
+                    message,
+                    hint: hint.to_owned(),
+                });
+            }
+        }
+        call.visit_with(self)
+    }
+}

@@ -1,0 +1,154 @@
+//! The names that scripts have, those that other surroundings have, and what is there in place of them.
+
+/// The global names of the engine.
+pub(super) const OF_LANGUAGE: [&str; 61] = [
+    "AggregateError",
+    "Array",
+    "ArrayBuffer",
+    "Atomics",
+    "BigInt",
+    "BigInt64Array",
+    "BigUint64Array",
+    "Boolean",
+    "DataView",
+    "Date",
+    "Error",
+    "EvalError",
+    "FinalizationRegistry",
+    "Float32Array",
+    "Float64Array",
+    "Function",
+    "Infinity",
+    "Int16Array",
+    "Int32Array",
+    "Int8Array",
+    "Iterator",
+    "JSON",
+    "Map",
+    "Math",
+    "NaN",
+    "Number",
+    "Object",
+    "Promise",
+    "Proxy",
+    "RangeError",
+    "ReferenceError",
+    "Reflect",
+    "RegExp",
+    "Set",
+    "SharedArrayBuffer",
+    "String",
+    "Symbol",
+    "SyntaxError",
+    "TypeError",
+    "TypedArray",
+    "URIError",
+    "Uint16Array",
+    "Uint32Array",
+    "Uint8Array",
+    "Uint8ClampedArray",
+    "WeakMap",
+    "WeakRef",
+    "WeakSet",
+    "arguments",
+    "decodeURI",
+    "decodeURIComponent",
+    "encodeURI",
+    "encodeURIComponent",
+    "eval",
+    "globalThis",
+    "isFinite",
+    "isNaN",
+    "parseFloat",
+    "parseInt",
+    "require",
+    "undefined",
+];
+/// Those that a record's script has beside them.
+pub(super) const OF_SERVICE: [&str; 11] = [
+    "Record",
+    "RawData",
+    "StructuredData",
+    "logger",
+    "console",
+    "crypto",
+    "btoa",
+    "atob",
+    "TextEncoder",
+    "TextDecoder",
+    "__anabranch_record",
+];
+/// What the objects among them have.
+pub(super) const MEMBERS: [(&str, &[&str]); 3] = [
+    ("crypto", &["randomUUID", "getRandomValues"]),
+    ("console", &["trace", "debug", "log", "info", "warn", "error", "assert"]),
+    ("logger", &["Trace", "Debug", "Info", "Warn", "Error", "trace", "debug", "info", "warn", "error"]),
+];
+
+/// The names that other surroundings have, and what is there in place of them.
+pub(super) fn advice(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "fetch" | "XMLHttpRequest" | "WebSocket" | "EventSource" | "axios" | "http" | "https" | "request" => {
+            "a script has no network: put the processor webhook.http before it, which asks and puts the answer into the \
+             record"
+        }
+        "setTimeout"
+        | "setInterval"
+        | "setImmediate"
+        | "clearTimeout"
+        | "clearInterval"
+        | "queueMicrotask"
+        | "requestAnimationFrame"
+        | "sleep" => "a script has no timers: it works on one record and ends; call the function at once",
+        "Buffer" => {
+            "for the text of bytes, write new TextDecoder().decode(bytes); for the bytes of a text, RawData(text); for \
+             base64, btoa and atob"
+        }
+        "structuredClone" => "write { ...object }, or JSON.parse(JSON.stringify(object)) for all levels",
+        "window" | "self" | "global" => "write globalThis",
+        "document" | "navigator" | "location" | "localStorage" | "sessionStorage" => {
+            "a script runs in the service, not in a browser; state from record to record goes into a variable outside of \
+             process"
+        }
+        "module" | "exports" => "write function process(rec) { … }: it is found by its name",
+        "Deno" | "Bun" | "fs" | "os" | "path" | "__dirname" | "__filename" => {
+            "a script has no files and no environment"
+        }
+        "Intl" => {
+            "scripts do not know locales: put the text together, as from date.toISOString() and number.toFixed(2)"
+        }
+        "URL" | "URLSearchParams" => "take the text to pieces with split or a regular expression",
+        "Headers" | "Request" | "Response" | "AbortController" | "FormData" => {
+            "a script has no network: put the processor webhook.http before it"
+        }
+        "performance" => "write Date.now()",
+        "alert" | "print" | "log" | "println" => "write console.log(…) or logger.info(…)",
+        "escape" | "unescape" => "write encodeURIComponent or decodeURIComponent",
+        "None" | "nil" | "NULL" => "write null",
+        "True" => "write true",
+        "False" => "write false",
+        _ => return None,
+    })
+}
+
+/// Names by which a record goes elsewhere.
+pub(super) const OF_RECORDS: [&str; 9] =
+    ["record", "records", "rec", "r", "msg", "message", "event", "payload", "data"];
+
+/// What another `process` has.
+pub(super) const OF_NODE: [&str; 14] = [
+    "env",
+    "argv",
+    "exit",
+    "cwd",
+    "stdout",
+    "stderr",
+    "stdin",
+    "platform",
+    "nextTick",
+    "hrtime",
+    "pid",
+    "version",
+    "versions",
+    "memoryUsage",
+];

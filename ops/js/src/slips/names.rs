@@ -1,0 +1,417 @@
+//! Names that are neither declared by the script nor known to the engine.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow::{self, Continue};
+
+use anabranch_graph::diagnostic::did_you_mean;
+use boa_engine::ast::declaration::Binding;
+use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
+use boa_engine::ast::expression::operator::assign::AssignTarget;
+use boa_engine::ast::expression::operator::binary::BinaryOp;
+use boa_engine::ast::expression::operator::unary::UnaryOp;
+use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary};
+use boa_engine::ast::expression::{Call, Expression, Identifier, Optional};
+use boa_engine::ast::function::{
+    AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration, AsyncGeneratorExpression,
+    ClassDeclaration, ClassExpression, FunctionDeclaration, FunctionExpression, GeneratorDeclaration,
+    GeneratorExpression,
+};
+use boa_engine::ast::operations::bound_names;
+use boa_engine::ast::statement::iteration::IterableLoopInitializer;
+use boa_engine::ast::statement::{If, With};
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::ast::{Script, Spanned};
+use boa_engine::interner::Sym;
+
+use super::known::{MEMBERS, OF_LANGUAGE, OF_NODE, OF_RECORDS, OF_SERVICE, advice};
+use super::{Slip, Text};
+use crate::inner::visit_inner_functions;
+use crate::position::Position;
+use crate::process::{Bindings, Process};
+use crate::properties::OF_OBJECTS;
+use crate::spot::unparenthesized;
+
+/// Uses of names that are not there, and of parameters that are never given.
+pub(super) fn of(script: &Script, process: Option<&Process<'_>>, reached: &[Position], text: Text<'_>) -> Vec<Slip> {
+    let mut declared = Declared { text, names: HashSet::new(), guarded: HashSet::new(), dynamic: false };
+    let _ = script.visit_with(&mut declared);
+    if declared.dynamic {
+        return Vec::new();
+    }
+    let parameter = process.and_then(|process| {
+        let [_, second, ..] = process.parameters.as_ref() else { return None };
+        match second.variable().binding() {
+            Binding::Identifier(name) if !second.is_rest_param() && second.init().is_none() => Some(name.sym()),
+            _ => None,
+        }
+    });
+    let mut uses = Uses {
+        text,
+        declared: &declared,
+        reached,
+        record: process.and_then(Process::record).map(|name| text.name(name)),
+        is_process: process.is_some(),
+        at_start: true,
+        slips: Vec::new(),
+    };
+    let _ = script.visit_with(&mut uses);
+    let mut slips = uses.slips;
+    if let (Some(process), Some(name)) = (process, parameter) {
+        let mut bindings = Bindings::default();
+        let _ = process.body.visit_with(&mut bindings);
+        if !bindings.is_bound(name) && !declared.guarded.contains(&name) {
+            let mut second = Second { text, name, reached, slips: Vec::new() };
+            let _ = process.body.visit_with(&mut second);
+            slips.extend(second.slips);
+        }
+    }
+    slips
+}
+
+/// All names that a script declares anywhere.
+struct Declared<'i> {
+    text: Text<'i>,
+    names: HashSet<Sym>,
+    /// Names of which the script asks whether they are there.
+    guarded: HashSet<Sym>,
+    /// Names may come from elsewhere.
+    dynamic: bool,
+}
+
+impl Declared<'_> {
+    fn guard(&mut self, expression: &Expression) {
+        if let Expression::Identifier(name) = unparenthesized(expression) {
+            self.guarded.insert(name.sym());
+        }
+    }
+
+    fn guard_condition(&mut self, condition: &Expression) {
+        self.guard(condition);
+        match unparenthesized(condition) {
+            Expression::Unary(unary) => self.guard(unary.target()),
+            Expression::Binary(binary) => {
+                self.guard_condition(binary.lhs());
+                self.guard_condition(binary.rhs());
+            }
+            _ => {}
+        }
+    }
+}
+
+macro_rules! named {
+    ($($visit:ident: $node:ty),* $(,)?) => {
+        $(fn $visit(&mut self, node: &'ast $node) -> ControlFlow<()> {
+            self.names.insert(node.name().sym());
+            node.visit_with(self)
+        })*
+    };
+}
+
+macro_rules! perhaps_named {
+    ($($visit:ident: $node:ty),* $(,)?) => {
+        $(fn $visit(&mut self, node: &'ast $node) -> ControlFlow<()> {
+            self.names.extend(node.name().map(|name| name.sym()));
+            node.visit_with(self)
+        })*
+    };
+}
+
+impl<'ast> Visitor<'ast> for Declared<'_> {
+    type BreakTy = ();
+
+    named! {
+        visit_function_declaration: FunctionDeclaration,
+        visit_generator_declaration: GeneratorDeclaration,
+        visit_async_function_declaration: AsyncFunctionDeclaration,
+        visit_async_generator_declaration: AsyncGeneratorDeclaration,
+        visit_class_declaration: ClassDeclaration,
+    }
+
+    perhaps_named! {
+        visit_function_expression: FunctionExpression,
+        visit_generator_expression: GeneratorExpression,
+        visit_async_function_expression: AsyncFunctionExpression,
+        visit_async_generator_expression: AsyncGeneratorExpression,
+        visit_class_expression: ClassExpression,
+    }
+
+    fn visit_binding(&mut self, binding: &'ast Binding) -> ControlFlow<()> {
+        match binding {
+            Binding::Identifier(name) => _ = self.names.insert(name.sym()),
+            Binding::Pattern(pattern) => self.names.extend(bound_names(pattern)),
+        }
+        binding.visit_with(self)
+    }
+
+    fn visit_iterable_loop_initializer(&mut self, initializer: &'ast IterableLoopInitializer) -> ControlFlow<()> {
+        match initializer {
+            IterableLoopInitializer::Identifier(name) => _ = self.names.insert(name.sym()),
+            IterableLoopInitializer::Pattern(pattern) => self.names.extend(bound_names(pattern)),
+            _ => {}
+        }
+        initializer.visit_with(self)
+    }
+
+    fn visit_assign(&mut self, assign: &'ast Assign) -> ControlFlow<()> {
+        match assign.lhs() {
+            AssignTarget::Identifier(name) => _ = self.names.insert(name.sym()),
+            AssignTarget::Pattern(pattern) => self.names.extend(bound_names(pattern)),
+            // `globalThis.name = …`, `this.name = …`
+            AssignTarget::Access(PropertyAccess::Simple(access)) => {
+                let is_global = match access.target() {
+                    Expression::This(_) => true,
+                    target => self.text.identifier(target) == Some("globalThis"),
+                };
+                if is_global {
+                    match access.field() {
+                        PropertyAccessField::Const(name) => {
+                            self.names.insert(name.sym());
+                        }
+                        PropertyAccessField::Expr(_) => self.dynamic = true,
+                    }
+                }
+            }
+            AssignTarget::Access(_) => {}
+        }
+        assign.visit_with(self)
+    }
+
+    fn visit_unary(&mut self, unary: &'ast Unary) -> ControlFlow<()> {
+        if unary.op() == UnaryOp::TypeOf {
+            self.guard(unary.target());
+        }
+        unary.visit_with(self)
+    }
+
+    fn visit_if(&mut self, choice: &'ast If) -> ControlFlow<()> {
+        self.guard_condition(choice.cond());
+        choice.visit_with(self)
+    }
+
+    fn visit_conditional(&mut self, conditional: &'ast Conditional) -> ControlFlow<()> {
+        self.guard_condition(conditional.condition());
+        conditional.visit_with(self)
+    }
+
+    fn visit_binary(&mut self, binary: &'ast Binary) -> ControlFlow<()> {
+        if matches!(binary.op(), BinaryOp::Logical(_)) {
+            self.guard_condition(binary.lhs());
+        }
+        binary.visit_with(self)
+    }
+
+    fn visit_optional(&mut self, optional: &'ast Optional) -> ControlFlow<()> {
+        self.guard(optional.target());
+        optional.visit_with(self)
+    }
+
+    /// Global names may be made there.
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        let passes = call.args().iter().any(|argument| match argument {
+            Expression::This(_) => true,
+            argument => self.text.identifier(argument) == Some("globalThis"),
+        });
+        self.dynamic |= passes;
+        call.visit_with(self)
+    }
+
+    fn visit_with(&mut self, with: &'ast With) -> ControlFlow<()> {
+        self.dynamic = true;
+        with.visit_with(self)
+    }
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> ControlFlow<()> {
+        self.dynamic |= matches!(self.text.name(name.sym()), "eval" | "Function");
+        Continue(())
+    }
+}
+
+/// Looks for names that are not there.
+struct Uses<'a> {
+    text: Text<'a>,
+    declared: &'a Declared<'a>,
+    reached: &'a [Position],
+    /// The variable that the record is in.
+    record: Option<&'a str>,
+    /// Whether the script's function is known.
+    is_process: bool,
+    /// Not in a function, nor in what is only perhaps run.
+    at_start: bool,
+    slips: Vec<Slip>,
+}
+
+impl Uses<'_> {
+    fn say(&mut self, at: Position, end: Position, name: &str, hint: String) {
+        let fails = self.at_start || self.reached.contains(&at);
+        if self.slips.iter().any(|slip| slip.start == at) {
+            return;
+        }
+        self.slips.push(Slip { fails, start: at, end, message: format!("scripts have no `{name}`"), hint });
+    }
+
+    fn perhaps(&mut self, node: &impl VisitWith) -> ControlFlow<()> {
+        let at_start = std::mem::replace(&mut self.at_start, false);
+        let _ = node.visit_with(self);
+        self.at_start = at_start;
+        Continue(())
+    }
+
+    fn hint(&self, name: &str) -> String {
+        if let Some(advice) = advice(name) {
+            return advice.to_owned();
+        }
+        let declared = self.declared.names.iter().map(|name| self.text.name(*name));
+        let near = did_you_mean(name, declared.chain(OF_SERVICE).chain(OF_LANGUAGE));
+        match (near, self.record) {
+            (Some(near), _) => format!("did you mean {near}?"),
+            (None, Some(record)) if OF_RECORDS.contains(&name) => {
+                format!("the record is in the parameter of process: {record}")
+            }
+            (None, _) => format!("declare it: const {name} = …"),
+        }
+    }
+}
+
+macro_rules! uncertain {
+    ($($visit:ident: $node:ident),* $(,)?) => {
+        $(fn $visit(&mut self, node: &'ast boa_engine::ast::statement::$node) -> ControlFlow<()> {
+            self.perhaps(node)
+        })*
+    };
+}
+
+impl<'ast> Visitor<'ast> for Uses<'_> {
+    type BreakTy = ();
+
+    visit_inner_functions!(ControlFlow<()>, perhaps);
+
+    uncertain! {
+        visit_if: If,
+        visit_switch: Switch,
+        visit_do_while_loop: DoWhileLoop,
+        visit_while_loop: WhileLoop,
+        visit_for_loop: ForLoop,
+        visit_for_in_loop: ForInLoop,
+        visit_for_of_loop: ForOfLoop,
+        visit_try: Try,
+    }
+
+    fn visit_conditional(&mut self, conditional: &'ast Conditional) -> ControlFlow<()> {
+        self.perhaps(conditional)
+    }
+
+    fn visit_binary(&mut self, binary: &'ast Binary) -> ControlFlow<()> {
+        self.perhaps(binary)
+    }
+
+    fn visit_optional(&mut self, optional: &'ast Optional) -> ControlFlow<()> {
+        self.perhaps(optional)
+    }
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> ControlFlow<()> {
+        let text = self.text.name(name.sym());
+        let known = self.declared.names.contains(&name.sym())
+            || self.declared.guarded.contains(&name.sym())
+            || OF_LANGUAGE.contains(&text)
+            || OF_SERVICE.contains(&text);
+        if !known && !text.is_empty() {
+            let (start, end) = (name.span().start().into(), name.span().end().into());
+            self.say(start, end, text, self.hint(text));
+        }
+        Continue(())
+    }
+
+    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
+        if let Some((target, member)) = self.text.member(access)
+            && let Some(object) = self.text.identifier(target)
+            && let Expression::Identifier(name) = unparenthesized(target)
+        {
+            let at = target.span().start().into();
+            let end = access.span().end().into();
+            let members = MEMBERS.iter().find(|(known, _)| *known == object);
+            if let Some((_, members)) = members.filter(|_| !self.declared.names.contains(&name.sym())) {
+                if !members.contains(&member) && !OF_OBJECTS.contains(&member) {
+                    let hint = format!("{object} has {}", members.join(", "));
+                    self.say(at, end, &format!("{object}.{member}"), hint);
+                }
+            } else if object == "process" && self.is_process && OF_NODE.contains(&member) {
+                let hint = match member {
+                    "env" => {
+                        "process is the function of the script: in a script of the pipeline file, ${NAME} in quotes \
+                              stands for a variable of the environment"
+                    }
+                    _ => "process is the function of the script",
+                };
+                self.say(at, end, &format!("process.{member}"), hint.to_owned());
+            }
+        }
+        access.visit_with(self)
+    }
+}
+
+/// Looks for uses of a parameter that is never given.
+struct Second<'a> {
+    text: Text<'a>,
+    name: Sym,
+    reached: &'a [Position],
+    slips: Vec<Slip>,
+}
+
+impl Second<'_> {
+    fn used(&mut self, expression: &Expression) {
+        if let Expression::Identifier(name) = unparenthesized(expression)
+            && name.sym() == self.name
+            && self.slips.is_empty()
+        {
+            let start: Position = name.span().start().into();
+            let text = self.text.name(self.name);
+            self.slips.push(Slip {
+                fails: self.reached.contains(&start),
+                start,
+                end: name.span().end().into(),
+                message: format!("`{text}` is undefined: process is called with the record alone"),
+                hint: "write logger or console for the log, and keep state in a variable outside of process".to_owned(),
+            });
+        }
+    }
+}
+
+impl<'ast> Visitor<'ast> for Second<'_> {
+    type BreakTy = ();
+
+    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
+        if let PropertyAccess::Simple(simple) = access {
+            self.used(simple.target());
+        }
+        access.visit_with(self)
+    }
+
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        self.used(call.function());
+        call.visit_with(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Worker;
+
+    #[test]
+    fn the_global_names_are_those_of_the_engine() {
+        let script = "function process(rec) { \
+                      rec.Payload.After = { all: Object.getOwnPropertyNames(globalThis) }; return rec }";
+        let record =
+            r#"{"position":"cA==","operation":"create","metadata":{},"key":null,"payload":{"before":null,"after":{}}}"#;
+        let found = Worker::new(script).json(record).unwrap();
+        let list = found.split_once("\"all\":[").and_then(|(_, rest)| rest.split_once(']')).unwrap().0;
+        let mut found: Vec<&str> = list.split(',').map(|name| name.trim_matches('"')).collect();
+        let own = ["process", "arguments"];
+        found.retain(|name| !own.contains(name));
+        let mut known: Vec<&str> =
+            OF_LANGUAGE.into_iter().chain(OF_SERVICE).filter(|name| !own.contains(name)).collect();
+        found.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(found, known);
+    }
+}
