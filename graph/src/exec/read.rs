@@ -168,6 +168,9 @@ impl Reading {
             }
             Read::CaughtUp => {
                 self.questions.caught_up(&self.output.meters());
+                if self.reader.left().is_some() {
+                    self.questions.reopen();
+                }
                 self.context().lanes.caught_up(self.source);
                 if self.context().options.once {
                     return Ok(More::No);

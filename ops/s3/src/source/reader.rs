@@ -328,6 +328,10 @@ impl Objects {
 
     /// Notes what a sweep held back. The log says it once in a while where the wait is one that users notice.
     fn hold_back(&mut self, ahead: Ahead) {
+        // The engine asks a source at rest for its backlog again when that says that it has caught up.
+        if self.ahead.objects == 0 && ahead.objects > 0 && self.caught_up == CaughtUp::Said {
+            self.caught_up = CaughtUp::Outdated;
+        }
         self.ahead = ahead;
         let noticed = self.ahead.first.as_ref().is_some_and(|(_, at, now)| at - now > NOTICED);
         if noticed && self.told.is_none_or(|told| told.elapsed() >= TOLD_AGAIN) {
