@@ -285,14 +285,14 @@ pub(super) const CODES: &[Entry] = &[
     entry("mcp.cancelled", "The client gave the call up.", "What it asked a service to do may be done all the same."),
     entry("mcp.invalid_arguments", "The arguments of a tool are not what they must be.", "See the schema of the tool."),
     entry(
-        "mcp.token_missing",
-        "With --http requests must carry a token, and there is none.",
-        "Name a file with --token-file, or set ANABRANCH_MCP_TOKEN.",
-    ),
-    entry(
         "mcp.timed_out",
         "A call took longer than calls may, and was ended.",
         "Ask for less at once. What it asked a service to do may be done all the same.",
+    ),
+    entry(
+        "mcp.token_missing",
+        "With --http requests must carry a token, and there is none.",
+        "Name a file with --token-file, or set ANABRANCH_MCP_TOKEN.",
     ),
     entry("mcp.unknown_code", "There is no such code.", "This index lists all."),
     entry("pipeline.busy", "Something else is done with the pipeline at the moment.", "Try again when it is done."),
