@@ -169,7 +169,9 @@ fn a_dry_run_that_times_out_leaves_no_script_behind() {
     server.call(1, &config, 1);
     let answer = server.next();
     let told = &answer["result"]["structuredContent"];
-    assert_eq!(told["error"]["code"], "dry_run.timed_out", "{answer}");
+    // On a busy machine not even the record is read in time.
+    let code = told["error"]["code"].as_str().unwrap_or_default();
+    assert!(["dry_run.timed_out", "dry_run.nothing_read"].contains(&code), "{answer}");
     server.wait_for_scripts(0);
 }
 
