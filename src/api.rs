@@ -51,8 +51,8 @@ use crate::service::control::Control;
 use crate::settings::{ApiSettings, ServedSchemas};
 use crate::store::Store;
 use access::{Access, ErrorBody};
-use credentials::Credentials;
 pub(crate) use credentials::ending;
+use credentials::{Credentials, Seen};
 
 /// Largest body of a request.
 const BODY: usize = 4 << 20;
@@ -136,6 +136,7 @@ impl Api {
     /// # Errors
     /// The address is not to be had, or the token or the certificate cannot be read.
     pub async fn listen(settings: &ApiSettings) -> Result<Api, ListenError> {
+        let seen = Seen::now(settings);
         let token = settings.read_token().map_err(ListenError::Token)?;
         let tls = match &settings.identity {
             Some(identity) => Some(connections::acceptor(identity)?),
@@ -156,7 +157,7 @@ impl Api {
         let address = listener.local_addr().map_err(refused)?;
         let access = Arc::new(Access::new(token, settings.is_local(), settings.origins.clone()));
         let tls = watch::Sender::new(tls);
-        let credentials = Credentials::of(settings, &access, &tls);
+        let credentials = Credentials::of(settings, seen, &access, &tls);
         credentials.warn();
         let ApiSettings { schemas, page, open_metrics, .. } = *settings;
         Ok(Api { listener, address, tls, access, credentials, schemas, page, open_metrics })

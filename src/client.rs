@@ -5,7 +5,7 @@
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,7 +100,23 @@ pub enum ClientError {
         /// How long was waited.
         after: Duration,
     },
-    /// The connection broke, or what listens there speaks no HTTP.
+    /// What listens there speaks no HTTP, as a server that expects TLS.
+    #[error("what listens at {url} does not answer as HTTP has it: {what}")]
+    NotHttp {
+        /// Where it is.
+        url: String,
+        /// What happened.
+        what: String,
+    },
+    /// The file for the answer cannot be written.
+    #[error("cannot write {}: {}", .path.display(), crate::files::system(.error))]
+    Unwritten {
+        /// The file.
+        path: PathBuf,
+        /// The system's message.
+        error: io::Error,
+    },
+    /// The connection broke.
     #[error("the answer of {url} broke off: {what}")]
     Broken {
         /// Where it is.
@@ -148,7 +164,8 @@ impl ClientError {
             ClientError::Untrusted { .. } => "service.untrusted",
             ClientError::Unreachable { .. } => "service.unreachable",
             ClientError::Silent { .. } => "service.timeout",
-            ClientError::Broken { .. } => "service.broken_answer",
+            ClientError::Broken { .. } | ClientError::NotHttp { .. } => "service.broken_answer",
+            ClientError::Unwritten { .. } => "cli.system",
             ClientError::Foreign { .. } => "service.foreign",
             ClientError::Refused(refusal) => &refusal.reason,
         }
@@ -171,12 +188,15 @@ impl ClientError {
                 (None, "pipeline.not_found") => Some("`anabranch pipelines list` lists them"),
                 (suggestion, _) => suggestion.as_deref(),
             },
-            ClientError::Broken { url, .. } if url.starts_with("http://") => {
+            ClientError::NotHttp { url, .. } if url.starts_with("http://") => {
                 Some("one that speaks TLS is asked at an address that begins with https://")
             }
-            ClientError::Token(_) | ClientError::Tls(_) | ClientError::Silent { .. } | ClientError::Broken { .. } => {
-                None
-            }
+            ClientError::Token(_)
+            | ClientError::Tls(_)
+            | ClientError::Silent { .. }
+            | ClientError::Broken { .. }
+            | ClientError::NotHttp { .. }
+            | ClientError::Unwritten { .. } => None,
         }
     }
 
@@ -312,12 +332,12 @@ impl Client {
         let request = request.body(Body::empty()).map_err(|error| broken(error.to_string()))?;
         let stream = self.connect().await?;
         let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(readable(&error)))?;
-        let unwritten = |error: io::Error| broken(format!("{}: {}", to.display(), crate::files::system(&error)));
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.failed(&error))?;
+        let unwritten = |error: io::Error| ClientError::Unwritten { path: to.into(), error };
         let answered = async move {
             let silent = || ClientError::Silent { url: self.url(), after: ANSWER };
             let answer = timeout(ANSWER, sender.send_request(request)).await.map_err(|_| silent())?;
-            let (head, body) = answer.map_err(|error| broken(readable(&error)))?.into_parts();
+            let (head, body) = answer.map_err(|error| self.failed(&error))?.into_parts();
             if !head.status.is_success() {
                 let body = to_bytes(Body::new(body), BODY).await.map_err(|error| broken(error.to_string()))?;
                 return Err(self.refused(head.status, &body));
@@ -333,6 +353,15 @@ impl Client {
         // The connection moves the bytes; what is wrong with it, the answer knows too.
         let (answered, _) = tokio::join!(answered, connection);
         answered
+    }
+
+    /// Why there is no head of an answer.
+    fn failed(&self, error: &hyper::Error) -> ClientError {
+        let (url, what) = (self.url(), readable(error));
+        match error.is_parse() {
+            true => ClientError::NotHttp { url, what },
+            false => ClientError::Broken { url, what },
+        }
     }
 
     fn written(&self, body: &impl Serialize) -> Result<Vec<u8>, ClientError> {
@@ -370,18 +399,19 @@ impl Client {
         let stream = self.connect().await?;
         let answered = async {
             let (mut sender, connection) =
-                http1::handshake(TokioIo::new(stream)).await.map_err(|error| readable(&error))?;
+                http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.failed(&error))?;
             let answer = async move {
-                let (head, body) = sender.send_request(request).await.map_err(|error| readable(&error))?.into_parts();
-                let bytes = to_bytes(Body::new(body), BODY).await.map_err(|error| error.to_string())?;
-                Ok((head.status, bytes))
+                let answer = sender.send_request(request).await;
+                let (head, body) = answer.map_err(|error| self.failed(&error))?.into_parts();
+                let bytes = to_bytes(Body::new(body), BODY).await.map_err(|error| broken(error.to_string()))?;
+                Ok::<_, ClientError>((head.status, bytes))
             };
             // The connection moves the bytes; what is wrong with it, the answer knows too.
             let (answer, _) = tokio::join!(answer, connection);
             answer
         };
         let (status, bytes) = match timeout(ANSWER, answered).await {
-            Ok(answer) => answer.map_err(broken)?,
+            Ok(answer) => answer?,
             Err(_) => return Err(ClientError::Silent { url: self.url(), after: ANSWER }),
         };
         if status.is_success() { Ok((status, bytes)) } else { Err(self.refused(status, &bytes)) }
@@ -462,6 +492,43 @@ mod tests {
             asked: true,
             named: true,
         }
+    }
+
+    /// A server that reads a request and answers with these bytes.
+    async fn answering(answer: &'static [u8]) -> Client {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let Ok(1..) = stream.read_buf(&mut head).await else { break };
+                }
+                let _ = stream.write_all(answer).await;
+            }
+        });
+        Client::of(Some(&settings("127.0.0.1", port))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_what_speaks_no_http_is_taken_for_a_server_with_tls() {
+        let cut = answering(b"").await.text("/v1/pipelines").await.unwrap_err();
+        assert!(matches!(&cut, ClientError::Broken { .. }) && cut.suggestion().is_none(), "{cut:?}");
+        let half = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await;
+        let half = half.text("/v1/pipelines").await.unwrap_err();
+        assert!(matches!(&half, ClientError::Broken { .. }) && half.suggestion().is_none(), "{half:?}");
+        // An alert of TLS.
+        let alert = answering(b"\x15\x03\x01\x00\x02\x02\x16").await.text("/v1/pipelines").await.unwrap_err();
+        assert!(alert.suggestion().is_some_and(|suggestion| suggestion.contains("https://")), "{alert:?}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_written_is_not_the_fault_of_the_answer() {
+        let client = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ncopy").await;
+        let full = client.download("/v1/backup", Path::new("/dev/full")).await.unwrap_err();
+        assert_eq!(full.to_string(), "cannot write /dev/full: no space left on device");
+        assert_eq!(full.suggestion(), None);
     }
 
     fn url(host: &str) -> String {

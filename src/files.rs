@@ -1,10 +1,10 @@
 //! Reading files that users wrote: bounded, and with errors that say what to do.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use anabranch_graph::diagnostic::{Diagnostic, Files};
+use anabranch_ops_tls::open_regular;
 
 /// The largest pipeline file that is read.
 pub const MAX_PIPELINE_FILE: u64 = 8 << 20;
@@ -73,7 +73,6 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
         ErrorKind::NotFound => Unreadable::Missing,
         _ => Unreadable::System(error),
     };
-    // Asked before opening: opening a named pipe would wait for a writer.
     let metadata = std::fs::metadata(path).map_err(refused)?;
     if !metadata.is_file() {
         return Err(Unreadable::NotAFile);
@@ -82,7 +81,8 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
         return Err(Unreadable::TooLarge { bytes: metadata.len(), limit });
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(refused)?;
+    // Something else may have taken its place since: a named pipe would be waited for.
+    open_regular(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(refused)?;
     if bytes.len() as u64 > limit {
         return Err(Unreadable::TooLarge { bytes: bytes.len() as u64, limit });
     }
@@ -184,6 +184,8 @@ fn children(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]

@@ -5,8 +5,11 @@
 //! speak, and there are no sessions. Older ones shake hands first; as nothing here depends on it, no session is kept for
 //! them either.
 
+mod cancellation;
 pub(crate) mod http;
 pub mod stdio;
+
+pub use cancellation::Cancellation;
 
 use serde_json::{Map, Value, json};
 
@@ -24,8 +27,9 @@ pub const MESSAGE: usize = 4 << 20;
 /// How long a client may remember the list of tools, in milliseconds: it never changes while the server lives.
 const REMEMBERED: u64 = 3_600_000;
 
-/// What a tool does when it is called: an object with `ok`, told to the model as it is. It may take long and block.
-pub type Call = Box<dyn Fn(Map<String, Value>) -> Value + Send + Sync>;
+/// What a tool does when it is called: an object with `ok`, told to the model as it is. It may take long and block, until
+/// it is given up.
+pub type Call = Box<dyn Fn(Map<String, Value>, &Cancellation) -> Value + Send + Sync>;
 
 /// A tool.
 pub struct Tool {
@@ -114,18 +118,44 @@ impl Server {
         Server { tools, instructions }
     }
 
-    /// Answers a message that is longer than [`MESSAGE`], of which nothing was read.
-    pub fn too_long(&self) -> Answer {
-        let message = format!("a message is longer than {} MiB", MESSAGE >> 20);
-        Refusal::new(413, -32700, message).answer(&Value::Null)
+    /// Answers a message that is longer than [`MESSAGE`], of which nothing but the id was read.
+    pub fn too_long(&self, id: &Value) -> Answer {
+        let message = format!("the message is longer than {} MiB: nothing of it is done", MESSAGE >> 20);
+        Refusal::new(413, -32700, message).answer(id)
+    }
+
+    /// Answers a message of which nothing is done because too much is being done already.
+    pub fn busy(&self, message: &Value) -> Answer {
+        let what = "too many calls wait for others to end: wait for their answers";
+        Refusal::new(503, -32000, what).answer(message.get("id").unwrap_or_default())
     }
 
     /// Answers a message. Blocks as long as a tool takes. `mirrored` is for transports that have such.
     pub fn answer(&self, message: &[u8], mirrored: Option<&Mirrored>) -> Answer {
-        let message: Value = match serde_json::from_slice(message) {
-            Ok(message) => message,
-            Err(error) => return Refusal::new(400, -32700, format!("not JSON: {error}")).answer(&Value::Null),
-        };
+        match parsed(message) {
+            Ok(message) => self.answer_to(&message, mirrored, &Cancellation::default()),
+            Err(answer) => answer,
+        }
+    }
+
+    /// Answers a message, or a batch of messages, which the revision 2025-03-26 has. Blocks as long as a tool takes that
+    /// is not given up.
+    pub fn answer_to(&self, message: &Value, mirrored: Option<&Mirrored>, cancellation: &Cancellation) -> Answer {
+        match message.as_array() {
+            Some(batch) if !batch.is_empty() => {
+                let answers = batch.iter().filter(|_| !cancellation.is_cancelled());
+                let bodies: Vec<Value> =
+                    answers.filter_map(|message| self.answer_one(message, mirrored, cancellation).body).collect();
+                match bodies.is_empty() {
+                    true => Answer { status: 202, body: None },
+                    false => Answer { status: 200, body: Some(Value::Array(bodies)) },
+                }
+            }
+            _ => self.answer_one(message, mirrored, cancellation),
+        }
+    }
+
+    fn answer_one(&self, message: &Value, mirrored: Option<&Mirrored>, cancellation: &Cancellation) -> Answer {
         let id = message.get("id").cloned();
         let Some(method) = message.get("method").and_then(Value::as_str) else {
             // An answer to what was never asked, or no message at all.
@@ -148,8 +178,8 @@ impl Server {
         };
         let version = parameters.get("_meta").and_then(|meta| meta.get(VERSION));
         let result = match version {
-            Some(version) => self.modern(version, method, parameters, mirrored),
-            None => self.legacy(method, parameters, mirrored),
+            Some(version) => self.modern(version, method, parameters, mirrored, cancellation),
+            None => self.legacy(method, parameters, mirrored, cancellation),
         };
         match result {
             Ok(result) => Answer { status: 200, body: Some(json!({ "jsonrpc": "2.0", "id": id, "result": result })) },
@@ -163,6 +193,7 @@ impl Server {
         method: &str,
         parameters: &Map<String, Value>,
         mirrored: Option<&Mirrored>,
+        cancellation: &Cancellation,
     ) -> Result<Value, Refusal> {
         let Some(version) = version.as_str() else {
             return Err(Refusal::parameters(format!("{VERSION} is a text")));
@@ -200,7 +231,7 @@ impl Server {
                 "cacheScope": "private",
             }),
             "tools/list" => json!({ "tools": self.listed(), "ttlMs": REMEMBERED, "cacheScope": "private" }),
-            "tools/call" => self.called(parameters)?,
+            "tools/call" => self.called(parameters, cancellation)?,
             _ => return Err(Refusal::new(404, -32601, format!("there is no method {method:?}"))),
         };
         result["resultType"] = json!("complete");
@@ -213,6 +244,7 @@ impl Server {
         method: &str,
         parameters: &Map<String, Value>,
         mirrored: Option<&Mirrored>,
+        cancellation: &Cancellation,
     ) -> Result<Value, Refusal> {
         // Whoever claims to be modern must say so in the message too.
         let claimed = mirrored.and_then(|mirrored| mirrored.version.as_deref());
@@ -233,10 +265,16 @@ impl Server {
             }
             "ping" => Ok(json!({})),
             "tools/list" => Ok(json!({ "tools": self.listed() })),
-            "tools/call" => self.called(parameters),
+            "tools/call" => self.called(parameters, cancellation),
             // Not a status of its own: older clients take 404 for a session that ended.
             _ => Err(Refusal::new(200, -32601, format!("there is no method {method:?}"))),
         }
+    }
+
+    /// What a tool makes of its arguments; `None` where there is no such tool.
+    pub fn call(&self, name: &str, arguments: Map<String, Value>, cancellation: &Cancellation) -> Option<Value> {
+        let tool = self.tools.iter().find(|tool| tool.name == name)?;
+        Some((tool.call)(arguments, cancellation))
     }
 
     fn listed(&self) -> Vec<Value> {
@@ -257,25 +295,34 @@ impl Server {
         self.tools.iter().map(listed).collect()
     }
 
-    fn called(&self, parameters: &Map<String, Value>) -> Result<Value, Refusal> {
+    fn called(&self, parameters: &Map<String, Value>, cancellation: &Cancellation) -> Result<Value, Refusal> {
         let Some(name) = parameters.get("name").and_then(Value::as_str) else {
             return Err(Refusal::parameters("name is missing"));
         };
-        let Some(tool) = self.tools.iter().find(|tool| tool.name == name) else {
+        if !self.tools.iter().any(|tool| tool.name == name) {
             return Err(Refusal::parameters(format!("there is no tool {name:?}")));
-        };
+        }
         let arguments = match parameters.get("arguments") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(arguments)) => arguments.clone(),
             Some(_) => return Err(Refusal::parameters("arguments is an object")),
         };
-        let told = (tool.call)(arguments);
+        let told = self.call(name, arguments, cancellation).unwrap_or_default();
         Ok(json!({
             "content": [{ "type": "text", "text": told.to_string() }],
             "isError": told["ok"] != true,
             "structuredContent": told,
         }))
     }
+}
+
+/// The message in bytes.
+///
+/// # Errors
+/// The answer to what is no message.
+fn parsed(message: &[u8]) -> Result<Value, Answer> {
+    serde_json::from_slice(message)
+        .map_err(|error| Refusal::new(400, -32700, format!("not JSON: {error}")).answer(&Value::Null))
 }
 
 fn identity() -> Value {
@@ -293,7 +340,7 @@ mod tests {
             description: "Says it again",
             arguments: json!({ "type": "object" }),
             effect: Effect::Reads,
-            call: Box::new(|arguments| json!({ "ok": !arguments.is_empty(), "result": arguments })),
+            call: Box::new(|arguments, _| json!({ "ok": !arguments.is_empty(), "result": arguments })),
         };
         Server::new(vec![echo], "for tests")
     }

@@ -2,7 +2,7 @@
 //! name, outputs that are files of the service, and pipelines that feed each other in a circle.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,8 @@ fn reserved<'a>(written: &str, reserved: impl Iterator<Item = &'a Reserved>) -> 
         }
     }
     let mut first = [0; STORE_MAGIC.len()];
-    let is_store = File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == STORE_MAGIC;
+    let is_store = anabranch_ops_tls::open_regular(path).and_then(|mut file| file.read_exact(&mut first)).is_ok()
+        && first == STORE_MAGIC;
     is_store.then_some("a state store")
 }
 

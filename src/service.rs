@@ -448,7 +448,7 @@ impl Service {
                         stopping = true;
                         deadline = self.stop(control);
                     } else {
-                        tracing::info!("credentials are read again");
+                        tracing::info!("SIGHUP: the service reads its credentials");
                         control.reload();
                     }
                 }

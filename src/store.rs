@@ -32,6 +32,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub(crate) use backup::path_of;
 pub use backup::{Backup, BackupError};
 pub use compare::{Action, Change, Entity, between};
 pub use entity::{

@@ -14,6 +14,8 @@ use utoipa_axum::routes;
 
 use super::View;
 use super::error::{ApiError, Error, Kind};
+use crate::files::system;
+use crate::store::{Store, path_of};
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(backup))
@@ -35,14 +37,7 @@ async fn backup(State(view): State<Arc<View>>) -> Result<Response, ApiError> {
         ApiError::new(Kind::Unavailable, "store.unavailable", format!("the store cannot be copied: {error}"))
     };
     let store = view.store.clone();
-    let copied = tokio::task::spawn_blocking(move || {
-        // Removed when it was sent, or when nobody takes it: it never has a name that is left.
-        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let path = directory.path().join("copy.db");
-        store.copy_to(&path).map_err(|error| error.to_string())?;
-        let file = std::fs::File::open(&path).map_err(|error| error.to_string())?;
-        Ok::<_, String>(file)
-    });
+    let copied = tokio::task::spawn_blocking(move || copy_of(&store));
     let file = copied.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
     let parts = try_unfold(File::from_std(file), |mut file| async move {
         let mut part = Vec::with_capacity(PART);
@@ -50,4 +45,20 @@ async fn backup(State(view): State<Arc<View>>) -> Result<Response, ApiError> {
         Ok::<_, std::io::Error>((read > 0).then(|| (Bytes::from(part), file)))
     });
     Ok(([(CONTENT_TYPE, "application/octet-stream")], Body::from_stream(parts)).into_response())
+}
+
+/// A file with what the store holds, which has no name: it is gone when it was sent, and when this process is killed.
+#[cfg(target_os = "linux")]
+fn copy_of(store: &Store) -> Result<std::fs::File, String> {
+    let file = tempfile::tempfile().map_err(|error| system(&error))?;
+    store.copy_to(&path_of(&file)).map_err(|error| error.to_string())?;
+    Ok(file)
+}
+
+/// The same where an open file has no path: its name is removed when it is written.
+#[cfg(not(target_os = "linux"))]
+fn copy_of(store: &Store) -> Result<std::fs::File, String> {
+    let file = tempfile::NamedTempFile::new().map_err(|error| system(&error))?;
+    store.copy_to(file.path()).map_err(|error| error.to_string())?;
+    file.reopen().map_err(|error| system(&error))
 }

@@ -8,10 +8,12 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anabranch_ops_tls::{Identity, TlsError};
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::DATE;
 use axum::response::Response;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::body::Incoming;
@@ -90,7 +92,8 @@ pub(crate) async fn serve<T>(
     farewell: impl Future<Output = T>,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    // The library's own date fails where the clock is before 1970 or after 9999.
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).auto_date_header(false);
     let (open, closing) = watch::channel(());
     let seats = Seats::within(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
     let mut account = Account::default();
@@ -207,6 +210,14 @@ async fn shaken_hands(
     }
 }
 
+/// The time as a header says it; `None` where the clock is so wrong that no header can: an answer needs none.
+fn date(now: SystemTime) -> Option<HeaderValue> {
+    const END_OF_9999: u64 = 253_402_300_800;
+    let seconds = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
+    let at = chrono::DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0).filter(|_| seconds < END_OF_9999)?;
+    HeaderValue::try_from(at.format("%a, %d %b %Y %H:%M:%S GMT").to_string()).ok()
+}
+
 /// Serves a connection until it ends or becomes something else; when nobody holds the other end of `closing` any more,
 /// only what was asked before is answered.
 async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
@@ -223,7 +234,12 @@ async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         async move {
             let answer: Result<Response, Infallible> = answering.await;
             seat.answered();
-            answer
+            answer.map(|mut answer| {
+                if let Some(date) = date(SystemTime::now()) {
+                    answer.headers_mut().insert(DATE, date);
+                }
+                answer
+            })
         }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
@@ -232,4 +248,18 @@ async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         _ = closing.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_no_header_can_say_gives_no_date() {
+        let after = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap();
+        assert_eq!(date(after(784_111_777)).unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date(after(253_402_300_799)).unwrap(), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(date(after(253_402_300_800)), None);
+        assert_eq!(date(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), None);
+    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use anabranch_ops_tls::Identity;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::access::Access;
@@ -16,22 +16,55 @@ use crate::settings::ApiSettings;
 
 /// Time between two checks of the files.
 const LOOK: Duration = Duration::from_secs(5);
+/// A read that takes longer is told in the log.
+const LONGEST: Duration = Duration::from_secs(10);
 /// A certificate that ends sooner is worth a warning.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// The setting with the file of the token.
+const TOKEN_FILE: &str = "api.http.token-file";
 
 /// Where the credentials of the listener come from, and who uses them.
 pub(super) struct Credentials {
     settings: Arc<ApiSettings>,
     access: Arc<Access>,
     tls: watch::Sender<Option<TlsAcceptor>>,
+    seen: Seen,
+}
+
+/// How the files look before they are read for the first time: a change between that and the first look is a change.
+#[derive(Clone)]
+pub(super) struct Seen {
+    token: Vec<Stamp>,
+    certificate: Vec<Stamp>,
+}
+
+impl Seen {
+    /// Blocks for the files.
+    pub(super) fn now(settings: &ApiSettings) -> Seen {
+        let certificate = settings.identity.iter().flat_map(files_of);
+        Seen {
+            token: settings.token_file.iter().map(stamp).collect(),
+            certificate: certificate.map(|file| stamp(&file)).collect(),
+        }
+    }
+}
+
+fn files_of(identity: &Identity) -> [PathBuf; 2] {
+    [identity.certificates.clone(), identity.key.clone()]
 }
 
 /// Identifies one state of a file: modification time, size, inode.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Credentials {
-    pub(super) fn of(settings: &ApiSettings, access: &Arc<Access>, tls: &watch::Sender<Option<TlsAcceptor>>) -> Self {
-        Credentials { settings: Arc::new(settings.clone()), access: access.clone(), tls: tls.clone() }
+    pub(super) fn of(
+        settings: &ApiSettings,
+        seen: Seen,
+        access: &Arc<Access>,
+        tls: &watch::Sender<Option<TlsAcceptor>>,
+    ) -> Self {
+        Credentials { settings: Arc::new(settings.clone()), access: access.clone(), tls: tls.clone(), seen }
     }
 
     /// Says in the log what is wrong with a certificate that can be used all the same.
@@ -43,52 +76,133 @@ impl Credentials {
     }
 
     /// Reads the files again when one changes, and when it is asked for. What cannot be used changes nothing. Never ends.
-    pub(super) async fn follow(&self, mut reloads: watch::Receiver<u64>) {
-        let files = self.files();
-        let mut seen = stamps(files.clone()).await;
+    pub(super) async fn follow(&self, reloads: watch::Receiver<u64>) {
+        // Each by itself: a file system that hangs at the one holds up nothing of the other.
+        tokio::join!(self.follow_token(reloads.clone()), self.follow_certificate(reloads));
+        // There is nothing to follow.
+        std::future::pending().await
+    }
+
+    async fn follow_token(&self, reloads: watch::Receiver<u64>) {
+        let ApiSettings { token, token_file, .. } = &*self.settings;
+        let Some(file) = token_file.as_ref().filter(|_| token.is_none()) else { return };
+        let seen = Some(self.seen.token.clone());
+        let mut followed = Followed::new(TOKEN_FILE, vec![file.clone()], seen, reloads);
+        loop {
+            let asked = followed.changed().await;
+            let settings = self.settings.clone();
+            let Some(token) = followed.read(asked, move || settings.read_token()).await else { continue };
+            let is_other = token.is_some_and(|token| self.access.change_token(&token));
+            if is_other {
+                tracing::info!("api.http.token-file: the token is another one; requests need it from now on");
+            } else if asked || followed.is_good_again {
+                tracing::info!("api.http.token-file: the token was read; it is the same one");
+            }
+        }
+    }
+
+    async fn follow_certificate(&self, reloads: watch::Receiver<u64>) {
+        let Some(identity) = self.settings.identity.clone() else { return };
+        let seen = Some(self.seen.certificate.clone());
+        let mut followed = Followed::new("api.http.tls", files_of(&identity).into(), seen, reloads);
+        loop {
+            let asked = followed.changed().await;
+            let identity = identity.clone();
+            let read = followed.read(asked, move || acceptor(&identity).map_err(|error| error.to_string()));
+            let Some(tls) = read.await else { continue };
+            self.tls.send_replace(Some(tls));
+            tracing::info!("api.http.tls: the certificate was read again; new connections are shown it");
+            self.warn();
+        }
+    }
+}
+
+/// Files that are read again together.
+struct Followed {
+    /// The setting that names them.
+    setting: &'static str,
+    files: Vec<PathBuf>,
+    reloads: watch::Receiver<u64>,
+    /// How they looked when they were last read.
+    seen: Option<Vec<Stamp>>,
+    /// Why they could not be used, as the log has it.
+    failure: Option<String>,
+    /// The last read succeeded, and the one before did not.
+    is_good_again: bool,
+}
+
+impl Followed {
+    fn new(
+        setting: &'static str,
+        files: Vec<PathBuf>,
+        seen: Option<Vec<Stamp>>,
+        reloads: watch::Receiver<u64>,
+    ) -> Self {
+        Followed { setting, files, reloads, seen, failure: None, is_good_again: false }
+    }
+
+    /// Returns when they are to be read; `true`: because somebody asks for it.
+    async fn changed(&mut self) -> bool {
         loop {
             let asked = tokio::select! {
-                changed = reloads.changed() => match changed {
+                changed = self.reloads.changed() => match changed {
                     Ok(()) => true,
                     // The service ends.
                     Err(_) => std::future::pending().await,
                 },
-                () = sleep(LOOK), if !files.is_empty() => false,
+                () = sleep(LOOK) => false,
             };
-            let now = stamps(files.clone()).await;
-            if asked || now != seen {
-                self.read_again().await;
+            let now = self.stamps().await;
+            // What could not be read may be readable without having changed: a right was given.
+            if asked || now != self.seen || self.failure.is_some() {
+                self.seen = now;
+                return asked;
             }
-            seen = now;
         }
     }
 
-    fn files(&self) -> Vec<PathBuf> {
-        let ApiSettings { token, token_file, identity, .. } = &*self.settings;
-        let identity = identity.iter().flat_map(|identity| [identity.certificates.clone(), identity.key.clone()]);
-        token_file.iter().filter(|_| token.is_none()).cloned().chain(identity).collect()
+    /// What `read` makes of them, on a thread of its own; `None` where it cannot, which the log says: once for each cause,
+    /// and whenever it was asked for.
+    async fn read<T: Send + 'static>(
+        &mut self,
+        asked: bool,
+        read: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Option<T> {
+        let read = self.waited_for(read).await.unwrap_or_else(|| Err("it cannot be read".to_owned()));
+        match read {
+            Ok(value) => {
+                self.is_good_again = self.failure.take().is_some();
+                Some(value)
+            }
+            Err(error) => {
+                self.fail(error, asked);
+                None
+            }
+        }
     }
 
-    async fn read_again(&self) {
-        let settings = self.settings.clone();
-        let read = spawn_blocking(move || (settings.read_token(), settings.identity.as_ref().map(acceptor)));
-        let Ok((token, tls)) = read.await else { return };
-        match token {
-            Ok(Some(token)) if self.access.change_token(&token) => {
-                tracing::info!("api.http.token-file: the token is another one; requests need it from now on");
-            }
-            Ok(_) => {}
-            Err(error) => tracing::error!("api.http.token-file: {error}; the token stays as it was"),
+    fn fail(&mut self, error: String, asked: bool) {
+        if asked || self.failure.as_ref() != Some(&error) {
+            let what = if self.setting == TOKEN_FILE { "token" } else { "certificate" };
+            tracing::error!("{}: {error}; the {what} stays as it was", self.setting);
         }
-        match tls {
-            Some(Ok(tls)) => {
-                self.tls.send_replace(Some(tls));
-                tracing::info!("api.http.tls: the certificate was read again; new connections are shown it");
-                self.warn();
-            }
-            Some(Err(error)) => tracing::error!("api.http.tls: {error}; the certificate stays as it was"),
-            None => {}
+        self.failure = Some(error);
+    }
+
+    async fn stamps(&mut self) -> Option<Vec<Stamp>> {
+        let files = self.files.clone();
+        self.waited_for(move || files.iter().map(stamp).collect()).await
+    }
+
+    /// The result of what may take long, as on a file system that is away: the log says so, and nothing else is begun
+    /// before it ends.
+    async fn waited_for<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let mut working = spawn_blocking(work);
+        if let Ok(done) = timeout(LONGEST, &mut working).await {
+            return done.ok();
         }
+        self.fail(format!("the file system has not answered for {} s", LONGEST.as_secs()), false);
+        working.await.ok()
     }
 }
 
@@ -110,12 +224,8 @@ pub(crate) fn ending(identity: &Identity, now: SystemTime) -> Option<String> {
     soon.then(|| format!("the certificate in {shown} expires at {}", at(validity.until)))
 }
 
-async fn stamps(files: Vec<PathBuf>) -> Vec<Stamp> {
+fn stamp(file: &PathBuf) -> Stamp {
     use std::os::unix::fs::MetadataExt as _;
-    let stamp = |file: &PathBuf| {
-        let metadata = std::fs::metadata(file).ok()?;
-        Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
-    };
-    // A file may be far away.
-    spawn_blocking(move || files.iter().map(stamp).collect()).await.unwrap_or_default()
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }

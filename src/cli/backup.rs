@@ -1,5 +1,6 @@
 //! `anabranch backup`.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use chrono::Utc;
@@ -7,6 +8,8 @@ use serde_json::json;
 
 use super::remote::Remote;
 use super::{Context, Exit, Report};
+use crate::client::ClientError;
+use crate::files::system;
 use crate::settings::{Database, ServiceFlags};
 use crate::store::{Backup, BackupError, OpenError, Store};
 
@@ -49,7 +52,7 @@ fn backed_up(arguments: &Arguments, context: &Context) -> Result<Report, Box<Rep
     let draft = Backup::begin(&to).map_err(|error| failed(&error))?;
     let by = match Store::open_existing(&settings.database) {
         Ok(Some(store)) => {
-            store.copy_to(draft.path()).map_err(|error| unavailable(&error.to_string()))?;
+            store.copy_to(&draft.path()).map_err(|error| unavailable(&error.to_string()))?;
             path.display().to_string()
         }
         Ok(None) => {
@@ -58,7 +61,7 @@ fn backed_up(arguments: &Arguments, context: &Context) -> Result<Report, Box<Rep
         }
         Err(OpenError::InUse { .. }) => {
             let remote = Remote::of(COMMAND, &settings)?;
-            download(&remote, draft.path())?;
+            download(&remote, &draft.path(), &to)?;
             remote.url()
         }
         Err(error) => return Err(unavailable(&error.to_string())),
@@ -70,8 +73,20 @@ fn backed_up(arguments: &Arguments, context: &Context) -> Result<Report, Box<Rep
         .result(json!({ "file": to, "from": by, "bytes": bytes })))
 }
 
-fn download(remote: &Remote, draft: &Path) -> Result<(), Box<Report>> {
-    remote.run(remote.parts().0.download("/v1/backup", draft))
+fn download(remote: &Remote, draft: &Path, to: &Path) -> Result<(), Box<Report>> {
+    let unwritten = Cell::new(None);
+    let downloaded = remote.run(async {
+        let downloaded = remote.parts().0.download("/v1/backup", draft).await;
+        if let Err(ClientError::Unwritten { error, .. }) = &downloaded {
+            unwritten.set(Some(system(error)));
+        }
+        downloaded
+    });
+    match unwritten.take() {
+        // The draft is named nowhere: the user knows only the name that the copy is to have.
+        Some(what) => Err(failed(&BackupError::System { path: to.into(), what })),
+        None => downloaded,
+    }
 }
 
 fn failed(error: &BackupError) -> Box<Report> {

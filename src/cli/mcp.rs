@@ -1,5 +1,6 @@
 //! `anabranch mcp`.
 
+mod apart;
 mod tools;
 
 use std::io::{BufReader, stdin};
@@ -44,6 +45,9 @@ pub(super) struct Arguments {
     /// Offer the tools that change a running service too: apply, start, stop, replay, purge, reset of positions.
     #[arg(long)]
     allow_mutations: bool,
+    /// Run one call, which standard input names: how this command runs those that it is asked for.
+    #[arg(long = apart::FLAG, hide = true)]
+    one_call: bool,
     #[command(flatten)]
     settings: ServiceFlags,
 }
@@ -64,7 +68,13 @@ pub(super) fn mcp(arguments: &Arguments, context: &Context) -> Report {
         Err(report) => return *report,
     };
     let tools = tools::tools(settings, &arguments.settings.0.given, arguments.allow_mutations);
-    let server = Server::new(tools, INSTRUCTIONS);
+    if arguments.one_call {
+        return match apart::one_call(&Server::new(tools, INSTRUCTIONS)) {
+            Ok(()) => Report::new(COMMAND).streamed(),
+            Err(error) => Report::new(COMMAND).streamed().fail(Exit::Environment, "cli.system", system(&error)),
+        };
+    }
+    let server = Server::new(apart::apart(tools), INSTRUCTIONS);
     match &arguments.http {
         None => match stdio::serve(&server, BufReader::new(stdin()), terminal::data(Stream::Out)) {
             Ok(()) => Report::new(COMMAND).streamed(),

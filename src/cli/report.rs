@@ -129,7 +129,7 @@ impl Report {
                 refusal.path.clone(),
             ),
             ClientError::Token(_) | ClientError::Tls(_) => (Exit::Invalid, None),
-            ClientError::Broken { .. } => (Exit::Failed, None),
+            ClientError::Broken { .. } | ClientError::NotHttp { .. } => (Exit::Failed, None),
             _ => (Exit::Environment, None),
         };
         let mut report = self.fail(exit, error.code().to_owned(), error.to_string());

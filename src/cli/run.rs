@@ -162,7 +162,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     let _installed = log.install();
     let text = settings.log.format == LogFormat::Cli;
     let companion: Option<Companion> = watches.then(|| {
-        let watch = Watch::new(path, registry.clone(), options, context.clone());
+        let watch = Watch::new(path, registry.clone(), options, context.clone(), &pipelines);
         Box::new(move |control| watch.watch(control).boxed()) as Companion
     });
     let log = Arc::clone(&log);

@@ -1,59 +1,109 @@
 //! Messages on lines of standard input and output.
+//!
+//! One thread reads and answers everything that is answered at once, so that the client is heard whatever the calls of
+//! tools do, which run on threads of their own.
 
-use std::io::{self, BufRead, Read as _, Write};
-use std::sync::{Mutex, PoisonError, mpsc};
+mod calls;
+mod id;
+
+use std::io::{self, BufRead, Write};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use super::{MESSAGE, Server};
+use serde_json::Value;
 
-/// Tools that run at a time: some take long, and a client asks others meanwhile.
-const AT_A_TIME: usize = 4;
+use self::calls::Calls;
+use self::id::IdScanner;
+use super::{Answer, MESSAGE, Server, parsed};
 
-/// Answers the lines of `input` until it ends. Answers come in the order in which they are ready.
+/// Answers the lines of `input` until it ends; calls that run then have a moment to end, and are given up after it.
+/// Answers come in the order in which they are ready.
 ///
 /// # Errors
 /// The input cannot be read, or the output cannot be written.
 pub fn serve(server: &Server, input: impl BufRead, output: impl Write + Send) -> io::Result<()> {
-    let output = Mutex::new(output);
-    let (sender, receiver) = mpsc::sync_channel::<Option<Vec<u8>>>(AT_A_TIME);
-    let receiver = Mutex::new(receiver);
-    let work = || -> io::Result<()> {
-        loop {
-            let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(line) = next else { return Ok(()) };
-            let answer = match line {
-                Some(line) => server.answer(&line, None),
-                None => server.too_long(),
-            };
-            if let Some(body) = answer.body {
-                let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-                writeln!(output, "{body}")?;
-                output.flush()?;
-            }
+    let output = Mutex::new((output, Ok(())));
+    let write = |answer: Answer| {
+        let Some(body) = answer.body else { return };
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = writeln!(output.0, "{body}").and_then(|()| output.0.flush());
+        if output.1.is_ok() {
+            output.1 = written;
         }
     };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(work)).collect();
-        let read = read(input, |line| sender.send(line).is_ok());
-        drop(sender);
-        let written = workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(()))).find(Result::is_err);
-        read.and(written.unwrap_or(Ok(())))
-    })
+    let calls = Calls::default();
+    let read = thread::scope(|scope| {
+        let read = read(input, |line| match line {
+            Line::TooLong(id) => write(server.too_long(&id)),
+            Line::Whole(line) => match parsed(&line) {
+                Err(answer) => write(answer),
+                Ok(message) if method(&message) == Some("notifications/cancelled") => {
+                    calls.cancel(&message["params"]["requestId"]);
+                }
+                Ok(message) if has_call(&message) => {
+                    if let Err(message) = calls.begin(scope, server, &write, message) {
+                        write(server.busy(&message));
+                    }
+                }
+                Ok(message) => write(server.answer_to(&message, None, &Default::default())),
+            },
+        });
+        calls.end();
+        read
+    });
+    let (_, written) = output.into_inner().unwrap_or_else(PoisonError::into_inner);
+    read.and(written)
 }
 
-/// Gives each line to `take`, until it says no; `None` for one that is too long.
-fn read(mut input: impl BufRead, take: impl Fn(Option<Vec<u8>>) -> bool) -> io::Result<()> {
+fn method(message: &Value) -> Option<&str> {
+    message.get("method").and_then(Value::as_str)
+}
+
+/// Whether answering takes as long as a tool does.
+fn has_call(message: &Value) -> bool {
+    let is_call = |message: &Value| method(message) == Some("tools/call");
+    is_call(message) || message.as_array().is_some_and(|batch| batch.iter().any(is_call))
+}
+
+/// A line that was read.
+enum Line {
+    Whole(Vec<u8>),
+    /// One that is longer than a message may be, with its id if it has one.
+    TooLong(Value),
+}
+
+/// Gives each line to `take`.
+fn read(mut input: impl BufRead, take: impl Fn(Line)) -> io::Result<()> {
     loop {
         let mut line = Vec::new();
-        if (&mut input).take(MESSAGE as u64).read_until(b'\n', &mut line)? == 0 {
+        if io::Read::take(&mut input, MESSAGE as u64).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
         if line.last() != Some(&b'\n') && line.len() == MESSAGE {
-            input.skip_until(b'\n')?;
-            if !take(None) {
-                return Ok(());
-            }
-        } else if !line.trim_ascii().is_empty() && !take(Some(line)) {
+            let mut id = IdScanner::default();
+            id.feed(&line);
+            drop(line);
+            skip_line(&mut input, &mut id)?;
+            take(Line::TooLong(id.found()));
+        } else if !line.trim_ascii().is_empty() {
+            take(Line::Whole(line));
+        }
+    }
+}
+
+/// Reads to the end of a line and keeps nothing of it.
+fn skip_line(input: &mut impl BufRead, id: &mut IdScanner) -> io::Result<()> {
+    loop {
+        let piece = match input.fill_buf() {
+            Ok(piece) => piece,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let length = end.map_or(piece.len(), |end| end + 1);
+        id.feed(&piece[..length]);
+        input.consume(length);
+        if end.is_some() || length == 0 {
             return Ok(());
         }
     }
@@ -61,18 +111,58 @@ fn read(mut input: impl BufRead, take: impl Fn(Option<Vec<u8>>) -> bool) -> io::
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::mcp::{Effect, Tool};
+
+    fn spoken(server: &Server, input: &str) -> Vec<Value> {
+        let mut output = Vec::new();
+        serve(server, input.as_bytes(), &mut output).unwrap();
+        String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
 
     #[test]
     fn lines_are_answered_and_long_ones_refused() {
         let server = Server::new(Vec::new(), "");
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-        let long = format!("\"{}\"", "x".repeat(MESSAGE));
-        let mut output = Vec::new();
-        serve(&server, format!("{ping}\n\n{long}\n{ping}").as_bytes(), &mut output).unwrap();
-        let text = String::from_utf8(output).unwrap();
-        assert_eq!(text.lines().filter(|line| line.contains("\"result\":{}")).count(), 2, "{text}");
-        let refused: Vec<&str> = text.lines().filter(|line| line.contains("-32700")).collect();
-        assert!(matches!(*refused, [line] if line.contains("longer than 4 MiB")), "{text}");
+        let long = "x".repeat(MESSAGE);
+        let answers = spoken(
+            &server,
+            &format!("{ping}\n\n\"{long}\"\n{{\"params\":{{\"id\":3,\"a\":\"{long}\"}},\"id\":\"seven\"}}\n{ping}"),
+        );
+        assert_eq!(answers.iter().filter(|answer| answer["result"] == json!({})).count(), 2, "{answers:?}");
+        let refused: Vec<&Value> = answers.iter().filter(|answer| answer["error"]["code"] == -32700).collect();
+        assert!(
+            matches!(&*refused, [without, with] if without["id"].is_null() && with["id"] == "seven"
+                && with["error"]["message"].as_str().is_some_and(|message| message.contains("longer than 4 MiB"))),
+            "{answers:?}"
+        );
+    }
+
+    /// Calls that wait for others are bounded, and a call that nobody ends is given up with the input.
+    #[test]
+    fn calls_are_bounded_in_number_and_end_with_the_input() {
+        let endless = Tool {
+            name: "endless",
+            title: "",
+            description: "",
+            arguments: json!({ "type": "object" }),
+            effect: Effect::Reads,
+            call: Box::new(|_, cancellation| {
+                let (sender, receiver) = std::sync::mpsc::channel::<()>();
+                cancellation.ended_by(move || drop(sender));
+                let _ = receiver.recv();
+                json!({ "ok": true })
+            }),
+        };
+        let server = Server::new(vec![endless], "");
+        let call = |id| {
+            json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "endless" } }).to_string()
+        };
+        let lines: Vec<String> = (0..100).map(call).collect();
+        let answers = spoken(&server, &lines.join("\n"));
+        assert_eq!(answers.len(), 100 - calls::AT_A_TIME - calls::WAITING, "{answers:?}");
+        assert!(answers.iter().all(|answer| answer["error"]["code"] == -32000), "{answers:?}");
     }
 }

@@ -190,7 +190,8 @@ pub const KEYS: &[Key] = &[
         "db.wait",
         Kind::Duration { zero: true },
         Some("0s"),
-        "How long the start waits for a store that another service owns, or whose server is away; 0 = not at all.",
+        "How long the start waits for a store that another service owns, whose server is away, or whose disk is full; 0 = \
+         not at all.",
     )
     .alias("wait-for-store"),
     Key::new(

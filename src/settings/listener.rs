@@ -1,12 +1,12 @@
 //! Where HTTP is served, to whom, and what.
 
 use std::fmt;
-use std::fs;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anabranch_graph::text::Str;
-use anabranch_ops_tls::{Identity, Trust};
+use anabranch_ops_tls::{Identity, Trust, read_regular_text};
 
 /// Where HTTP is served, and to whom. The token is shown to nobody.
 #[derive(Clone)]
@@ -152,11 +152,10 @@ const TOKEN_BYTES: u64 = 64 << 10;
 /// The token in a file, without white space around it.
 pub(crate) fn token_in(path: &Path) -> Result<Str, String> {
     let shown = path.display();
-    let unreadable = |error: &std::io::Error| format!("cannot read {shown}: {}", crate::files::system(error));
-    if fs::metadata(path).map_err(|error| unreadable(&error))?.len() > TOKEN_BYTES {
-        return Err(format!("{shown} is too large for a token"));
-    }
-    let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    let text = read_regular_text(path, TOKEN_BYTES).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => format!("{shown} is too large for a token"),
+        _ => format!("cannot read {shown}: {}", crate::files::system(&error)),
+    })?;
     match text.trim() {
         "" => Err(format!("{shown} is empty")),
         token => Ok(token.into()),

@@ -5,10 +5,13 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD};
+
 use super::{OpenError, Place, Store};
-use crate::files::system;
+use crate::files::{parent_directory, system};
 
 /// A copy cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -31,8 +34,73 @@ pub enum BackupError {
 
 /// A copy that is being written. Dropping it removes what was written.
 pub struct Backup {
-    draft: PathBuf,
+    draft: Draft,
     to: PathBuf,
+}
+
+/// What a copy is written into before it gets its name.
+enum Draft {
+    /// A file without a name: it is gone with this process, however that ends.
+    Unnamed(File),
+    /// A file with a name of its own, where the file system has no others.
+    Named(PathBuf),
+}
+
+impl Draft {
+    fn in_place_of(to: &Path) -> std::io::Result<Draft> {
+        match unnamed(parent_directory(to)) {
+            Ok(file) => return Ok(Draft::Unnamed(file)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                return Err(error);
+            }
+            // It has none, or the system has no paths for them.
+            Err(_) => {}
+        }
+        let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let draft = to.with_file_name(format!(".{name}.{}", std::process::id()));
+        // A process that was killed left it: this one has its number now.
+        let _ = fs::remove_file(&draft);
+        super::open::private(&draft)?;
+        Ok(Draft::Named(draft))
+    }
+
+    fn path(&self) -> PathBuf {
+        match self {
+            Draft::Unnamed(file) => path_of(file),
+            Draft::Named(path) => path.clone(),
+        }
+    }
+
+    /// Gives it another name, which nothing has.
+    fn link(&self, to: &Path) -> std::io::Result<()> {
+        match self {
+            Draft::Unnamed(file) => Ok(rustix::fs::linkat(CWD, path_of(file), CWD, to, AtFlags::SYMLINK_FOLLOW)?),
+            Draft::Named(draft) => match fs::hard_link(draft, to) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(draft, to),
+                linked => linked,
+            },
+        }
+    }
+}
+
+/// A path to an open file.
+pub(crate) fn path_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// A file without a name, which can get one in this directory, and has a path for as long as it is open.
+#[cfg(target_os = "linux")]
+fn unnamed(directory: &Path) -> std::io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?);
+    fs::metadata(path_of(&file))?;
+    Ok(file)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(_: &Path) -> std::io::Result<File> {
+    Err(ErrorKind::Unsupported.into())
 }
 
 impl Backup {
@@ -44,18 +112,14 @@ impl Backup {
         if fs::symlink_metadata(to).is_ok() {
             return Err(BackupError::Exists(to.into()));
         }
-        let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let draft = to.with_file_name(format!(".{name}.{}", std::process::id()));
-        // A process that was killed left it: this one has its number now.
-        let _ = fs::remove_file(&draft);
         // The draft is named nowhere: the user knows only the name that the copy is to have.
-        super::open::private(&draft).map_err(|error| failed(to, &error))?;
+        let draft = Draft::in_place_of(to).map_err(|error| failed(to, &error))?;
         Ok(Backup { draft, to: to.into() })
     }
 
     /// Where to write the copy.
-    pub fn path(&self) -> &Path {
-        &self.draft
+    pub fn path(&self) -> PathBuf {
+        self.draft.path()
     }
 
     /// Checks the copy and gives it its name; durable when it returns. Gives its size in bytes.
@@ -63,16 +127,14 @@ impl Backup {
     /// # Errors
     /// The copy is not sound, or cannot be named.
     pub fn finish(self) -> Result<u64, BackupError> {
-        drop(super::open::open_file(&self.draft).map_err(BackupError::Unsound)?);
-        let draft = File::open(&self.draft).map_err(|error| failed(&self.to, &error))?;
+        drop(super::open::open_file(&self.path()).map_err(BackupError::Unsound)?);
+        let draft = File::open(self.path()).map_err(|error| failed(&self.to, &error))?;
         draft.sync_all().map_err(|error| failed(&self.to, &error))?;
         let bytes = draft.metadata().map_err(|error| failed(&self.to, &error))?.len();
-        match fs::hard_link(&self.draft, &self.to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(BackupError::Exists(self.to.clone())),
-            // A file system without links: the name is taken without a check.
-            Err(_) => fs::rename(&self.draft, &self.to).map_err(|error| failed(&self.to, &error))?,
-        }
+        self.draft.link(&self.to).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => BackupError::Exists(self.to.clone()),
+            _ => failed(&self.to, &error),
+        })?;
         let parent = self.to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| failed(parent, &error))?;
         Ok(bytes)
@@ -81,8 +143,10 @@ impl Backup {
 
 impl Drop for Backup {
     fn drop(&mut self) {
-        // After it got its name, the draft is a second name of it, or not there.
-        let _ = fs::remove_file(&self.draft);
+        // After it got its name, a draft with a name is a second name of it, or not there.
+        if let Draft::Named(draft) = &self.draft {
+            let _ = fs::remove_file(draft);
+        }
     }
 }
 
@@ -106,5 +170,37 @@ impl Store {
                 what: "the store is in PostgreSQL, not in a file".to_owned(),
             }),
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A process that is killed while it copies leaves nothing behind.
+    #[test]
+    fn a_copy_has_no_name_before_it_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, to) = (directory.path().join("a.db"), directory.path().join("copies/b.db"));
+        drop(super::super::open::open_file(&store).unwrap());
+        fs::create_dir(to.parent().unwrap()).unwrap();
+        let names = || fs::read_dir(to.parent().unwrap()).unwrap().count();
+        let backup = Backup::begin(&to).unwrap();
+        fs::copy(&store, backup.path()).unwrap();
+        assert_eq!(names(), 0);
+        let bytes = backup.finish().unwrap();
+        assert_eq!((names(), fs::metadata(&to).unwrap().len()), (1, bytes));
+        assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(super::super::open::open_file(&to).unwrap());
+
+        // Another one was faster.
+        let other = directory.path().join("copies/c.db");
+        let backup = Backup::begin(&other).unwrap();
+        fs::copy(&store, backup.path()).unwrap();
+        fs::write(&other, "mine").unwrap();
+        assert!(matches!(backup.finish(), Err(BackupError::Exists(_))));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
     }
 }

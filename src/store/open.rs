@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use anabranch_ops_tls::open_regular;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, StorageBackend as _, StorageError, TableError};
 #[cfg(feature = "postgres")]
@@ -93,6 +94,14 @@ pub enum OpenError {
     #[cfg(not(feature = "postgres"))]
     #[error("db.type postgres: this program was built without the feature `postgres`")]
     LeftOut,
+    /// The disk has no room for what opening it writes.
+    #[error("the store {} cannot be opened: {what}: make room, and start again; with --db.wait the start waits for it", .path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// The system's message.
+        what: String,
+    },
     /// The system refuses.
     #[error("the store {} cannot be opened: {what}", .path.display())]
     System {
@@ -118,7 +127,7 @@ impl OpenError {
     /// Whether the store may be usable later without a change: another process ends, or the server answers again.
     pub fn is_passing(&self) -> bool {
         match self {
-            OpenError::InUse { .. } => true,
+            OpenError::InUse { .. } | OpenError::Full { .. } => true,
             #[cfg(feature = "postgres")]
             OpenError::Postgres(refused) => refused.is_passing(),
             #[cfg(not(feature = "postgres"))]
@@ -342,14 +351,11 @@ fn verify(path: &Path) -> Result<(), OpenError> {
 
 /// The first bytes of the file; `None` where there is no file.
 fn head(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
+    let file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    if !file.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is not a regular file"));
-    }
     let mut head = Vec::new();
     file.take(MAGIC.len() as u64).read_to_end(&mut head)?;
     Ok(Some(head))
@@ -398,6 +404,7 @@ fn initialized(database: Database, path: &Path) -> Result<Database, OpenError> {
     })();
     match made {
         Ok(()) => Ok(database),
+        Err(redb::Error::Io(error)) => Err(io(path, &error)),
         Err(error) => Err(OpenError::System { path: path.into(), what: error.to_string() }),
     }
 }
@@ -434,5 +441,30 @@ fn io(path: &Path, error: &std::io::Error) -> OpenError {
         ErrorKind::NotFound => "its directory does not exist; make it, or give another --db.path".to_owned(),
         _ => system(error),
     };
-    OpenError::System { path: path.into(), what }
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::Full { path: path.into(), what },
+        _ => OpenError::System { path: path.into(), what },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The start waits for room as it waits for a server that is away.
+    #[test]
+    fn a_full_disk_passes_and_a_missing_right_does_not() {
+        let opened = |kind: ErrorKind| io(Path::new("a.db"), &kind.into());
+        assert!(opened(ErrorKind::StorageFull).is_passing() && opened(ErrorKind::QuotaExceeded).is_passing());
+        assert!(!opened(ErrorKind::PermissionDenied).is_passing());
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_store_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.db");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let Err(error) = open_file(&path) else { panic!("a store was opened") };
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+    }
 }

@@ -130,3 +130,24 @@ fn it_starts_with_nothing_and_with_what_is_wrong() {
     service.signal("INT");
     service.finish().expect_code(0);
 }
+
+/// A file that is saved after the service has read it and before it watches: here it waits for its store in between.
+#[test]
+fn what_is_saved_before_the_first_look_is_taken_up() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    workspace.write("other/q.yaml", file_to_file("q", "").replace("out.ndjson", "q.ndjson"));
+    workspace.write("pipelines/p.yaml", pipeline("first.ndjson"));
+    let mut holder = workspace.start(&["run", "--pipelines.path=other"]);
+    holder.wait_until("the store to be held", || workspace.lines("q.ndjson").len() == 1);
+    let mut service = workspace.start(&["run", "--pipelines.watch", "--db.wait=10m"]);
+    said(&mut service, "waiting for the state store");
+    save(&workspace, "pipelines/p.yaml", &pipeline("second.ndjson"));
+    holder.signal("TERM");
+    holder.finish().expect_code(0);
+    said(&mut service, "watching 1 file");
+    workspace.append("in.txt", "two\n");
+    service.wait_until("the new text", || workspace.lines("second.ndjson").iter().any(|line| raw_after(line) == "two"));
+    service.signal("INT");
+    service.finish().expect_code(0);
+}

@@ -48,6 +48,8 @@ mod kills;
 mod letters;
 mod live;
 mod mcp;
+#[cfg(all(feature = "js", target_os = "linux"))]
+mod mcp_calls;
 mod mistakes;
 mod monitoring;
 #[cfg(feature = "postgres")]
@@ -65,6 +67,8 @@ mod processors;
 
 #[cfg(target_os = "linux")]
 mod refused;
+#[cfg(feature = "js")]
+mod reloading;
 mod rest;
 #[cfg(feature = "postgres")]
 mod rotation;

@@ -48,7 +48,7 @@ fn values_of_files_are_read_again_by_a_start_an_apply_and_a_hangup() {
     let run = service.status("p")["run"].clone();
     service.process.signal("HUP");
     let log = service.process.printed();
-    service.process.wait_until("the log", || log().contains("credentials are read again"));
+    service.process.wait_until("the log", || log().contains("the service reads its credentials"));
     workspace.write("target", "fourth.ndjson\n");
     service.process.signal("HUP");
     service.process.wait_until("another run", || service_run(service.address) == run.as_u64().map(|run| run + 1));

@@ -219,7 +219,9 @@ fn socket_directory() -> std::io::Result<TempDir> {
     let wanted = std::env::temp_dir();
     let fits = wanted.as_os_str().len() <= LONGEST_DIRECTORY - "/anabranch-XXXXXX".len();
     let below = if fits { wanted } else { PathBuf::from("/tmp") };
-    tempfile::Builder::new().prefix("anabranch-").tempdir_in(below)
+    // Where nothing is said, others may list it.
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    tempfile::Builder::new().prefix("anabranch-").permissions(own).tempdir_in(below)
 }
 
 /// Reads what the process prints, to the end and on threads of their own: a plugin must never wait for us to listen.
@@ -275,4 +277,18 @@ fn listen(
 /// A span of time in words.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_its_user_enters_the_directory_of_a_socket() {
+        let directory = socket_directory().unwrap();
+        let mode = std::fs::metadata(directory.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
 }

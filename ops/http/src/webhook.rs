@@ -259,16 +259,7 @@ const MOST_ROOTS: u64 = 16 << 20;
 /// Reads a file. A thread of the executor is told to let others work meanwhile, since the file may be on a server that
 /// is away; a pipe, which may never end, is refused.
 fn read_roots(path: &str) -> std::io::Result<Vec<u8>> {
-    let read = || {
-        let refused = |why: &str| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned()));
-        let metadata = std::fs::metadata(path)?;
-        match metadata.len() {
-            _ if metadata.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
-            _ if !metadata.is_file() => refused("it is not a regular file"),
-            size if size > MOST_ROOTS => refused("it is larger than 16 MiB"),
-            _ => std::fs::read(path),
-        }
-    };
+    let read = || anabranch_ops_tls::read_regular(path.as_ref(), MOST_ROOTS);
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(read),
         _ => read(),

@@ -2,9 +2,13 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt as _, MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 use super::STORE_MAGIC;
 use super::intent::{HEADER, Intent, Intents};
@@ -94,13 +98,38 @@ struct Regular {
     torn: bool,
 }
 
+/// How long a pipe may have no reader before the log says so, and the time between two looks at it.
+const UNREAD: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(50);
+
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
 fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
 impl Appender {
-    /// Opens or creates the file; `sync`: a created file shall survive a power failure.
+    /// Opens or creates the file; `sync`: a created file shall survive a power failure. At a pipe that nobody reads it
+    /// waits for a reader, or for something else to take the place of the pipe, and the log says so.
     pub(super) fn open(path: &Path, sync: bool) -> io::Result<Self> {
+        let begun = Instant::now();
+        let mut is_told = false;
+        loop {
+            match Appender::open_now(path, sync) {
+                Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe(path) => {}
+                opened => return opened,
+            }
+            if !is_told && begun.elapsed() >= UNREAD {
+                tracing::warn!(path = %path.display(), "nobody reads this pipe: waiting for a reader, or for a file in its place");
+                is_told = true;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn open_now(path: &Path, sync: bool) -> io::Result<Self> {
         let found = match fs::metadata(path) {
             Ok(found) => Some(found),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -108,8 +137,11 @@ impl Appender {
         };
         let (path, mut warnings) = (path.to_owned(), Vec::new());
         if found.as_ref().is_some_and(|found| !found.is_file()) {
-            // A directory says so itself.
-            let file = OpenOptions::new().write(true).open(&path)?;
+            // A directory says so itself, and so does a pipe that nobody reads.
+            let flags = OFlags::NONBLOCK.bits().cast_signed();
+            let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
+            // Writes wait for the reader.
+            fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
             return Ok(Appender { path, file: Arc::new(file), sync, regular: None, warnings });
         }
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::follower::open_regular;
+use super::follower::{misled, open_regular};
 use super::position::identity;
 
 /// Most files that are held open for a reader that is late; later ones are opened when it has read these.
@@ -65,6 +65,8 @@ struct Generation {
     appeared: (SystemTime, Instant),
     called: Called,
     opened: Option<(File, u32)>,
+    /// Something else than a file was found under its name: it has no lines that could be missed.
+    is_no_file: bool,
 }
 
 /// What is known of the name of a file in the directory.
@@ -214,9 +216,13 @@ impl Generations {
                 }
             };
             let found = found.and_then(|file| Ok((identity(&file.metadata()?), file)));
-            let Ok((identity, file)) = found else {
-                at += 1;
-                continue;
+            let (identity, file) = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    queue.files[at].is_no_file |= tells_of_no_file(&error);
+                    at += 1;
+                    continue;
+                }
             };
             let same = |other: &Generation| other.opened.as_ref().is_some_and(|(_, it)| *it == identity);
             match queue.files.iter().position(same) {
@@ -235,7 +241,12 @@ impl Generations {
 impl Queue {
     fn appear(&mut self, name: &OsStr) {
         let appeared = (SystemTime::now(), Instant::now());
-        self.files.push_back(Generation { appeared, called: Called::Name(name.to_owned()), opened: None });
+        self.files.push_back(Generation {
+            appeared,
+            called: Called::Name(name.to_owned()),
+            opened: None,
+            is_no_file: false,
+        });
     }
 
     fn called<'q>(&'q mut self, name: &'q OsStr) -> impl Iterator<Item = &'q mut Generation> {
@@ -244,9 +255,18 @@ impl Queue {
     }
 
     fn miss(&mut self, file: &Generation) {
+        if file.is_no_file {
+            return;
+        }
         self.missed.files += 1;
         self.missed.last = Some(file.appeared.0);
     }
+}
+
+/// Whether what stands under a name is something else than a file: a directory, a pipe, a socket, a device, or a link
+/// that leads to itself.
+fn tells_of_no_file(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput) || misled(error).is_some()
 }
 
 impl Generation {
@@ -310,6 +330,31 @@ mod tests {
         generations.settle(true);
         assert_eq!(all(&generations), ["0", "1", "2"]);
         assert_eq!(generations.missed(), Missed::default());
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_counted_as_one_that_was_missed() {
+        type Put = fn(&std::path::Path);
+        let all: [(&str, Put); 4] = [
+            ("a directory", |path| std::fs::create_dir(path).unwrap()),
+            ("a loop", |path| std::os::unix::fs::symlink(path, path).unwrap()),
+            ("a socket", |path| drop(std::os::unix::net::UnixListener::bind(path).unwrap())),
+            ("a pipe", |path| {
+                rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+            }),
+        ];
+        for (what, put) in all {
+            let (directory, generations) = generations();
+            let path = directory.path().join("log");
+            put(&path);
+            generations.see(OsStr::new("log"), Change::Created);
+            generations.settle(true);
+            std::fs::rename(&path, directory.path().join("away")).unwrap();
+            generations.see(OsStr::new("log"), Change::Deleted);
+            generations.settle(true);
+            assert!(matches!(generations.take(None), Next::None), "{what}");
+            assert_eq!(generations.missed().files, 0, "{what}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
+use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::{Keys, RecordShape, Shape};
 use anabranch_graph::kind;
 use anabranch_graph::metadata::{Metadata, key};
@@ -96,12 +97,15 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
     Ok(Arc::new(ConfiguredFile {
         path: arguments.text("path").cloned().unwrap_or_default(),
         limit: arguments.bytes("maxLineBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX),
+        opened: AtomicBool::new(false),
     }))
 }
 
 struct ConfiguredFile {
     path: Str,
     limit: usize,
+    /// It was opened before, in this run of the pipeline or an earlier one of the process.
+    opened: AtomicBool,
 }
 
 #[async_trait]
@@ -171,7 +175,12 @@ impl Source for ConfiguredFile {
             arena: Arena::default(),
         };
         // What cannot be read is said here and now; a file that is missing may come.
-        let step = reader.look(0).await?;
+        let step = reader.look(0).await.map_err(|fault| {
+            // A right that was never there is waited for as long as one that a server refuses.
+            let is_new = fault.is_of_login() && !self.opened.load(Ordering::Relaxed);
+            if is_new { fault.with_class(FaultClass::Fatal) } else { fault }
+        })?;
+        self.opened.store(true, Ordering::Relaxed);
         reader.note(step);
         Ok((Box::new(reader), Box::new(Forgetful)))
     }
@@ -316,7 +325,9 @@ fn unreadable(path: &str, error: &io::Error) -> Fault {
     }
     let text = format!("cannot read {path}: {error}");
     match error.kind() {
-        PermissionDenied | IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
+        IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
+        // It may be given: a rotation creates the file first and sets its owner later.
+        PermissionDenied => Fault::transient("file_unreadable", text).of_login(),
         _ => Fault::transient("file_unreadable", text),
     }
 }

@@ -234,6 +234,8 @@ impl Watcher {
         }
         let entry = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
         let change = match flags {
+            // A directory holds no lines, whatever becomes of it.
+            flags if flags.contains(ReadFlags::ISDIR) => None,
             flags if flags.contains(ReadFlags::CREATE) => Some(Change::Created),
             flags if flags.contains(ReadFlags::MOVED_FROM) => Some(Change::MovedFrom(event.cookie())),
             flags if flags.contains(ReadFlags::MOVED_TO) => Some(Change::MovedTo(event.cookie())),

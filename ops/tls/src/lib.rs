@@ -2,6 +2,7 @@
 //!
 //! Files are PEM, and are read when a configuration is made of them: whoever changes them makes a new one.
 
+mod file;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::time::SystemTime;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
@@ -20,6 +21,9 @@ use rustls::{
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 use x509_cert::time::Time;
+
+/// The largest file with certificates or a key: the authorities of a whole system have a quarter of a mebibyte.
+const LARGEST: u64 = 16 << 20;
 
 /// Which servers are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +90,7 @@ pub enum TlsError {
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
 
+pub use file::{open_regular, read_regular, read_regular_text};
 pub use words::{said, within};
 
 /// When a certificate is valid.
@@ -179,7 +184,8 @@ impl Identity {
     }
 
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::Key {
+        let read = read_regular(&self.key, LARGEST).map_err(pem::Error::Io);
+        let key = read.and_then(|text| PrivateKeyDer::from_pem_slice(&text)).map_err(|error| TlsError::Key {
             path: self.key.clone(),
             why: words::of_pem(&error, "it holds none without a passphrase"),
         })?;
@@ -192,7 +198,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     const NONE: &str = "it holds none";
     let broken = |why: String| TlsError::Certificate { path: path.into(), why };
     let unread = |error| broken(words::of_pem(&error, NONE));
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(unread)?.collect();
+    let text = read_regular(path, LARGEST).map_err(|error| unread(pem::Error::Io(error)))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.map_err(unread)?;
     if found.is_empty() { Err(broken(NONE.to_owned())) } else { Ok(found) }
 }

@@ -2,7 +2,7 @@
 
 mod arguments;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use tempfile::TempDir;
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
@@ -20,7 +19,7 @@ use crate::cli::{Exit, Report, called};
 use crate::client::{SocketMessage, escaped};
 use crate::docs::errors;
 use crate::files::system;
-use crate::mcp::{Effect, Tool};
+use crate::mcp::{Cancellation, Effect, Tool};
 use crate::settings::Settings;
 use arguments::{
     Apply, Code, DryRun, Id, Inspect, Letter, Letters, Nothing, Plan, Plugin, Purge, Replay, Reset, Stop, Text, Trial,
@@ -289,7 +288,7 @@ fn tool<A: DeserializeOwned + ToSchema>(
     call: impl Fn(&Shared, A) -> Report + Send + Sync + 'static,
 ) -> Tool {
     let shared = shared.clone();
-    let call = move |arguments: Map<String, Value>| {
+    let call = move |arguments: Map<String, Value>, _: &Cancellation| {
         let report = match serde_json::from_value(Value::Object(arguments)) {
             Ok(arguments) => call(&shared, arguments),
             Err(error) => {
@@ -369,23 +368,33 @@ fn tested(request: TestRequest) -> Report {
 
 /// Runs on a pipeline that is given as text; its file is called pipeline.yaml wherever it is named.
 fn inline(config: &str, run: impl FnOnce(Option<&str>) -> Report) -> Report {
-    let written = (|| -> io::Result<(TempDir, String)> {
-        let dir = tempfile::Builder::new().prefix("anabranch-mcp-").tempdir()?;
-        std::fs::write(dir.path().join("pipeline.yaml"), config)?;
-        let asked = dir.path().join("pipeline.yaml");
-        let asked = asked.to_string_lossy().into_owned();
-        Ok((dir, asked))
-    })();
-    match written {
-        Ok((dir, asked)) => {
-            let report = run(Some(&asked));
-            report.replaced(&format!("{}/", dir.path().display()), "")
-        }
+    match kept(config) {
+        Ok((_kept, path)) => run(Some(&path)).replaced(&path, "pipeline.yaml"),
         Err(error) => {
             let what = format!("cannot keep the pipeline in a temporary file: {}", system(&error));
             Report::new("mcp").fail(Exit::Environment, "cli.system", what)
         }
     }
+}
+
+/// A file with this text, and a path to it: a file without a name, since the text may hold credentials. It is gone with
+/// the process, however that ends.
+#[cfg(target_os = "linux")]
+fn kept(config: &str) -> io::Result<(std::fs::File, String)> {
+    use std::os::fd::AsRawFd as _;
+    let mut file = tempfile::tempfile()?;
+    file.write_all(config.as_bytes())?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok((file, path))
+}
+
+/// The same where an open file has no path: a file that only this user may read.
+#[cfg(not(target_os = "linux"))]
+fn kept(config: &str) -> io::Result<(tempfile::NamedTempFile, String)> {
+    let mut file = tempfile::Builder::new().prefix("anabranch-mcp-").suffix(".yaml").tempfile()?;
+    file.write_all(config.as_bytes())?;
+    let path = file.path().to_string_lossy().into_owned();
+    Ok((file, path))
 }
 
 /// Records that pass, until there are enough or time is up.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId};
+use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, SourceFile};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::registry::Registry;
 use anabranch_graph::text::Str;
@@ -58,6 +58,15 @@ pub(in crate::cli) struct Watch {
     registry: Registry,
     options: CompileOptions,
     context: Context,
+    /// What the service has of each file.
+    loaded: BTreeMap<PathBuf, Loaded>,
+}
+
+/// A file as it was taken up.
+struct Loaded {
+    text: Str,
+    pipelines: BTreeSet<Str>,
+    scripts: Vec<Script>,
 }
 
 /// What shows that a file was written.
@@ -97,26 +106,38 @@ impl Watched {
 }
 
 impl Watch {
-    pub(in crate::cli) fn new(path: PathBuf, registry: Registry, options: CompileOptions, context: Context) -> Self {
-        Watch { path, registry, options, context }
+    /// A watch of the files that `pipelines` were read from.
+    pub(in crate::cli) fn new(
+        path: PathBuf,
+        registry: Registry,
+        options: CompileOptions,
+        context: Context,
+        pipelines: &Pipelines,
+    ) -> Self {
+        let loaded = |(id, file): (FileId, &SourceFile)| {
+            let (text, scripts) = (file.text.clone(), scripts(pipelines, id));
+            (PathBuf::from(file.name.as_str()), Loaded { text, pipelines: ids(pipelines, id), scripts })
+        };
+        let loaded = pipelines.files.iter().map(loaded).collect();
+        Watch { path, registry, options, context, loaded }
     }
 
-    /// Watches for ever. What the files say now counts as taken up.
-    pub(in crate::cli) async fn watch(self, control: Control) {
+    /// Watches for ever. What was loaded counts as taken up, and what the files say is compared with it once: one may have
+    /// been saved since.
+    pub(in crate::cli) async fn watch(mut self, control: Control) {
+        let mut loaded = std::mem::take(&mut self.loaded);
         let watch = Arc::new(self);
         let mut files: BTreeMap<PathBuf, Watched> = BTreeMap::new();
         let looked = watch.clone().looked().await;
-        let now = watch.clone().compiled().await;
         for (path, stamp) in looked {
-            let mut file = Watched::new(stamp, Instant::now(), false);
-            if let Some((id, pipelines)) = now.as_ref().and_then(|now| Some((file_of(now, &path)?, now))) {
-                file.text = pipelines.files.get(id).map(|file| file.text.clone());
-                file.pipelines = ids(pipelines, id);
-                file.scripts = scripts(pipelines, id);
+            let mut file = Watched::new(stamp, Instant::now(), true);
+            if let Some(Loaded { text, pipelines, scripts }) = loaded.remove(&path) {
+                (file.text, file.pipelines, file.scripts) = (Some(text), pipelines, scripts);
                 file.script_stamps = file.stamps_of_scripts();
             }
             files.insert(path, file);
         }
+        drop(loaded);
         tracing::info!(path = %watch.path.display(), "watching {}", counted(files.len(), "file"));
         loop {
             sleep(LOOK).await;

@@ -59,7 +59,9 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 const COMMAND: &str = "pipelines.dry-run";
 /// How long records that were read may still take when time is up.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(2);
+/// How long the end may take after that: a step that does not return is not waited for.
+const END: Duration = Duration::from_secs(1);
 
 const REFUSAL: Refusal = Refusal {
     command: COMMAND,
@@ -215,17 +217,17 @@ async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
         _ = tokio::signal::ctrl_c() => None,
     };
     let ending = match ending {
-        Some(ending) => ending,
+        Some(ending) => Some(ending),
         None => {
             running.stop(Some(DRAIN));
-            running.wait().await
+            tokio::time::timeout(DRAIN + END, running.wait()).await.ok()
         }
     };
     let steps = steps(plan);
     let mut histories = trace.histories(plan, &steps);
     hide(&mut histories, &pipeline.compiled.secrets);
     let fault = match ending {
-        Ending::Faulted(fault) => {
+        Some(Ending::Faulted(fault)) => {
             let node = fault.node().map_or_else(String::new, |node| format!(" at {node}"));
             let message = mask(&fault.message(), &pipeline.compiled.secrets);
             Some(format!("pipeline {}{node}: {message}", pipeline.config.id.value))

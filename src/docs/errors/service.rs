@@ -282,7 +282,13 @@ pub(super) const CODES: &[Entry] = &[
     entry("inspect.side_unknown", "The side is neither `before` nor `after`.", "Give one of the two."),
     entry("inspect.too_many", "There are as many inspections as there may be.", "Close one."),
     entry("inspect.where_invalid", "The condition cannot be read.", "Write it as conditions of processors are."),
+    entry("mcp.cancelled", "The client gave the call up.", "What it asked a service to do may be done all the same."),
     entry("mcp.invalid_arguments", "The arguments of a tool are not what they must be.", "See the schema of the tool."),
+    entry(
+        "mcp.timed_out",
+        "A call took longer than calls may, and was ended.",
+        "Ask for less at once. What it asked a service to do may be done all the same.",
+    ),
     entry(
         "mcp.token_missing",
         "With --http requests must carry a token, and there is none.",

@@ -139,6 +139,27 @@ async fn a_pipe_takes_lines_until_its_reader_is_gone() {
     assert_eq!((fault.code(), fault.class()), ("reader_gone", FaultClass::Fatal));
 }
 
+/// A pipe that took the place of the file and that nobody reads holds up the lines for only as long as it is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unread_pipe_is_left_when_it_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out");
+    let mut writer = open(&path, &[]).await.unwrap();
+    writer.write(&[row("a")], &[]).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let writing = tokio::spawn(async move {
+        writer.write(&[row("b")], &[]).await.unwrap();
+        writer
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert!(!writing.is_finished(), "nobody reads the pipe");
+    fs::remove_file(&path).unwrap();
+    let mut writer = tokio::time::timeout(std::time::Duration::from_secs(60), writing).await.unwrap().unwrap();
+    writer.flush().await.unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
+}
+
 const LIMITED: &str = "ANABRANCH_TEST_LIMITED_FILE";
 
 /// Runs itself again in a process that may not write more than 16 KiB into a file.

@@ -366,6 +366,14 @@ async fn what_is_not_a_file_is_refused() {
     assert_eq!(try_open(&path, resume, &[]).await.err().unwrap().code(), "position_unknown");
 }
 
+/// A rotation may create the file first and give the right to read it later.
+#[test]
+fn a_right_that_is_missing_may_be_given() {
+    let fault = unreadable("in.log", &io::ErrorKind::PermissionDenied.into());
+    assert_eq!((fault.code(), fault.class()), ("file_unreadable", FaultClass::Transient));
+    assert!(fault.is_of_login() && fault.message().contains("in.log"), "{fault}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

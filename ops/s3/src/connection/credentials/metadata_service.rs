@@ -48,7 +48,7 @@ pub(super) async fn of_container(environment: &Environment) -> Option<Result<Tem
 
 async fn from_container(environment: &Environment, url: &str) -> Result<Temporary> {
     let token = match environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") {
-        Some(path) => Some(tokio::fs::read_to_string(path).await?.trim().to_owned()),
+        Some(path) => Some(super::profile::read(path.into()).await?.trim().to_owned()),
         None => environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
     };
     parsed(&ask("GET", url, token.as_deref().map(|token| ("Authorization", token))).await?)

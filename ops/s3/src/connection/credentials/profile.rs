@@ -30,7 +30,7 @@ impl Profile {
                     None => continue,
                 },
             };
-            let text = match tokio::fs::read_to_string(&path).await {
+            let text = match read(path.clone()).await {
                 Ok(text) => text,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
@@ -52,6 +52,15 @@ impl Profile {
     pub(super) fn get(&self, setting: &str) -> Option<&str> {
         self.settings.get(setting).map(String::as_str).filter(|value| !value.is_empty())
     }
+}
+
+/// Largest file that credentials are read out of.
+const LARGEST: u64 = 1 << 20;
+
+/// The text of a file, read beside the runtime.
+pub(super) async fn read(path: PathBuf) -> std::io::Result<String> {
+    let reading = tokio::task::spawn_blocking(move || anabranch_ops_tls::read_regular_text(&path, LARGEST));
+    reading.await.map_err(std::io::Error::other)?
 }
 
 /// The settings of a section; nested ones, which are indented, are left out.

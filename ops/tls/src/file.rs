@@ -1,0 +1,59 @@
+//! Reading small files that a running service reads again: tokens, certificates, keys.
+//!
+//! Whatever stands at the path, the read ends: a pipe without a writer is not waited for, a device is not read, and no
+//! more is read than a bound.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens a regular file for reading. Does not wait for the writer of a pipe, and opens no device.
+///
+/// # Errors
+/// [`ErrorKind::IsADirectory`] and [`ErrorKind::InvalidInput`] where it is something else, and those of the system.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Asked first as well: to open a device may have an effect of its own.
+    check(&fs::metadata(path)?)?;
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    check(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn check(metadata: &fs::Metadata) -> io::Result<()> {
+    match () {
+        () if metadata.is_file() => Ok(()),
+        () if metadata.is_dir() => Err(io::Error::new(ErrorKind::IsADirectory, "it is a directory")),
+        () => Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+}
+
+/// The content of a regular file of at most `limit` bytes. Blocks for the file system only.
+///
+/// # Errors
+/// Those of [`open_regular`], and [`ErrorKind::FileTooLarge`].
+pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let most = if limit >= 1 << 20 { format!("{} MiB", limit >> 20) } else { format!("{} KiB", limit >> 10) };
+    let too_large = || io::Error::new(ErrorKind::FileTooLarge, format!("it is larger than {most}"));
+    let length = file.metadata()?.len();
+    if length > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+    // It may grow meanwhile, and some files of the system say that they are empty.
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// The same of a file that holds text.
+///
+/// # Errors
+/// Those of [`read_regular`], and [`ErrorKind::InvalidData`].
+pub fn read_regular_text(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read_regular(path, limit)?)
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
+}

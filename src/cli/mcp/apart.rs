@@ -1,0 +1,134 @@
+//! Calls of tools, each in a process of its own: one that never ends can be ended, with everything that it started.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process_group};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::cli::{Exit, Report};
+use crate::files::system;
+use crate::mcp::{Cancellation, MESSAGE, Server, Tool};
+
+/// The flag of such a process.
+pub(super) const FLAG: &str = "one-call";
+/// Longest time of a call, whatever its tool does: those that wait by themselves wait shorter.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// What such a process is told, on a line. Its input stays open for as long as its answer is wanted.
+#[derive(Deserialize, Serialize)]
+struct Called {
+    name: String,
+    arguments: Map<String, Value>,
+}
+
+/// The same tools, each of whose calls is a process of this program.
+pub(super) fn apart(tools: Vec<Tool>) -> Vec<Tool> {
+    let apart = |tool: Tool| {
+        let name = tool.name;
+        Tool { call: Box::new(move |arguments, cancellation| call(name, arguments, cancellation)), ..tool }
+    };
+    tools.into_iter().map(apart).collect()
+}
+
+/// A process that is ended with all that it started.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = Pid::from_raw(self.0.id().cast_signed()) {
+            // Not waited for yet, so that its number is its own.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// What a call ends with.
+enum End {
+    Answered(io::Result<Vec<u8>>),
+    Cancelled,
+}
+
+fn call(name: &str, arguments: Map<String, Value>, cancellation: &Cancellation) -> Value {
+    let failed = |code: &'static str, why: String| Report::new("mcp").fail(Exit::Environment, code, why).envelope();
+    match answered(&Called { name: name.to_owned(), arguments }, cancellation) {
+        Ok(answer) => serde_json::from_slice(&answer)
+            .unwrap_or_else(|_| failed("cli.system", format!("the process of {name} ended without an answer"))),
+        Err(NotAnswered::System(error)) => {
+            failed("cli.system", format!("cannot run {name} in a process: {}", system(&error)))
+        }
+        Err(NotAnswered::TooLong) => {
+            failed("mcp.timed_out", format!("{name} took longer than {} s and was ended", LONGEST.as_secs()))
+        }
+        Err(NotAnswered::Cancelled) => failed("mcp.cancelled", format!("{name} was cancelled")),
+    }
+}
+
+enum NotAnswered {
+    System(io::Error),
+    TooLong,
+    Cancelled,
+}
+
+fn answered(called: &Called, cancellation: &Cancellation) -> Result<Vec<u8>, NotAnswered> {
+    let mut request = serde_json::to_vec(called).map_err(|error| NotAnswered::System(error.into()))?;
+    request.push(b'\n');
+    let child = std::env::current_exe().and_then(|program| {
+        Command::new(program)
+            .args(std::env::args_os().skip(1))
+            .arg(format!("--{FLAG}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+    });
+    let mut child = Group(child.map_err(NotAnswered::System)?);
+    let (input, output) = (child.0.stdin.take(), child.0.stdout.take());
+    let (sender, receiver) = channel();
+    let cancel = sender.clone();
+    let speak = move || {
+        let spoken = match (input, output) {
+            (Some(mut input), Some(mut output)) => {
+                let mut answer = Vec::new();
+                let spoken = input.write_all(&request).and_then(|()| output.read_to_end(&mut answer));
+                spoken.map(|_| answer)
+            }
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        let _ = sender.send(End::Answered(spoken));
+    };
+    std::thread::Builder::new().name("anabranch-call".to_owned()).spawn(speak).map_err(NotAnswered::System)?;
+    cancellation.ended_by(move || {
+        let _ = cancel.send(End::Cancelled);
+    });
+    match receiver.recv_timeout(LONGEST) {
+        Ok(End::Answered(answer)) => answer.map_err(NotAnswered::System),
+        Ok(End::Cancelled) | Err(RecvTimeoutError::Disconnected) => Err(NotAnswered::Cancelled),
+        Err(RecvTimeoutError::Timeout) => Err(NotAnswered::TooLong),
+    }
+}
+
+/// Such a process: reads what it is to do, and writes the answer. Ends with whoever called it.
+pub(super) fn one_call(server: &Server) -> io::Result<()> {
+    let mut input = BufReader::new(io::stdin());
+    let mut line = Vec::new();
+    io::Read::take(&mut input, 2 * MESSAGE as u64).read_until(b'\n', &mut line)?;
+    let Called { name, arguments } = serde_json::from_slice(&line)?;
+    std::thread::Builder::new().name("anabranch-caller".to_owned()).spawn(move || {
+        // Nothing more is said: it ends when the caller does, or when the answer is not wanted any more.
+        let _ = io::copy(&mut input, &mut io::sink());
+        if getpgrp() == getpid() {
+            let _ = kill_current_process_group(Signal::KILL);
+        }
+        std::process::exit(1);
+    })?;
+    let told = server.call(&name, arguments, &Cancellation::default()).unwrap_or_default();
+    let mut output = io::stdout();
+    serde_json::to_writer(&mut output, &told)?;
+    output.flush()
+}
