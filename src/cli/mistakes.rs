@@ -170,7 +170,7 @@ fn ranges(value: &str, line: &[String]) -> Option<Vec<String>> {
     matches!(before[..], ["dlq", "replay" | "purge", _, ..]).then_some(())?;
     let mut numbers: Vec<u64> = Vec::new();
     for part in value.split(',') {
-        let (first, last) = match part.split_once("..").or_else(|| part.split_once('-')) {
+        let (first, last): (u64, u64) = match part.split_once("..").or_else(|| part.split_once('-')) {
             Some((first, last)) => (first.parse().ok()?, last.parse().ok()?),
             None => (part.parse().ok()?, part.parse().ok()?),
         };
