@@ -209,7 +209,7 @@ impl Api {
             true => (router, open.merge(metrics)),
             false => (router.merge(metrics), open),
         };
-        let router = router.layer(guarded(ErrorBody::Own)).merge(open);
+        let router = router.layer(guarded(ErrorBody::Own)).merge(open).layer(from_fn(error::naming_methods));
         #[cfg(feature = "avro")]
         let router = match self.schemas {
             Some(served) => {

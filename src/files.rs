@@ -104,14 +104,19 @@ pub fn is_test(path: &Path) -> bool {
     name.ends_with(".test.yaml") || name.ends_with(".test.yml")
 }
 
+/// Whether a file is hidden, by its name: editors keep their locks and copies in such files, as `.#orders.yaml`.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
 /// Whether a file of a directory declares pipelines, by its name.
 pub fn is_pipeline_file(path: &Path) -> bool {
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-    matches!(extension.as_deref(), Some("yml" | "yaml")) && !is_test(path)
+    matches!(extension.as_deref(), Some("yml" | "yaml")) && !is_test(path) && !is_hidden(path)
 }
 
-/// Pipeline files at `paths`: a file as it is, of a directory its direct children named `*.yml` or `*.yaml` that are no
-/// tests, sorted by name.
+/// Pipeline files at `paths`: a file as it is, of a directory its direct children named `*.yml` or `*.yaml` that are
+/// neither tests nor hidden, sorted by name.
 pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
     let mut found = Found::default();
     for path in paths {
@@ -199,6 +204,22 @@ mod tests {
         let names: Vec<_> = (0..3).filter_map(|i| found.files.get(anabranch_graph::diagnostic::FileId(i))).collect();
         assert_eq!(names.len(), 2);
         assert!(names[0].name.ends_with("a.YML") && names[1].name.ends_with("b.yaml"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_editors_leave_in_a_directory_is_no_pipeline() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a.yaml", ".a.yaml", "._a.yml", ".#b.yaml"] {
+            std::fs::write(directory.path().join(name), "x").unwrap();
+        }
+        // A lock of Emacs leads nowhere.
+        std::os::unix::fs::symlink("me@host.1:2", directory.path().join(".#a.yaml")).unwrap();
+        let found = find_pipelines(&[directory.path()]);
+        assert_eq!((found.files.iter().count(), found.unreadable.len()), (1, 0));
+        assert_eq!(pipeline_files(directory.path()).unwrap(), [directory.path().join("a.yaml")]);
+        // Who names such a file means it.
+        assert_eq!(find_pipelines(&[directory.path().join(".a.yaml")]).files.iter().count(), 1);
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::config::expressions;
 use crate::config::{Content, MASKED_FROM, Settings, Written};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean, slip};
 use crate::reference::{Reference, ReferenceError};
-use crate::secret::{password, without_passwords};
+use crate::secret::{literal_defaults, password, without_defaults, without_passwords};
 use crate::specification::{Parameter, ParameterKind, Specification, Validation, matches_pattern};
 use crate::template::{MissingKey, Template, TemplateError};
 use crate::text::Str;
@@ -111,14 +112,26 @@ impl Arguments {
                     Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
                 }
             } else if parameter.is_required() && !meant.contains(name.as_str()) {
+                let blank = settings.entries.iter().find(|setting| {
+                    setting.name.span == empty.unwrap_or_default() && setting.value.is_given() && empty.is_some()
+                });
+                let mut message = format!("{:?} is required by {}", parameter.name, specification.name);
+                let hint = match blank {
+                    Some(setting) if setting.value.written().contains("${") => {
+                        message.push_str(", and the variable in it is empty");
+                        "set the variable, or write `${NAME:-default}`".to_owned()
+                    }
+                    Some(_) => {
+                        message.push_str(", and its value is empty");
+                        format!("{}: {}", parameter.name, parameter.description)
+                    }
+                    None => format!("{}: {}", parameter.name, parameter.description),
+                };
                 findings.push(
-                    Diagnostic::error(
-                        "settings.required",
-                        format!("{:?} is required by {}", parameter.name, specification.name),
-                    )
-                    .with_span(empty.unwrap_or(settings.span))
-                    .with_hint(format!("{}: {}", parameter.name, parameter.description))
-                    .with_path(pointer(&parameter.name)),
+                    Diagnostic::error("settings.required", message)
+                        .with_span(empty.unwrap_or(settings.span))
+                        .with_hint(hint)
+                        .with_path(pointer(&parameter.name)),
                 );
             }
         }
@@ -173,13 +186,14 @@ impl Arguments {
     /// What was written, for showing: `${NAME}` stays, credentials and passwords in URLs are masked.
     pub fn shown(&self, name: &str) -> Option<Str> {
         self.values.get(name).map(|a| {
-            if a.secret && !a.written.is_substituted() {
+            let written = a.written.written();
+            // Without a variable, the file holds the credential itself.
+            if a.secret && expressions(written).next().is_none() {
                 return Str::from_static("***");
             }
-            match without_passwords(a.written.written()) {
-                Cow::Borrowed(_) => a.written.written().clone(),
-                Cow::Owned(text) => text.into(),
-            }
+            let open = if a.secret { without_defaults(written) } else { Cow::Borrowed(written.as_str()) };
+            let shown = without_passwords(&open);
+            if *shown == **written { written.clone() } else { shown.into_owned().into() }
         })
     }
 
@@ -194,7 +208,8 @@ impl Arguments {
         let of = |a: &Argument| {
             let whole = a.secret.then(|| a.written.value().clone());
             let password = password(a.written.value()).map(Str::from);
-            a.written.substituted().cloned().chain(whole).chain(password).collect::<Vec<_>>()
+            let defaults = literal_defaults(a.written.written(), a.secret).map(Str::from);
+            a.written.substituted().cloned().chain(whole).chain(password).chain(defaults).collect::<Vec<_>>()
         };
         self.values.values().flat_map(of).filter(|text| text.len() >= MASKED_FROM)
     }
@@ -366,7 +381,7 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
     let span = written.span();
     // What the file says, never what a variable holds.
     let shown = || {
-        if parameter.secret || written.is_substituted() {
+        if parameter.is_secret(name) || written.is_substituted() {
             format!("the value of {name:?}")
         } else {
             format!("{:?}", written.value())
@@ -437,11 +452,18 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
                     .with_span(span);
                     let meant = elsewhere(bad).filter(|meant| texts.iter().any(|text| text == meant));
                     let finding = match meant {
-                        _ if parameter.secret || written.is_substituted() => finding,
+                        _ if parameter.is_secret(name) || written.is_substituted() => finding,
                         Some(meant) => finding.with_fix(span, bad.as_str(), meant),
                         None => finding.with_slip(span, bad, texts.iter().map(Str::as_str)),
                     };
-                    let near = meant.or_else(|| did_you_mean(bad, texts.iter().map(Str::as_str)));
+                    let longer = || {
+                        let mut longer = texts.iter().map(Str::as_str).filter(|text| {
+                            text.strip_prefix(bad.as_str()).is_some_and(|rest| rest.starts_with(['-', '_', '/']))
+                        });
+                        longer.next().filter(|_| longer.next().is_none())
+                    };
+                    let near = meant.or_else(longer);
+                    let near = near.or_else(|| did_you_mean(bad, texts.iter().map(Str::as_str)));
                     return Err(match near.or_else(|| of_the_same_end(bad, texts)) {
                         Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
                         None => finding,
@@ -472,7 +494,8 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
             _ => {}
         }
     }
-    Ok(Argument { written, secret: parameter.secret, is_default: false, typed })
+    let secret = parameter.is_secret(name);
+    Ok(Argument { written, secret, is_default: false, typed })
 }
 
 /// The message quotes the text, so a substituted one is not described.
@@ -653,6 +676,35 @@ mod tests {
         assert_eq!(arguments.shown("token").as_deref(), Some("***"));
         assert!(!format!("{:?}", arguments.iter_shown().collect::<Vec<_>>()).contains("hunter22"));
         assert_eq!(arguments.secrets().collect::<Vec<_>>(), ["hunter22"]);
+    }
+
+    #[test]
+    fn defaults_of_credentials_are_not_shown() {
+        let specification = specification()
+            .with(Parameter::new("url", ParameterKind::Text, "Where."))
+            .with(Parameter::new("headers.*", ParameterKind::Text, "Headers."));
+        for (name, written, value, shown) in [
+            ("token", "Bearer ${T:-hunter33}", "Bearer of-the-variable", "Bearer ${T:-***}"),
+            ("token", "Bearer ${T:-hunter33}", "Bearer hunter33", "Bearer ${T:-***}"),
+            ("token", "${T}", "of-the-variable", "${T}"),
+            (
+                "url",
+                "http://me:${T:-hunter33}@host/?a=${A:-b}",
+                "http://me:x@host/?a=b",
+                "http://me:${T:-***}@host/?a=${A:-b}",
+            ),
+            ("url", "http://host/?api_key=hunter33", "http://host/?api_key=hunter33", "http://host/?api_key=***"),
+            ("headers.X-Auth-Token", "hunter33", "hunter33", "***"),
+            ("headers.X-Auth-Token", "${T:-hunter33}", "of-the-variable", "${T:-***}"),
+            ("headers.X-Trace", "${T:-hunter33}", "of-the-variable", "${T:-hunter33}"),
+        ] {
+            let mut settings = Settings::from_pairs([("count", "1"), (name, "")]);
+            settings.entries[1].value = Written::new(value, written, Span::default());
+            let arguments = Arguments::parse(&specification, &settings).unwrap();
+            assert_eq!(arguments.shown(name).as_deref(), Some(shown), "{name}: {written}");
+            let masked = arguments.secrets().any(|secret| secret.contains("hunter33"));
+            assert_eq!(masked, shown.contains("***"), "{name}: {written}");
+        }
     }
 
     #[test]

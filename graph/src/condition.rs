@@ -74,8 +74,8 @@ pub enum Judgement {
 enum NoVerdict {
     #[error("the condition takes too many steps, too much memory or too much time")]
     TooCostly,
-    #[error("the condition failed at character {}: {}", at, error.message)]
-    Failed { at: usize, error: EvalError },
+    #[error("the condition failed at character {at}, in `{piece}`: {}", error.message)]
+    Failed { at: usize, piece: Box<str>, error: EvalError },
     #[error("the condition printed {0:?}, which is neither true nor false")]
     NotBoolean(String),
 }
@@ -223,7 +223,8 @@ impl CompiledCondition {
         let output = rendered.map_err(|error| {
             let error = error.clone();
             let at = self.source().get(..error.offset).map_or(0, |before| before.chars().count()) + 1;
-            Fault::record("condition_failed", NoVerdict::Failed { at, error })
+            let piece = piece(self.source(), error.offset).into();
+            Fault::record("condition_failed", NoVerdict::Failed { at, piece, error })
         })?;
         verdict(output).ok_or_else(|| {
             const SHOWN: usize = 80;
@@ -234,6 +235,34 @@ impl CompiledCondition {
             Fault::record("condition_not_boolean", NoVerdict::NotBoolean(shown))
         })
     }
+}
+
+/// What failed of a condition: the expression from a place on, up to the end of its parentheses or braces.
+fn piece(source: &str, offset: usize) -> String {
+    const SHOWN: usize = 60;
+    let rest = source.get(offset..).unwrap_or_default();
+    let rest = rest.find("}}").map_or(rest, |end| &rest[..end]);
+    let (mut depth, mut quote, mut end) = (0_u32, None, rest.len());
+    for (at, c) in rest.char_indices() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '`') => quote = Some(c),
+            (None, '(') => depth += 1,
+            (None, ')') if depth == 0 => {
+                end = at;
+                break;
+            }
+            (None, ')') => depth -= 1,
+            _ => {}
+        }
+    }
+    let piece = rest[..end].trim_end_matches('-').trim();
+    let mut shown: String = piece.chars().take(SHOWN).collect();
+    if shown.len() < piece.len() {
+        shown.push('…');
+    }
+    shown
 }
 
 struct Witnessed {

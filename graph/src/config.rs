@@ -5,6 +5,7 @@
 //! adds its findings and goes on with what is sound.
 
 mod dead_letter;
+mod defaults;
 mod field;
 mod interpolate;
 mod item;
@@ -26,6 +27,7 @@ pub mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use defaults::{defaults, expressions};
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_of};
 pub use reread::Unreadable;
 pub use schema::json_schema;

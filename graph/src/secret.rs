@@ -6,7 +6,7 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::config::MASKED_FROM;
+use crate::config::{MASKED_FROM, defaults, expressions};
 use crate::text::Str;
 
 /// Bytes from which on a piece of base64 is masked: shorter ones could be a piece of anything.
@@ -106,33 +106,104 @@ fn written(text: &str) -> Vec<String> {
     ]
 }
 
-/// Where passwords stand in a text: those of `scheme://user:password@host`. `${NAME}` in their place is none.
+/// Where passwords stand in a text: those of `scheme://user:password@host`, and credentials in the query of a URL
+/// (`?api_key=`). `${NAME}` in their place is none; of `${NAME:-default}`, the default is.
 pub(crate) fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
-    text.match_indices("://").filter_map(|(at, separator)| {
+    let variables: Vec<Range<usize>> = expressions(text).collect();
+    let mut found: Vec<Range<usize>> = in_addresses(text, &variables).chain(in_queries(text, &variables)).collect();
+    found.sort_unstable_by_key(|range| range.start);
+    found.into_iter()
+}
+
+/// What is literal of a password: nothing where all of it is a variable without a default.
+fn literal(text: &str, password: Range<usize>) -> Option<Range<usize>> {
+    let whole = &text[password.clone()];
+    if whole.starts_with("${") && whole.find('}') == Some(whole.len() - 1) {
+        return defaults(whole).next().map(|at| password.start + at.start..password.start + at.end);
+    }
+    (!whole.is_empty()).then_some(password)
+}
+
+/// The first of these bytes from `start` on that does not stand in a variable, or the end.
+fn end(text: &str, start: usize, variables: &[Range<usize>], ends: &[char]) -> usize {
+    let is_in_variable = |at: usize| variables.iter().any(|variable| variable.contains(&at));
+    text[start..]
+        .char_indices()
+        .map(|(at, c)| (start + at, c))
+        .find(|(at, c)| ends.contains(c) && !is_in_variable(*at))
+        .map_or(text.len(), |(at, _)| at)
+}
+
+fn in_addresses<'t>(text: &'t str, variables: &'t [Range<usize>]) -> impl Iterator<Item = Range<usize>> + 't {
+    let is_plain = |at: usize| !variables.iter().any(|variable| variable.contains(&at));
+    text.match_indices("://").filter_map(move |(at, separator)| {
         let start = at + separator.len();
-        let authority = text[start..].split(['/', '?', '#', '"', '\'', ' ', '\n']).next()?;
-        let user = match authority.rsplit_once('@') {
-            Some((user, _)) => user,
+        let sign = |range: Range<usize>| text[range.clone()].rfind('@').map(|at| range.start + at);
+        let authority = start..end(text, start, variables, &['/', '?', '#', '"', '\'', ' ', '\n']);
+        let until = match sign(authority).filter(|at| is_plain(*at)) {
+            Some(until) => until,
             // PostgreSQL's client takes a slash in a password for what it is.
             None if text[..at].ends_with("postgres") || text[..at].ends_with("postgresql") => {
-                text[start..].split(['?', '"', '\'', ' ', '\n']).next()?.split_once('@')?.0
+                let whole = start..end(text, start, variables, &['?', '"', '\'', ' ', '\n']);
+                whole.start
+                    + text[whole.clone()].match_indices('@').map(|(at, _)| at).find(|at| is_plain(start + at))?
             }
             None => return None,
         };
-        let (name, password) = user.split_once(':')?;
-        let start = start + name.len() + 1;
-        let is_variable = password.starts_with("${") && password.find('}') == Some(password.len() - 1);
-        (!password.is_empty() && !is_variable).then(|| start..start + password.len())
+        let colon = text[start..until].match_indices(':').map(|(at, _)| start + at).find(|at| is_plain(*at))?;
+        literal(text, colon + 1..until)
     })
+}
+
+fn in_queries<'t>(text: &'t str, variables: &'t [Range<usize>]) -> impl Iterator<Item = Range<usize>> + 't {
+    let is_query = text.contains("://") && text.contains('?');
+    let equals = text.match_indices('=').map(|(at, _)| at).filter(move |_| is_query);
+    equals.filter_map(move |at| {
+        let name = text[..at].rfind(['?', '&']).map(|start| &text[start + 1..at])?;
+        let is_secret = name.len() < 40 && names_a_credential(name);
+        let value = at + 1..end(text, at + 1, variables, &['&', '#', '"', '\'', ' ', '\n']);
+        (is_secret && !text[value.clone()].starts_with("{{")).then(|| literal(text, value)).flatten()
+    })
+}
+
+/// Whether a header or a parameter of a query holds a credential, by its name: `X-Auth-Token`, `api_key`. O(length).
+pub fn names_a_credential(name: &str) -> bool {
+    const WHOLE: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "sig"];
+    const PARTS: [&str; 10] = [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "apikey",
+        "api-key",
+        "access-key",
+        "auth-key",
+        "credential",
+    ];
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part)) || name.ends_with("subscription-key")
+}
+
+/// The text of a credential as the file has it, without what it holds in plain text: of variables, the names stay.
+pub fn without_defaults(text: &str) -> Cow<'_, str> {
+    without(text, defaults(text))
 }
 
 /// The text of a setting without the passwords in its URLs.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
+    without(text, passwords(text))
+}
+
+fn without(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> Cow<'_, str> {
     let mut out = String::new();
     let mut shown = 0;
-    for range in passwords(text) {
-        out.extend([&text[shown..range.start], "***"]);
-        shown = range.end;
+    for range in ranges {
+        // One may stand within another.
+        if range.start >= shown {
+            out.extend([&text[shown..range.start], "***"]);
+            shown = range.end;
+        }
     }
     if shown == 0 {
         return text.into();
@@ -141,9 +212,19 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// The password of a URL, where it is long enough to be masked.
+/// The first password of a URL, where it is long enough to be masked.
 pub(crate) fn password(url: &str) -> Option<&str> {
     url.get(passwords(url).next()?).filter(|password| password.len() >= MASKED_FROM)
+}
+
+/// What the file itself holds of credentials behind variables: defaults, all of them of a setting that is `secret`, and
+/// else those that stand in the place of a password.
+pub(crate) fn literal_defaults(written: &str, secret: bool) -> impl Iterator<Item = &str> {
+    let ranges: Vec<Range<usize>> = match secret {
+        true => defaults(written).collect(),
+        false => passwords(written).collect(),
+    };
+    ranges.into_iter().filter_map(|range| written.get(range))
 }
 
 /// The text that a script has where its source holds this one between quotes.
@@ -325,6 +406,15 @@ mod tests {
             ("http://me:a@b@host, http://:x@host", "http://me:***@host, http://:***@host"),
             ("http://${USER}:${PASSWORD}@host/{{ .Key }}", "http://${USER}:${PASSWORD}@host/{{ .Key }}"),
             ("http://me:${PASSWORD}2@host", "http://me:***@host"),
+            ("http://me:${PASSWORD:-hunter2}@host", "http://me:${PASSWORD:-***}@host"),
+            ("http://me:${PASSWORD:-a/b@c?d}@host/e", "http://me:${PASSWORD:-***}@host/e"),
+            ("postgresql://${USER:-a:b@c}:${PASSWORD:-a/b}@h/d", "postgresql://${USER:-a:b@c}:${PASSWORD:-***}@h/d"),
+            ("http://h/?api_key=hunter2&a=b&access_token=c#d", "http://h/?api_key=***&a=b&access_token=***#d"),
+            (
+                "http://h/?api_key=${A}&token={{ .Key }}&apikey=${A:-b}",
+                "http://h/?api_key=${A}&token={{ .Key }}&apikey=${A:-***}",
+            ),
+            ("token=a http://h/?tokens", "token=a http://h/?tokens"),
             ("postgresql://me:a/b@h/d?o=p:q@r", "postgresql://me:***@h/d?o=p:q@r"),
             ("http://me:@host http://me@host mail:me@host ://", "http://me:@host http://me@host mail:me@host ://"),
         ] {

@@ -114,6 +114,16 @@ pub struct Parameter {
 }
 
 impl Parameter {
+    /// Whether the value of a setting of this parameter is a credential: as the parameter has it, and by the name of a
+    /// header that any may be given of (`headers.*`).
+    pub fn is_secret(&self, setting: &str) -> bool {
+        let of_headers = || {
+            let start = self.name.strip_suffix("headers.*")?;
+            (start.is_empty() || start.ends_with('.')).then(|| setting.trim().rsplit('.').next()).flatten()
+        };
+        self.secret || of_headers().is_some_and(crate::secret::names_a_credential)
+    }
+
     /// An optional parameter without default.
     pub fn new(name: &'static str, kind: ParameterKind, description: &'static str) -> Self {
         Parameter {

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use anabranch_graph::state::StoreError;
 use axum::Json;
+use axum::extract::Request;
+use axum::http::header::{ALLOW, CONTENT_LENGTH};
 use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -226,6 +229,27 @@ impl From<StoreError> for ApiError {
 
 pub(super) async fn no_such_path(uri: Uri) -> ApiError {
     ApiError::new(Kind::NotFound, "api.no_such_path", format!("there is nothing at {}", uri.path()))
+}
+
+/// Names the methods that a path takes where a request had another one.
+pub(super) async fn naming_methods(request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    let allowed = response.headers().get(ALLOW).and_then(|methods| methods.to_str().ok()).map(str::to_owned);
+    let Some(allowed) = allowed.filter(|_| response.status() == StatusCode::METHOD_NOT_ALLOWED) else {
+        return response;
+    };
+    let methods: Vec<&str> = allowed.split(',').map(str::trim).filter(|name| *name != "HEAD").collect();
+    let message = format!("{path} does not take {method}: it takes {}", methods.join(", "));
+    let error = ApiError::new(Kind::Unimplemented, "api.no_such_method", message)
+        .suggest(format!("ask with {}", methods.join(" or ")));
+    let (mut parts, body) = error.into_response().into_parts();
+    for (name, value) in response.headers() {
+        if !parts.headers.contains_key(name) && *name != CONTENT_LENGTH {
+            parts.headers.insert(name.clone(), value.clone());
+        }
+    }
+    Response::from_parts(parts, body)
 }
 
 pub(super) async fn no_such_method(method: Method, uri: Uri) -> ApiError {

@@ -302,7 +302,8 @@ fn shown_connector(
 fn settings(specification: Option<&Specification>, given: &[StoredSetting]) -> Settings {
     let shown = |setting: &StoredSetting| {
         let parameter = specification.and_then(|specification| specification.parameter(setting.name.trim()));
-        let open = parameter.is_some_and(|parameter| !parameter.secret) || is_variable(&setting.written);
+        let open =
+            parameter.is_some_and(|parameter| !parameter.is_secret(&setting.name)) || is_variable(&setting.written);
         let text = if open { without_passwords(&setting.written).into_owned() } else { "***".to_owned() };
         (setting.name.to_string(), text)
     };

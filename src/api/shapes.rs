@@ -81,6 +81,7 @@ pub(super) enum StoppedReason {
 
 /// What people call a pipeline.
 #[derive(Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct PipelineConfig {
     #[serde(default)]
     pub(super) name: String,
@@ -153,6 +154,7 @@ pub(super) enum ConnectorType {
 
 /// What is set of a connector.
 #[derive(Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ConnectorConfig {
     #[serde(default)]
     pub(super) name: String,
@@ -179,6 +181,7 @@ pub(super) struct Processor {
 
 /// Where a processor stands.
 #[derive(Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ProcessorParent {
     #[serde(rename = "type")]
     pub(super) kind: ParentType,
@@ -195,6 +198,7 @@ pub(super) enum ParentType {
 
 /// What is set of a processor.
 #[derive(Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ProcessorConfig {
     #[serde(default)]
     pub(super) settings: BTreeMap<String, String>,

@@ -15,7 +15,13 @@ pub(super) fn meant(error: &clap::Error, line: &[String]) -> Option<String> {
     };
     let corrected = match error.kind() {
         ErrorKind::InvalidSubcommand => elsewhere(&cli, &text(ContextKind::InvalidSubcommand)?, line)?,
-        ErrorKind::UnknownArgument => value_apart(&cli, &text(ContextKind::InvalidArg)?, line)?,
+        ErrorKind::UnknownArgument => {
+            let unknown = text(ContextKind::InvalidArg)?;
+            value_apart(&cli, &unknown, line)
+                .or_else(|| file_first(&unknown, line))
+                .or_else(|| of_one(&unknown, line))?
+        }
+        ErrorKind::ValueValidation => ranges(&text(ContextKind::InvalidValue)?, line)?,
         ErrorKind::TooManyValues => without_value(&text(ContextKind::InvalidArg)?, line)?,
         ErrorKind::MissingRequiredArgument => missing(&cli, line)?,
         _ => return None,
@@ -109,10 +115,71 @@ fn value_apart(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<Stri
     }
     if command.get_name() == "run" && !unknown.starts_with('-') {
         let mut corrected = line.to_vec();
+        let is_path = unknown.contains(['/', '.', '\\']) || std::path::Path::new(unknown).exists();
+        // The id of a pipeline: the service runs already.
+        if !is_path && corrected.len() == 2 {
+            return Some(["pipelines", "start", unknown].map(str::to_owned).into());
+        }
         corrected.splice(at..=at, ["--pipelines.path".to_owned(), unknown.to_owned()]);
         return Some(corrected);
     }
     None
+}
+
+/// `-c anabranch.yaml`, `--config p.yaml`: a file behind a flag that other services have.
+fn file_first(unknown: &str, line: &[String]) -> Option<Vec<String>> {
+    let (flag, joined) = unknown.split_once('=').map_or((unknown, None), |(flag, value)| (flag, Some(value)));
+    matches!(flag, "-c" | "-f" | "--config" | "--file" | "--config-file").then_some(())?;
+    let at = line.iter().position(|word| word == unknown)?;
+    let file = joined.map(str::to_owned).or_else(|| line.get(at + 1).filter(|word| !word.starts_with('-')).cloned())?;
+    let taken = if joined.is_some() { 1 } else { 2 };
+    let rest = line[..at].iter().chain(&line[at + taken..]);
+    let commands: Vec<&String> = rest.clone().filter(|word| !word.starts_with('-')).collect();
+    let flags = rest.filter(|word| word.starts_with('-')).cloned();
+    // The file of the settings has a name of its own; any other holds pipelines.
+    let is_settings = file.rsplit('/').next().is_some_and(|name| name.starts_with("anabranch."));
+    let setting = if is_settings { "--config.path" } else { "--pipelines.path" };
+    match commands[..] {
+        [] => {}
+        [run] if run == "run" => {}
+        [pipelines, check] if pipelines == "pipelines" && !is_settings => {
+            let words = [pipelines.clone(), check.clone(), file];
+            return Some(words.into_iter().chain(flags).collect());
+        }
+        _ => return None,
+    }
+    Some(["run".to_owned(), setting.to_owned(), file].into_iter().chain(flags).collect())
+}
+
+/// `pipelines list orders`: one of them is described.
+fn of_one(unknown: &str, line: &[String]) -> Option<Vec<String>> {
+    let at = line.iter().position(|word| word == unknown)?;
+    (at >= 2 && matches!(line[at - 1].as_str(), "list" | "ls") && !unknown.starts_with('-')).then_some(())?;
+    let group = line[at - 2].as_str();
+    matches!(group, "pipelines" | "pipeline" | "connectors" | "connector").then_some(())?;
+    let mut corrected = line.to_vec();
+    "describe".clone_into(&mut corrected[at - 1]);
+    Some(corrected)
+}
+
+/// `dlq replay orders 1-3`: each number stands by itself.
+fn ranges(value: &str, line: &[String]) -> Option<Vec<String>> {
+    const MOST: u64 = 10;
+    let at = line.iter().position(|word| word == value)?;
+    let before = line[..at].iter().filter(|word| !word.starts_with('-')).map(String::as_str).collect::<Vec<_>>();
+    matches!(before[..], ["dlq", "replay" | "purge", _, ..]).then_some(())?;
+    let mut numbers: Vec<u64> = Vec::new();
+    for part in value.split(',') {
+        let (first, last): (u64, u64) = match part.split_once("..").or_else(|| part.split_once('-')) {
+            Some((first, last)) => (first.parse().ok()?, last.parse().ok()?),
+            None => (part.parse().ok()?, part.parse().ok()?),
+        };
+        (first <= last && last - first < MOST).then_some(())?;
+        numbers.extend(first..=last);
+    }
+    let mut corrected = line.to_vec();
+    corrected.splice(at..=at, numbers.iter().map(u64::to_string));
+    Some(corrected)
 }
 
 /// `--once=true`: a flag without a value.
@@ -180,6 +247,17 @@ mod tests {
             ("dlq show x", "dlq show x <NUMBER>"),
             ("dlq show", "dlq show <PIPELINE> <NUMBER>"),
             ("run --once=true", "run --once"),
+            ("validate p.yaml", "pipelines validate p.yaml"),
+            ("start t", "pipelines start t"),
+            ("run t", "pipelines start t"),
+            ("-c p.yaml", "run --pipelines.path p.yaml"),
+            ("--config=p.yaml", "run --pipelines.path p.yaml"),
+            ("run -c anabranch.yaml --once", "run --config.path anabranch.yaml --once"),
+            ("pipelines validate -f p.yaml", "pipelines validate p.yaml"),
+            ("pipelines list t", "pipelines describe t"),
+            ("pipelines ls t --json", "pipelines describe t --json"),
+            ("dlq replay t 1-3", "dlq replay t 1 2 3"),
+            ("dlq replay t 1,4..5", "dlq replay t 1 4 5"),
         ] {
             let words: Vec<String> = match line.strip_prefix("eval ") {
                 Some(template) => vec!["eval".to_owned(), template.to_owned()],
@@ -197,7 +275,16 @@ mod tests {
 
     #[test]
     fn nothing_is_made_up() {
-        for line in ["frobnicate", "run --frobnicate", "pipelines frobnicate", "version x"] {
+        for line in [
+            "frobnicate",
+            "run --frobnicate",
+            "pipelines frobnicate",
+            "version x",
+            "-c",
+            "dlq replay t 1-",
+            "dlq replay t 3-1",
+            "dlq replay t 1-99999999",
+        ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let error = Cli::try_parse_from(std::iter::once("anabranch".to_owned()).chain(words.clone())).unwrap_err();
             assert_eq!(meant(&error, &words), None, "{line}");

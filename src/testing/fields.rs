@@ -52,6 +52,10 @@ impl<'n> Fields<'n> {
                 Diagnostic::error("test.field_unknown", format!("{} has no field {:?}", self.what, entry.key))
                     .with_span(entry.key_span);
             let hint = match did_you_mean(&entry.key, known.iter().copied()) {
+                _ if matches!(&*entry.key, "version" | "pipelines") && known.contains(&"tests") => {
+                    "a file whose name ends in `.test.yaml` holds tests: give a file of pipelines another name"
+                        .to_owned()
+                }
                 Some(near) => format!("did you mean {near:?}?"),
                 None => format!("the fields are: {}", known.join(", ")),
             };

@@ -113,6 +113,10 @@ fn what_is_not_there_is_said_in_the_same_form() {
     assert_eq!(body["details"][0]["domain"], "anabranch");
     let method = ask(address, "DELETE", "/healthz", "", "");
     assert_eq!(method.status, 405);
+    assert_eq!(method.json()["message"], "/healthz does not take DELETE: it takes GET");
+    let method = get(address, "/v1/pipelines/p/start");
+    assert_eq!((method.status, method.reason().as_str()), (405, "api.no_such_method"));
+    assert_eq!(method.json()["message"], "/v1/pipelines/p/start does not take GET: it takes POST");
     // The registry is served only when asked for.
     assert_eq!(get(address, "/subjects").reason(), "api.no_such_path");
     end(process);

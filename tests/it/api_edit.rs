@@ -142,6 +142,9 @@ fn positions_are_not_deleted_by_accident() {
     service.wait_for("p", "stopped");
     service.refused("DELETE", "/v1/pipelines/p?parts=true", &json!({}), "pipeline.has_positions");
     let odd = "/v1/pipelines/p?parts=true&positions=yes";
+    let unknown = json!({ "config": { "name": "x", "foo": 1 } });
+    let refused = service.refused("POST", "/v1/pipelines", &unknown, "api.malformed_request");
+    assert!(refused.to_string().contains("foo"), "{refused:?}");
     let odd = service.refused("DELETE", odd, &json!({}), "api.malformed_request");
     assert_eq!(odd["message"], "positions: \"yes\" is not true or false");
     service.done("DELETE", "/v1/pipelines/p?parts=true&positions=true", &json!({}));

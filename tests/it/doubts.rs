@@ -185,3 +185,11 @@ fn a_template_or_condition_that_fails_names_its_place_in_the_file() {
         assert!(output.contains(&format!("(at {place})")), "{place} is not in:\n{output}");
     }
 }
+
+#[test]
+fn a_condition_that_fails_names_what_it_compares() {
+    let steps = "      - { id: c, plugin: filter, condition: '{{ and true (eq .Payload.After.name 1) }}' }";
+    let workspace = workspace(steps, "");
+    let output = workspace.run(&["run", "--once"]).expect_code(1).both();
+    assert!(output.contains("in `eq .Payload.After.name 1`: incompatible types"), "{output}");
+}

@@ -149,6 +149,38 @@ fn what_is_meant_as_it_stands_is_not_reported() {
 }
 
 #[test]
+fn a_credential_stands_in_a_file_whether_its_variable_is_set_or_not() {
+    let checker = Checker { registry: registry() };
+    let with = |setting: &str| {
+        let settings =
+            format!("plugin: webhook.http\n        settings:\n          url: http://127.0.0.1:1/\n          {setting}");
+        let destination = "plugin: file\n        settings:\n          path: out.txt";
+        told(&checker.check(&SOUND.replacen(destination, &settings, 1)))
+    };
+    assert!(with("method: POST").iter().all(|line| !line.contains("is required")), "{:?}", with("method: POST"));
+    for (setting, warns) in [
+        // A variable that is set wherever tests run.
+        ("headers.Authorization: 'Bearer ${PATH:-HUNTER3}'", true),
+        ("headers.Authorization: 'Bearer ${PATH}'", false),
+        ("headers.Authorization: 'Bearer ${PATH:-}'", false),
+        ("headers.Authorization: 'Bearer ${NOT_SET_ANYWHERE:-HUNTER3}'", true),
+        ("headers.X-Auth-Token: HUNTER3", true),
+        ("headers.X-Auth-Token: '${PATH:-HUNTER3}'", true),
+        ("headers.X-Auth-Token: '${PATH}'", false),
+        ("headers.X-Auth-Token: '{{ .Metadata.token }}'", false),
+        ("headers.X-Idempotency-Key: HUNTER3", false),
+        ("headers.X-Request-Id: HUNTER3", false),
+        ("headers.X-Link: 'http://a/?api_key=HUNTER3'", true),
+        ("headers.X-Link: 'http://a/?api_key=${PATH}'", false),
+        ("headers.X-Link: 'http://me:${PATH:-HUNTER3}@a/'", true),
+    ] {
+        let found = with(setting);
+        assert_eq!(found.iter().any(|line| line.contains("plan.literal_secret")), warns, "{setting}: {found:?}");
+        assert!(!found.iter().any(|line| line.contains("HUNTER3")), "{setting}: {found:?}");
+    }
+}
+
+#[test]
 fn an_address_without_a_password_is_no_credential() {
     let checker = Checker { registry: registry() };
     let with = |url: &str| {
@@ -165,4 +197,77 @@ fn an_address_without_a_password_is_no_credential() {
         let found = with(url);
         assert_eq!(found.iter().any(|line| line.contains("plan.literal_secret")), warns, "{url}: {found:?}");
     }
+}
+
+#[test]
+fn what_fails_or_is_meant_otherwise_is_told_with_what_mends_it() {
+    let checker = Checker { registry: registry() };
+    let with = |condition: &str| told(&checker.check(&SOUND.replacen(CONDITION, &format!("'{condition}'"), 1)));
+    let value = "value: '{{ .Payload.After.name }}'";
+    let of = |template: &str| told(&checker.check(&SOUND.replacen(value, &format!("value: '{template}'"), 1)));
+    let says = |found: Vec<String>, parts: &[&str]| {
+        let text = found.join("\n");
+        for part in parts {
+            assert!(text.contains(part), "{part:?} is not in:\n{text}");
+        }
+    };
+    says(
+        with(r#"{{ ternary "yes" "no" (eq .Payload.After.name "a") }}"#),
+        &["flow.not_a_verdict", "fails for every record"],
+    );
+    says(with(r#"{{ ternary "true" "no" (eq .Payload.After.name "a") }}"#), &["flow.not_a_verdict", "may give"]);
+    assert_eq!(with(r#"{{ ternary "true" "false" (eq .Payload.After.name "a") }}"#), [] as [String; 0]);
+    says(
+        of(r#"{{ index (split "@" .Payload.After.name) 1 }}"#),
+        &["flow.wrong_argument", "splitList \"@\" .Payload.After.name"],
+    );
+    assert_eq!(of(r#"{{ (split "@" .Payload.After.name)._1 }}"#), [] as [String; 0]);
+    assert_eq!(of(r#"{{ index (splitList "@" .Payload.After.name) 0 }}"#), [] as [String; 0]);
+    says(
+        with(r#"{{ eq .Payload.After.name "a" or eq .Payload.After.name "b" }}"#),
+        &[r#"or (eq .Payload.After.name "a") (eq .Payload.After.name "b")"#],
+    );
+    says(
+        with(r#"{{ ne .Payload.After.name "a" "b" }}"#),
+        &[r#"and (ne .Payload.After.name "a") (ne .Payload.After.name "b")"#],
+    );
+    says(of("{{ substr .Payload.After.name 0 1 }}"), &["write substr 0 1 .Payload.After.name"]);
+    // As texts, 10 comes before 2: the number is not put between quotes.
+    says(with(r#"{{ ge (index .Metadata "split.index") 2 }}"#), &["(int (index .Metadata \"split.index\"))"]);
+    says(with("{{ gt .Payload.After.name 5 }}"), &["(int .Payload.After.name)", "field.convert"]);
+    says(with(r#"{{ gt (printf "%d" .Payload.After.count) 5 }}"#), &["(int (printf"]);
+}
+
+#[test]
+fn the_order_of_a_text_and_a_number_is_not_corrected() {
+    for condition in [
+        r#"{{ ge (index .Metadata "split.index") 2 }}"#,
+        "{{ gt .Payload.After.name 5 }}",
+        r#"{{ gt (printf "%d" .Payload.After.count) 5 }}"#,
+        "{{ .Payload.After.name == order }}",
+        "{{ .Payload.After.name[0:1] == \"a\" }}",
+    ] {
+        let text = SOUND.replacen(CONDITION, &format!("'{condition}'"), 1);
+        let mut files = Files::new();
+        files.add("p.yaml", text.as_str());
+        let found = Found { files, unreadable: Vec::new() };
+        let options = CompileOptions::default();
+        let fixed = fix(Pipelines::of(found, &registry(), &options), &registry(), &options);
+        assert!(fixed.changed.is_empty(), "{condition} became\n{}", fixed.changed[0].after);
+    }
+}
+
+#[test]
+fn two_fields_that_get_one_name_are_told() {
+    let checker = Checker { registry: registry() };
+    let with = |mapping: &str| {
+        let step = format!("plugin: field.rename\n        settings:\n          mapping: '{mapping}'");
+        let text = "plugin: field.set\n        condition: '{{ gt .Payload.After.count 10 }}'\n        settings:\n          field: .Payload.After.tag\n          value: '{{ .Payload.After.name }}'";
+        assert!(SOUND.contains(text));
+        told(&checker.check(&SOUND.replacen(text, &step, 1)))
+    };
+    let found = with(".Payload.After.tag:x,.Payload.After.label:x").join("\n");
+    assert!(found.contains("flow.name_taken") && found.contains("two fields"), "{found}");
+    let found = with(".Payload.After.name:x,.Payload.After.x:y,.Payload.After.count:x").join("\n");
+    assert!(!found.contains("flow.name_taken"), "{found}");
 }

@@ -28,6 +28,10 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
             let finding = finding.with_hint(format!("write `{becomes}`"));
             if fits { finding.with_fix(span, was, becomes) } else { finding }
         }
+        // None of these has settings below it.
+        (None, Value::Map(_)) if matches!(&*entry.key, "value" | "field" | "path" | "script" | "condition" | "url") => {
+            finding.with_hint(format!("write it as a text, in quotes: `{}: '{{\"a\": 1}}'`", entry.key))
+        }
         (None, Value::Map(map)) => {
             let mut leaves = Vec::new();
             let flat = flatten(&entry.key, map, span, reader.source, &mut leaves);

@@ -1,6 +1,7 @@
 //! Configuration to graph: names become plugins, texts become settings and conditions.
 
 mod condition;
+mod credential;
 mod elsewhere;
 mod literal;
 mod topology;
@@ -399,15 +400,12 @@ impl Resolver<'_> {
         specification: &Specification,
         settings: &Settings,
     ) -> Option<(Arguments, Vec<Given>)> {
-        let literal = settings.entries.iter().filter(|setting| !setting.value.is_substituted());
-        let secret = |name: &str| specification.parameter(name.trim()).is_some_and(|parameter| parameter.secret);
-        for setting in literal {
-            let (name, value) = (setting.name.value.trim(), setting.value.value());
-            let is_secret = secret(&setting.name.value);
-            let holds_password = match is_secret {
-                true => holds_credential(value),
-                false => *secret::without_passwords(value) != **value,
-            };
+        for setting in &settings.entries {
+            let name = setting.name.value.trim();
+            let is_secret = specification.parameter(name).is_some_and(|parameter| parameter.is_secret(name));
+            let holds_password = credential::stands_in(&setting.value, is_secret);
+            // What the file shows of a variable is its name.
+            let is_secret = is_secret && !setting.value.is_substituted();
             if is_secret || holds_password {
                 self.credentials.push(setting.value.span());
             }
@@ -492,17 +490,4 @@ fn listed(names: &[Str]) -> String {
 
 fn join(items: impl Iterator<Item = impl Display>) -> String {
     items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
-}
-
-/// Whether the value of a secret setting holds a credential itself: an address only where a password is in it.
-fn holds_credential(value: &str) -> bool {
-    let value = value.trim();
-    let host = value.split('/').next().and_then(|authority| authority.rsplit_once(':'));
-    let has_port = host.is_some_and(|(host, port)| {
-        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
-        let is_name = host == "localhost" || host.contains(['.', ']']);
-        is_name && host.chars().all(is_host) && port.parse::<u16>().is_ok()
-    });
-    let is_address = value.contains("://") || value.contains("host=") || has_port;
-    !value.is_empty() && (!is_address || *secret::without_passwords(value) != *value || value.contains("password="))
 }

@@ -87,7 +87,7 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
     }
     if !rest.starts_with('.') {
         let error = wrong("a reference starts with a dot");
-        let dotted = format!(".{rest}");
+        let dotted = slips::spelled(&format!(".{rest}"));
         return Err(match target(&dotted) {
             Ok(_) => error.with_hint(format!("did you mean {dotted}?")).meaning(Some(dotted)),
             Err(ReferenceError { hint: Some(hint), .. }) => error.with_hint(hint),

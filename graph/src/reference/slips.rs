@@ -31,6 +31,7 @@ fn is_reference(text: &str) -> bool {
 pub(super) fn find(text: &str) -> Option<Slip> {
     let text = text.trim();
     braces(text)
+        .or_else(|| template(text))
         .or_else(|| several(text))
         .or_else(|| star(text))
         .or_else(|| pointer(text))
@@ -52,13 +53,48 @@ fn braces(text: &str) -> Option<Slip> {
     }
 }
 
+/// `.Payload.After.{{ .Key }}`.
+fn template(text: &str) -> Option<Slip> {
+    text.contains("{{").then(|| {
+        Slip::of(
+            "a reference holds no template: it names the same field of every record",
+            "name the field itself, as .Payload.After.name; custom.javascript takes names that differ",
+        )
+    })
+}
+
+/// A field of the payload that is named without it: `.a`.
+fn in_payload(part: &str) -> Option<String> {
+    let field = format!(".Payload.After{part}");
+    (part.len() > 1 && part.starts_with('.') && is_reference(&field)).then_some(field)
+}
+
+/// A reference with its parts in the spelling that records have: `.payload.after.a`.
+pub(super) fn spelled(reference: &str) -> String {
+    const ROOTS: [&str; 6] = [".Payload.Before", ".Payload.After", ".Metadata", ".Operation", ".Position", ".Key"];
+    let begins = |root: &&str| {
+        let rest = reference.get(root.len()..).filter(|_| reference[..root.len()].eq_ignore_ascii_case(root));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    match ROOTS.into_iter().filter(|root| reference.is_char_boundary(root.len().min(reference.len()))).find(begins) {
+        Some(root) => format!("{root}{}", &reference[root.len()..]),
+        None => reference.to_owned(),
+    }
+}
+
 /// `.Key.a .Key.b`, `.Key.a; .Key.b`.
 fn several(text: &str) -> Option<Slip> {
     let parts: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|'))
         .filter(|part| !part.is_empty())
         .collect();
-    (parts.len() > 1 && parts.iter().all(|part| part.starts_with('.') && is_reference(part))).then(|| Slip {
+    (parts.len() > 1).then_some(())?;
+    let whole = |part: &&str| match part.starts_with('.') && is_reference(part) {
+        true => Some((*part).to_owned()),
+        false => in_payload(part),
+    };
+    let parts: Vec<String> = parts.iter().map(whole).collect::<Option<_>>()?;
+    Some(Slip {
         several: Some(parts.join(",")),
         ..Slip::of(
             format!("it holds {} references", parts.len()),
@@ -95,8 +131,20 @@ fn record(text: &str) -> Option<Slip> {
         first,
         "Record" | "record" | "rec" | "r" | "msg" | "message" | "Message" | "event" | "Event" | "this" | "self" | "it"
     );
-    (names_record && is_reference(rest))
-        .then(|| Slip::meaning(format!("a reference does not name the record: {first}"), rest.to_owned()))
+    names_record.then_some(())?;
+    let problem = format!("a reference does not name the record: {first}");
+    if is_reference(rest) {
+        return Some(Slip::meaning(problem, spelled(rest)));
+    }
+    let field = in_payload(rest)?;
+    // A field may have the name of what scripts call a record.
+    Some(match matches!(first, "this" | "self") {
+        true => Slip::meaning(problem, field),
+        false => {
+            let other = format!(".Payload.After.{first}{rest}");
+            Slip::of(problem, format!("write {field}, or {other} for a field of a field"))
+        }
+    })
 }
 
 /// `.Payload.After.a-b`, `.Payload.After['a']`, `.Payload.After.list.0`.
@@ -118,6 +166,9 @@ fn keys(text: &str) -> Option<Slip> {
                         ),
                     ));
                 }
+                if key.len() > 1 && key.starts_with('/') && key.ends_with('/') {
+                    return Some(Slip::of("a reference holds no pattern", "name each field by itself"));
+                }
                 if !is_name(key) {
                     // Signs that join words; with others it is not known where the name ends.
                     let is_word = key
@@ -132,6 +183,12 @@ fn keys(text: &str) -> Option<Slip> {
                 let inner = rest.strip_prefix('[')?;
                 let end = inner.find(']')?;
                 let key = inner[..end].trim();
+                if key.is_empty() || key == "*" {
+                    return Some(Slip::of(
+                        "elements of lists cannot be referred to",
+                        "the processor \"split\" makes a record of each",
+                    ));
+                }
                 if key.bytes().all(|b| b.is_ascii_digit()) {
                     return None;
                 }

@@ -318,7 +318,7 @@ fn other_notations_are_told_with_the_reference_that_is_meant() {
         ("Payload->After->a", Some(".Payload.After.a")),
         (".Record.Payload.After.id", Some(".Payload.After.id")),
         ("rec.Metadata[\"a.b\"]", Some(".Metadata[\"a.b\"]")),
-        ("record.payload.after", Some(".payload.after")),
+        ("record.payload.after", Some(".Payload.After")),
         (".Payload.After.a-b.c", Some(".Payload.After[\"a-b\"].c")),
         (".Payload.After['a']", Some(".Payload.After.a")),
         (".Payload.After[a]", Some(".Payload.After.a")),
@@ -340,4 +340,29 @@ fn other_notations_are_told_with_the_reference_that_is_meant() {
     let several = |text: &str| Reference::parse(text).unwrap_err().several().map(str::to_owned);
     assert_eq!(several(".Key.a .Key.b;.Key.c").as_deref(), Some(".Key.a,.Key.b,.Key.c"));
     assert_eq!(several(".Key.a b"), None);
+}
+
+#[test]
+fn what_is_meant_by_the_paths_of_other_tools() {
+    let told = |text: &str| {
+        let error = Reference::parse(text).unwrap_err();
+        (error.hint().unwrap_or_default().to_owned(), error.meant().map(str::to_owned))
+    };
+    for (text, hint, meant) in [
+        (".Payload.After.{{ .Key }}", "name the field itself", None),
+        (".{{ .Payload.After.x }}", "name the field itself", None),
+        (".Payload.After.tags[]", "the processor \"split\" makes a record of each", None),
+        (".Payload.After.tags[*]", "the processor \"split\" makes a record of each", None),
+        (".Payload.After./email/", "name each field by itself", None),
+        (".a;.b", ".Payload.After.a,.Payload.After.b", None),
+        (".a .b", ".Payload.After.a,.Payload.After.b", None),
+        ("this.kind", "write .Payload.After.kind", Some(".Payload.After.kind")),
+        (".record.kind", "write .Payload.After.kind, or .Payload.After.record.kind", None),
+        ("payload.after.kind", "did you mean .Payload.After.kind?", Some(".Payload.After.kind")),
+        ("rec.payload.after.kind", "write .Payload.After.kind", Some(".Payload.After.kind")),
+    ] {
+        let (found, fix) = told(text);
+        assert!(found.contains(hint), "{text}: {found}");
+        assert_eq!(fix.as_deref(), meant, "{text}");
+    }
 }

@@ -6,13 +6,15 @@
 use std::ops::Range;
 
 mod expression;
+#[cfg(test)]
+mod meaning;
 mod names;
 mod split;
 #[cfg(test)]
 mod tests;
 
 use super::{TemplateError, functions, parse};
-use expression::rewritten;
+use expression::{Rewritten, rewritten};
 
 /// The error with what is meant, where that can be told.
 pub(super) fn explain(source: &str, error: TemplateError) -> TemplateError {
@@ -23,6 +25,7 @@ pub(super) fn explain(source: &str, error: TemplateError) -> TemplateError {
         .or_else(|| brace(source, &error))
         .or_else(|| expression(source, &error))
         .or_else(|| word(source, &error))
+        .or_else(|| sign(source, &error))
         .or_else(|| ending(source, &error));
     explained.unwrap_or(error)
 }
@@ -40,7 +43,10 @@ pub(crate) struct Meant {
 pub(crate) fn bare(text: &str) -> Option<Meant> {
     let inner = text.trim().trim_start_matches('{').trim_end_matches('}').trim();
     let (inner, sure) = match rewritten(inner).filter(|rewritten| !rewritten.only_names) {
-        Some(rewritten) => (rewritten.text, rewritten.or.is_none()),
+        Some(rewritten) => {
+            let sure = rewritten.is_sure();
+            (rewritten.text, sure)
+        }
         // A single brace around what is an expression already.
         None if text.contains(['{', '}']) || inner.split_whitespace().next().and_then(functions::find).is_some() => {
             (inner.to_owned(), true)
@@ -53,7 +59,19 @@ pub(crate) fn bare(text: &str) -> Option<Meant> {
 
 /// The call that is meant by a command that begins with a value, as `.a eq 1`.
 pub(crate) fn command(text: &str) -> Option<String> {
-    let meant = rewritten(text).filter(|rewritten| rewritten.or.is_none())?.text;
+    let meant = rewritten(text).filter(Rewritten::is_sure)?.text;
+    compiles(&format!("{{{{ {meant} }}}}")).then_some(meant)
+}
+
+/// An expression whose operators or calls stand as in other languages, though it compiles: `eq .a 1 or eq .b 2`.
+pub(crate) fn compiled(text: &str) -> Option<String> {
+    let meant = rewritten(text).filter(Rewritten::is_sure)?.text;
+    (meant != text.trim() && compiles(&format!("{{{{ {meant} }}}}"))).then_some(meant)
+}
+
+/// The call in the order of its arguments here, where they stand as in other languages: `substr .a 0 1`.
+pub(crate) fn in_order(call: &str) -> Option<String> {
+    let meant = expression::in_order(call)?;
     compiles(&format!("{{{{ {meant} }}}}")).then_some(meant)
 }
 
@@ -169,15 +187,19 @@ fn expression(source: &str, error: &TemplateError) -> Option<TemplateError> {
     let at = from..from + inner.len();
     let place = found.foreign.at.start + from..found.foreign.at.end + from;
     let (message, becomes) = (found.foreign.message, found.text);
-    let Some(or) = found.or else {
-        return correction(source, error, place, (at, becomes.clone()), message, format!("write {becomes}"));
+    let hint = match (found.or, found.doubt) {
+        (None, None) => {
+            return correction(source, error, place, (at, becomes.clone()), message, format!("write {becomes}"));
+        }
+        // A word without quotes: which of the two it is, is not known.
+        (Some(or), _) => format!("write {becomes}, or {or} for the field"),
+        (None, Some(doubt)) => format!("write {becomes}, {doubt}"),
     };
-    // A word without quotes: which of the two it is, is not known.
     helps(source, error, &at, &becomes).then(|| TemplateError {
         offset: place.start,
         len: place.len(),
         message,
-        hint: Some(format!("write {becomes}, or {or} for the field")),
+        hint: Some(hint),
         correction: None,
     })
 }
@@ -210,6 +232,30 @@ fn word(source: &str, error: &TemplateError) -> Option<TemplateError> {
         return correction(source, error, at, edit, message, "remove it".to_owned());
     }
     None
+}
+
+/// Signs of other languages, for which there is no single text in their place.
+fn sign(source: &str, error: &TemplateError) -> Option<TemplateError> {
+    let rest = source.get(error.offset..)?;
+    let action = action(source, error.offset)?;
+    let inner = source[action].trim_start();
+    let (message, hint) = match rest.chars().next()? {
+        '#' if inner.starts_with("#if") || inner.starts_with("#each") => {
+            ("there are no blocks with `#`", "write {{ if … }} … {{ end }}, {{ range … }} … {{ end }}")
+        }
+        '#' => ("there are no comments with `#`", "write {{/* a comment */}}"),
+        '~' => ("there is no operator `~`", "write print with the values behind it: it joins texts"),
+        '%' => ("there are no blocks with `{%`", "write {{ if … }} … {{ end }} with two braces"),
+        '[' => ("a key in brackets stands behind no value", "name the field, as .Payload.After.name"),
+        ';' => ("an action holds one expression, and `;` ends none", "remove it"),
+        '{' if inner.starts_with("{%") => (
+            "there are no blocks with `{%`",
+            "write {{ if … }} … {{ end }}: the braces are two, without a percent sign",
+        ),
+        '{' if inner.starts_with('{') => ("there is a brace too many", "an action begins with two braces: {{ … }}"),
+        _ => return None,
+    };
+    Some(TemplateError { message: message.to_owned(), hint: Some(hint.to_owned()), correction: None, ..error.clone() })
 }
 
 /// An `{{ end }}` that is missing, at what it would end.

@@ -154,8 +154,12 @@ impl Renaming {
 
 impl Prototype for Rename {
     fn flow(&self, flow: &mut Flow) {
-        for Renaming { field, name, new, range } in self.renamings.iter() {
+        for (i, Renaming { field, name, new, range }) in self.renamings.iter().enumerate() {
             let place = || Place::within(MAPPING, range.clone());
+            // A missing field gets the name too, with null: so it is taken, unless it is given away in between.
+            let taken_by = self.renamings[..i].iter().rposition(|earlier| earlier.new == *new && earlier.field != *new);
+            let freed = |taker: usize| self.renamings[taker + 1..i].iter().any(|between| between.field == *new);
+            let twice = field != new && taken_by.is_some_and(|taker| !freed(taker));
             let (old, taken) = (flow.peek(field), flow.peek(new));
             flow.rename(place(), field, name);
             let there = |found: &Found| !found.is_missing() && !found.missing;
@@ -169,6 +173,12 @@ impl Prototype for Rename {
                     since,
                     Some("remove it first, or choose another name".into()),
                 );
+            } else if twice {
+                let message =
+                    format!("two fields of this mapping get the name {new}: every record that has {field} fails");
+                let hint =
+                    "choose another name for one of them; `field.set` with a condition takes the one that is there";
+                flow.warn("flow.name_taken", place(), message, None, Some(hint.into()));
             }
             match new.target() {
                 _ if !old.missing => {}

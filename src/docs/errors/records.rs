@@ -39,7 +39,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("column_missing", "The table has no column for a field.", "Add it, or leave the field out."),
     entry("column_name", "The field cannot be the name of a column.", "Rename it before, with field.rename."),
     entry("compression_failed", "Data cannot be compressed.", "This is a defect: report it."),
-    entry("condition_failed", "A condition failed for this record.", "Test for the field before it is used."),
+    entry(
+        "condition_failed",
+        "A condition failed for this record; the message names the comparison or the call.",
+        "Compare values of one type: convert a field with `field.convert`, `int`, `float64` or `toString`. If a field may be missing, test for it first, as `and .Payload.After.a (gt .Payload.After.a 1)`.",
+    ),
     entry("condition_not_boolean", "A condition gave neither true nor false.", "Write one that does."),
     entry("condition_panicked", "A condition panicked.", "This is a defect: report it."),
     entry(

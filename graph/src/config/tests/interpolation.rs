@@ -64,7 +64,9 @@ fn variables_in_template_literals_of_scripts_are_told() {
             let fix = finding.fix.as_ref().map_or(String::new(), |fix| format!("{} -> {}", fix.was, fix.becomes));
             format!("{} {fix}", finding.code)
         };
-        loaded.diagnostics.iter().map(line).collect::<Vec<_>>()
+        // The pipeline has nothing but its processor.
+        let of_text = loaded.diagnostics.iter().filter(|finding| !finding.code.starts_with("config.no_"));
+        of_text.map(line).collect::<Vec<_>>()
     };
     assert_eq!(told("x = `a ${N}`"), ["config.variable_in_script ${N} -> $${N}"]);
     assert_eq!(told("x = `a ${UNSET}`"), ["config.variable_unset ${UNSET} -> $${UNSET}"]);

@@ -61,6 +61,11 @@ impl Classes {
     }
 
     #[must_use]
+    pub(super) const fn with(self, other: Classes) -> Classes {
+        Classes(self.0 | other.0)
+    }
+
+    #[must_use]
     pub(super) const fn without(self, other: Classes) -> Classes {
         Classes(self.0 & !other.0)
     }

@@ -8,6 +8,9 @@ use super::expression::{Known, bytes};
 use crate::flow::{Kinds, Since};
 use crate::template::tree::{Literal, Operand, Term};
 
+/// Literals and results of functions.
+const NUMBERS: Classes = Classes::INT.with(Classes::FLOAT).with(Classes::LONG);
+
 impl Walk<'_> {
     /// Whether the first argument compares with the others. `args` are those that are written behind the name.
     pub(super) fn comparison(
@@ -88,14 +91,36 @@ impl Walk<'_> {
             let operand = (*operand)?;
             Some((bytes(operand), self.becomes(known, operand, *ours, *theirs)?))
         });
+        // As a text, the number would be compared letter by letter: "10" is less than "2".
+        let has_order = !matches!(name, "eq" | "ne");
+        let number = |known: &Known| matches!(known, Known::Literal(Literal::Number(_)));
+        let text = sides.iter().find(|(.., ours, theirs)| *ours == Classes::TEXT && theirs.within(NUMBERS));
+        let as_number = text.filter(|_| has_order && sides.iter().any(|(known, ..)| number(known)));
+        let correction = correction.filter(|_| as_number.is_none());
         let of_float = |a: Classes, b: Classes| a == Classes::INT && b == Classes::FLOAT;
         let hint = match &correction {
+            _ if as_number.is_some() => {
+                let (function, kind) = match (ours | theirs).overlaps(Classes::FLOAT) {
+                    true => ("float64", "float"),
+                    false => ("int", "int"),
+                };
+                let operand = as_number.and_then(|(_, operand, ..)| *operand).map(|operand| {
+                    let text = self.text(&bytes(operand));
+                    format!("write ({function} {text})")
+                });
+                let operand = operand.unwrap_or_else(|| format!("convert the text with `{function}`"));
+                format!("{operand}, or make the field a number with field.convert (type: {kind})")
+            }
             Some((_, becomes)) if of_float(ours, theirs) || of_float(theirs, ours) => {
                 format!("write the number with a point, as {becomes}")
             }
             Some((_, becomes)) => format!("write {becomes}"),
             None if of_float(ours, theirs) || of_float(theirs, ours) => {
                 "write the number with a point, as 10.0".to_owned()
+            }
+            None if (ours | theirs).overlaps(Classes::TIME) => {
+                "compare the seconds of both: (unixEpoch …) of a time, (unixEpoch (toDate \"2006-01-02\" …)) of a text"
+                    .to_owned()
             }
             None if (ours | theirs).overlaps(Classes::OPERATION) => {
                 "write .Operation.String to compare its name".to_owned()

@@ -154,7 +154,16 @@ impl Walk<'_> {
                 (None, n) => counted(n, "argument"),
             };
             let message = format!("every record fails here: {} takes {takes}, not {count}", function.name);
+            let inner = self.action(at.start);
+            let meant = slips::compiled(self.text(&inner));
             let hint = match function.name {
+                _ if meant.is_some() => format!("write {}", meant.unwrap_or_default()),
+                "ne" if args.len() > 2 => {
+                    let [first, others @ ..] = args else { return Known::Anything };
+                    let first = self.text(&bytes(first));
+                    let each = others.iter().map(|other| format!("(ne {first} {})", self.text(&bytes(other))));
+                    format!("write and {}", each.collect::<Vec<_>>().join(" "))
+                }
                 "eq" | "ne" | "lt" | "le" | "gt" | "ge" => format!("as `{} .Payload.After.price 10`", function.name),
                 _ => "give the values behind its name, each one that is a call of its own in parentheses".to_owned(),
             };
@@ -181,7 +190,30 @@ impl Walk<'_> {
             self.comparison(function.name, args, &values, &at, scope.certain);
         }
         self.suspect(function.name, args, &values, &at, scope.certain);
-        result(function.name)
+        match (function.name, &values[..]) {
+            ("ternary", [yes, no, _]) => match (self.classes(yes), self.classes(no)) {
+                (Some(yes), Some(no)) => Known::Of(yes | no),
+                _ => Known::Anything,
+            },
+            _ => result(function.name),
+        }
+    }
+
+    /// What stands between the braces around a place, without a keyword before it.
+    fn action(&self, at: usize) -> Range<usize> {
+        let source = self.tree.source.clone();
+        let start = source[..at].rfind("{{").map_or(0, |start| start + 2);
+        let end = source[start..].find("}}").map_or(source.len(), |end| start + end);
+        let mut inner = source[start..end].trim_start_matches('-').trim_start();
+        for keyword in ["else if ", "if ", "with "] {
+            if let Some(rest) = inner.strip_prefix(keyword) {
+                inner = rest;
+                break;
+            }
+        }
+        let start = end - inner.len();
+        let inner = inner.strip_suffix('-').unwrap_or(inner).trim_end();
+        start..start + inner.len()
     }
 
     /// `and`, `or`: the first argument that decides, else the last.
@@ -221,9 +253,32 @@ impl Walk<'_> {
             end = key.at.end as usize;
             known = self.indexed(known, text);
         }
+        if let Some(number) = keys.peek().filter(|key| matches!(&key.term, Term::Literal(Literal::Number(_)))) {
+            self.numbered(item, number, &known, scope.certain);
+        }
         let more = keys.map(|key| self.operand(key, scope)).count() > 0 || piped;
         let known = self.judged(known, head.at.start as usize..end, scope.certain);
         if more { Known::Anything } else { known }
+    }
+
+    /// `index (split "@" .a) 1`: a map has names as keys, and so has what `split` gives.
+    fn numbered(&mut self, item: &Operand, number: &Operand, known: &Known, certain: bool) {
+        let source = self.text(&bytes(item)).to_owned();
+        let inner = source.trim_start_matches('(').trim_start();
+        let is_split = ["split ", "splitn "].iter().any(|name| inner.starts_with(name)) && !inner.contains('|');
+        let is_map = is_split || self.classes(known) == Some(Classes::MAP);
+        if !is_map {
+            return;
+        }
+        let message = "every record fails here: the keys of a map are texts, not numbers".to_owned();
+        let key = self.text(&bytes(number));
+        let hint = match is_split {
+            true if inner.starts_with("split ") => {
+                format!("split gives a map with the keys \"_0\", \"_1\": write (splitList{}", &inner["split".len()..])
+            }
+            _ => format!("write the key as a text, as \"{key}\" or \"_{key}\""),
+        };
+        self.fails("flow.wrong_argument", bytes(number), message, hint, certain);
     }
 
     /// Whether an argument can be what a parameter takes.
@@ -269,6 +324,10 @@ impl Walk<'_> {
             _ => (format!("convert it with `{how}`"), None),
         };
         let (hint, becomes) = match param {
+            _ if arg.is_some() && matches!(value, Known::Literal(_)) && slips::in_order(self.text(at)).is_some() => {
+                let call = slips::in_order(self.text(at)).unwrap_or_default();
+                (format!("{} takes what it works on last: write {call}", function.name), None)
+            }
             Param::Text if classes.within(Classes::RAW | Classes::BYTES) => convert("printf \"%s\""),
             Param::Text if !classes.overlaps(Classes::NIL) => convert("toString"),
             Param::Int if classes.within(Classes::LONG | Classes::FLOAT) => convert("int"),

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::classes::Classes;
+use super::expression::bytes;
 use super::{Scope, Walk};
 use crate::flow::Flow;
 use crate::template::predicate::verdict;
-use crate::template::tree::{Body, Branches, Node};
+use crate::template::tree::{Body, Branches, Literal, Node, Pipeline, Term};
 
 /// Texts that a condition may print.
 #[derive(Default)]
@@ -153,6 +154,10 @@ impl Walk<'_> {
                     None => Printed::other(at, Other::Text),
                 }
             }
+            [Node::Print(pipeline)] if words(pipeline).is_some() => {
+                let (at, none) = words(pipeline).unwrap_or_default();
+                Printed { verdict: !none, other: Some((at, Other::Text)) }
+            }
             [Node::Print(pipeline)] => {
                 let value = self.pipeline(pipeline, scope);
                 let start = pipeline.at.start as usize;
@@ -206,6 +211,19 @@ impl Walk<'_> {
         }
         printed.or(self.printed(&branches.otherwise, scope))
     }
+}
+
+/// `ternary "yes" "no" …`: where the first text stands that is no verdict, and whether none is.
+fn words(pipeline: &Pipeline) -> Option<(Range<usize>, bool)> {
+    let command = pipeline.commands.last()?;
+    matches!(command.head.term, Term::Function(function) if function.name == "ternary").then_some(())?;
+    let texts = command.args.get(..2)?.iter().map(|arg| match &arg.term {
+        Term::Literal(Literal::Text(text)) => Some((bytes(arg), verdict(text).is_some())),
+        _ => None,
+    });
+    let texts: Vec<(Range<usize>, bool)> = texts.collect::<Option<_>>()?;
+    let at = texts.iter().find(|(_, is_verdict)| !is_verdict)?.0.clone();
+    Some((at, texts.iter().all(|(_, is_verdict)| !is_verdict)))
 }
 
 /// Whether the text may be a part of what stands for true or false.

@@ -215,7 +215,7 @@ error plan.condition_fails /processors/0/condition at `yes`
   the condition fails for every record: the condition printed "yes", which is neither true nor false
   hint: it is a template that gives true or false, as {{ eq .Operation.String "create" }}
 error plan.condition_fails /processors/2/condition at `{{ index (list 1) 5 }}`
-  the condition fails for every record: the condition failed at character 4: error calling index: index out of range: 5 with length 1
+  the condition fails for every record: the condition failed at character 4, in `index (list 1) 5`: error calling index: index out of range: 5 with length 1
   hint: it is a template that gives true or false, as {{ eq .Operation.String "create" }}
 "#);
     let text = "source in gen\ndestination to out\na set key=a if $SECRET\nb set key=b if {{ $SECRET\n";

@@ -19,8 +19,17 @@ pub(super) struct Rewritten {
     pub(super) foreign: Foreign,
     /// Another reading, where it is not sure: a word without quotes may be a text or a field.
     pub(super) or: Option<String>,
+    /// Why it may be meant otherwise, as it follows the text that is suggested; nothing is corrected then.
+    pub(super) doubt: Option<String>,
     /// Whether all that is foreign in it are names of fields.
     pub(super) only_names: bool,
+}
+
+impl Rewritten {
+    /// Whether nothing else can be meant.
+    pub(super) fn is_sure(&self) -> bool {
+        self.or.is_none() && self.doubt.is_none()
+    }
 }
 
 /// A part of an expression, and whether it needs parentheses as an argument.
@@ -62,17 +71,46 @@ struct Reader {
     /// The first name of a field without its dot.
     name: Option<Foreign>,
     or: Option<String>,
+    doubt: Option<String>,
+    /// Whether a comma separates the arguments of a call around this one.
+    in_call: bool,
+    /// Whether the calls that `and` or `or` takes follow each other without parentheses.
+    in_joined: bool,
 }
 
 /// The expression as templates have it. `None` where it has nothing foreign in it, or is not understood.
 pub(super) fn rewritten(text: &str) -> Option<Rewritten> {
-    let Split { tokens, foreign } = split::tokens(text)?;
-    let mut reader = Reader { tokens, next: 0, depth: 0, foreign, name: None, or: None };
+    let Split { tokens, foreign, doubt } = split::tokens(text)?;
+    let mut reader =
+        Reader { tokens, next: 0, depth: 0, foreign, name: None, or: None, doubt, in_call: false, in_joined: false };
     let part = reader.piped()?;
     (reader.next == reader.tokens.len()).then_some(())?;
     let only_names = reader.foreign.is_none();
     let foreign = reader.foreign.or(reader.name)?;
-    Some(Rewritten { text: part.text, foreign, or: reader.or, only_names })
+    Some(Rewritten { text: part.text, foreign, or: reader.or, doubt: reader.doubt, only_names })
+}
+
+/// A call in the order that its arguments have here, where they stand as in other languages: `substr .a 0 1`.
+pub(super) fn in_order(call: &str) -> Option<String> {
+    let Split { tokens, foreign: None, doubt } = split::tokens(call)? else { return None };
+    let mut reader = Reader {
+        tokens,
+        next: 1,
+        depth: 0,
+        foreign: None,
+        name: None,
+        or: None,
+        doubt,
+        in_call: false,
+        in_joined: false,
+    };
+    let Some((Token::Name(name), _)) = reader.tokens.first().cloned() else { return None };
+    let function = functions::find(&name)?;
+    let before = reader.arguments(function.name)?;
+    (reader.next == reader.tokens.len()).then_some(())?;
+    let mut arguments = before.clone();
+    names::ordered(function.name, names::Shape::Same, &mut arguments, function.params.len());
+    (arguments != before).then(|| names::Shape::Same.call(function.name, arguments)).flatten()
 }
 
 impl Reader {
@@ -80,6 +118,10 @@ impl Reader {
         if self.foreign.as_ref().is_none_or(|first| first.at.start > at.start) {
             self.foreign = Some(Foreign { at, message: message.into() });
         }
+    }
+
+    fn doubt(&mut self, why: impl Into<String>) {
+        self.doubt.get_or_insert_with(|| why.into());
     }
 
     fn note_name(&mut self, at: Range<usize>, message: String) {
@@ -199,8 +241,22 @@ impl Reader {
             return Some(Part::call(format!("{function} {} {}", left.argument(), right.argument())));
         }
         // What is looked for stands first here.
+        let word = match self.peek() {
+            Some(Token::Name(name)) => name.clone(),
+            _ => String::new(),
+        };
         if let Some(function) = self.operator(names::SEARCHES) {
             let right = self.sum()?;
+            match function {
+                "has" if left.is_text() => {
+                    let other = format!("contains {} {}", left.text, right.text);
+                    self.doubt(format!("or {other} if it is a text"));
+                }
+                "contains" if word == "includes" => {
+                    self.doubt(format!("or has {} {} for a list", right.text, left.text))
+                }
+                _ => {}
+            }
             return Some(Part::call(match function {
                 "has" => format!("has {} {}", left.argument(), right.argument()),
                 _ => format!("{function} {} {}", right.argument(), left.argument()),
@@ -265,6 +321,15 @@ impl Reader {
         while let Some(function) = self.operator(operators) {
             let right = inner(self)?;
             let decimal = left.is_decimal() || right.is_decimal();
+            let literal = |part: &Part| part.text.parse::<f64>().is_ok();
+            if !decimal
+                && !left.is_text()
+                && !right.is_text()
+                && function != "mod"
+                && !(literal(&left) && literal(&right))
+            {
+                self.doubt(names::CALCULATES);
+            }
             let function = match function {
                 "add" if left.is_text() || right.is_text() => "printf \"%v%v\"",
                 "add" if decimal => "addf",
@@ -284,8 +349,10 @@ impl Reader {
             let at = self.tokens[self.next].1.clone();
             self.note(at, "there is no operator `!`: the function `not` stands before the value");
             self.next += 1;
-            let inner = self.nested(Reader::sequence)?;
-            return Some(Part::call(format!("not {}", inner.argument())));
+            return self.negated("ask whether it is the other value with `ne`, if that is meant");
+        }
+        if let Some(part) = self.methods() {
+            return part;
         }
         let Some(Token::Name(name)) = self.peek().cloned() else {
             let first = self.atom()?;
@@ -293,6 +360,19 @@ impl Reader {
             return (!self.at_atom() || self.at_infix()).then_some(first);
         };
         let at = self.tokens[self.next].1.clone();
+        // It holds for the whole comparison behind it.
+        if matches!(name.as_str(), "not" | "NOT") && !self.at_infix_behind() {
+            let behind = self.tokens.get(self.next + 1).map(|(token, _)| token.clone());
+            let call = matches!(behind, Some(Token::Open { call: true }));
+            if name == "NOT" || call {
+                self.note(at, format!("there is no operator `{name}`: the function `not` stands before the value"));
+            }
+            if behind.is_some_and(|token| matches!(token, Token::Value(_) | Token::Name(_) | Token::Open { .. })) {
+                self.next += 1;
+                return self.negated(if call { "or compare what `not` gives" } else { "" });
+            }
+            return None;
+        }
         // By itself it is the name of a field, as `count`.
         let is_called = !self.at_infix_behind()
             && matches!(
@@ -314,32 +394,135 @@ impl Reader {
                 return (!self.at_atom() || self.at_infix()).then_some(field);
             }
         };
+        let start = self.next;
         self.next += 1;
-        let arguments = self.arguments(function)?;
+        let is_call = matches!(self.peek(), Some(Token::Open { call: true })) || self.at_list();
+        let mut arguments = self.arguments(function)?;
+        let has_commas = self.tokens[start..self.next].iter().any(|(token, _)| matches!(token, Token::Comma));
+        if is_call || has_commas || shape != names::Shape::Same {
+            let wanted = functions::find(function).map_or(0, |function| function.params.len());
+            let order = names::ordered(function, shape, &mut arguments, wanted);
+            if let Some(doubt) = order {
+                self.doubt(doubt);
+            }
+        }
         Some(Part::call(shape.call(function, arguments)?))
+    }
+
+    /// `.a.startsWith("x")`, and more of them behind it; the inner `None` where such a call is not understood.
+    fn methods(&mut self) -> Option<Option<Part>> {
+        let (Token::Value(path) | Token::Name(path), at) = self.tokens.get(self.next)?.clone() else { return None };
+        let (subject, method) = path.rsplit_once('.')?;
+        (self.opens_behind(self.next) && !subject.is_empty() && functions::find(&path).is_none()).then_some(())?;
+        self.note(at.clone(), format!("values have no methods, as {method}: functions take them as an argument"));
+        let subject = match path.starts_with(['.', '$', '(']) {
+            true => Part::value(subject),
+            false => match self.field(subject, at) {
+                Some(field) => field,
+                None => return Some(None),
+            },
+        };
+        let mut part = self.method(subject, method);
+        while let (Some(found), Some((Token::Value(next), _))) = (&part, self.tokens.get(self.next).cloned()) {
+            let Some(method) = next.strip_prefix('.').filter(|_| self.opens_behind(self.next)) else { break };
+            part = self.method(Part::value(format!("({})", found.text)), method);
+        }
+        Some(part)
+    }
+
+    /// Whether a parenthesis stands directly behind a token.
+    fn opens_behind(&self, token: usize) -> bool {
+        match self.tokens.get(token..token + 2) {
+            Some([(_, at), (Token::Open { .. }, open)]) => at.end == open.start,
+            _ => false,
+        }
+    }
+
+    /// A call of a method, from its name on.
+    fn method(&mut self, subject: Part, method: &str) -> Option<Part> {
+        let (function, shape) = names::method(method)?;
+        self.next += 2;
+        let in_call = std::mem::replace(&mut self.in_call, true);
+        let mut arguments = vec![subject.argument()];
+        while !matches!(self.peek(), Some(Token::Close)) {
+            arguments.push(self.nested(Reader::chosen)?.argument());
+            if matches!(self.peek(), Some(Token::Comma)) {
+                self.next += 1;
+            }
+        }
+        self.in_call = in_call;
+        self.next += 1;
+        if let ("includes" | "contains", [list, item]) = (method, &arguments[..]) {
+            let other = format!("or has {item} {list} for a list");
+            self.doubt(other);
+        }
+        let wanted = functions::find(function).map_or(0, |function| function.params.len());
+        (arguments.len() == wanted).then_some(())?;
+        names::ordered(function, shape, &mut arguments, wanted);
+        Some(Part::call(shape.call(function, arguments)?))
+    }
+
+    /// What is denied, up to the end of a comparison. `doubt` says why only a part of it may be.
+    fn negated(&mut self, doubt: &'static str) -> Option<Part> {
+        let start = self.next;
+        let part = self.nested(Reader::sequence)?;
+        if !self.at_comparison() {
+            return Some(Part::call(format!("not {}", part.argument())));
+        }
+        if !doubt.is_empty() {
+            self.doubt(doubt);
+        }
+        self.next = start;
+        let part = self.nested(Reader::compared)?;
+        Some(Part::call(format!("not {}", part.argument())))
+    }
+
+    fn at_comparison(&self) -> bool {
+        match self.peek() {
+            Some(Token::Operator(sign)) => !matches!(*sign, "&&" | "||" | "|" | "?" | ":"),
+            _ => self.at_infix(),
+        }
     }
 
     /// The arguments of a function, behind its name.
     fn arguments(&mut self, function: &str) -> Option<Vec<String>> {
         let compares = matches!(function, "eq" | "ne" | "lt" | "le" | "gt" | "ge");
         let mut arguments: Vec<String> = Vec::new();
-        if matches!(self.peek(), Some(Token::Open { call: true })) {
+        if matches!(self.peek(), Some(Token::Open { call: true })) || self.at_list() {
             let at = self.tokens[self.next].1.clone();
             self.note(at, format!("arguments of {function} stand behind its name, without parentheses and commas"));
             self.next += 1;
+            let in_call = std::mem::replace(&mut self.in_call, true);
             while !matches!(self.peek(), Some(Token::Close)) {
                 arguments.push(self.nested(Reader::chosen)?.argument());
                 if matches!(self.peek(), Some(Token::Comma)) {
                     self.next += 1;
                 }
             }
+            self.in_call = in_call;
             self.next += 1;
+            return (!self.at_atom() || self.at_infix()).then_some(arguments);
         }
+        let joins = matches!(function, "and" | "or");
         while self.at_atom() && !(self.at_infix() && !arguments.is_empty()) {
+            let is_call = self.at_function();
+            // In `or eq .a 1 eq .b 2`, each call ends where the next one begins.
+            if is_call && self.in_joined && !joins && !arguments.is_empty() {
+                break;
+            }
+            if is_call && joins {
+                let at = self.tokens[self.next].1.clone();
+                self.note(at, format!("an argument of {function} that is a call stands in parentheses"));
+                let outer = std::mem::replace(&mut self.in_joined, true);
+                let part = self.nested(Reader::sequence);
+                self.in_joined = outer;
+                arguments.push(part?.argument());
+                continue;
+            }
             let argument = self.atom()?;
             let argument = if compares && !arguments.is_empty() { self.quoted(argument) } else { argument };
             arguments.push(argument.argument());
-            while let Some((Token::Comma, at)) = self.tokens.get(self.next).cloned() {
+            while let (Some((Token::Comma, at)), false) = (self.tokens.get(self.next).cloned(), self.in_call) {
                 self.note(at, "arguments are separated by blanks here");
                 self.next += 1;
                 // Behind a comma, a function comes with its own arguments.
@@ -351,6 +534,28 @@ impl Reader {
             }
         }
         Some(arguments)
+    }
+
+    /// Whether a function is next that takes arguments.
+    fn at_function(&self) -> bool {
+        let of = |name: &str| functions::find(name).is_some_and(|it| !it.params.is_empty() || it.rest.is_some());
+        matches!(self.peek(), Some(Token::Name(name)) if of(name))
+    }
+
+    /// Whether a parenthesis is next that holds a comma of its own: `and (.a, .b)`.
+    fn at_list(&self) -> bool {
+        let mut depth = 0;
+        for (token, _) in &self.tokens[self.next.min(self.tokens.len())..] {
+            match token {
+                Token::Open { .. } => depth += 1,
+                Token::Close if depth == 1 => return false,
+                Token::Close => depth -= 1,
+                Token::Comma if depth == 1 => return true,
+                _ if depth == 0 => return false,
+                _ => {}
+            }
+        }
+        false
     }
 
     /// A name by itself is a field.
@@ -410,7 +615,10 @@ impl Reader {
             Token::Name(name) if functions::find(&name).is_some() => Some(Part::value(name)),
             Token::Name(name) => self.field(&name, at),
             Token::Open { .. } => {
-                let inner = self.nested(Reader::piped)?;
+                let in_call = std::mem::replace(&mut self.in_call, false);
+                let inner = self.nested(Reader::piped);
+                self.in_call = in_call;
+                let inner = inner?;
                 matches!(self.peek(), Some(Token::Close)).then_some(())?;
                 self.next += 1;
                 Some(Part::value(inner.argument()))

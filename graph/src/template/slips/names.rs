@@ -29,20 +29,92 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// The call; `None` where the function does not take so many arguments.
+    /// The call, whose arguments are in order; `None` where the function does not take so many.
     pub(super) fn call(self, function: &str, mut arguments: Vec<String>) -> Option<String> {
-        match self {
-            Shape::Same => {}
-            Shape::Reversed => arguments.reverse(),
-            Shape::Rotated if arguments.len() > 1 => arguments.rotate_left(1),
-            Shape::Rotated => {}
-            Shape::Nil => {
-                (arguments.len() == 1).then_some(())?;
-                arguments.push("nil".to_owned());
-            }
+        if self == Shape::Nil {
+            (arguments.len() == 1).then_some(())?;
+            arguments.push("nil".to_owned());
         }
         Some(std::iter::once(function.to_owned()).chain(arguments).collect::<Vec<_>>().join(" "))
     }
+}
+
+/// Functions that take what they work on as their last argument, where other languages have it first.
+const SUBJECT_LAST: [&str; 22] = [
+    "contains",
+    "hasPrefix",
+    "hasSuffix",
+    "trimPrefix",
+    "trimSuffix",
+    "trimAll",
+    "regexMatch",
+    "regexFind",
+    "replace",
+    "split",
+    "splitList",
+    "join",
+    "default",
+    "has",
+    "repeat",
+    "trunc",
+    "substr",
+    "date",
+    "toDate",
+    "ternary",
+    "indent",
+    "abbrev",
+];
+
+/// What is said of a calculation, where it depends on the numbers which function is meant.
+pub(super) const CALCULATES: &str = "which works with whole numbers; addf, subf, mulf and divf take others";
+
+/// Puts the arguments of a call that is written as in other languages in the order that they have here. Says what may be
+/// meant instead, where the order that is meant cannot be told from the arguments.
+pub(super) fn ordered(function: &str, shape: Shape, arguments: &mut [String], wanted: usize) -> Option<String> {
+    const FIRST: &str = "what it works on comes last";
+    let is_literal = |text: &String| {
+        text.starts_with(['"', '`']) || text.parse::<f64>().is_ok() || matches!(text.as_str(), "true" | "false" | "nil")
+    };
+    let elsewhere = matches!(shape, Shape::Reversed | Shape::Rotated);
+    // With fewer, the last one comes out of a pipe.
+    if arguments.len() != wanted || wanted < 2 || !(elsewhere || SUBJECT_LAST.contains(&function)) {
+        // Of a function that takes its subject in the middle, or more arguments here than elsewhere, nothing is known.
+        let is_unknown = function.starts_with("regexReplace") || elsewhere && arguments.len() > wanted;
+        return is_unknown.then(|| "if the arguments stand in this order".to_owned());
+    }
+    let (first, last) = (is_literal(&arguments[0]), is_literal(&arguments[wanted - 1]));
+    let others = arguments[1..].iter().all(is_literal);
+    match (first, last) {
+        // As it is here already; by a foreign name, it may be meant the other way round.
+        (true, false) => elsewhere.then(|| FIRST.to_owned()),
+        _ => {
+            arguments.rotate_left(1);
+            // The second number of `substr` is a length elsewhere, and an end here.
+            let is_sure = !first && (elsewhere || others && function != "substr");
+            (!is_sure).then(|| FIRST.to_owned())
+        }
+    }
+}
+
+/// The function for a method of texts in other languages; its subject is the first argument.
+pub(super) fn method(name: &str) -> Option<(&'static str, Shape)> {
+    const OWN: [&str; 5] = ["contains", "hasPrefix", "hasSuffix", "trim", "lower"];
+    const OTHERS: [&str; 12] = [
+        "startsWith",
+        "startswith",
+        "endsWith",
+        "endswith",
+        "includes",
+        "matches",
+        "toLowerCase",
+        "toUpperCase",
+        "strip",
+        "equals",
+        "isEmpty",
+        "replaceAll",
+    ];
+    let own = OWN.into_iter().find(|own| *own == name).map(|own| (own, Shape::Reversed));
+    own.or_else(|| OTHERS.contains(&name).then(|| elsewhere(name)).flatten())
 }
 
 /// The function that has this name in other languages.
@@ -94,6 +166,9 @@ pub(super) fn unsure(name: &str) -> Option<&'static str> {
         "in" => "`contains \"a\" .text` looks into a text, `has \"a\" .list` into a list",
         "md5" | "md5sum" => "checksums are sha256sum, sha1sum, sha512sum and adler32sum",
         "uuid" | "uuid4" | "newUuid" => "write uuidv4",
+        "between" => "write and (ge .a 1) (le .a 10)",
+        "include" => "templates that are defined in the text are called as {{ template \"name\" . }}",
+        "type" | "typeof" | "instanceof" => "kindOf gives the kind of a value, as \"string\" or \"float64\"",
         "timestamp" | "currentTime" | "today" => "write now, or `date \"2006-01-02\" now` for the day",
         _ => return None,
     })
@@ -105,6 +180,10 @@ pub(super) fn own_path(name: &str) -> Option<String> {
     let root = |part: &str| ROOTS.into_iter().find(|root| root.eq_ignore_ascii_case(part));
     if RECORDS.contains(&parts[0]) && parts.get(1).is_some_and(|part| root(part).is_some()) {
         parts.remove(0);
+    }
+    // What scripts have for the record, with the name of a field behind it.
+    if matches!(parts[0], "this" | "self" | "it" | "$record") && parts.len() > 1 {
+        return Some(format!(".Payload.After.{}", parts[1..].join(".")));
     }
     let mut own = vec![root(parts[0])?];
     let rest = match (own[0], parts.get(1)) {

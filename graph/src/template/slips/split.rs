@@ -31,6 +31,8 @@ pub(super) enum Token {
 pub(super) struct Split {
     pub(super) tokens: Vec<(Token, Range<usize>)>,
     pub(super) foreign: Option<Foreign>,
+    /// Why a part of it may be meant otherwise.
+    pub(super) doubt: Option<String>,
 }
 
 /// Longer signs stand before those that they begin with.
@@ -45,18 +47,19 @@ const QUOTES: [(char, &[char]); 6] =
 
 /// Splits an expression. `None` where there is something in it that no language means as here.
 pub(super) fn tokens(text: &str) -> Option<Split> {
-    let mut splitting = Splitting { text, tokens: Vec::new(), foreign: None };
+    let mut splitting = Splitting { text, tokens: Vec::new(), foreign: None, doubt: None };
     let mut at = 0;
     while at < text.len() {
         at = splitting.token(at)?;
     }
-    Some(Split { tokens: splitting.tokens, foreign: splitting.foreign })
+    Some(Split { tokens: splitting.tokens, foreign: splitting.foreign, doubt: splitting.doubt })
 }
 
 struct Splitting<'t> {
     text: &'t str,
     tokens: Vec<(Token, Range<usize>)>,
     foreign: Option<Foreign>,
+    doubt: Option<String>,
 }
 
 fn is_word(c: char) -> bool {
@@ -193,6 +196,20 @@ impl Splitting<'_> {
                 let quoted = key.trim_matches(['"', '\'']);
                 if quoted.contains(['"', '\'', '\\']) {
                     return None;
+                }
+                if let Some((from, to)) = quoted.split_once(':').filter(|_| quoted == key) {
+                    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+                    (keys.is_empty() && !plain.is_empty() && is_number(from) && is_number(to)).then_some(())?;
+                    self.note(start..start + at + end + 2, "there are no slices in brackets");
+                    let from = if from.is_empty() { "0" } else { from };
+                    self.doubt = Some(format!("or slice {plain} {from} {to} for a list").replace("  ", " "));
+                    let to = if to.is_empty() { "-1" } else { to };
+                    // Nothing can be read of a part of a text.
+                    return Some((format!("(substr {from} {to} {plain})"), at + end + 2));
+                }
+                // A name may be a field, or a key without its quotes.
+                if quoted == key && key.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+                    self.doubt = Some("if the key is a text".to_owned());
                 }
                 let is_index = !quoted.is_empty() && quoted.bytes().all(|b| b.is_ascii_digit()) && quoted == key;
                 keys.push(if is_index { key.to_owned() } else { format!("\"{quoted}\"") });

@@ -18,7 +18,7 @@ fn expressions_of_other_languages_are_written_as_templates() {
         ("eq .a.b-c 1", "eq (index .a \"b-c\") 1"),
         ("(.a == 1) and (.b == 2)", "and (eq .a 1) (eq .b 2)"),
         (".a = True", "eq .a true"),
-        ("not .a == null", "eq (not .a) nil"),
+        ("not .a == null", "not (eq .a nil)"),
         ("len(.a) > 3", "gt (len .a) 3"),
         ("count == 3", "eq .Payload.After.count 3"),
         ("count(.a) == 3", "eq (len .a) 3"),
@@ -61,6 +61,9 @@ fn expressions_of_other_languages_are_written_as_templates() {
         (".a ≥ 1", "ge .a 1"),
         (".a <> 1", "ne .a 1"),
         ("gt\u{a0}.a 1", "gt .a 1"),
+        ("eq .a \"x\" or eq .b \"y\"", "or (eq .a \"x\") (eq .b \"y\")"),
+        ("or eq .a \"x\" eq .b 2", "or (eq .a \"x\") (eq .b 2)"),
+        (".a.startsWith(\"x\")", "hasPrefix \"x\" .a"),
     ] {
         assert_eq!(rewritten(text).map(|found| found.text).as_deref(), Some(meant), "{text}");
     }
@@ -103,10 +106,15 @@ fn a_word_without_quotes_may_be_a_text_or_a_field() {
 fn names_that_are_none_here_are_not_mistaken_for_short_ones() {
     for (text, hint) in [
         ("{{ in .a 1 }}", "`contains \"a\" .text` looks into a text, `has \"a\" .list` into a list"),
+        ("{{ between .a 1 2 }}", "write and (ge .a 1) (le .a 10)"),
+        ("{{ .a ~ .b }}", "write print with the values behind it: it joins texts"),
+        ("{{# a comment }}", "write {{/* a comment */}}"),
+        ("{{#if .a}}", "write {{ if … }} … {{ end }}, {{ range … }} … {{ end }}"),
+        ("{{ [a] }}", "name the field, as .Payload.After.name"),
         ("{{ md5 .a }}", "checksums are sha256sum, sha1sum, sha512sum and adler32sum"),
     ] {
         let error = Template::parse(text, MissingKey::NoValue).unwrap_err();
-        assert_eq!(error.hint.as_deref(), Some(hint), "{text}");
+        assert_eq!(error.hint.as_deref(), Some(hint), "{text}: {}", error.message);
         assert_eq!(error.correction, None, "{text}");
     }
     for text in ["{{ foo .a }}", "{{ nam .a }}"] {

@@ -1,0 +1,58 @@
+//! Credentials in plain text.
+
+use crate::config::{Written, defaults, expressions};
+use crate::operator::Access;
+use crate::secret;
+use crate::template::{MissingKey, Template};
+
+/// Whether a setting holds a credential in plain text, itself or as the default of a variable. That a variable is set
+/// changes nothing: the default stands in the file, and in the store.
+pub(super) fn stands_in(written: &Written, is_secret: bool) -> bool {
+    let text = written.written();
+    if !is_secret {
+        return *secret::without_passwords(text) != **text;
+    }
+    if expressions(text).next().is_none() {
+        return !written.is_substituted() && holds_credential(text) && !is_of_record(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut from = 0;
+    for default in expressions(text) {
+        plain.push_str(&text[from..default.start]);
+        from = default.end;
+        let inner = &text[default];
+        match defaults(inner).next() {
+            Some(at) => plain.push_str(&inner[at]),
+            None => plain.push_str(inner),
+        }
+    }
+    plain.push_str(&text[from..]);
+    match is_address(&plain) {
+        true => *secret::without_passwords(&plain) != *plain,
+        false => defaults(text).next().is_some(),
+    }
+}
+
+/// Whether it is a template that reads something of the record.
+fn is_of_record(text: &str) -> bool {
+    text.contains("{{")
+        && Template::parse(text, MissingKey::NoValue).is_ok_and(|template| template.reads() != Access::NOTHING)
+}
+
+/// Whether the value of a secret setting holds a credential itself: an address only where a password is in it.
+fn holds_credential(value: &str) -> bool {
+    let value = value.trim();
+    let has_password = || *secret::without_passwords(value) != *value || value.contains("password=");
+    !value.is_empty() && (!is_address(value) || has_password())
+}
+
+fn is_address(value: &str) -> bool {
+    let value = value.trim();
+    let host = value.split('/').next().and_then(|authority| authority.rsplit_once(':'));
+    let has_port = host.is_some_and(|(host, port)| {
+        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
+        let is_name = host == "localhost" || host.contains(['.', ']']);
+        is_name && host.chars().all(is_host) && port.parse::<u16>().is_ok()
+    });
+    value.contains("://") || value.contains("host=") || has_port
+}
