@@ -129,6 +129,17 @@ impl CompiledCondition {
         self.predicate.as_ref()?.settled()
     }
 
+    /// Whether one of both holds for every record. False where that does not show. O(comparisons).
+    pub(crate) fn holds_where_not(&self, other: &CompiledCondition) -> bool {
+        let inner = |condition: &CompiledCondition| {
+            let inner = condition.source().trim().strip_prefix("{{")?.strip_suffix("}}")?.trim_matches(['-', ' ']);
+            (condition.predicate.is_some() && !inner.contains("{{")).then(|| inner.to_owned())
+        };
+        let (Some(ours), Some(theirs)) = (inner(self), inner(other)) else { return false };
+        let both = CompiledCondition::compile(&format!("{{{{ or ({ours}) ({theirs}) }}}}"));
+        both.is_ok_and(|both| self.settled().is_none() && other.settled().is_none() && both.settled() == Some(true))
+    }
+
     /// Why it fails on every record, where that takes next to nothing to find out.
     pub fn failure(&self) -> Option<&Fault> {
         self.failure.as_ref()

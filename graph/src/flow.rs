@@ -319,6 +319,13 @@ impl Flow {
         found
     }
 
+    /// The last finding says this instead of that.
+    fn amend_last(&mut self, was: &str, becomes: &str) {
+        if let Some(remark) = self.remarks.last_mut() {
+            remark.message = remark.message.replacen(was, becomes, 1);
+        }
+    }
+
     /// The last finding is mended by this text in that place.
     fn correct(&mut self, place: Place, becomes: String) {
         if let Some(remark) = self.remarks.last_mut() {

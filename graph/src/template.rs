@@ -141,6 +141,14 @@ impl Template {
         result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
     }
 
+    /// What the first comparisons for `record` compare, with the values: `.Payload.After.kind is "order", compared with
+    /// "Order"`. Costs as much as two renderings. Nothing for a record on which the template fails.
+    pub(crate) fn compared(&self, record: &Record) -> Vec<String> {
+        let context = Context::new().with_doubts();
+        let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut String::new());
+        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().compared)
+    }
+
     /// What is hardly meant in the output for an empty record, where finding out takes next to nothing.
     pub(crate) fn doubts_briefly(&self) -> Vec<Doubt> {
         let context = Context::brief().with_doubts();

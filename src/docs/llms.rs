@@ -49,8 +49,9 @@ pipelines:
 * `${NAME}` anywhere in a value is replaced by the environment variable. Credentials belong there and not in files.
 * A record has `.Position`, `.Operation` (create, update, delete, snapshot), `.Metadata` (texts by name), `.Key`,
   `.Payload.Before`, `.Payload.After`. Keys and payloads are bytes or fields; `json.decode` makes fields of bytes.
-* Conditions are Go templates that say `true` or `false`: `{{ gt .Payload.After.amount 10 }}`, `{{ and (eq .Metadata.a
-  "x") (not .Payload.After.done) }}`.
+* Conditions are Go templates that say `true` or `false`: `{{ gt .Payload.After.amount 10.0 }}`, `{{ and (eq
+  .Metadata.a "x") (not .Payload.After.done) }}`. Write `10.0` for numbers that may have a fraction: `gt … 10` fails for 4.5.
+  A filter drops the records for which its condition holds. The data are the last argument: `contains "@" .Payload.After.email`.
 * `split`, `clone` and some others need the setting `preview.pipeline-arch-v2`.
 
 ## Ways of working

@@ -116,7 +116,9 @@ fn what_needs_no_records_is_told_by_validate() {
         (set("{{ . }}"), 0, "a record prints as a list of its parts"),
         (set("{{ date \"YYYY-MM-DD\" now }}"), 0, "write \"2006-01-02\""),
         (set("{{ toDate \"summer\" .Payload.After.name }}"), 0, "\"summer\" is not a layout"),
-        (set("{{ get .Metadata \"x\" }}"), 2, "write (index .Metadata \"name\")"),
+        (set("{{ get .Metadata \"x\" }}"), 2, "write index .Metadata \"x\""),
+        (set("%{name}"), 0, "write '{{ .Payload.After.name }}'"),
+        (set("{{ default .Payload.After.name \"x\" }}"), 0, "write default \"x\" .Payload.After.name"),
         (set("{{ repeat 100000000000 \"x\" }}"), 2, "at most 256 MiB of text"),
         (set("{{ b64dec \"!!\" }}"), 0, "the text is not base64"),
         (decode.to_owned(), 0, "structured already"),
@@ -192,4 +194,76 @@ fn a_condition_that_fails_names_what_it_compares() {
     let workspace = workspace(steps, "");
     let output = workspace.run(&["run", "--once"]).expect_code(1).both();
     assert!(output.contains("in `eq .Payload.After.name 1`: incompatible types"), "{output}");
+}
+
+/// A condition of a filter.
+fn filter(id: &str, condition: &str) -> String {
+    format!("      - {{ id: {id}, plugin: filter, condition: '{{{{ {condition} }}}}' }}\n")
+}
+
+#[test]
+fn a_condition_that_decides_the_same_on_all_records_is_told_with_what_it_compares() {
+    let (text, json) = dry_run(&workspace(&filter("f", "eq .Payload.After.name \"Tea\""), ""), 0);
+    for part in [
+        "warning[condition.never_held]: f: the condition held for none of 2 records: in the first one \
+         .Payload.After.name is \"tea\", compared with \"Tea\", so no record was dropped",
+        "pipelines/p.yaml:9:",
+        "2 read, 2 delivered, 0 dropped, 0 failed; 1 warning",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    let doubt = &json["result"]["pipelines"][0]["doubts"][0];
+    assert_eq!((&doubt["code"], &doubt["records"]), (&"condition.never_held".into(), &2.into()), "{doubt}");
+    assert_eq!(doubt["path"], "/processors/1/condition");
+
+    let (text, _) = dry_run(&workspace(&filter("f", "ne .Payload.After.name \"Tea\""), ""), 0);
+    assert!(text.contains("warning[condition.always_held]: f: every record was dropped"), "{text}");
+
+    // It decides on some.
+    let (text, _) = dry_run(&workspace(&filter("f", "eq .Payload.After.name \"tea\""), ""), 0);
+    assert!(!text.contains("warning"), "{text}");
+}
+
+#[test]
+fn filters_that_drop_all_records_together_are_told() {
+    let steps = filter("a", "eq .Payload.After.name \"tea\"") + &filter("b", "hasPrefix \"mi\" .Payload.After.name");
+    let (text, json) = dry_run(&workspace(&steps, ""), 0);
+    assert!(text.contains("b: no record was left of 2: a dropped 1, b dropped 1"), "{text}");
+    assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["code"], "condition.all_dropped");
+}
+
+#[test]
+fn one_record_says_nothing_of_a_condition() {
+    let workspace = workspace(&filter("f", "eq .Payload.After.name \"Tea\""), "");
+    let text = workspace.run(&["pipelines", "dry-run", "p", "--no-color", "--records", "1"]).expect_code(0).both();
+    assert!(!text.contains("condition."), "{text}");
+}
+
+#[test]
+fn settings_that_other_tools_would_fill_in_are_told_by_validate() {
+    let request = |url: &str| {
+        format!("      - {{ id: h, plugin: webhook.http, settings: {{ request.url: 'http://127.0.0.1:9{url}' }} }}")
+    };
+    for (steps, destination, said) in [
+        (request("/price/{name}"), "", "request.url: {name} is taken as it is written"),
+        (request("/price/:name"), "", "request.url: :name is taken as it is written"),
+        (String::new(), "-%Y-%m-%d", "path: %Y is taken as it is written"),
+        (
+            "      - id: t\n        plugin: field.set\n        settings:\n          field: .Payload.After.x\n          value: |\n            \
+             {{ .Payload.After.name }}"
+                .to_owned(),
+            "",
+            "value: the line feed at the end is part of what is set",
+        ),
+    ] {
+        let output = workspace(&steps, destination).run(&["pipelines", "validate"]).expect_code(0).both();
+        assert!(output.contains(said), "{steps}\n{output}");
+        assert!(output.contains("1 warning"), "{steps}\n{output}");
+    }
+    let sound = "      - id: t\n        plugin: field.set\n        settings:\n          field: .Payload.After.x\n          value: |-\n            \
+                 {{ .Payload.After.name }}";
+    for steps in [sound.to_owned(), request("/price/{{ .Payload.After.name }}?at=10:30")] {
+        let output = workspace(&steps, "").run(&["pipelines", "validate"]).expect_code(0).both();
+        assert!(output.contains("0 errors, 0 warnings"), "{steps}\n{output}");
+    }
 }

@@ -48,7 +48,12 @@ impl fmt::Display for Fields {
         let mut comma = "";
         for (name, field) in self.iter().take(MOST_FIELDS) {
             let optional = if field.optional { "?" } else { "" };
-            write!(f, "{comma}{name}{optional}{}{}", if field.ty.kinds == Kinds::ANY { "" } else { " " }, field.ty)?;
+            write!(
+                f,
+                "{comma}{name}{optional}{}{}",
+                if matches!(field.ty.kinds, Kinds::ANY | Kinds::JSON) { "" } else { " " },
+                field.ty
+            )?;
             comma = ", ";
         }
         if self.is_open() || self.iter().nth(MOST_FIELDS).is_some() {
@@ -60,7 +65,7 @@ impl fmt::Display for Fields {
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.kinds == Kinds::ANY {
+        if matches!(self.kinds, Kinds::ANY | Kinds::JSON) {
             return Ok(());
         }
         for (i, kind) in self.kinds.each().enumerate() {

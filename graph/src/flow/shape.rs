@@ -54,6 +54,8 @@ impl Kinds {
     pub const MAP: Kinds = Kinds(1 << 8);
     /// All.
     pub const ANY: Kinds = Kinds((1 << 9) - 1);
+    /// What JSON has: no bytes and no points in time.
+    pub(super) const JSON: Kinds = Kinds(Kinds::ANY.0 & !Kinds::BYTES.0 & !Kinds::TIME.0);
 
     const NAMES: [(Kinds, &'static str); 9] = [
         (Kinds::NULL, "null"),
@@ -131,6 +133,11 @@ impl Type {
     /// Nothing is known.
     pub fn any() -> Type {
         Type::of(Kinds::ANY)
+    }
+
+    /// A value of JSON.
+    pub fn json() -> Type {
+        Type { fields: Fields::json(), ..Type::of(Kinds::JSON) }
     }
 
     /// One of these kinds; a map with any fields.
@@ -213,17 +220,24 @@ pub(super) const MOST_NAMED: usize = 256;
 pub struct Fields {
     named: Arc<BTreeMap<Str, Field>>,
     open: bool,
+    /// Whether those that have no name here hold values of JSON.
+    json: bool,
 }
 
 impl Fields {
     /// Nothing is known.
     pub fn any() -> Fields {
-        Fields { named: Arc::default(), open: true }
+        Fields { named: Arc::default(), open: true, json: false }
+    }
+
+    /// Those of an object of JSON.
+    pub fn json() -> Fields {
+        Fields { json: true, ..Fields::any() }
     }
 
     /// These and no others.
     pub fn closed(fields: impl IntoIterator<Item = (Str, Field)>) -> Fields {
-        Fields { named: Arc::new(fields.into_iter().collect()), open: false }
+        Fields { named: Arc::new(fields.into_iter().collect()), open: false, json: false }
     }
 
     /// Whether there may be others than the named ones.
@@ -250,7 +264,7 @@ impl Fields {
     pub fn get(&self, name: &str) -> Option<Field> {
         match self.named.get(name) {
             Some(field) => (field.ty.kinds != Kinds::NONE).then(|| field.clone()),
-            None => self.open.then(|| Field::optional(Type::any())),
+            None => self.open.then(|| Field::optional(if self.json { Type::json() } else { Type::any() })),
         }
     }
 
@@ -274,9 +288,18 @@ impl Fields {
     /// What holds of both.
     #[must_use]
     pub fn join(&self, other: &Fields) -> Fields {
+        let open = self.open || other.open;
+        let json = open && (self.json || !self.open) && (other.json || !other.open);
         if Arc::ptr_eq(&self.named, &other.named) {
-            return Fields { named: self.named.clone(), open: self.open || other.open };
+            return Fields { named: self.named.clone(), open, json };
         }
+        // Names that are known of one only become some of those that have none.
+        let plain = Kinds::JSON.without(Kinds::MAP);
+        let lost = |ours: &Fields, theirs: &Fields| {
+            let mut lost = ours.named.iter().filter(|(name, _)| theirs.open && !theirs.named.contains_key(*name));
+            lost.any(|(_, field)| !field.ty.kinds.within(plain))
+        };
+        let json = json && !lost(self, other) && !lost(other, self);
         let mut named = BTreeMap::new();
         for (name, ours) in self.named.iter() {
             match other.named.get(name) {
@@ -293,7 +316,7 @@ impl Fields {
         for (name, theirs) in other.named.iter().filter(|(name, _)| !self.open && !self.named.contains_key(*name)) {
             named.insert(name.clone(), Field::optional(theirs.ty.clone()));
         }
-        Fields { named: Arc::new(named), open: self.open || other.open }
+        Fields { named: Arc::new(named), open, json }
     }
 
     fn is_stamped(&self) -> bool {
@@ -350,6 +373,11 @@ impl Shape {
     /// What JSON text becomes: an object but for odd records.
     pub fn decoded() -> Shape {
         Shape { usually: Some(Form::Structured), ..Shape::unknown() }
+    }
+
+    /// The same of what was never structured: its fields hold values of JSON.
+    pub fn decoded_json() -> Shape {
+        Shape { structured: Some(Fields::json()), ..Shape::decoded() }
     }
 
     /// Always structured, with these fields.

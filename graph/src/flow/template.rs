@@ -5,10 +5,14 @@
 
 mod classes;
 mod compare;
+mod elsewhere;
 mod expression;
 mod layouts;
+mod never;
 mod operations;
+mod order;
 mod reading;
+mod results;
 mod suspect;
 mod verdict;
 
@@ -16,7 +20,6 @@ use std::collections::BTreeSet;
 
 use super::{Flow, Look, Place};
 use crate::condition::CompiledCondition;
-use crate::reference::Reference;
 use crate::template::Template;
 use crate::template::tree::{Body, Branches, Node, Pipeline, Tree};
 use expression::Known;
@@ -40,10 +43,9 @@ impl Flow {
     /// Text in the place of a template, which may have been meant to be one.
     pub fn literal(&mut self, place: impl Into<Place>, text: &str) {
         let text = text.trim();
-        let starts = [".Payload.", ".Metadata", ".Key"].iter().any(|start| text.starts_with(start));
-        if starts && Reference::parse(text).is_ok() {
+        if let Some(meant) = elsewhere::meant(text) {
             let message = format!("this is the text {text:?}, not what the record has there");
-            self.warn("flow.suspect", place, message, None, Some(format!("write '{{{{ {text} }}}}'")));
+            self.warn("flow.suspect", place, message, None, Some(format!("write '{meant}'")));
         }
     }
 
@@ -61,6 +63,7 @@ impl Flow {
     pub(crate) fn condition(&mut self, condition: &CompiledCondition) {
         self.may_fail();
         let mut walk = Walk::of(self, Place::CONDITION, condition.template());
+        walk.native = condition.is_native();
         walk.run(true);
         walk.verdict();
     }
@@ -79,6 +82,8 @@ struct Walk<'a> {
     prints: bool,
     /// Whether it is one of several choices, of which some may be for records of other sources.
     branching: bool,
+    /// Whether it is a condition whose parts are compared without the template: what contradicts there is found there.
+    native: bool,
 }
 
 /// The values that are known at a place in the template.
@@ -102,7 +107,7 @@ impl<'a> Walk<'a> {
         let slots = tree.templates.first().map_or(1, |main| main.slots.max(1));
         let mut slots = vec![Known::Anything; slots];
         slots[0] = Known::Record;
-        Walk { flow, place, tree, strict: template.is_strict(), slots, prints: false, branching: false }
+        Walk { flow, place, tree, strict: template.is_strict(), slots, prints: false, branching: false, native: false }
     }
 
     /// Walks the main template: only there `.` and `$` are known to be the record.

@@ -17,6 +17,7 @@ pub fn check(plan: &PlanGraph, limits: &Limits) -> Diagnostics {
         return findings;
     };
     conditions(plan, &mut findings);
+    two_filters(plan, &mut findings);
     feedback(plan, &mut findings);
     reachability(plan, &order, &mut findings);
     batches(plan, &order, limits, &mut findings);
@@ -88,6 +89,43 @@ fn conditions(plan: &PlanGraph, findings: &mut Diagnostics) {
             ),
         };
         findings.push(Diagnostic::warning(code, message).with_span(node.span).with_path(&*node.path).with_hint(hint));
+    }
+}
+
+/// Filters, one behind another, of which each drops what the other leaves.
+fn two_filters(plan: &PlanGraph, findings: &mut Diagnostics) {
+    let guard = |index: NodeIndex| match &plan[index].kind {
+        NodeKind::Branch(guard) => Some(guard),
+        _ => None,
+    };
+    let filter = |index: NodeIndex| {
+        let mut taken = successors(plan, index).into_iter().filter(|(port, _)| *port == Port::Taken);
+        let node = taken.next().map(|(_, node)| node)?;
+        let step = plan[node].kind.operator()?;
+        (step.signature.fan == Fan::Never && *step.plugin == *"filter").then_some(node)
+    };
+    for first in plan.node_indices() {
+        let (Some(ours), Some(dropper)) = (guard(first), filter(first)) else { continue };
+        let left = successors(plan, first).into_iter().find(|(port, _)| *port == Port::Skipped);
+        let Some((_, mut next)) = left else { continue };
+        let only = |index: NodeIndex| predecessors(plan, index).iter().all(|(_, from)| [first, dropper].contains(from));
+        if matches!(plan[next].kind, NodeKind::Merge) && only(next) {
+            let Some((_, behind)) = successors(plan, next).into_iter().next() else { continue };
+            next = behind;
+        } else if !only(next) {
+            continue;
+        }
+        let (Some(theirs), Some(second)) = (guard(next), filter(next)) else { continue };
+        if ours.condition.holds_where_not(&theirs.condition) {
+            let (a, b) = (&plan[dropper].id, &plan[second].id);
+            let message = format!("every record is dropped: {b:?} drops all that {a:?} leaves");
+            let finding = Diagnostic::warning("plan.all_dropped", message)
+                .with_label(plan[next].span, "the others are dropped here")
+                .with_path(&*plan[next].path)
+                .with_related(plan[first].span, "some are dropped here")
+                .with_hint("a filter drops the records for which its condition holds; `not` turns it round");
+            findings.push(finding);
+        }
     }
 }
 

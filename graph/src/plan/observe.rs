@@ -3,6 +3,8 @@
 //! The compiler knows the fields of few sources. A template that prints `<no value>` for each record of the others is
 //! sound to it, and fails no record. A trial, or a test, shows its records to an [`Observer`] and asks it at the end.
 
+mod verdicts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +20,7 @@ use crate::secret::mask;
 use crate::template::Doubt;
 use crate::text::Str;
 use crate::value::Value;
+use verdicts::Verdicts;
 
 /// Looks at the records that come to the steps and destinations of a plan. Costs about two renderings of each template
 /// for each record.
@@ -40,6 +43,7 @@ struct Seen {
     /// Records by step and part; a condition has the last part.
     records: BTreeMap<(StageId, usize, usize), u64>,
     doubts: BTreeMap<Key, Counted>,
+    verdicts: BTreeMap<(StageId, usize), Verdicts>,
 }
 
 /// The same doubt of several records: their hints may differ.
@@ -90,14 +94,22 @@ impl Doubtful {
     pub fn is_of_all(&self) -> bool {
         // A field may be optional, unless another has nearly its name: that is the hint.
         let sure = self.code != NO_FIELD || self.hint.is_some();
-        self.records == self.of && sure
+        self.records == self.of && sure && !self.is_of_few()
+    }
+
+    /// Whether more records may show that it is as it is meant.
+    fn is_of_few(&self) -> bool {
+        matches!(self.code, verdicts::NEVER | verdicts::ALWAYS | verdicts::ALL_DROPPED)
     }
 
     /// The same as a finding of the file.
     pub fn finding(&self) -> Diagnostic {
         let Doubtful { node, message, records, of, .. } = self;
         let many = if *of == 1 { "record" } else { "records" };
-        let message = format!("{node}: {message}, for {records} of {of} {many}");
+        let message = match self.is_of_few() {
+            true => format!("{node}: {message}"),
+            false => format!("{node}: {message}, for {records} of {of} {many}"),
+        };
         let finding = Diagnostic::warning(self.code, message).with_span(self.span).with_path(self.path.clone());
         match &self.hint {
             Some(hint) => finding.with_hint(hint.clone()),
@@ -139,6 +151,7 @@ impl Observer {
         let Some(guard) = guard(node) else { return };
         let doubts = guard.condition.template().doubts(record);
         self.note(stage, step, looks.len(), doubts.into_iter().map(doubted));
+        self.decide(stage, step, &guard.condition, record);
     }
 
     fn step(&self, stage: StageId, step: usize) -> Option<&Step> {

@@ -64,6 +64,8 @@ pub(crate) struct Doubts {
     pub(crate) found: Vec<Doubt>,
     /// The last name that a map did not have.
     pub(crate) missed: Option<Missed>,
+    /// The first comparisons, with their values.
+    pub(crate) compared: Vec<String>,
 }
 
 /// A name that a map does not have.
@@ -78,6 +80,8 @@ pub(crate) struct Missed {
 impl Doubts {
     /// Most doubts of one rendering: a loop may have one for each element.
     const MOST: usize = 32;
+    /// Most comparisons of one rendering that are noted.
+    pub(crate) const MOST_COMPARED: usize = 3;
 
     /// Adds a doubt, unless it is there already.
     pub(crate) fn add(&mut self, at: &Place, kind: DoubtKind, message: String, hint: Option<String>) {

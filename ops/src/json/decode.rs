@@ -114,7 +114,8 @@ impl Prototype for Decode {
                 }
                 if flow.record.side(*side).raw {
                     flow.may_fail();
-                    flow.set_side(*side, Shape::decoded());
+                    let was_raw = flow.record.side(*side).has_no_fields();
+                    flow.set_side(*side, if was_raw { Shape::decoded_json() } else { Shape::decoded() });
                 }
             }
             _ => {
@@ -122,7 +123,8 @@ impl Prototype for Decode {
                 let found = flow.need("flow.not_a_text", "field", &self.field, (wanted, "JSON text"), true);
                 if found.ty.kinds.overlaps(texts) {
                     flow.may_fail();
-                    flow.replace("field", &self.field, Type::any());
+                    let was_text = found.ty.kinds.within(texts | Kinds::NULL);
+                    flow.replace("field", &self.field, if was_text { Type::json() } else { Type::any() });
                 }
             }
         }

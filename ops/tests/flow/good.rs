@@ -264,7 +264,7 @@ fn unusual_pipelines() {
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ printf \"%5.2f%% %v %q\" 1.5 .Payload.After.n .Operation.String }}' }",
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ printf \"%*d\" 5 1 }}' }",
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ add .Payload.After.n 1 }} {{ addf .Payload.After.n 0.5 }}' }",
-        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ date \"2006\" now }} {{ date \"2006\" .Payload.After.t }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ date \"2006\" now }} {{ date \"2006\" (int64 .Payload.After.t) }}' }",
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ regexMatch \"^a[b]\" .Operation.String }}' }",
         "plugin: field.set, settings: { field: .Metadata.x, value: '.Payload' }",
         "plugin: filter, condition: '{{ eq (upper .Operation.String) \"CREATE\" }}'",

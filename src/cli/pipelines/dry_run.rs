@@ -2,12 +2,14 @@
 
 pub(super) mod show;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::arguments::parse_duration;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::exec::{Ending, RunOptions, start};
+use anabranch_graph::plan::stage::StageId;
 use anabranch_graph::plan::{Doubtful, Observer};
 use anabranch_graph::secret::mask;
 use anabranch_graph::text::Str;
@@ -34,7 +36,8 @@ use crate::trial::watch::watched;
 /// are text, as base64 otherwise.
 ///
 /// Names what no record fails over and is hardly meant, with its place in the file and the number of records: a template
-/// that prints `<no value>`, a number whose fraction is cut off, a field to remove that no record has.
+/// that prints `<no value>`, a number whose fraction is cut off, a field to remove that no record has. Names conditions that
+/// held for none, or for all, of two records or more: that leaves the exit code as it is.
 ///
 /// Exit codes: 0 no record failed, 1 a record or a source failed, no record was read or passed all steps in time, or
 /// something hardly meant concerns every record, 2 the pipeline is not valid.
@@ -199,6 +202,16 @@ fn hide(histories: &mut [History], secrets: &[Str]) {
     }
 }
 
+/// How many records each place dropped, in the order in which records come by.
+fn drops(histories: &[History]) -> Vec<(StageId, usize, u64)> {
+    let mut drops = BTreeMap::<_, u64>::new();
+    let events = histories.iter().flat_map(|history| &history.events);
+    for event in events.filter(|event| matches!(event.outcome, Outcome::Dropped)) {
+        *drops.entry(event.place).or_default() += 1;
+    }
+    drops.into_iter().map(|(place, count)| (place.stage, place.step, count)).collect()
+}
+
 async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
     let trace = Arc::new(Trace::default());
     let plan = &pipeline.compiled.stages;
@@ -234,7 +247,13 @@ async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
         }
         _ => None,
     };
-    let doubts = observer.doubts();
-    let counts = Counts { doubtful: doubts.len(), ..Counts::of(&histories) };
+    let mut doubts = observer.doubts();
+    let verdicts = observer.verdicts();
+    let counts = Counts::of(&histories);
+    if counts.delivered == 0 && counts.failed == 0 && !timed_out {
+        doubts.extend(observer.all_dropped(&drops(&histories)));
+    }
+    doubts.extend(verdicts);
+    let counts = Counts { doubtful: doubts.len(), ..counts };
     Trial { pipeline: pipeline.config.id.value.to_string(), steps, histories, counts, doubts, timed_out, fault }
 }

@@ -154,6 +154,21 @@ pub(super) const CODES: &[Entry] = &[
     entry("config.version_unknown", "The version is not known; a near one is used.", "Write one that is known."),
     entry("config.version_unsupported", "The version is not supported.", "Write one that is."),
     entry(
+        "condition.all_dropped",
+        "Several steps together dropped every record of a dry run.",
+        "A filter drops the records for which its condition holds: `not` turns the condition round.",
+    ),
+    entry(
+        "condition.always_held",
+        "A condition held for every record of a dry run.",
+        "See what is compared; `--records` reads more records.",
+    ),
+    entry(
+        "condition.never_held",
+        "A condition held for no record of a dry run.",
+        "See what is compared; `--records` reads more records.",
+    ),
+    entry(
         "connector.exists",
         "There is a connector of this id already.",
         "Choose another id, or change the one that is there.",
@@ -225,6 +240,11 @@ pub(super) const CODES: &[Entry] = &[
         "A comparison is of two kinds of values that cannot be compared: every record that gets there fails.",
         "Compare values of one kind, as the message says.",
     ),
+    entry(
+        "flow.never_true",
+        "A comparison decides the same on every record, whatever the record holds.",
+        "Write what the finding proposes.",
+    ),
     entry("flow.no_data", "A destination writes data that no record has.", "Keep the data, or write another format."),
     entry("flow.no_envelope", "What is to be unwrapped is no envelope.", "See which field holds it."),
     entry(
@@ -258,6 +278,11 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("flow.not_convertible", "A value cannot become what it is to become.", "Choose another type."),
     entry("flow.overwritten", "What a step sets is replaced before anything reads it.", "Remove one of the two steps."),
+    entry(
+        "flow.reversed",
+        "A function gets a text of the template in the place of the data, and the data in the place of that text.",
+        "Write the arguments in the order that the finding names.",
+    ),
     entry(
         "flow.suspect",
         "A template gives a text that is hardly meant, as a map in Go's notation or a number that is cut off.",
@@ -359,6 +384,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("pipelines.template", "A template cannot be filled in.", "This is a defect: report it."),
     entry("pipelines.unknown_plugin", "There is no such plugin.", "`connectors list` lists them."),
     entry("pipelines.unknown_template", "There is no such template.", "`pipelines init --help` lists them."),
+    entry(
+        "plan.all_dropped",
+        "Two filters in a row drop every record: each drops what the other leaves.",
+        "A filter drops the records for which its condition holds: `not` turns the condition round.",
+    ),
     entry(
         "plan.batch_never_fills",
         "A batch can never be filled: more records are waited for than can be on their way.",
@@ -642,6 +672,11 @@ pub(super) const CODES: &[Entry] = &[
         "settings.invalid",
         "A setting of a plugin has a value that it does not take.",
         "The message says what it takes.",
+    ),
+    entry(
+        "settings.line_feed",
+        "A template ends with the line feed of a block of YAML, which becomes part of a field, a body or each line.",
+        "Write `|-` in place of `|`.",
     ),
     entry("settings.missing", "A setting is missing that another one needs.", "Add it."),
     entry(

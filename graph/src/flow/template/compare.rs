@@ -42,7 +42,11 @@ impl Walk<'_> {
                 "eq" | "ne" => ours.may_equal(theirs),
                 _ => ours.may_order(theirs),
             };
-            if fits || ours.is_empty() || theirs.is_empty() {
+            if ours.is_empty() || theirs.is_empty() {
+                continue;
+            }
+            if fits {
+                self.comparable_if_missing(name, [first, other], [args.first(), args.get(i + 1)], at);
                 continue;
             }
             let sides = [(first, args.first(), ours, theirs), (other, args.get(i + 1), theirs, ours)];
@@ -52,6 +56,23 @@ impl Walk<'_> {
                 self.incomparable(name, &sides, at, certain);
             }
         }
+    }
+
+    /// `eq` of a value that may be missing, and is of another kind where it is there: only records without it get a verdict.
+    fn comparable_if_missing(&mut self, name: &str, of: [&Known; 2], args: [Option<&Operand>; 2], at: &Range<usize>) {
+        // A key or a payload may be absent on purpose.
+        if of.iter().any(|known| matches!(known, Known::Way(way) if way.names.is_empty())) {
+            return;
+        }
+        let [Some(ours), Some(theirs)] = of.map(|known| self.classes(known)) else { return };
+        let there = [ours.without(Classes::NIL), theirs.without(Classes::NIL)];
+        let may_miss = ours.overlaps(Classes::NIL) != theirs.overlaps(Classes::NIL);
+        if !may_miss || there.iter().any(|classes| classes.is_empty()) || there[0].may_equal(there[1]) {
+            return;
+        }
+        let sides = [(of[0], args[0], there[0], there[1]), (of[1], args[1], there[1], there[0])];
+        self.incomparable(name, &sides, at, false);
+        self.flow.amend_last("on every record", "on every record that has the value");
     }
 
     /// Reports the comparison of a missing value, unless the missing value is reported already.

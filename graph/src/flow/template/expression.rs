@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::classes::Classes;
+use super::never::PRINTED_BYTES;
 use super::reading::Way;
+use super::results::result;
 use super::{Scope, Walk};
 use crate::flow::{Kinds, Place};
 use crate::phrase::counted;
@@ -38,6 +40,8 @@ pub(super) enum Known {
     Literal(Literal),
     /// One of these.
     Of(Classes),
+    /// What a function gives whose results are of one class.
+    Made(&'static str),
 }
 
 impl Walk<'_> {
@@ -186,15 +190,24 @@ impl Walk<'_> {
             self.fits(function, param(args.len()), &last, None, &at, scope);
             values.push(last);
         }
+        if let ("dig", Some(Known::Metadata)) = (function.name, values.last()) {
+            let place = args.last().filter(|_| args.len() == values.len()).map_or_else(|| at.clone(), bytes);
+            self.no_map(function.name, place, &at, scope);
+        }
         if matches!(function.name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") {
             self.comparison(function.name, args, &values, &at, scope.certain);
+            self.piped_order(function.name, args, &values, &at);
         }
-        self.suspect(function.name, args, &values, &at, scope.certain);
+        if !self.reversed(function.name, args, &values, &at, scope.certain) {
+            self.suspect(function.name, args, &values, &at, scope.certain);
+            self.never(function.name, args, &values, &at);
+        }
         match (function.name, &values[..]) {
             ("ternary", [yes, no, _]) => match (self.classes(yes), self.classes(no)) {
                 (Some(yes), Some(no)) => Known::Of(yes | no),
                 _ => Known::Anything,
             },
+            _ if self.prints_bytes(function.name, &values) => Known::Made(PRINTED_BYTES),
             _ => result(function.name),
         }
     }
@@ -214,6 +227,17 @@ impl Walk<'_> {
         let start = end - inner.len();
         let inner = inner.strip_suffix('-').unwrap_or(inner).trim_end();
         start..start + inner.len()
+    }
+
+    /// Whether a call gives the text of bytes in Go's notation.
+    fn prints_bytes(&self, name: &str, values: &[Known]) -> bool {
+        let of = match (name, values) {
+            ("printf", [Known::Literal(Literal::Text(format)), of]) if format.as_str() == "%v" => of,
+            ("print", [of]) => of,
+            _ => return false,
+        };
+        self.usual_classes(of)
+            .is_some_and(|classes| !classes.is_empty() && classes.within(Classes::RAW | Classes::BYTES))
     }
 
     /// `and`, `or`: the first argument that decides, else the last.
@@ -237,6 +261,9 @@ impl Walk<'_> {
                 Some(false) => {}
                 None => scope.certain = false,
             }
+        }
+        if !or && !self.native {
+            self.bounds(args);
         }
         let last = last.or_else(|| values.pop());
         Known::Of(may_be | last.and_then(|value| self.classes(&value)).unwrap_or(Classes::ALL))
@@ -302,9 +329,7 @@ impl Walk<'_> {
         };
         if let (Param::Map, Known::Metadata) = (param, value) {
             let place = arg.map_or_else(|| at.clone(), bytes);
-            let message = format!("every record fails here: {} takes a map of any values, not metadata", function.name);
-            let hint = "write (index .Metadata \"name\")".to_owned();
-            return self.fails("flow.wrong_argument", place, message, hint, scope.certain);
+            return self.no_map(function.name, place, at, scope);
         }
         let Some(classes) = self.classes(value) else { return };
         // A literal number is what is asked for, where it can be.
@@ -338,6 +363,27 @@ impl Walk<'_> {
         self.fails("flow.wrong_argument", place.clone(), message, hint, scope.certain);
         if let Some(becomes) = becomes {
             self.correct(place, becomes);
+        }
+    }
+
+    /// Metadata where a function takes a map of any values.
+    fn no_map(&mut self, name: &str, place: Range<usize>, at: &Range<usize>, scope: &Scope) {
+        let message = format!("every record fails here: {name} takes a map of any values, not metadata");
+        let text = self.text(at);
+        let key = text.split('"').nth(1).filter(|_| text.matches('"').count() == 2);
+        let meant = match (name, key) {
+            ("hasKey", Some(key)) => Some(format!("ne (index .Metadata {key:?}) \"\"")),
+            ("get", Some(key)) => Some(format!("index .Metadata {key:?}")),
+            _ => None,
+        };
+        let hint = match (&meant, name) {
+            (Some(meant), _) => format!("write {meant}"),
+            (None, "hasKey") => "write ne (index .Metadata \"name\") \"\"".to_owned(),
+            (None, _) => "write (index .Metadata \"name\"), which reads one entry".to_owned(),
+        };
+        self.fails("flow.wrong_argument", place, message, hint, scope.certain);
+        if let Some(meant) = meant {
+            self.correct(at.clone(), meant);
         }
     }
 
@@ -382,6 +428,8 @@ impl Walk<'_> {
                 Literal::Number(_) => Classes::FLOAT,
             },
             Known::Of(classes) => *classes,
+            Known::Made(PRINTED_BYTES) => Classes::TEXT,
+            Known::Made(function) => return super::results::classes(function),
         })
     }
 
@@ -398,8 +446,16 @@ impl Walk<'_> {
         let outcome = way.walk(&self.flow.record);
         match outcome.ty.kinds {
             // Nothing is known, or a method was called.
-            Kinds::ANY => None,
+            Kinds::ANY | Kinds::JSON => None,
             kinds => Some(Classes::of_field(kinds, outcome.missing)),
+        }
+    }
+
+    /// Whether it is a field of JSON, which has no times.
+    pub(super) fn is_of_json(&self, value: &Known) -> bool {
+        match value {
+            Known::Way(way) if !way.names.is_empty() => way.walk(&self.flow.record).ty.kinds == Kinds::JSON,
+            _ => false,
         }
     }
 
@@ -432,20 +488,6 @@ impl Walk<'_> {
 pub(super) fn bytes(operand: &Operand) -> Range<usize> {
     operand.at.start as usize..operand.at.end as usize
 }
-
-/// What a function gives.
-fn result(name: &str) -> Known {
-    match name {
-        _ if BOOLS.contains(&name) => Known::Of(Classes::BOOL),
-        _ if TEXTS.contains(&name) => Known::Of(Classes::TEXT),
-        "len" | "int" => Known::Of(Classes::INT),
-        "now" => Known::Of(Classes::TIME),
-        _ => Known::Anything,
-    }
-}
-
-const BOOLS: &[&str] = &["eq", "ne", "lt", "le", "gt", "ge", "not", "hasPrefix", "hasSuffix", "contains", "empty"];
-const TEXTS: &[&str] = &["print", "printf", "println", "upper", "lower", "trim", "toString", "toJson"];
 
 impl Way {
     /// The data of a side.

@@ -66,7 +66,7 @@ impl Walk<'_> {
 fn translated(layout: &str) -> Option<String> {
     let is_foreign = ["YYYY", "yyyy", "%Y", "%H", "%m", "YY-", "YY/", "DD", "HH:", "hh:", ":mm", "-MM", "/MM"];
     if !is_foreign.iter().any(|part| layout.contains(part)) {
-        return None;
+        return of_another_day(layout);
     }
     let mut meant = String::new();
     let mut rest = layout;
@@ -77,6 +77,31 @@ fn translated(layout: &str) -> Option<String> {
         rest = &rest[len..];
     }
     has_element(&meant).then_some(meant)
+}
+
+/// The layout for which another day stands as an example: `2024-12-31 23:59`.
+fn of_another_day(layout: &str) -> Option<String> {
+    let shape: String = layout.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
+    if !shape.starts_with("9999-99-99") || layout.starts_with("2006") {
+        return None;
+    }
+    let mut meant = String::from("2006-01-02");
+    let (rest, of_rest) = (&layout[10..], &shape[10..]);
+    let time = of_rest.starts_with([' ', 'T']).then(|| of_rest.get(1..)).flatten();
+    let len = match time {
+        Some(time) if time.starts_with("99:99:99") => 9,
+        Some(time) if time.starts_with("99:99") => 6,
+        _ => 0,
+    };
+    if len > 0 {
+        meant.push_str(&rest[..1]);
+        meant.push_str(&"15:04:05"[..len - 1]);
+    }
+    meant.push_str(match &rest[len..] {
+        "Z" => "Z07:00",
+        rest => rest,
+    });
+    Some(meant)
 }
 
 impl Flow {
@@ -107,6 +132,9 @@ mod tests {
             ("%Y-%m-%d %H:%M:%S", "2006-01-02 15:04:05"),
             ("DD/MM/YY", "02/01/06"),
             ("HH:mm", "15:04"),
+            ("2024-12-31", "2006-01-02"),
+            ("2024-12-31T23:59:59Z", "2006-01-02T15:04:05Z07:00"),
+            ("1999-01-01 00:00", "2006-01-02 15:04"),
         ] {
             assert_eq!(translated(layout).as_deref(), Some(meant), "{layout}");
         }

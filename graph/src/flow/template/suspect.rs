@@ -63,7 +63,7 @@ impl Walk<'_> {
     }
 
     /// The classes of the usual records.
-    fn usual_classes(&self, value: &Known) -> Option<Classes> {
+    pub(super) fn usual_classes(&self, value: &Known) -> Option<Classes> {
         match value {
             Known::Way(way) if way.names.is_empty() => Some(match self.flow.record.side(way.side).form()? {
                 Form::Raw => Classes::RAW,
@@ -103,8 +103,20 @@ impl Walk<'_> {
                 let message = format!("every record fails here: {name} by zero");
                 self.fails("flow.wrong_argument", at.clone(), message, "divide by another number".to_owned(), certain);
             }
-            "date" | "dateInZone" | "date_in_zone" | "htmlDate" | "htmlDateInZone" => {
-                let i = usize::from(!name.starts_with("html"));
+            "date" | "dateInZone" | "date_in_zone" | "htmlDate" | "htmlDateInZone" | "ago" => {
+                let i = usize::from(name.starts_with("date"));
+                if values.get(i).is_some_and(|value| self.is_of_json(value)) {
+                    let at = place(i);
+                    let message =
+                        format!("JSON has no times: {name} of a text gives the time now, whatever the text is");
+                    let written = if i < args.len() { self.text(&at) } else { "VALUE" };
+                    let hint = format!(
+                        "write (toDate \"2006-01-02T15:04:05Z07:00\" {written}), with the layout of the text; for seconds \
+                         since 1970, (int64 {written})"
+                    );
+                    let place = self.at(at);
+                    return self.flow.warn(CODE, place, message, None, Some(hint));
+                }
                 if values.get(i).and_then(|value| self.classes(value)) == Some(Classes::TEXT) {
                     let message = format!("{name} of a text gives the time now, whatever the text is");
                     let hint = "read the text first, as (toDate \"2006-01-02\" …)".to_owned();

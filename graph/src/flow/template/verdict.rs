@@ -57,6 +57,7 @@ impl Walk<'_> {
             slots: self.slots.clone(),
             prints: false,
             branching: true,
+            native: self.native,
         };
         let printed = walk.printed(&main.body, &Scope { dot: super::Known::Record, certain: true });
         let Some((at, other)) = printed.other else { return };

@@ -26,10 +26,17 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
         }
         let is_file = parameter.kind == ParameterKind::File;
         let is_text = matches!(parameter.kind, ParameterKind::Text | ParameterKind::File | ParameterKind::Template);
+        if name == OPTIONS {
+            let found = line_feed(name, &setting.value);
+            findings.0.extend(found.map(|finding| finding.with_span(setting.value.span())));
+        }
         if !is_text || matches!(name, OPTIONS | "script") {
             continue;
         }
-        let found = quotes(name, &setting.value, is_file);
+        let found = quotes(name, &setting.value, is_file)
+            .or_else(|| line_feed(name, &setting.value))
+            .or_else(|| dates(name, &setting.value, is_file))
+            .or_else(|| url_part(name, &setting.value));
         let found = found.or_else(|| match parameter.kind {
             ParameterKind::Template => None,
             _ => placeholder(name, &setting.value, is_file)
@@ -70,6 +77,62 @@ fn quotes(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
             if is_plain { finding.with_fix(span, text.as_str(), becomes) } else { finding }
         }
     })
+}
+
+/// A line feed at the end, as a block of YAML has one.
+fn line_feed(name: &str, written: &Written) -> Option<Diagnostic> {
+    let text = written.written();
+    let of = match name {
+        "value" => "of what is set",
+        "request.body" => "of the body",
+        // The line that is written has one of its own.
+        OPTIONS if text.contains("{{") => "of each line, so that an empty line follows it",
+        _ => return None,
+    };
+    let line = text.strip_suffix('\n')?;
+    // Of several lines, as in a letter, the last may be meant to end.
+    if line.is_empty() || (name != OPTIONS && line.contains('\n')) {
+        return None;
+    }
+    let message = format!("{name}: the line feed at the end is part {of}");
+    Some(Diagnostic::warning("settings.line_feed", message).with_hint("write |- in place of |, which leaves it out"))
+}
+
+/// A date as other tools fill it in.
+fn dates(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
+    let text = written.written();
+    let fills = matches!(name, "folder" | "table");
+    if !(is_file || fills || name == "prefix") {
+        return None;
+    }
+    let parts = ["%Y", "%m", "%d", "%H", "%M"].into_iter().filter(|part| text.contains(part)).collect::<Vec<_>>();
+    let first = parts.first().filter(|first| **first == "%Y" || parts.len() > 1)?;
+    let message = format!("{name}: {first} is taken as it is written: no date is filled in");
+    let hint = match fills {
+        true => "write a template, as {{ now | date \"2006-01-02\" }}",
+        false => "write the text itself; templates are values as that of field.set and the folder of an s3 destination",
+    };
+    Some(Diagnostic::warning("settings.not_a_template", message).with_hint(hint))
+}
+
+/// A part of a URL as other tools fill it in: `/{name}`, `/:name`.
+fn url_part(name: &str, written: &Written) -> Option<Diagnostic> {
+    if name != "request.url" {
+        return None;
+    }
+    let path = written.written().split_once("://")?.1;
+    let is_name = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_word = |text: &str| is_name(text) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let part = path.split(['/', '?', '&', '=']).skip(1).find_map(|part| {
+        let inner = part.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        inner.or_else(|| part.strip_prefix(':')).filter(|inner| is_word(inner)).map(|inner| (part, inner))
+    });
+    let (part, inner) = part?;
+    let message = format!("{name}: {part} is taken as it is written");
+    Some(
+        Diagnostic::warning("settings.not_a_template", message)
+            .with_hint(format!("write {{{{ .Payload.After.{inner} }}}}, or the field that is meant")),
+    )
 }
 
 /// A variable as other tools have it.

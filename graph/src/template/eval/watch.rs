@@ -5,10 +5,10 @@ use chrono::Datelike as _;
 use super::Evaluator;
 use crate::diagnostic::did_you_mean;
 use crate::reference::push_part;
-use crate::template::doubt::{DoubtKind, Missed};
+use crate::template::doubt::{DoubtKind, Doubts, Missed};
 use crate::template::format;
 use crate::template::functions::{CallError, Function, Param, invalid_pattern, is_number};
-use crate::template::tree::{Operand, Pipeline, Place};
+use crate::template::tree::{Operand, Pipeline, Place, Term};
 use crate::template::val::{Map, Val};
 
 /// Functions that take whole numbers, with those that take fractions.
@@ -40,6 +40,9 @@ const NUMBERS: [(&str, bool); 14] = [
     ("ceil", false),
     ("round", false),
 ];
+/// Functions whose verdict is explained by the values that they compare.
+const COMPARE: [&str; 12] =
+    ["eq", "ne", "lt", "le", "gt", "ge", "contains", "hasPrefix", "hasSuffix", "regexMatch", "mustRegexMatch", "has"];
 const PRINTS: [&str; 4] = ["print", "println", "printf", "toString"];
 
 impl<'a> Evaluator<'a> {
@@ -102,8 +105,57 @@ impl<'a> Evaluator<'a> {
             self.numbers(function.name, values, &place);
             self.texts(function, values, &result, &place);
             self.times(function, values, &result, &place);
+            if COMPARE.contains(&function.name) {
+                self.compared(values, args);
+            }
         }
         Ok(result)
+    }
+
+    /// Notes what is compared: the values of the record by name, and what they are compared with.
+    fn compared(&mut self, values: &[Val], args: &'a [Operand]) {
+        const MOST: usize = 60;
+        let full = |doubts: &mut Doubts| doubts.compared.len() >= Doubts::MOST_COMPARED;
+        if self.context.doubts().is_none_or(full) {
+            return;
+        }
+        let (mut read, mut with) = (Vec::new(), Vec::new());
+        for (i, val) in values.iter().enumerate() {
+            let written = args.get(i).map(|arg| self.written(&arg.at));
+            if args.get(i).is_some_and(|arg| matches!(arg.term, Term::Literal(_) | Term::Nil)) {
+                with.push(written.unwrap_or_default().to_owned());
+                continue;
+            }
+            let shown = match val {
+                val if val.is_nil() => "not there".to_owned(),
+                Val::Text(text) => {
+                    let text = text.lossy();
+                    let start: String = text.chars().take(MOST).collect();
+                    let more = if start.len() < text.len() { "…" } else { "" };
+                    format!("{start:?}{more}")
+                }
+                Val::Raw(_) | Val::Bytes(_) | Val::Position(_) => "bytes".to_owned(),
+                Val::Map(_) => "a map".to_owned(),
+                val => match format::to_text(val) {
+                    Ok(text) => text.lossy().chars().take(MOST).collect(),
+                    Err(_) => "a value".to_owned(),
+                },
+            };
+            read.push(format!("{} is {shown}", written.unwrap_or("what is piped in")));
+        }
+        if read.is_empty() {
+            return;
+        }
+        let mut text = read.join(" and ");
+        if !with.is_empty() {
+            text.push_str(", compared with ");
+            text.push_str(&with.join(" and "));
+        }
+        if let Some(doubts) = self.context.doubts()
+            && !doubts.compared.contains(&text)
+        {
+            doubts.compared.push(text);
+        }
     }
 
     /// Arithmetic: what is not a number counts as 0, and whole numbers have no fraction.

@@ -1,0 +1,126 @@
+//! Conditions that decide the same on all records of a trial, and records of which none is left.
+
+use std::sync::PoisonError;
+
+use super::{Doubtful, Observer, Step, guard, plugin};
+use crate::condition::CompiledCondition;
+use crate::flow::Place;
+use crate::plan::flow::located;
+use crate::plan::stage::StageId;
+use crate::record::Record;
+use crate::secret::mask;
+
+/// Code of a condition that held for none of several records.
+pub(super) const NEVER: &str = "condition.never_held";
+/// Code of a condition that held for all of several records.
+pub(super) const ALWAYS: &str = "condition.always_held";
+/// Code of steps that together drop every record.
+pub(super) const ALL_DROPPED: &str = "condition.all_dropped";
+
+/// Records from which on a trial says anything: one is an example, not a rule.
+const ENOUGH: u64 = 2;
+
+/// What a condition decided so far.
+#[derive(Default)]
+pub(super) struct Verdicts {
+    held: u64,
+    held_not: u64,
+    /// What was compared in the first record for which it did not hold.
+    compared: Vec<String>,
+}
+
+impl Observer {
+    /// Notes what a condition decides on a record. One that needs no record is checked before there are any.
+    pub(super) fn decide(&self, stage: StageId, step: usize, condition: &CompiledCondition, record: &Record) {
+        if condition.constant().is_some() {
+            return;
+        }
+        let Ok(verdict) = condition.evaluate(record) else { return };
+        let first = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let verdicts = seen.verdicts.entry((stage, step)).or_default();
+            *(if verdict { &mut verdicts.held } else { &mut verdicts.held_not }) += 1;
+            !verdict && verdicts.held_not == 1
+        };
+        if first {
+            let compared = condition.template().compared(record);
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.verdicts.entry((stage, step)).or_default().compared = compared;
+        }
+    }
+
+    /// The conditions that held for none, or for all, of at least two records. For the few records of a trial: those of a
+    /// test are chosen to be alike.
+    pub fn verdicts(&self) -> Vec<Doubtful> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = Vec::new();
+        for (&(stage, step), verdicts) in &seen.verdicts {
+            let Some(Step { node, .. }) = self.step(stage, step) else { continue };
+            let of = verdicts.held + verdicts.held_not;
+            let drops = *plugin(node) == *"filter";
+            let (code, message, hint) = match (verdicts.held, verdicts.held_not) {
+                _ if of < ENOUGH => continue,
+                (0, _) => {
+                    let mut message = format!("the condition held for none of {of} records");
+                    if !verdicts.compared.is_empty() {
+                        message.push_str(": in the first one ");
+                        message.push_str(&verdicts.compared.join("; "));
+                    }
+                    let nothing = if drops { ", so no record was dropped" } else { "" };
+                    message.push_str(nothing);
+                    (NEVER, message, "check what is compared; --records reads more records")
+                }
+                (_, 0) if drops => {
+                    let message = format!("every record was dropped: the condition held for all {of} records");
+                    (ALWAYS, message, "a filter drops the records for which its condition holds; `not` turns it round")
+                }
+                (_, 0) => {
+                    let message = format!("the condition held for all {of} records");
+                    (ALWAYS, message, "check what is compared; --records reads more records")
+                }
+                _ => continue,
+            };
+            let (span, path) = located(node, guard(node), &Place::CONDITION);
+            found.push(Doubtful {
+                node: node.id.clone(),
+                plugin: plugin(node),
+                path,
+                span,
+                code,
+                message: mask(&message, &self.secrets),
+                hint: Some(hint.to_owned()),
+                records: of,
+                of,
+            });
+        }
+        found
+    }
+
+    /// That all of at least two records were dropped, by several steps: `drops` has their places and how many each dropped,
+    /// in the order in which records come by.
+    pub fn all_dropped(&self, drops: &[(StageId, usize, u64)]) -> Option<Doubtful> {
+        let (stage, step, _) = *drops.last()?;
+        let node = &self.step(stage, step)?.node;
+        let of = drops.iter().map(|(.., count)| count).sum();
+        if of < ENOUGH || drops.len() < 2 {
+            return None;
+        }
+        let each = drops.iter().filter_map(|(stage, step, count)| {
+            let node = &self.step(*stage, *step)?.node;
+            Some(format!("{} dropped {count}", node.id))
+        });
+        let message = format!("no record was left of {of}: {}", each.collect::<Vec<_>>().join(", "));
+        let (span, path) = located(node, guard(node), &Place::CONDITION);
+        Some(Doubtful {
+            node: node.id.clone(),
+            plugin: plugin(node),
+            path,
+            span,
+            code: ALL_DROPPED,
+            message,
+            hint: Some("a filter drops the records for which its condition holds; `not` turns it round".to_owned()),
+            records: of,
+            of,
+        })
+    }
+}
