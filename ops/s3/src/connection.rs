@@ -152,6 +152,11 @@ impl Connection {
         &self.bucket
     }
 
+    /// Whether the server is Amazon's.
+    pub(crate) fn is_amazon(&self) -> bool {
+        self.endpoint.is_none()
+    }
+
     /// A client. Sends nothing.
     ///
     /// # Errors

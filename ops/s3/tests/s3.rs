@@ -4,6 +4,8 @@
 
 #[path = "s3/destination.rs"]
 mod destination;
+#[path = "s3/odd.rs"]
+mod odd;
 #[path = "s3/reading.rs"]
 mod reading;
 #[path = "../../../tests/it/servers/s3.rs"]
