@@ -27,7 +27,7 @@ use crate::trial::trace::{History, Outcome, Step, Trace, steps};
 /// acknowledged to its source. Processors that talk to the outside world do so.
 ///
 /// Shows each record as it was read, what each step changed, and the line that a destination would write where it writes
-/// lines. A record for which the output format of a destination fails has failed. Data that are no fields are shown as text where they
+/// lines. A record that a destination refuses whatever it is connected to has failed. Data that are no fields are shown as text where they
 /// are text, as base64 otherwise.
 ///
 /// Exit codes: 0 no record failed, 1 a record or a source failed, or no record was read or passed all steps in time, 2 the

@@ -47,8 +47,7 @@ async fn a_write_without_the_etag_of_an_object_is_not_delivered() {
 #[tokio::test]
 async fn only_the_bytes_that_were_listed_are_an_object() {
     let tag: &[(&str, &str)] = &[("ETag", "\"5d41402abc4b2a76b9719d911017c592\"")];
-    let range: &[(&str, &str)] =
-        &[("ETag", "\"5d41402abc4b2a76b9719d911017c592\""), ("Content-Range", "bytes 0-1/5")];
+    let range: &[(&str, &str)] = &[("ETag", "\"5d41402abc4b2a76b9719d911017c592\""), ("Content-Range", "bytes 0-1/5")];
     for odd in [
         Fault::Page(200, HTML, "<html>maintenance</html>"),
         Fault::Page(200, tag, ""),
