@@ -163,11 +163,6 @@ impl Connection {
         &self.bucket
     }
 
-    /// Whether the server is Amazon's.
-    pub(crate) fn is_amazon(&self) -> bool {
-        self.endpoint.is_none()
-    }
-
     /// What the names of objects are names in: equal where the settings name the same bucket of the same server.
     pub(crate) fn space(&self) -> Str {
         let server = self.endpoint.as_deref().map_or_else(|| AMAZON.to_owned(), server);

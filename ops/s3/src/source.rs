@@ -1,6 +1,5 @@
 //! The `s3` source: the objects of a bucket, and what becomes of them.
 
-mod etag;
 mod fetch;
 mod known;
 mod listing;
@@ -10,13 +9,12 @@ mod sweep;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::extent::Extent;
-use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Operations, RecordShape, Shape};
 use anabranch_graph::kind;
 use anabranch_graph::operator::Host;
@@ -25,18 +23,13 @@ use anabranch_graph::source::{Acker, Mark, Partition, Reader, Source, SourceKind
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
-use tokio::time::sleep;
 
 use crate::connection::{self, Connection};
 use crate::fingerprint::fingerprint;
-use etag::Etags;
 use fetch::Fetching;
-use listing::{ANSWER_INVALID, Bucket};
+use listing::Bucket;
 use position::Place;
 use reader::{Objects, Pace};
-
-/// Pauses before a question is asked again whose answer meant nothing.
-const PAUSES: [Duration; 3] = [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
 
 /// The kind, for the registry.
 pub(crate) fn kind() -> Arc<dyn SourceKind> {
@@ -105,7 +98,6 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
             _ => None,
         },
         limit: arguments.bytes("maxObjectBytes").unwrap_or(u64::MAX),
-        answered: AtomicBool::new(false),
         pace: Pace {
             polling: arguments.duration("pollingPeriod").unwrap_or(Duration::from_secs(1)),
             settling: arguments.duration("settlingPeriod").unwrap_or_default(),
@@ -122,28 +114,9 @@ struct Configured {
     versions: Option<bool>,
     limit: u64,
     pace: Pace,
-    /// The server was understood before, by this run of the pipeline or an earlier one of the process.
-    answered: AtomicBool,
 }
 
 impl Configured {
-    /// Whether the bucket keeps versions. An answer that means nothing is asked for again: the server is not an object
-    /// store only if it was never understood, neither by this process nor before a position was stored.
-    async fn keeps_versions(&self, bucket: &Bucket, was_read: bool) -> Result<Option<bool>, Fault> {
-        let mut pauses = PAUSES.into_iter();
-        loop {
-            let fault = match bucket.keeps_versions().await {
-                Err(fault) if fault.code() == ANSWER_INVALID => fault,
-                known => return known,
-            };
-            let Some(pause) = pauses.next() else {
-                let known = was_read || self.answered.load(Ordering::Relaxed);
-                return Err(if known { fault } else { fault.with_class(FaultClass::Fatal) });
-            };
-            sleep(pause).await;
-        }
-    }
-
     /// Stands for what it lists: positions of anything else are not its own.
     fn sum(&self) -> u32 {
         fingerprint(&[self.connection.bucket().as_bytes(), self.prefix.as_bytes()]) as u32
@@ -186,7 +159,7 @@ impl Source for Configured {
         let bucket = Bucket { client: self.connection.open().await?, name, prefix: self.prefix.clone() };
         let versioned = match self.versions {
             Some(versioned) => versioned,
-            None => self.keeps_versions(&bucket, !resume.is_empty()).await?.unwrap_or_else(|| {
+            None => bucket.keeps_versions().await?.unwrap_or_else(|| {
                 tracing::warn!(
                     pipeline = %host.pipeline, connector = %host.node, bucket = %bucket.name,
                     "cannot tell whether the bucket keeps versions: reading only the current ones"
@@ -194,9 +167,7 @@ impl Source for Configured {
                 false
             }),
         };
-        self.answered.store(true, Ordering::Relaxed);
-        let etags = Etags::of(self.connection.is_amazon());
-        let fetching = Fetching { bucket, host: host.clone(), limit: self.limit, etags };
+        let fetching = Fetching { bucket, host: host.clone(), limit: self.limit };
         let reader = Objects::new(fetching, self.pace, versioned, self.sum(), place);
         Ok((Box::new(reader), Box::new(Forgetful)))
     }

@@ -4,8 +4,6 @@
 
 #[path = "s3/destination.rs"]
 mod destination;
-#[path = "s3/odd.rs"]
-mod odd;
 #[path = "s3/reading.rs"]
 mod reading;
 #[path = "../../../tests/it/servers/s3.rs"]

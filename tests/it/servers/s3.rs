@@ -33,8 +33,6 @@ pub enum Fault {
     NoMarker,
     /// Lists nothing, and does not say whether there is more.
     NoEnd,
-    /// Does nothing, and answers with a status, headers and a body of its own.
-    Page(u16, &'static [(&'static str, &'static str)], &'static str),
 }
 
 /// A request as faults and assertions see it.
@@ -190,15 +188,6 @@ impl Server {
         self.state().put(key, body.into(), headers, modified);
     }
 
-    /// An object with an ETag that is given.
-    pub fn put_tagged(&self, key: &str, body: impl Into<Vec<u8>>, etag: &str) {
-        let mut state = self.state();
-        state.put(key, body.into(), Vec::new(), None);
-        if let Some(version) = state.objects.get_mut(key).and_then(|versions| versions.first_mut()) {
-            version.etag = format!("\"{etag}\"");
-        }
-    }
-
     pub fn delete(&self, key: &str) {
         self.state().delete(key);
     }
@@ -296,18 +285,13 @@ fn serve(stream: TcpStream, state: &Mutex<State>, ended: &AtomicBool) {
             if state.script.is_none() {
                 state.script = script;
             }
-            let done = !matches!(fault, Some(Fault::Refuse(..) | Fault::Close | Fault::Page(..)));
+            let done = !matches!(fault, Some(Fault::Refuse(..) | Fault::Close));
             let answer = if done { answer(&mut state, &request) } else { Answer::empty(500) };
             (answer, state.now(), fault)
         };
         match fault {
             Some(Fault::Close | Fault::Mute) => return,
             Some(Fault::Refuse(status, code)) => answer = Answer::refusal(status, code),
-            Some(Fault::Page(status, headers, body)) => {
-                let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-                let body = Arc::new(body.as_bytes().to_vec());
-                answer = Answer { status, headers: headers.collect(), body };
-            }
             Some(Fault::Slow(time)) => std::thread::sleep(time),
             Some(Fault::NoMarker) => {
                 answer = Answer::xml("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>".to_owned());
@@ -384,9 +368,7 @@ fn answer(state: &mut State, request: &Request) -> Answer {
             let headers = request.headers.iter().filter(|(name, _)| kept(name) && *name != "content-length");
             let headers = headers.map(|(name, value)| (name.clone(), value.clone())).collect();
             state.put(key, request.body.clone(), headers, None);
-            let etag = state.objects.get(key).and_then(|versions| versions.first()).map(|it| it.etag.clone());
-            let headers = etag.map(|etag| ("ETag".to_owned(), etag)).into_iter().collect();
-            Answer { headers, ..Answer::empty(200) }
+            Answer::empty(200)
         }
         ("DELETE", key) => {
             state.delete(key);

@@ -14,7 +14,6 @@ use bytes::Bytes;
 use chrono::DateTime;
 use tokio::time::timeout;
 
-use super::etag::{self, Etags};
 use super::listing::{Bucket, Moment, Version};
 use super::sweep::Find;
 use crate::connection::refused;
@@ -50,8 +49,6 @@ pub(super) struct Fetching {
     pub(super) host: Host,
     /// The largest object that is read.
     pub(super) limit: u64,
-    /// What ETags of the bucket say of the bytes.
-    pub(super) etags: Etags,
 }
 
 impl Fetching {
@@ -139,21 +136,11 @@ impl Fetching {
             }
         }
         let body = if rest.is_empty() { first } else { Bytes::from(rest) };
-        if let Some(length) = length.filter(|length| *length != body.len() as u64) {
-            return Err(cut(&format_args!("{} of {length} bytes came", body.len())));
-        }
-        let listed = version.etag.as_deref();
-        let why = if body.len() as u64 != version.size {
-            format!("{} bytes came, and the listing says {}", body.len(), version.size)
-        } else if !self.etags.agree(listed, encryption(&answer).as_deref(), &body) {
-            "the bytes are not those of the ETag in the listing".to_owned()
-        } else {
-            return Ok(Some((answer, body)));
-        };
-        // A server that does not compare ETags sends what is there now.
-        match answer.e_tag().is_some_and(|etag| listed.is_some_and(|listed| etag::bare(etag) != etag::bare(listed))) {
-            true => Ok(None),
-            false => Err(cut(&why)),
+        match length {
+            Some(length) if length != body.len() as u64 => {
+                Err(cut(&format_args!("{} of {length} bytes came", body.len())))
+            }
+            _ => Ok(Some((answer, body))),
         }
     }
 
@@ -200,12 +187,6 @@ impl Fetching {
         record.metadata = Metadata::from_entries(metadata);
         record
     }
-}
-
-/// How the store says that it encrypted an object.
-fn encryption(answer: &GetObjectOutput) -> Option<String> {
-    let of_server = answer.server_side_encryption().map(|method| method.as_str().to_owned());
-    of_server.or_else(|| answer.sse_customer_algorithm().map(str::to_owned))
 }
 
 fn dated(metadata: &mut Vec<(Str, Str)>, modified: Moment) {

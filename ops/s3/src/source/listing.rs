@@ -17,9 +17,6 @@ use super::position::{Horizon, MOST_UPLOADS, Upload};
 use crate::connection::refused;
 use crate::fingerprint::fingerprint;
 
-/// Code of an answer that came whole and means nothing.
-pub(super) const ANSWER_INVALID: &str = "answer_invalid";
-
 /// A bucket, or the part of it below a prefix.
 pub(super) struct Bucket {
     pub(super) client: Client,
@@ -123,7 +120,7 @@ impl Bucket {
     /// Whether the bucket keeps versions; none if that is not ours to know.
     pub(super) async fn keeps_versions(&self) -> Result<Option<bool>, Fault> {
         let answer = self.client.get_bucket_versioning().bucket(self.name.as_str()).send().await;
-        // It may be the page of a proxy for a while, or of a server that is not an object store at all.
+        // An answer that came whole and still means nothing will be the same the next time.
         let strange = matches!(&answer, Err(SdkError::ServiceError(context)) if context.raw().status().is_success());
         match answer.map_err(|error| self.refused("ask for the versioning of", &error)) {
             Ok(answer) => {
@@ -133,8 +130,9 @@ impl Bucket {
             Err(fault) if ["access_denied", "request_refused"].contains(&fault.code()) => Ok(None),
             Err(fault) if fault.message().contains("NotImplemented") => Ok(None),
             Err(fault) => {
-                let code = if strange { ANSWER_INVALID } else { fault.code() };
-                Err(Fault::new(fault.class(), code, format!("{fault}; versions: on or off needs no answer to that")))
+                let (class, code) =
+                    if strange { (FaultClass::Fatal, "answer_invalid") } else { (fault.class(), fault.code()) };
+                Err(Fault::new(class, code, format!("{fault}; versions: on or off needs no answer to that")))
             }
         }
     }
@@ -193,7 +191,7 @@ impl Bucket {
         let keys = Keys { encoded: answer.encoding_type().is_some() };
         let mut page = Page::default();
         for object in answer.contents() {
-            let size = self.size(object.size())?;
+            let size = object.size().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
             let etag = object.e_tag().map(str::to_owned);
             let version = Version::new(Moment::of(object.last_modified()), size, etag, None, false);
             page.versions.push((keys.decode(object.key().ok_or_else(|| self.nameless())?)?, version));
@@ -226,7 +224,7 @@ impl Bucket {
         let keys = Keys { encoded: answer.encoding_type().is_some() };
         let mut versions = Vec::new();
         for version in answer.versions() {
-            let size = self.size(version.size())?;
+            let size = version.size().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
             let (etag, id) = (version.e_tag().map(str::to_owned), version.version_id().map(str::to_owned));
             let key = keys.decode(version.key().ok_or_else(|| self.nameless())?)?;
             let latest = version.is_latest() == Some(true);
@@ -270,21 +268,13 @@ impl Bucket {
         truncated.ok_or_else(|| self.cut_short())
     }
 
-    /// What is read is held against the size that was listed.
-    fn size(&self, size: Option<i64>) -> Result<u64, Fault> {
-        size.and_then(|size| u64::try_from(size).ok()).ok_or_else(|| {
-            let text = format!("cannot list bucket {}: the server names an object without its size", self.name);
-            Fault::transient("s3_unavailable", text)
-        })
-    }
-
+    /// A page that does not say whether there is more, or where.
     /// An object without a key cannot be read, and would move the position before all others.
     fn nameless(&self) -> Fault {
         let text = format!("cannot list bucket {}: the server names an object without its key", self.name);
         Fault::transient("s3_unavailable", text)
     }
 
-    /// A page that does not say whether there is more, or where.
     fn cut_short(&self) -> Fault {
         let text = format!("cannot list bucket {}: the server does not say how the listing goes on", self.name);
         Fault::transient("s3_unavailable", text)

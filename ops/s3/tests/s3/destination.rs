@@ -17,7 +17,7 @@ fn configure(server: &Server, more: &[(&str, &str)]) -> Result<Arc<dyn Destinati
     kind.configure(&Arguments::parse(kind.specification(), &settings(&server.endpoint(), more))?)
 }
 
-pub async fn open(server: &Server, more: &[(&str, &str)]) -> Box<dyn Writer> {
+async fn open(server: &Server, more: &[(&str, &str)]) -> Box<dyn Writer> {
     configure(server, more).unwrap().open(&host()).await.unwrap()
 }
 
