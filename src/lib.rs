@@ -14,6 +14,7 @@ pub mod log;
 pub mod mcp;
 pub mod outputs;
 pub mod panics;
+pub mod paths;
 pub mod pipelines;
 pub mod positions;
 pub mod runtime;

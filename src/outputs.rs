@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_graph::plan::Compiled;
-use anabranch_graph::plan::check::feeds_back;
+use anabranch_graph::plan::check::{feeds, feeds_back, place_of};
 use anabranch_graph::plan::graph::{Node, NodeKind};
 use anabranch_graph::registry::{Registry, Reserved};
 use anabranch_ops::file::STORE_MAGIC;
 
 use crate::files::{is_pipeline_file, parent_directory};
+use crate::paths;
 use crate::pipelines::Pipeline;
 
 /// A file by whatever name: of one that exists its number, of one that does not its name in its directory.
@@ -67,7 +68,7 @@ fn about(finding: Diagnostic, node: &Node) -> Diagnostic {
 /// What is wrong with the files that a pipeline reads and writes. `own`: the files that declare pipelines, and their
 /// scripts. A few look-ups per file connector.
 pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diagnostics {
-    let mut findings = Diagnostics::new();
+    let mut findings = paths::check(compiled);
     let nodes = || compiled.lowered.node_weights();
     let read: Vec<(&Node, Metadata)> =
         nodes().filter_map(|node| Some((node, fs::metadata(read(node)?).ok().filter(Metadata::is_file)?))).collect();
@@ -230,6 +231,13 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
             }
         }
     }
+    // Sources of things that have names beside files.
+    let mut by_name: Vec<(usize, &Node)> = Vec::new();
+    for (index, pipeline) in pipelines.iter().enumerate() {
+        let nodes = pipeline.compiled.lowered.node_weights();
+        let named = |node: &&Node| matches!(&node.kind, NodeKind::Source(read) if !read.source.reads().is_empty());
+        by_name.extend(nodes.filter(named).map(|node| (index, node)));
+    }
     // Which pipelines each one feeds, by which node, and the source there.
     let mut fed: Vec<Vec<(usize, &Node, &Node)>> = Vec::with_capacity(pipelines.len());
     for (from, pipeline) in pipelines.iter().enumerate() {
@@ -240,6 +248,12 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
             // One that feeds itself was refused before.
             let others = sources.into_iter().flatten().filter(|(to, _)| *to != from);
             edges.extend(others.map(|(to, source)| (*to, node, *source)));
+            edges.extend(
+                by_name
+                    .iter()
+                    .filter(|(to, source)| *to != from && feeds_by_name(node, source))
+                    .map(|(to, source)| (*to, node, *source)),
+            );
         }
         fed.push(edges);
     }
@@ -269,14 +283,33 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
         let ids: Vec<&str> = way.iter().map(|at| pipelines[*at].config.id.value.as_str()).collect();
         let message =
             format!("pipelines feed each other ({}): every record would come again, without end", ids.join(" → "));
+        let (setting, of_source) = (setting_of(node), setting_of(source));
         let finding = Diagnostic::error("plan.feedback", message)
-            .with_label(place(node), "written here")
-            .with_related(place(source), "read again here")
-            .with_path(format!("{}/settings/path", node.path))
-            .with_hint("give one of the destinations another path");
+            .with_label(place_of(node, setting), "written here")
+            .with_related(place_of(source, of_source), "read again here")
+            .with_path(format!("{}/settings/{setting}", node.path))
+            .with_hint(format!("give one of the destinations another {setting}"));
         findings.push((start, finding));
     }
     findings
+}
+
+/// Whether a destination writes what a source reads, as far as names tell.
+fn feeds_by_name(destination: &Node, source: &Node) -> bool {
+    match (&destination.kind, &source.kind) {
+        (NodeKind::Destination(write), NodeKind::Source(read)) => feeds(&*write.destination, &*read.source).is_some(),
+        _ => false,
+    }
+}
+
+/// The setting that names what a node reads or writes.
+fn setting_of(node: &Node) -> &'static str {
+    let extents = match &node.kind {
+        NodeKind::Source(read) => read.source.reads(),
+        NodeKind::Destination(write) => write.destination.writes(),
+        _ => Vec::new(),
+    };
+    extents.first().map_or("path", |extent| extent.setting)
 }
 
 /// The directory of a file, if it is not there.

@@ -7,9 +7,10 @@ use async_trait::async_trait;
 
 use crate::arguments::Arguments;
 use crate::diagnostic::Diagnostics;
+use crate::extent::Extent;
 use crate::fault::Fault;
 use crate::flow::Flow;
-use crate::letter::LetterBounds;
+use crate::letter::{LetterBounds, LetterForm};
 use crate::operator::{Host, LogLevel};
 use crate::record::Record;
 use crate::source::Mark;
@@ -51,6 +52,17 @@ pub trait Destination: Send + Sync {
         None
     }
 
+    /// What it writes, whatever the records are, beside [`Destination::file`]: a source that reads it is fed by it. Opens
+    /// nothing. As it is: nothing, or nobody knows.
+    fn writes(&self) -> Vec<Extent> {
+        Vec::new()
+    }
+
+    /// How it takes dead letters where it is a dead-letter queue.
+    fn letter_form(&self) -> LetterForm {
+        LetterForm::Record
+    }
+
     /// What delivery means here; printed by `pipelines plan`.
     fn policy(&self) -> WritePolicy;
 
@@ -60,8 +72,10 @@ pub trait Destination: Send + Sync {
         None
     }
 
-    /// What it would write for a record, where it writes each as it is by itself: a line of a file. `None`: as a whole
-    /// with others, or not as text. A trial of the pipeline shows it, and fails the record where this fails.
+    /// What a trial of the pipeline says of a record, without I/O. What would be written for it, where each record is
+    /// written by itself: a line of a file. `None`: as a whole with others, or not as text. An error where the settings
+    /// and the record are enough to tell that [`Writer::write`] refuses it: the same fault, with which the trial fails
+    /// the record.
     fn written(&self, _record: &Record) -> Option<Result<Vec<u8>, Fault>> {
         None
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::flow::{Field, Fields, Keys, Kinds, RecordShape, Shape, Type};
+use crate::json;
 use crate::metadata::{Metadata, key};
 use crate::record::{Data, Operation, Record};
 use crate::state::LaneId;
@@ -40,6 +42,33 @@ impl Letter {
     /// The letter as a record, for destinations that know nothing of letters: the failed record is its payload, its key
     /// the name, and why it failed stands in the metadata.
     pub fn to_record(&self, pipeline: &str) -> Record {
+        let key = Data::text(self.name.to_string());
+        self.with(pipeline, key, content(&self.record))
+    }
+
+    /// The letter as a record whose fields can be the columns of a table: its key is the name, so that a letter that comes
+    /// again replaces itself, and the failed record is one text of JSON, whatever kinds of fields it has.
+    pub fn to_columns(&self, pipeline: &str) -> Record {
+        let mut text = Vec::new();
+        // Numbers that JSON has not: what takes them apart says so.
+        let record = match json::write_record(&self.record, &mut text) {
+            Ok(()) => storable(&String::from_utf8_lossy(&text)),
+            Err(_) => Value::Map(content(&self.record).into()),
+        };
+        let fields = [
+            (Str::from_static("pipeline"), storable(pipeline)),
+            (Str::from_static("source"), storable(&self.lane.connector)),
+            (Str::from_static("node"), storable(&self.node)),
+            (Str::from_static("code"), storable(&self.code)),
+            (Str::from_static("error"), storable(&self.message)),
+            (FAILED_AT, Value::Time(self.at.into())),
+            (RECORD, record),
+        ];
+        let key: Object = [(NAME, storable(&self.name))].into_iter().collect();
+        self.with(pipeline, Data::from(key), fields.into_iter().collect())
+    }
+
+    fn with(&self, pipeline: &str, key: Data, fields: Object) -> Record {
         let mut metadata = Metadata::with_capacity(5);
         let nanos = self.at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         metadata.insert(key::CREATED_AT, nanos.to_string());
@@ -48,11 +77,70 @@ impl Letter {
         metadata.insert(key::DLQ_NACK_CODE, self.code.clone());
         metadata.insert(key::DLQ_NACK_NODE_ID, self.node.clone());
         let position = self.record.position().clone();
-        let mut letter = Record::create(position, Data::text(self.name.to_string()), Data::from(content(&self.record)));
+        let mut letter = Record::create(position, key, Data::from(fields));
         letter.operation = Operation::Create;
         letter.metadata = metadata;
         letter
     }
+}
+
+/// How a destination that knows nothing of letters is given them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LetterForm {
+    /// As [`Letter::to_record`]: for destinations of lines and of records.
+    #[default]
+    Record,
+    /// As [`Letter::to_columns`]: for destinations of tables.
+    Columns,
+}
+
+impl LetterForm {
+    /// The letter in this form.
+    pub fn record(self, letter: &Letter, pipeline: &str) -> Record {
+        match self {
+            LetterForm::Record => letter.to_record(pipeline),
+            LetterForm::Columns => letter.to_columns(pipeline),
+        }
+    }
+
+    /// What every letter in this form is like.
+    pub fn shape(self) -> RecordShape {
+        let field = |(name, kinds): (&'static str, Kinds)| (Str::from_static(name), Field::present(Type::of(kinds)));
+        let fields = |fields: &[(&'static str, Kinds)]| Fields::closed(fields.iter().copied().map(field));
+        let data = Kinds::NULL | Kinds::BYTES | Kinds::MAP;
+        let payload = || Type::map(fields(&[("before", data), ("after", data)]));
+        let (key, after) = match self {
+            LetterForm::Record => {
+                let mut after = fields(&[
+                    ("position", Kinds::BYTES),
+                    ("operation", Kinds::TEXT),
+                    ("metadata", Kinds::MAP),
+                    ("key", data),
+                ]);
+                after.insert(Str::from_static("payload"), Field::present(payload()));
+                (Shape::PLAIN, after)
+            }
+            LetterForm::Columns => {
+                let texts = ["pipeline", "source", "node", "code", "error"].map(|name| (name, Kinds::TEXT));
+                let mut after = fields(&texts);
+                after.insert(FAILED_AT, Field::present(Type::of(Kinds::TIME)));
+                after.insert(RECORD, Field::present(Type::of(Kinds::TEXT | Kinds::MAP)));
+                (Shape::structured(fields(&[("name", Kinds::TEXT)])), after)
+            }
+        };
+        let metadata =
+            [key::CREATED_AT, key::SOURCE_CONNECTOR_ID, key::DLQ_NACK_ERROR, key::DLQ_NACK_CODE, key::DLQ_NACK_NODE_ID];
+        RecordShape { metadata: Keys::of(metadata), ..RecordShape::create(key, Shape::structured(after)) }
+    }
+}
+
+const NAME: Str = Str::from_static("name");
+const FAILED_AT: Str = Str::from_static("failed_at");
+const RECORD: Str = Str::from_static("record");
+
+/// A text as every database takes it: without the character 0.
+fn storable(text: &str) -> Value {
+    Value::from(text.replace('\0', "\u{fffd}"))
 }
 
 /// A record as the fields of another one.

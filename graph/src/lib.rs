@@ -69,6 +69,7 @@ pub mod config;
 pub mod destination;
 pub mod diagnostic;
 pub mod exec;
+pub mod extent;
 pub mod fault;
 pub mod flow;
 pub mod format;

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 
 use crate::arguments::Arguments;
 use crate::diagnostic::Diagnostics;
+use crate::extent::Extent;
 use crate::fault::Fault;
 use crate::flow::RecordShape;
 use crate::operator::Host;
@@ -64,6 +65,12 @@ pub trait Source: Send + Sync {
     /// The file that it reads, where it is one.
     fn file(&self) -> Option<&str> {
         None
+    }
+
+    /// What it reads of things that have names outside, beside [`Source::file`]: a destination that writes them feeds it.
+    /// Opens nothing. As it is: nothing, or nobody knows.
+    fn reads(&self) -> Vec<Extent> {
+        Vec::new()
     }
 
     /// Whether it can be opened at a position before the last one that was acknowledged, and then reads every record

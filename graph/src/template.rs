@@ -23,6 +23,7 @@ mod format;
 pub(crate) mod functions;
 mod lex;
 mod methods;
+mod missing;
 mod out;
 mod parse;
 pub(crate) mod predicate;
@@ -37,6 +38,7 @@ mod tests;
 pub use doubt::{Doubt, DoubtKind};
 pub use functions::Allowance;
 use functions::Context;
+pub use missing::NO_VALUE;
 use tree::{Node, Tree};
 
 /// A compiled template. Cloning is O(1).

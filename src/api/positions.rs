@@ -84,7 +84,14 @@ struct Moves {
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Result<Json<Positions>, ApiError> {
-    let id = one(&view, &id).await?.id;
+    let id = match one(&view, &id).await {
+        Ok(known) => known.id,
+        // Positions may be there before their pipeline is: imported or copied for it.
+        Err(unknown) => match Str::from(id) {
+            id if view.store.positions(&id).await?.is_empty() => return Err(unknown),
+            id => id,
+        },
+    };
     let lane = |(lane, mark): (&LaneId, &Mark)| Lane {
         connector: lane.connector.to_string(),
         partition: lane.partition.0.to_string(),

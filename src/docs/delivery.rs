@@ -121,8 +121,10 @@ fn route(
         let given = needed.map(|it| (it.name.to_string(), sample(it)));
         let said = SAID.iter().filter(|(name, _)| specification.parameter(name).is_some()).copied();
         let more = said.chain(more).map(|(name, value)| (name.to_owned(), value.to_owned()));
+        // What is written below another prefix does not come again.
+        let apart = specification.parameter("prefix").map(|_| ("prefix".to_owned(), format!("{id}/")));
         let settings: serde_json::Map<String, Value> =
-            given.chain(more).map(|(name, value)| (name, Value::from(value))).collect();
+            given.chain(more).chain(apart).map(|(name, value)| (name, Value::from(value))).collect();
         serde_json::json!({ "id": id, "type": role, "plugin": specification.name, "settings": settings })
     };
     let step = |(plugin, setting, field): &Step| {

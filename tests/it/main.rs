@@ -28,6 +28,7 @@ mod damage;
 mod dead_letter;
 mod demo;
 mod dependencies;
+mod destinations;
 mod dev;
 mod docs;
 mod doctor;

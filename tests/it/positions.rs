@@ -225,6 +225,21 @@ fn a_position_that_the_source_cannot_read_is_refused() {
     assert!(text.contains("positions reset"), "says what to do: {text}");
 }
 
+/// Positions that are there before their pipeline can be looked at, in the store and by asking the service.
+#[test]
+fn positions_of_a_pipeline_that_is_not_there_yet_are_shown() {
+    let workspace = workspace();
+    workspace.run(&["positions", "copy", "moved:in", "later:in", "--new", "--yes"]).expect_code(0);
+    let shown = workspace.run(&["positions", "show", "later"]).expect_code(0).stdout;
+    assert!(shown.contains("later") && shown.contains("base64:"), "{shown}");
+    let text = workspace.run(&["positions", "show", "latter"]).expect_code(2).both();
+    assert!(text.contains("latter"), "{text}");
+    let service = Service::start(&workspace);
+    assert_eq!(service.get("/v1/pipelines/later/positions")["positions"][0]["connector"], "in");
+    service.refused("GET", "/v1/pipelines/latter/positions", &Value::Null, "pipeline.not_found");
+    service.end();
+}
+
 #[test]
 fn a_position_of_a_partition_that_the_source_does_not_have_is_refused() {
     let workspace = workspace();

@@ -82,6 +82,17 @@ pub(super) fn read_dead_letter_queue(
         .with_path(path.name("window-nack-threshold").to_string());
         reader.report(finding);
     }
+    if read && size.value == 0 && threshold.value > 0 {
+        let message = format!(
+            "\"window-nack-threshold\" has no effect: with `window-size: 0` any number of records may fail, not {}",
+            threshold.value
+        );
+        let finding = Diagnostic::warning("config.no_effect", message).with_span(threshold.span).with_hint(format!(
+            "write how many of the latest records are looked at, as `window-size: {}`, or remove the threshold",
+            threshold.value.saturating_mul(10).clamp(100, MAX_WINDOW)
+        ));
+        reader.report(finding.with_path(path.name("window-nack-threshold").to_string()));
+    }
     reader.report_unknown(&object, Part::DeadLetterQueue, path);
     queue
 }

@@ -139,5 +139,11 @@ fn read_condition(
 fn read_workers(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>) -> Option<Spanned<u32>> {
     let entry = object.take("workers")?;
     let workers = reader.number(entry, MAX_WORKERS, path.name("workers")).ok()??;
+    if workers.value == 0 {
+        let finding = Diagnostic::warning("config.no_effect", "`workers: 0` counts as 1: a processor has a worker")
+            .with_span(workers.span)
+            .with_path(path.name("workers").to_string());
+        reader.report(finding.with_hint("remove `workers`, or remove the processor to leave it out"));
+    }
     Some(Spanned::new(u32::try_from(workers.value).unwrap_or(u32::MAX).max(1), workers.span))
 }

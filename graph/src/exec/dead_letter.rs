@@ -20,7 +20,7 @@ use crate::batch::{Batch, Failed};
 use crate::clock;
 use crate::destination::Delivered;
 use crate::fault::Fault;
-use crate::letter::{FullQueue, KeptLetters, Letter, LetterBounds};
+use crate::letter::{FullQueue, KeptLetters, Letter, LetterBounds, LetterForm};
 use crate::metadata::key;
 use crate::operator::LogLevel;
 use crate::phrase::plural;
@@ -112,6 +112,7 @@ pub(super) struct DeadLetters {
     window_size: u64,
     threshold: u64,
     outlet: Outlet,
+    form: LetterForm,
     most_rows: usize,
     failures: Failures,
     tap: Arc<Tap>,
@@ -137,6 +138,7 @@ impl DeadLetters {
             window_size: spec.window_size,
             threshold: spec.threshold,
             most_rows: spec.destination.policy().rows.max(1),
+            form: spec.destination.letter_form(),
             outlet,
             windows: BTreeMap::new(),
         }
@@ -296,7 +298,7 @@ impl DeadLetters {
             Outlet::Log => return Ok(KeptLetters { kept: letters.len(), ..KeptLetters::default() }),
         };
         let node = &self.node;
-        let records: Vec<Record> = letters.iter().map(|letter| letter.to_record(pipeline)).collect();
+        let records: Vec<Record> = letters.iter().map(|letter| self.form.record(letter, pipeline)).collect();
         let verdicts = delivery.write(&records).await.map_err(|interrupt| match interrupt {
             Interrupt::Fault(fault) => Interrupt::Fault(failed(node, &fault)),
             other => other,

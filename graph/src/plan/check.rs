@@ -3,11 +3,14 @@
 use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::destination::{Destination, Retry};
+use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::extent::Extent;
 use crate::operator::Fan;
 use crate::phrase::counted;
 use crate::plan::graph::{Node, NodeKind, PlanGraph, Port, predecessors, successors};
 use crate::plan::stage::Limits;
+use crate::source::Source;
 
 /// Checks a lowered plan. O(nodes + edges).
 pub fn check(plan: &PlanGraph, limits: &Limits) -> Diagnostics {
@@ -19,6 +22,7 @@ pub fn check(plan: &PlanGraph, limits: &Limits) -> Diagnostics {
     conditions(plan, &mut findings);
     two_filters(plan, &mut findings);
     feedback(plan, &mut findings);
+    queue(plan, &mut findings);
     reachability(plan, &order, &mut findings);
     batches(plan, &order, limits, &mut findings);
     findings
@@ -139,16 +143,49 @@ fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
         })
         .collect();
     for node in plan.node_weights() {
-        let written = match &node.kind {
-            NodeKind::Destination(write) => write.destination.file(),
-            NodeKind::DeadLetter(queue) => queue.destination.file(),
-            _ => None,
+        let destination = match &node.kind {
+            NodeKind::Destination(write) => &write.destination,
+            NodeKind::DeadLetter(queue) => &queue.destination,
+            _ => continue,
         };
+        for source in plan.node_weights() {
+            let NodeKind::Source(read) = &source.kind else { continue };
+            if let Some(written) = feeds(&**destination, &*read.source) {
+                findings.push(feeds_back_by_name(node, source, &written));
+            }
+        }
+        let written = destination.file();
         let Some(written) = written.map(plain_path) else { continue };
         for (source, _) in read.iter().filter(|(_, path)| *path == written) {
             findings.push(feeds_back(node, source));
         }
     }
+}
+
+/// What a destination writes that a source reads, as far as names tell; files are told apart by what they are.
+pub fn feeds(destination: &dyn Destination, source: &dyn Source) -> Option<Extent> {
+    let written = destination.writes();
+    if written.is_empty() {
+        return None;
+    }
+    let read = source.reads();
+    written.into_iter().find(|written| read.iter().any(|read| written.is_within(read)))
+}
+
+/// Where the name of something stands in a node that writes or reads it.
+pub fn place_of(node: &Node, setting: &str) -> Span {
+    node.settings.iter().find(|given| given.name == *setting).map_or(node.span, |given| given.span)
+}
+
+fn feeds_back_by_name(node: &Node, source: &Node, Extent { what, setting, .. }: &Extent) -> Diagnostic {
+    Diagnostic::error(
+        "plan.feedback",
+        format!("{:?} writes {what} that {:?} reads: every record would come again, without end", node.id, source.id),
+    )
+    .with_label(place_of(node, setting), "written here")
+    .with_related(place_of(source, setting), "read here")
+    .with_path(format!("{}/settings/{setting}", node.path))
+    .with_hint(format!("give one of them another {setting}, so that the source reads nothing that is written there"))
 }
 
 /// The finding about a node that writes the file that a source reads.
@@ -163,6 +200,21 @@ pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
     .with_related(place(source), "read here")
     .with_path(format!("{}/settings/path", node.path))
     .with_hint("give it another path")
+}
+
+/// A dead-letter queue that would store positions with its letters, which have none.
+fn queue(plan: &PlanGraph, findings: &mut Diagnostics) {
+    for node in plan.node_weights() {
+        let NodeKind::DeadLetter(queue) = &node.kind else { continue };
+        if queue.destination.policy().retry == Retry::Transactional {
+            let message = "a dead-letter queue writes no positions of the source, so exactlyOnce cannot be kept here";
+            let hint = "remove exactlyOnce: a letter that is written again replaces itself";
+            let place = place_of(node, "exactlyOnce");
+            let path = format!("{}/settings/exactlyOnce", node.path);
+            let finding = Diagnostic::error("plan.queue_transactional", message).with_span(place).with_path(path);
+            findings.push(finding.with_hint(hint));
+        }
+    }
 }
 
 /// A path without the parts that mean nothing.

@@ -9,6 +9,7 @@ use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
 use crate::config::Written;
+use crate::destination::Destination;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
 use crate::flow::{Flow, NO_PART, Part, Place, RecordShape, Remark};
 use crate::operator::Fan;
@@ -76,6 +77,10 @@ impl<'a> Inference<'a> {
             shape.stamp(node.span);
             return Some(Arc::new(shape));
         }
+        if let NodeKind::DeadLetter(queue) = &node.kind {
+            self.queue(node, &*queue.destination);
+            return None;
+        }
         let into = self.entering(index)?;
         match &node.kind {
             NodeKind::Operator(step) | NodeKind::Split(step) => self.step(index, node, step, into),
@@ -88,6 +93,15 @@ impl<'a> Inference<'a> {
             }
             NodeKind::FanOut { .. } | NodeKind::Merge => Some(into),
             NodeKind::Source(_) | NodeKind::DeadLetter(_) => None,
+        }
+    }
+
+    /// Checks what a dead-letter queue makes of letters. The log and the store take them as they are.
+    fn queue(&mut self, node: &Node, destination: &dyn Destination) {
+        if destination.logs().is_none() && destination.keeps_letters().is_none() {
+            let mut flow = Flow::new(destination.letter_form().shape());
+            destination.flow(&mut flow);
+            self.remarks(node, None, flow, true);
         }
     }
 

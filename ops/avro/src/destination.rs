@@ -9,9 +9,10 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Destination, DestinationKind, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::extent::Extent;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
-use anabranch_graph::letter::LetterBounds;
+use anabranch_graph::letter::{LetterBounds, LetterForm};
 use anabranch_graph::metadata::Metadata;
 use anabranch_graph::operator::{Host, LogLevel};
 use anabranch_graph::record::{Data, Record};
@@ -85,6 +86,14 @@ impl Destination for Coding {
         self.inner.file()
     }
 
+    fn writes(&self) -> Vec<Extent> {
+        self.inner.writes()
+    }
+
+    fn letter_form(&self) -> LetterForm {
+        self.inner.letter_form()
+    }
+
     fn policy(&self) -> WritePolicy {
         self.inner.policy()
     }
@@ -93,8 +102,9 @@ impl Destination for Coding {
         self.inner.keeps_letters()
     }
 
+    /// Nothing of a record whose data would be coded before: without the registry nobody knows what becomes of them.
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
-        self.inner.written(record)
+        if concerns(self.step, &self.parts, std::slice::from_ref(record)) { None } else { self.inner.written(record) }
     }
 
     fn logs(&self) -> Option<(LogLevel, Str)> {
@@ -109,24 +119,23 @@ struct CodingWriter {
     parts: Vec<Part>,
 }
 
-impl CodingWriter {
-    fn concerns(&self, rows: &[Record]) -> bool {
-        // Records mostly share their metadata: of those without a schema one is looked at.
-        let mut without: Option<&Metadata> = None;
-        let concerned = |data: &Data| match self.step {
-            Step::Decode => matches!(data, Data::Raw(_)),
-            Step::Encode => matches!(data, Data::Structured(_)),
-        };
-        rows.iter().any(|record| {
-            if !self.parts.iter().any(|part| part.any(record, concerned))
-                || without.is_some_and(|metadata| metadata.shares(&record.metadata))
-            {
-                return false;
-            }
-            without = Some(&record.metadata);
-            self.parts.iter().any(|part| record.metadata.get(&part.names().0).is_some())
-        })
-    }
+/// Whether data of some rows are to be decoded or encoded.
+fn concerns(step: Step, parts: &[Part], rows: &[Record]) -> bool {
+    // Records mostly share their metadata: of those without a schema one is looked at.
+    let mut without: Option<&Metadata> = None;
+    let concerned = |data: &Data| match step {
+        Step::Decode => matches!(data, Data::Raw(_)),
+        Step::Encode => matches!(data, Data::Structured(_)),
+    };
+    rows.iter().any(|record| {
+        if !parts.iter().any(|part| part.any(record, concerned))
+            || without.is_some_and(|metadata| metadata.shares(&record.metadata))
+        {
+            return false;
+        }
+        without = Some(&record.metadata);
+        parts.iter().any(|part| record.metadata.get(&part.names().0).is_some())
+    })
 }
 
 #[async_trait]
@@ -138,7 +147,7 @@ impl Writer for CodingWriter {
     /// Where data of some rows cannot be decoded, nothing is written and those are refused. What cannot be encoded is
     /// written as it is.
     async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        if !self.concerns(rows) {
+        if !concerns(self.step, &self.parts, rows) {
             return self.inner.write(rows, marks).await;
         }
         let mut coded = rows.to_vec();

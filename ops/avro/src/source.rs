@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::extent::Extent;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::RecordShape;
 use anabranch_graph::metadata::{Metadata, key};
@@ -104,6 +105,10 @@ impl Source for Extracting {
 
     fn file(&self) -> Option<&str> {
         self.inner.file()
+    }
+
+    fn reads(&self) -> Vec<Extent> {
+        self.inner.reads()
     }
 
     fn rereads(&self) -> bool {

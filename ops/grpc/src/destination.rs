@@ -72,6 +72,12 @@ impl Destination for Configured {
         Ok(Box::new(Rows { session, run, limit, patience, refusals, last: Bytes::new(), encoded: Vec::new() }))
     }
 
+    fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
+        let mut encoded = Vec::new();
+        encode(record, &mut encoded);
+        too_large(encoded.len(), self.plugin.settings.record_limit).map(Err)
+    }
+
     fn policy(&self) -> WritePolicy {
         // What became of rows that were not acknowledged is only known of a plugin that is started again.
         WritePolicy { rows: ROWS, bytes: MESSAGE, linger: Duration::ZERO, retry: Retry::AtMostOnce }
@@ -105,17 +111,9 @@ impl Rows {
         let mut due = Vec::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate().skip(first) {
             self.encoded.clear();
-            match whole(row) {
-                Some(row) => encode_record(&row, &mut self.encoded),
-                None => encode_record(row, &mut self.encoded),
-            }
-            if self.encoded.len() + FRAME > self.limit {
-                let what = format!(
-                    "the record has {} bytes, and connectors are told to take {}: see connectors.max-receive-record-size",
-                    self.encoded.len(),
-                    self.limit
-                );
-                verdicts[index] = Some(Err(Fault::record("record_too_large", what)));
+            encode(row, &mut self.encoded);
+            if let Some(fault) = too_large(self.encoded.len(), self.limit) {
+                verdicts[index] = Some(Err(fault));
                 continue;
             }
             pieces.add(&self.encoded);
@@ -174,6 +172,25 @@ impl Rows {
         let ((), received) = tokio::join!(send, receive);
         received
     }
+}
+
+/// Appends a row as plugins are sent it.
+fn encode(row: &Record, out: &mut Vec<u8>) {
+    match whole(row) {
+        Some(row) => encode_record(&row, out),
+        None => encode_record(row, out),
+    }
+}
+
+/// Why a record of so many bytes is not sent, if it is not.
+fn too_large(bytes: usize, limit: usize) -> Option<Fault> {
+    (bytes + FRAME > limit).then(|| {
+        let what = format!(
+            "the record has {bytes} bytes, and connectors are told to take {limit}: see \
+             connectors.max-receive-record-size"
+        );
+        Fault::record("record_too_large", what)
+    })
 }
 
 /// Why the plugin refused a row, if it did.

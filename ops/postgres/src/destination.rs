@@ -9,18 +9,20 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Place};
 use anabranch_graph::kind;
+use anabranch_graph::letter::LetterForm;
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::Host;
-use anabranch_graph::record::Record;
+use anabranch_graph::record::{Operation, Record};
 use anabranch_graph::reference::Side;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::template::{InSetting, Template};
+use anabranch_graph::template::{InSetting, NO_VALUE, Template};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
 use crate::address::Address;
 use crate::name::{TableName, check};
 use crate::past::Past;
+use crate::refusal::refusal;
 use crate::writer::TableWriter;
 
 const COLLECTION: &str = r#"{{ index .Metadata "recfmt.collection" }}"#;
@@ -41,6 +43,8 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
              was revoked, and for a write of eight records or more that all lack the same table, column, type or key. \
              At the first start a missing table stops the pipeline. If you changed the table on purpose, change the \
              pipeline and apply it, or restart it.\n\n\
+             As a dead-letter queue it writes a row for each letter, with the columns name (the key), pipeline, source, \
+             node, code, error, failed_at and record; set table. See dead-letters.md.\n\n\
              Types: text is read as the column's type (uuid, numbers, dates, intervals, enums …), lists become \
              arrays, vectors or JSON, maps become JSON. A time without an offset is in UTC. A value that does not fit \
              is an error of its record: a number out of range, a fraction for an integer, an integer that double \
@@ -192,8 +196,12 @@ impl TableOf {
                 template.render(record, rendered).map_err(|error| {
                     Fault::record("table_unknown", InSetting { setting: Str::from_static("table"), error })
                 })?;
-                match rendered.contains("<no value>") {
-                    true => Err(Fault::record("table_unknown", format!("the template of table gives {rendered:?}"))),
+                match rendered.contains(NO_VALUE) {
+                    true => {
+                        let why = template.why_no_value(record);
+                        let text = format!("the template of table gives {rendered:?}: {why}");
+                        Err(Fault::record("table_unknown", text))
+                    }
                     false => Ok(rendered),
                 }
             }
@@ -212,6 +220,11 @@ impl Destination for Configured {
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
         flow.need_fields(Place::NODE, Side::After, true);
+        if self.0.address.config.get_dbname().is_none() {
+            let message = "url names no database: PostgreSQL takes the one that has the name of the user";
+            let hint = "end the address with its name: postgresql://<user>:<password>@<host>:<port>/<database>";
+            flow.warn("settings.no_database", "url", message, None, Some(hint.to_owned()));
+        }
         let key = &flow.record.key;
         if key.is_raw() && key.plain {
             let message = "every record fails here: .Key is a word or a number, and PostgreSQL needs an object with the \
@@ -221,6 +234,16 @@ impl Destination for Configured {
                         set it before with field.set, field: .Key and value: '{\"id\": {{ .Payload.After.id }}}'";
             flow.fail("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
         }
+        let operations = flow.record.operations;
+        let needs_key = !operations.contains(Operation::Create) && !operations.contains(Operation::Snapshot);
+        if flow.record.key.is_absent() && needs_key {
+            let message = "every record fails here: its operation is update or delete, and it has no key that says which \
+                           row it is";
+            let since = (flow.record.key.since, "there is no key since here".to_owned());
+            let hint = "keep the key, or set it before with field.set, field: .Key and value: \
+                        '{\"id\": {{ .Payload.After.id }}}'";
+            flow.fail("flow.key_missing", Place::NODE, message, Some(since), Some(hint.to_owned()));
+        }
         match &self.0.table {
             TableOf::Template(template) => flow.template("table", template),
             TableOf::Collection if !flow.record.metadata.may_have(&key::COLLECTION) => {
@@ -229,6 +252,14 @@ impl Destination for Configured {
             }
             TableOf::Collection | TableOf::Fixed(_) => {}
         }
+    }
+
+    fn letter_form(&self) -> LetterForm {
+        LetterForm::Columns
+    }
+
+    fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
+        refusal(&self.0, record).map(Err)
     }
 
     fn policy(&self) -> WritePolicy {

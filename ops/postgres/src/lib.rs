@@ -27,6 +27,7 @@ mod fault;
 mod marks;
 mod name;
 mod past;
+mod refusal;
 mod session;
 mod statement;
 mod table;

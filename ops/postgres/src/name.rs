@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use anabranch_graph::fault::Fault;
+
 /// Longest identifier, in bytes: PostgreSQL cuts longer ones.
 const LONGEST: usize = 63;
 
@@ -25,6 +27,13 @@ pub(crate) enum NameError {
     Long,
     #[error("a name holds a NUL character")]
     Nul,
+}
+
+impl NameError {
+    /// The fault of a record that names its table so.
+    pub(crate) fn fault(self, name: &str) -> Fault {
+        Fault::record("table_name", format!("{name:?} is no name of a table: {self}"))
+    }
 }
 
 impl TableName {

@@ -150,11 +150,7 @@ impl Table {
         let mut columns = shape.columns.iter().map(|i| &self.layout.columns[*i]);
         for ((field, value), column) in key.iter().zip(columns.by_ref()) {
             if matches!(value, Value::Null) {
-                return Err(Fault::record(
-                    "key_null",
-                    format!("the field {field:?} of the key is null: no row of {} is identified by it", self.name),
-                )
-                .into());
+                return Err(key_null(field, &self.name).into());
             }
             self.encode_field(column, value, out)?;
         }
@@ -256,6 +252,17 @@ impl Table {
             some => format!("; PostgreSQL does not say in which column: perhaps {}", some.join(", ")),
         }
     }
+}
+
+/// Why a key with null in a field finds no row; `None` for other keys.
+pub(crate) fn key_has_nulls(key: &Object, table: &TableName) -> Option<Fault> {
+    let null = key.iter().find(|(_, value)| matches!(value, Value::Null));
+    null.map(|(field, _)| key_null(field, table))
+}
+
+fn key_null(field: &Str, table: &TableName) -> Fault {
+    let text = format!("the field {field:?} of the key is null: no row of {table} is identified by it");
+    Fault::record("key_null", text)
 }
 
 impl Shape {

@@ -19,6 +19,7 @@ use anabranch_graph::text::Str;
 use async_trait::async_trait;
 
 use self::encoded::Encoded;
+pub(crate) use self::encoded::parts;
 use self::known::KnownTables;
 use self::shortfall::Shortfall;
 use crate::batch::plan;

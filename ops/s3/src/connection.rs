@@ -34,6 +34,9 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// The region where requests to a server of one's own are signed for, unless one is set.
 const ANY_REGION: &str = "us-east-1";
 
+/// The server where there is no endpoint.
+const AMAZON: &str = "amazonaws.com";
+
 const ACCESS_KEY: &str = "objstore.access_key_id";
 const SECRET_KEY: &str = "objstore.secret_access_key";
 const TOKEN: &str = "objstore.session_token";
@@ -136,6 +139,14 @@ impl Connection {
                     .with_hint("as https://storage.example.com or http://127.0.0.1:9000"),
             );
         }
+        if let Some((why, remedy)) = arguments.text(BUCKET).and_then(|bucket| not_a_bucket(bucket)) {
+            findings.push(
+                Diagnostic::error("settings.invalid", format!("{BUCKET} {why}"))
+                    .with_span(arguments.span(BUCKET))
+                    .with_path(format!("/{BUCKET}"))
+                    .with_hint(remedy),
+            );
+        }
         if findings.has_errors() {
             return Err(findings);
         }
@@ -157,6 +168,12 @@ impl Connection {
     /// The server, in words.
     pub(crate) fn server(&self) -> &str {
         self.endpoint.as_deref().unwrap_or("Amazon S3")
+    }
+
+    /// What the names of objects are names in: equal where the settings name the same bucket of the same server.
+    pub(crate) fn space(&self) -> Str {
+        let server = self.endpoint.as_deref().map_or_else(|| AMAZON.to_owned(), server);
+        format!("{server}/{}", self.bucket).into()
     }
 
     /// A client. Sends nothing.
@@ -211,6 +228,41 @@ fn http_client() -> SharedHttpClient {
         connector.set_connector_settings(settings.cloned());
         connector.build()
     })
+}
+
+/// The server of an endpoint, under one name: hosts in small letters, without the port that the scheme has anyway.
+fn server(endpoint: &str) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("https", endpoint));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let authority = authority.to_ascii_lowercase();
+    let usual = if scheme == "http" { ":80" } else { ":443" };
+    let authority = authority.strip_suffix(usual).unwrap_or(&authority);
+    let (host, port) = match authority.rfind(':').filter(|at| !authority[*at..].contains(']')) {
+        Some(at) => authority.split_at(at),
+        None => (authority, ""),
+    };
+    match host {
+        "localhost" | "[::1]" => format!("127.0.0.1{port}{path}"),
+        host if host.ends_with(".amazonaws.com") => AMAZON.to_owned(),
+        host => format!("{host}{port}{path}"),
+    }
+}
+
+/// What is wrong with the name of a bucket, and its remedy. Says nothing of its text, which may come from a variable.
+fn not_a_bucket(bucket: &str) -> Option<(&'static str, &'static str)> {
+    let bucket = bucket.trim();
+    // Access points have names with a slash.
+    if bucket.starts_with("arn:") {
+        return None;
+    }
+    if bucket.contains("://") {
+        let remedy = "write the name alone, as lake; the server goes to objstore.endpoint, what follows to prefix";
+        return Some(("is the address of a bucket, not its name", remedy));
+    }
+    if bucket.contains('/') {
+        return Some(("holds a slash, which no name of a bucket has", "write what follows the slash as prefix"));
+    }
+    bucket.contains(char::is_whitespace).then_some(("holds a blank, which no name of a bucket has", "remove the blank"))
 }
 
 /// What is wrong with an endpoint; says nothing of its text, which may hold a password.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_graph::extent::Extent;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::Flow;
 use anabranch_graph::format::{self, RecordFormat};
@@ -20,7 +21,7 @@ use anabranch_graph::record::Record;
 use anabranch_graph::source::Mark;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::state::LaneId;
-use anabranch_graph::template::Template;
+use anabranch_graph::template::{NO_VALUE, Template};
 use anabranch_graph::text::Str;
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
@@ -155,7 +156,10 @@ impl Wrote {
 impl Destination for Configured {
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
         let mut line = Vec::new();
-        Some(self.layout.format.encode(record, &mut line).map(|()| line))
+        Some(self.layout.line(record, &mut line).map(|_| {
+            line.pop();
+            line
+        }))
     }
 
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
@@ -180,6 +184,12 @@ impl Destination for Configured {
         }
     }
 
+    fn writes(&self) -> Vec<Extent> {
+        let name = format!("{}{}", self.layout.prefix, self.layout.folder.as_ref().map(head).unwrap_or_default());
+        let space = self.connection.space();
+        vec![Extent { what: "objects", space, name: name.into(), whole: false, setting: "prefix" }]
+    }
+
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 8192, bytes: self.bytes, linger: Duration::from_secs(5), retry: Retry::Idempotent }
     }
@@ -200,6 +210,16 @@ impl Configured {
             _ => fault,
         }))
     }
+}
+
+/// What every folder begins with that a template gives.
+fn head(folder: &Template) -> String {
+    if let Some(text) = folder.literal() {
+        let text = text.trim().trim_matches('/');
+        return if text.is_empty() { String::new() } else { format!("{text}/") };
+    }
+    let text = folder.source().split("{{").next().unwrap_or_default();
+    text.trim().trim_matches('/').to_owned()
 }
 
 struct Objects {
@@ -312,6 +332,10 @@ impl Layout {
         let mut folder = String::new();
         if let Some(template) = &self.folder {
             template.render(record, &mut folder).map_err(|error| Fault::record("folder_failed", error))?;
+        }
+        if let Some(template) = self.folder.as_ref().filter(|_| folder.contains(NO_VALUE)) {
+            let why = template.why_no_value(record);
+            return Err(Fault::record("folder_invalid", format!("the template of folder gives {folder:?}: {why}")));
         }
         let trimmed = folder.trim().trim_matches('/');
         if trimmed.split('/').any(|part| part == "." || part == "..") || trimmed.chars().any(char::is_control) {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
+use anabranch_graph::extent::Extent;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Operations, RecordShape, Shape};
 use anabranch_graph::kind;
@@ -126,6 +127,11 @@ impl Configured {
 impl Source for Configured {
     fn catches_up(&self) -> bool {
         true
+    }
+
+    fn reads(&self) -> Vec<Extent> {
+        let (space, name) = (self.connection.space(), self.prefix.clone());
+        vec![Extent { what: "objects", space, name, whole: false, setting: "prefix" }]
     }
 
     fn shape(&self) -> RecordShape {

@@ -132,6 +132,13 @@ impl Prototype for SetField {
             }
             _ => flow.set("field", &self.field, Type::of(Kinds::TEXT)),
         }
+        if let (Target::Data(side), Content::Same(Value::Text(text))) = (self.field.target(), &self.value) {
+            let is_plain = match serde_json::from_str(text) {
+                Ok(json) => !matches!(json, serde_json::Value::Object(_) | serde_json::Value::String(_)),
+                Err(_) => !text.trim_start().starts_with(['{', '[', '"']),
+            };
+            flow.record.side_mut(*side).plain = is_plain && !text.is_empty();
+        }
     }
 }
 

@@ -32,7 +32,7 @@ use crate::trial::watch::watched;
 /// acknowledged to its source. Processors that talk to the outside world do so.
 ///
 /// Shows each record as it was read, what each step changed, and the line that a destination would write where it writes
-/// lines. A record for which the output format of a destination fails has failed. Data that are no fields are shown as text where they
+/// lines. A record that a destination refuses whatever it is connected to has failed. Data that are no fields are shown as text where they
 /// are text, as base64 otherwise.
 ///
 /// Names what no record fails over and is hardly meant, with its place in the file and the number of records: a template

@@ -1,5 +1,6 @@
 //! `anabranch positions show`.
 
+use anabranch_graph::text::Str;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
@@ -76,13 +77,17 @@ pub(super) fn of_store(
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let chosen = match asked {
-        Some(id) => std::slice::from_ref(named(command, &pipelines, id)?),
-        None => &pipelines[..],
+        Some(id) => vec![Str::from(id)],
+        None => pipelines.iter().map(|pipeline| pipeline.id.clone()).collect(),
     };
     let mut lanes = Vec::new();
-    for pipeline in chosen {
-        let found = opened.positions(&pipeline.id).map_err(failed)?;
-        lanes.extend(found.iter().map(|(lane, mark)| Lane::new(&pipeline.id, lane, mark)));
+    for id in &chosen {
+        let found = opened.positions(id).map_err(failed)?;
+        lanes.extend(found.iter().map(|(lane, mark)| Lane::new(id, lane, mark)));
+    }
+    // Positions may be there before their pipeline is: imported or copied for it.
+    if let (Some(id), true) = (asked, lanes.is_empty()) {
+        named(command, &pipelines, id)?;
     }
     Ok(lanes)
 }

@@ -109,6 +109,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("config.name_duplicate", "Two pipelines have the same name.", "Give one another name."),
     entry("config.no_destination", "A pipeline has no destination.", "Add a connector of type destination."),
     entry(
+        "config.no_effect",
+        "A field has no effect with the value of another, or as it is written.",
+        "The message says which; remove it, or change the other one.",
+    ),
+    entry(
         "config.no_pipelines",
         "A file declares no pipeline, so that nothing was checked in it.",
         "List pipelines below `pipelines:`.",
@@ -215,6 +220,11 @@ pub(super) const CODES: &[Entry] = &[
         "Look at the last step that is shown; `--timeout` waits longer.",
     ),
     entry("dry_run.unknown_pipeline", "There is no pipeline of this id.", "`pipelines list` lists them."),
+    entry(
+        "flow.key_missing",
+        "Every record updates or deletes a row, and none has a key that says which.",
+        "Keep the key, or set `.Key` to a JSON object with field.set.",
+    ),
     entry(
         "flow.key_raw",
         "The key is a word or a number, and the destination needs an object with the key's columns, or no key.",
@@ -399,8 +409,9 @@ pub(super) const CODES: &[Entry] = &[
     entry("plan.condition_fails", "A condition fails for every record.", "Correct it."),
     entry(
         "plan.feedback",
-        "A destination writes the file that a source of the same pipeline reads, or pipelines feed each other in a circle.",
-        "Give it another path.",
+        "A destination writes the file or the objects that a source of the same pipeline reads, or pipelines feed each \
+         other in a circle.",
+        "Give it another path or prefix.",
     ),
     entry(
         "plan.input_shared",
@@ -468,6 +479,11 @@ pub(super) const CODES: &[Entry] = &[
         "plan.plugin_not_installed",
         "The plugin is a file of yours that is not there.",
         "Put it in connectors.path or processors.path.",
+    ),
+    entry(
+        "plan.queue_transactional",
+        "A dead-letter queue is to store positions with its letters, and there are none.",
+        "Remove exactlyOnce from the queue.",
     ),
     entry("plan.several_pipelines", "A drawing is of one pipeline, and there are several.", "Name one."),
     entry("plan.system", "The system refused what a run needs.", "The message is the system's."),
@@ -679,6 +695,16 @@ pub(super) const CODES: &[Entry] = &[
         "Write `|-` in place of `|`.",
     ),
     entry("settings.missing", "A setting is missing that another one needs.", "Add it."),
+    entry(
+        "settings.no_database",
+        "An address of PostgreSQL names no database, so that the one with the name of the user is taken.",
+        "End the address with the name of the database.",
+    ),
+    entry(
+        "settings.not_a_path",
+        "A path of a file is a pattern, an address or a directory. It is taken as the name of one file.",
+        "Write the path of the file.",
+    ),
     entry(
         "settings.not_a_template",
         "A setting that is no template holds one; the braces are taken as they are written.",

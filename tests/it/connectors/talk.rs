@@ -162,6 +162,8 @@ fn a_record_that_no_plugin_takes_is_a_dead_letter() {
     let mut workspace = workspace();
     workspace.env("ANABRANCH_CONNECTORS_MAX_RECEIVE_RECORD_SIZE", "2000");
     pipeline(&workspace, "count: 3, size: 3000", "");
+    let tried = workspace.run(&["pipelines", "dry-run", "--records", "3"]).expect_code(1).both();
+    assert!(tried.contains("record_too_large") && tried.contains("3 failed"), "{tried}");
     let mut process = workspace.start(&["run"]);
     process.wait_until("the letters", || workspace.lines("letters.ndjson").len() == 3);
     process.signal("INT");

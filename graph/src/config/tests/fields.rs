@@ -94,7 +94,8 @@ fn the_log_settings_of_a_dead_letter_queue_are_for_the_log_plugin() {
 
 #[test]
 fn the_window_of_a_dead_letter_queue_is_larger_than_its_threshold() {
-    assert_eq!(codes(&pipeline("dead-letter-queue: {window-size: 0, window-nack-threshold: 5}")), [""; 0]);
+    assert_eq!(codes(&pipeline("dead-letter-queue: {window-size: 0, window-nack-threshold: 5}")), ["7: config.no_effect"]);
+    assert_eq!(codes(&pipeline("dead-letter-queue: {window-size: 0, window-nack-threshold: 0}")), [""; 0]);
     assert_eq!(codes(&pipeline("dead-letter-queue: {window-size: 6, window-nack-threshold: 5}")), [""; 0]);
     for queue in [
         "{window-size: 5, window-nack-threshold: 5}",
@@ -255,10 +256,11 @@ fn a_blank_condition_is_none() {
 
 #[test]
 fn no_workers_are_one() {
-    for workers in ["0", "+1", "", "null"] {
+    for workers in ["+1", "", "null"] {
         let pipeline = one(&pipeline(&format!("processors:\n  - {{id: a, plugin: b, workers: {workers}}}")));
         assert_eq!(pipeline.processors[0].workers.value, 1, "{workers}");
     }
+    assert_eq!(codes(&pipeline("processors:\n  - {id: a, plugin: b, workers: 0}")), ["8: config.no_effect"]);
 }
 
 #[test]

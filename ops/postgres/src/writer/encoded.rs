@@ -71,7 +71,7 @@ impl Encoded {
 }
 
 /// A key that is borrowed from the record, or was read from its bytes.
-pub(super) enum Key<'a> {
+pub(crate) enum Key<'a> {
     Borrowed(&'a Object),
     Read(Arc<Object>),
 }
@@ -90,7 +90,7 @@ impl std::ops::Deref for Key<'_> {
 static NOTHING: Object = Object::new();
 
 /// What is to be done, with which key and which fields.
-pub(super) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault> {
+pub(crate) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault> {
     let key = match &record.key {
         Data::Absent => Key::Borrowed(&NOTHING),
         Data::Structured(object) => Key::Borrowed(object),

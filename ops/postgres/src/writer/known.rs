@@ -35,13 +35,7 @@ impl KnownTables {
     pub(super) async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, Unfit>, Failure> {
         let name = match TableName::parse(text) {
             Ok(name) => name,
-            Err(why) => {
-                return Ok(Err(Fault::record(
-                    "table_name",
-                    format!("{:?} is no name of a table: {why}", text.as_str()),
-                )
-                .into()));
-            }
+            Err(why) => return Ok(Err(why.fault(text).into())),
         };
         let Some(layout) = catalog::layout(session.client(), &name).await? else {
             let names = catalog::table_names(session.client()).await?;

@@ -1,0 +1,55 @@
+//! What connectors read and write outside of the service, as names that can be compared without a look at it.
+
+use crate::text::Str;
+
+/// Things of one kind in one place whose names begin alike: the objects of a bucket below a prefix, or one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// What they are, in the plural, for messages: `objects`.
+    pub what: &'static str,
+    /// Where they are: a server and a bucket, or a database, without credentials. Never shown.
+    pub space: Str,
+    /// What all names begin with, or the only name. Never shown.
+    pub name: Str,
+    /// Whether `name` is a whole name.
+    pub whole: bool,
+    /// The setting that says the name.
+    pub setting: &'static str,
+}
+
+impl Extent {
+    /// Whether all that is in this one is in the other too.
+    pub fn is_within(&self, other: &Extent) -> bool {
+        let named = match other.whole {
+            true => self.whole && self.name == other.name,
+            false => self.name.starts_with(other.name.as_str()),
+        };
+        named && self.what == other.what && self.space == other.space
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects(space: &str, name: &str, whole: bool) -> Extent {
+        Extent { what: "objects", space: space.into(), name: name.into(), whole, setting: "prefix" }
+    }
+
+    #[test]
+    fn a_longer_prefix_is_within_a_shorter_one_of_the_same_place() {
+        let all = objects("lake", "feed/", false);
+        for (space, name, whole, within) in [
+            ("lake", "feed/", false, true),
+            ("lake", "feed/out/", false, true),
+            ("lake", "feed/a", true, true),
+            ("lake", "fe", false, false),
+            ("lake", "feeder/", false, false),
+            ("pond", "feed/out/", false, false),
+        ] {
+            assert_eq!(objects(space, name, whole).is_within(&all), within, "{space} {name}");
+        }
+        let one = objects("lake", "feed/a", true);
+        assert!(one.is_within(&one) && !all.is_within(&one) && !objects("lake", "feed/a", false).is_within(&one));
+    }
+}
