@@ -209,7 +209,9 @@ impl Api {
             true => (router, open.merge(metrics)),
             false => (router.merge(metrics), open),
         };
-        let router = router.layer(guarded(ErrorBody::Own)).merge(open).layer(from_fn(error::naming_methods));
+        let router = router.layer(guarded(ErrorBody::Own)).merge(open);
+        // A router adds the methods of a path to an answer outside of its own layers.
+        let router = Router::new().fallback_service(router).layer(from_fn(error::naming_methods));
         #[cfg(feature = "avro")]
         let router = match self.schemas {
             Some(served) => {

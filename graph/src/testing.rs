@@ -10,6 +10,7 @@ mod plan;
 mod registry;
 mod source;
 #[cfg(test)]
+#[path = "testing/tests/spent.rs"]
 mod spent;
 mod store;
 

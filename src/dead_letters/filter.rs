@@ -64,7 +64,8 @@ pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
     match condition.never() {
         Some((why, hint)) => {
             // What is said of a step says it of the condition here.
-            let why = why.strip_prefix("every record fails here: ").unwrap_or(&why);
+            let said = ["every record fails here: ", "the condition fails for every record: "];
+            let why = said.iter().find_map(|said| why.strip_prefix(said)).unwrap_or(&why);
             Err(ConditionError::Fails(why.to_owned(), hint))
         }
         None => Ok(condition),
@@ -142,10 +143,10 @@ mod tests {
     fn what_fails_on_every_record_is_no_condition() {
         let code = |text| condition(text).map_or_else(|error| error.code(), |_| "");
         assert_eq!(code("{{ eq"), "dlq.invalid_condition");
-        for never in ["hello", "", "{{ 2 }}", "{{ index (list 1) 5 }}", "{{ eq .Nix 1 }}"] {
+        for never in ["hello", "", "{{ 2 }}", "{{ index (list 1) 5 }}", "{{ eq .Nix 1 }}", "{{ .Key }}"] {
             assert_eq!(code(never), "plan.condition_fails", "{never}");
         }
-        for good in ["true", "{{ false }}", "{{ .Key }}", r#"{{ eq .Metadata.a "b" }}"#] {
+        for good in ["true", "{{ false }}", "{{ .Metadata.a }}", r#"{{ eq .Metadata.a "b" }}"#] {
             assert_eq!(code(good), "", "{good}");
         }
     }

@@ -94,7 +94,7 @@ fn what_is_wrong_with_a_text_is_said_with_its_place() {
     };
     let wrong = file_to_file("p", "").replace("plugin: file", "plugin: fiel");
     for yaml in ["a: [", "pipelines:\n  - {id: ü, nme: [}\n", wrong.as_str()] {
-        let test = "tests:\n  - name: x\n    input: []\n    expect: {}\n";
+        let test = "tests:\n  - name: x\n    input: []\n    expect: { status: finished }\n";
         let tested = service.done("POST", "/v1/pipelines/test", &json!({ "pipeline": yaml, "test": test }));
         let findings = tested["result"]["tests"][0]["findings"].as_array().unwrap_or_else(|| panic!("{tested}"));
         let text = |number: &Value| Value::from(number.to_string());

@@ -146,6 +146,7 @@ fn what_is_saved_before_the_first_look_is_taken_up() {
     holder.signal("TERM");
     holder.finish().expect_code(0);
     said(&mut service, "watching 1 file");
+    said(&mut service, "restarted in");
     workspace.append("in.txt", "two\n");
     service.wait_until("the new text", || workspace.lines("second.ndjson").iter().any(|line| raw_after(line) == "two"));
     service.signal("INT");

@@ -121,7 +121,7 @@ fn beside_a_service_the_store_is_its_own() {
 /// One that fails again and again runs for moments between its failures.
 #[test]
 fn a_pipeline_that_failed_a_moment_ago_is_told_while_it_runs() {
-    for (seconds, status, said) in [(7, "warn", "p is running, and failed"), (3600, "ok", "none of them held up")] {
+    for (seconds, status, said) in [(7, "warn", "p is running: failed "), (3600, "ok", "none of them held up")] {
         let at = (chrono::Utc::now() - chrono::TimeDelta::seconds(seconds)).to_rfc3339();
         let failure = serde_json::json!({ "at": at, "error": "the line broke", "attempts": 3 });
         let live = serde_json::json!({ "pipelines": [{

@@ -152,12 +152,12 @@ fn what_is_meant_as_it_stands_is_not_reported() {
 fn a_credential_stands_in_a_file_whether_its_variable_is_set_or_not() {
     let checker = Checker { registry: registry() };
     let with = |setting: &str| {
-        let settings =
-            format!("plugin: webhook.http\n        settings:\n          url: http://127.0.0.1:1/\n          {setting}");
-        let destination = "plugin: file\n        settings:\n          path: out.txt";
-        told(&checker.check(&SOUND.replacen(destination, &settings, 1)))
+        let call = format!(
+            "    processors:\n      - id: call\n        plugin: webhook.http\n        settings:\n          request.url: http://127.0.0.1:1/\n          {setting}\n"
+        );
+        told(&checker.check(&SOUND.replacen("    processors:\n", &call, 1)))
     };
-    assert!(with("method: POST").iter().all(|line| !line.contains("is required")), "{:?}", with("method: POST"));
+    assert_eq!(with("request.method: POST"), [] as [String; 0]);
     for (setting, warns) in [
         // A variable that is set wherever tests run.
         ("headers.Authorization: 'Bearer ${PATH:-HUNTER3}'", true),

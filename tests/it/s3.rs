@@ -261,5 +261,8 @@ fn an_object_is_read_when_its_answers_are_its_own_again() {
     server.heal();
     workspace.once();
     let all = ["a", "b", "c"].map(|key| format!("snapshot {key}={}", key.repeat(100)));
-    assert_eq!(changes(&workspace), all);
+    let mut found = changes(&workspace);
+    // The kill may have come before the position of the first one was stored.
+    found.dedup();
+    assert_eq!(found, all);
 }

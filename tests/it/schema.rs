@@ -165,7 +165,7 @@ fn wrong() -> Vec<(String, &'static str)> {
         (set("field: Payload.After.x, value: x"), "/pipelines/0/processors/0/settings/field"),
         (set("field: .Position, value: x"), "/pipelines/0/processors/0/settings/field"),
         (set("field: .Key, value: [x]"), "/pipelines/0/processors/0/settings/value"),
-        (set("field: .Key, value: ''"), "/pipelines/0/processors/0/settings/value"),
+        (set("field: .Key, value: null"), "/pipelines/0/processors/0/settings/value"),
         (
             set("field: .Key, value: x, sdk.schema.decode.key.enabled: 'yes'"),
             "/pipelines/0/processors/0/settings/sdk.schema.decode.key.enabled",

@@ -85,8 +85,12 @@ mod tests {
 
     impl Variables for Named {
         fn variable(&self, name: &str) -> Option<String> {
-            let url = if name == "POSTGRES_URL" { "postgresql://user@localhost/database" } else { "http://localhost" };
-            self.0.contains(&name).then(|| url.to_owned())
+            let value = match name {
+                "POSTGRES_URL" => "postgresql://user@localhost/database",
+                "S3_BUCKET" => "bucket",
+                _ => "http://localhost",
+            };
+            self.0.contains(&name).then(|| value.to_owned())
         }
         fn file(&self, _: &str) -> Result<String, String> {
             Err("no files".into())

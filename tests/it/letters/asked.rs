@@ -33,13 +33,13 @@ fn what_show_prints_can_be_given_back() {
 #[test]
 fn a_condition_that_gives_no_verdict_is_told() {
     let workspace = after_run(100, "");
-    for never in ["hello", "{{ 2 }}", " "] {
+    for never in ["hello", "{{ 2 }}", " ", "{{ .Key }}"] {
         let refused = dlq(&workspace, &["list", "orders", "--where", never], 2);
         assert_eq!(refused["error"]["code"], "plan.condition_fails", "{never}: {refused}");
         assert!(refused["error"]["suggestion"].as_str().unwrap().contains("true or false"), "{refused}");
     }
     for (condition, code) in
-        [("{{ .Key }}", "condition_not_boolean"), (r#"{{ eq .Payload.After.x "1" }}"#, "condition_failed")]
+        [("{{ .Metadata.a }}", "condition_not_boolean"), (r#"{{ eq .Payload.After.x "1" }}"#, "condition_failed")]
     {
         let page = dlq(&workspace, &["list", "orders", "--where", condition], 0);
         assert_eq!((numbers(&page), &page["summary"]["unjudged"]), (vec![], &10.into()), "{condition}: {page}");
@@ -105,7 +105,7 @@ fn what_is_asked_over_http_is_understood_or_refused() {
     let never = get(address, &format!("{LETTERS}?where=hello"));
     assert_eq!((never.status, never.reason().as_str()), (400, "plan.condition_fails"), "{}", never.body);
     assert!(never.json()["details"][0]["metadata"]["suggestion"].is_string(), "{}", never.body);
-    let page = get(address, &format!("{LETTERS}?where=%7B%7B%20.Key%20%7D%7D")).json();
+    let page = get(address, &format!("{LETTERS}?where=%7B%7B%20.Metadata.a%20%7D%7D")).json();
     assert_eq!((numbers(&page), &page["unjudged"]["count"]), (vec![], &2.into()), "{page}");
     let page = get(address, &format!("{LETTERS}?node=nope")).json();
     assert_eq!((numbers(&page), &page["nodes"]), (vec![], &json!(["fail"])), "{page}");

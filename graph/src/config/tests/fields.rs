@@ -94,7 +94,10 @@ fn the_log_settings_of_a_dead_letter_queue_are_for_the_log_plugin() {
 
 #[test]
 fn the_window_of_a_dead_letter_queue_is_larger_than_its_threshold() {
-    assert_eq!(codes(&pipeline("dead-letter-queue: {window-size: 0, window-nack-threshold: 5}")), ["7: config.no_effect"]);
+    assert_eq!(
+        codes(&pipeline("dead-letter-queue: {window-size: 0, window-nack-threshold: 5}")),
+        ["7: config.no_effect"]
+    );
     assert_eq!(codes(&pipeline("dead-letter-queue: {window-size: 0, window-nack-threshold: 0}")), [""; 0]);
     assert_eq!(codes(&pipeline("dead-letter-queue: {window-size: 6, window-nack-threshold: 5}")), [""; 0]);
     for queue in [
