@@ -109,7 +109,7 @@ pub(super) fn in_order(call: &str) -> Option<String> {
     let before = reader.arguments(function.name)?;
     (reader.next == reader.tokens.len()).then_some(())?;
     let mut arguments = before.clone();
-    names::ordered(function.name, names::Shape::Same, &mut arguments, function.params.len());
+    names::ordered(function.name, names::Shape::Same, &mut arguments, names::arity(function.name));
     (arguments != before).then(|| names::Shape::Same.call(function.name, arguments)).flatten()
 }
 
@@ -400,7 +400,7 @@ impl Reader {
         let mut arguments = self.arguments(function)?;
         let has_commas = self.tokens[start..self.next].iter().any(|(token, _)| matches!(token, Token::Comma));
         if is_call || has_commas || shape != names::Shape::Same {
-            let wanted = functions::find(function).map_or(0, |function| function.params.len());
+            let wanted = names::arity(function);
             let order = names::ordered(function, shape, &mut arguments, wanted);
             if let Some(doubt) = order {
                 self.doubt(doubt);
@@ -456,7 +456,7 @@ impl Reader {
             let other = format!("or has {item} {list} for a list");
             self.doubt(other);
         }
-        let wanted = functions::find(function).map_or(0, |function| function.params.len());
+        let wanted = names::arity(function);
         (arguments.len() == wanted).then_some(())?;
         names::ordered(function, shape, &mut arguments, wanted);
         Some(Part::call(shape.call(function, arguments)?))
@@ -504,7 +504,8 @@ impl Reader {
             return (!self.at_atom() || self.at_infix()).then_some(arguments);
         }
         let joins = matches!(function, "and" | "or");
-        while self.at_atom() && !(self.at_infix() && !arguments.is_empty()) {
+        let mut only_calls = joins;
+        while self.at_atom() && (arguments.is_empty() || only_calls || !self.at_infix()) {
             let is_call = self.at_function();
             // In `or eq .a 1 eq .b 2`, each call ends where the next one begins.
             if is_call && self.in_joined && !joins && !arguments.is_empty() {
@@ -519,6 +520,7 @@ impl Reader {
                 arguments.push(part?.argument());
                 continue;
             }
+            only_calls = false;
             let argument = self.atom()?;
             let argument = if compares && !arguments.is_empty() { self.quoted(argument) } else { argument };
             arguments.push(argument.argument());

@@ -1,5 +1,7 @@
 //! Names of functions, operators and parts of records in other languages.
 
+use crate::template::functions;
+
 /// Words and signs between two values that look for one in the other, and the function that does so here.
 pub(super) const SEARCHES: &[(&str, &str)] = &[
     ("contains", "contains"),
@@ -64,6 +66,15 @@ const SUBJECT_LAST: [&str; 22] = [
     "indent",
     "abbrev",
 ];
+
+/// How many arguments a function takes before any others, its subject among them.
+pub(super) fn arity(function: &str) -> usize {
+    match function {
+        // Its subject may be left out.
+        "default" => 2,
+        _ => functions::find(function).map_or(0, |function| function.params.len()),
+    }
+}
 
 /// What is said of a calculation, where it depends on the numbers which function is meant.
 pub(super) const CALCULATES: &str = "which works with whole numbers; addf, subf, mulf and divf take others";
