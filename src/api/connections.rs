@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -40,6 +40,8 @@ const HEAD: Duration = Duration::from_secs(30);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long answers that are under way have when the service ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long the first request of a connection is waited for when the service ends.
+const FIRST: Duration = Duration::from_millis(200);
 /// How soon it is looked again whether one more connection can be accepted.
 const AGAIN: Duration = Duration::from_millis(50);
 /// How often the log says that connections were closed.
@@ -228,7 +230,11 @@ async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     mut closing: watch::Receiver<()>,
 ) {
     let router = TowerToHyperService::new(router);
+    let asked = Arc::new(Notify::new());
+    let asks = asked.clone();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        // Kept for who waits for it later.
+        asks.notify_one();
         request.extensions_mut().insert(seat.clone());
         let (seat, answering) = (seat.clone(), router.call(request.map(|body| Asked::new(body, seat.clone()))));
         async move {
@@ -245,8 +251,16 @@ async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
     tokio::select! {
         _ = &mut connection => return,
-        _ = closing.changed() => connection.as_mut().graceful_shutdown(),
+        _ = closing.changed() => {}
     }
+    // The first request of a connection may be on its way: a client that has just come is not to be sent away unheard.
+    tokio::select! {
+        biased;
+        () = asked.notified() => {}
+        _ = &mut connection => return,
+        () = sleep(FIRST) => {}
+    }
+    connection.as_mut().graceful_shutdown();
     let _ = connection.await;
 }
 

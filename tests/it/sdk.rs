@@ -82,7 +82,7 @@ fn a_processor_made_by_the_command_runs_as_web_assembly() {
     }
     // The size of the module is a promise: it is compiled and kept once per processor.
     let size = std::fs::metadata(&module).unwrap().len();
-    assert!(size < 256 * 1024, "{size} bytes");
+    assert!(size < 384 * 1024, "{size} bytes");
 
     let setting = field(1, &[&field(1, &[b"prefix"]), &field(2, &[b"hello "])]);
     let commands = [

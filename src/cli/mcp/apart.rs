@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::cli::{Exit, Report};
 use crate::files::system;
 use crate::mcp::{Cancellation, MESSAGE, Server, Tool};
+use crate::terminal::{self, Stream};
 
 /// The flag of such a process.
 pub(super) const FLAG: &str = "one-call";
@@ -128,7 +129,7 @@ pub(super) fn one_call(server: &Server) -> io::Result<()> {
         std::process::exit(1);
     })?;
     let told = server.call(&name, arguments, &Cancellation::default()).unwrap_or_default();
-    let mut output = io::stdout();
+    let mut output = terminal::data(Stream::Out);
     serde_json::to_writer(&mut output, &told)?;
     output.flush()
 }
