@@ -36,9 +36,12 @@ pub struct CompiledCondition {
     witness: Option<Witness>,
 }
 
+/// Is shown the records on which a condition is about to decide.
+pub type Shown = dyn Fn(&[Record]) + Send + Sync;
+
 /// What is shown every record before a condition decides on it.
 #[derive(Clone)]
-struct Witness(Arc<dyn Fn(&[Record]) + Send + Sync>);
+struct Witness(Arc<Shown>);
 
 impl fmt::Debug for Witness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,7 +183,7 @@ impl CompiledCondition {
 
     /// The same condition, which shows records to `witness` before it decides on them. For trials and tests.
     #[must_use]
-    pub fn witnessed(&self, witness: Arc<dyn Fn(&[Record]) + Send + Sync>) -> CompiledCondition {
+    pub fn witnessed(&self, witness: Arc<Shown>) -> CompiledCondition {
         CompiledCondition { witness: Some(Witness(witness)), ..self.clone() }
     }
 

@@ -271,7 +271,7 @@ impl DeadLetters {
     /// The queue takes no further letter: the rows stay unsettled, so that they are read again when there is room.
     fn full(&self, FullQueue { bound, count, bytes }: FullQueue, failure: Option<&str>) -> Fault {
         let pipeline = &self.context.pipeline;
-        let letters = format!("{count} {}", plural(count as u64, "letter"));
+        let letters = format!("{count} {}", plural(count, "letter"));
         let cause = failure.map(|failure| format!("; the record that found no room failed with: {failure}"));
         Fault::fatal(
             "dead_letters_full",
@@ -332,7 +332,7 @@ impl DeadLetters {
             let what = format!(
                 "more than {threshold} of the latest {size} {} failed, which is the threshold of the dead-letter \
                  queue; the last one: {}",
-                plural(size as u64, "record"),
+                plural(size, "record"),
                 self.failures.said(fault)
             );
             ("dead_letter_threshold", what)

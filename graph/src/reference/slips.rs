@@ -19,7 +19,8 @@ impl Slip {
 
     /// One that is mended by a reference.
     fn meaning(problem: impl Into<String>, meant: String) -> Slip {
-        Slip { meant: Some(meant.clone()), ..Slip::of(problem, format!("write {meant}")) }
+        let hint = format!("write {meant}");
+        Slip { meant: Some(meant), ..Slip::of(problem, hint) }
     }
 }
 

@@ -222,10 +222,8 @@ impl<'a> Evaluator<'a> {
         for (i, val) in values.iter().enumerate() {
             match val {
                 // Whether it printed is in the output; a value that is only looked at is not.
-                val if val.is_nil() && takes(i) == Some(Param::Any) => {
-                    if written("<nil>") || written("<no value>") {
-                        self.nothing(&place(i), "it prints as `<nil>`");
-                    }
+                val if val.is_nil() && takes(i) == Some(Param::Any) && (written("<nil>") || written("<no value>")) => {
+                    self.nothing(&place(i), "it prints as `<nil>`");
                 }
                 Val::Map(_) if PRINTS.contains(&name) && written("map[") => self.map(&place(i)),
                 Val::Bytes(_) | Val::Raw(_) if PRINTS.contains(&name) => {

@@ -253,7 +253,7 @@ impl Reader {
                     self.doubt(format!("or {other} if it is a text"));
                 }
                 "contains" if word == "includes" => {
-                    self.doubt(format!("or has {} {} for a list", right.text, left.text))
+                    self.doubt(format!("or has {} {} for a list", right.text, left.text));
                 }
                 _ => {}
             }
@@ -322,12 +322,9 @@ impl Reader {
             let right = inner(self)?;
             let decimal = left.is_decimal() || right.is_decimal();
             let literal = |part: &Part| part.text.parse::<f64>().is_ok();
-            if !decimal
-                && !left.is_text()
-                && !right.is_text()
-                && function != "mod"
-                && !(literal(&left) && literal(&right))
-            {
+            let text = left.is_text() || right.is_text();
+            let literals = literal(&left) && literal(&right);
+            if !(decimal || text || literals || function == "mod") {
                 self.doubt(names::CALCULATES);
             }
             let function = match function {
