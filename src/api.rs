@@ -208,7 +208,7 @@ impl Api {
             true => (router, open.merge(metrics)),
             false => (router.merge(metrics), open),
         };
-        let router = router.layer(guarded(ErrorBody::Own)).merge(open).layer(from_fn(error::naming_methods));
+        let router = router.layer(guarded(ErrorBody::Own)).merge(open);
         #[cfg(feature = "avro")]
         let router = match self.schemas {
             Some(served) => {
@@ -219,6 +219,7 @@ impl Api {
         };
         Router::new()
             .fallback_service(router)
+            .layer(from_fn(error::naming_methods))
             .layer(from_fn(namesakes::found))
             .layer(from_fn_with_state(self.access.clone(), access::same_site))
             .layer(from_fn(presentation::presented))

@@ -191,5 +191,5 @@ fn a_condition_that_fails_names_what_it_compares() {
     let steps = "      - { id: c, plugin: filter, condition: '{{ and true (eq .Payload.After.name 1) }}' }";
     let workspace = workspace(steps, "");
     let output = workspace.run(&["run", "--once"]).expect_code(1).both();
-    assert!(output.contains("in `eq .Payload.After.name 1`: incompatible types"), "{output}");
+    assert!(output.contains("in `eq .Payload.After.name 1`: error calling eq: incompatible types"), "{output}");
 }

@@ -749,7 +749,7 @@ pub(super) const ROWS: &[Row] = &[
         "'{{ gt (.Payload.After.count + 1) 3 }}'",
         "23:49",
         &["no operator `+`", "write gt (add .Payload.After.count 1) 3"],
-        Fix,
+        Write("(.Payload.After.count + 1)", "(add .Payload.After.count 1)"),
     ),
     (
         CONDITION,
