@@ -128,10 +128,12 @@ fn value_apart(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<Stri
 
 /// `-c anabranch.yaml`, `--config p.yaml`: a file behind a flag that other services have.
 fn file_first(unknown: &str, line: &[String]) -> Option<Vec<String>> {
-    let (flag, joined) = unknown.split_once('=').map_or((unknown, None), |(flag, value)| (flag, Some(value)));
+    let flag = unknown.split('=').next()?;
     matches!(flag, "-c" | "-f" | "--config" | "--file" | "--config-file").then_some(())?;
-    let at = line.iter().position(|word| word == unknown)?;
-    let file = joined.map(str::to_owned).or_else(|| line.get(at + 1).filter(|word| !word.starts_with('-')).cloned())?;
+    let at = line.iter().position(|word| word.split('=').next() == Some(flag))?;
+    let joined = line[at].split_once('=').map(|(_, value)| value.to_owned());
+    let apart = || line.get(at + 1).filter(|word| !word.starts_with('-')).cloned();
+    let file = joined.clone().or_else(apart)?;
     let taken = if joined.is_some() { 1 } else { 2 };
     let rest = line[..at].iter().chain(&line[at + taken..]);
     let commands: Vec<&String> = rest.clone().filter(|word| !word.starts_with('-')).collect();
