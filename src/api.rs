@@ -210,8 +210,6 @@ impl Api {
             false => (router.merge(metrics), open),
         };
         let router = router.layer(guarded(ErrorBody::Own)).merge(open);
-        // A router adds the methods of a path to an answer outside of its own layers.
-        let router = Router::new().fallback_service(router).layer(from_fn(error::naming_methods));
         #[cfg(feature = "avro")]
         let router = match self.schemas {
             Some(served) => {
@@ -222,6 +220,7 @@ impl Api {
         };
         Router::new()
             .fallback_service(router)
+            .layer(from_fn(error::naming_methods))
             .layer(from_fn(namesakes::found))
             .layer(from_fn_with_state(self.access.clone(), access::same_site))
             .layer(from_fn(presentation::presented))

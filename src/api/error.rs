@@ -236,7 +236,7 @@ pub(super) async fn naming_methods(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
     let allowed = response.headers().get(ALLOW).and_then(|methods| methods.to_str().ok()).map(str::to_owned);
-    let Some(allowed) = allowed.filter(|_| response.status() == StatusCode::METHOD_NOT_ALLOWED) else {
+    let Some(allowed) = allowed.filter(|_| response.extensions().get::<OtherMethod>().is_some()) else {
         return response;
     };
     let methods: Vec<&str> = allowed.split(',').map(str::trim).filter(|name| *name != "HEAD").collect();
@@ -252,6 +252,13 @@ pub(super) async fn naming_methods(request: Request, next: Next) -> Response {
     Response::from_parts(parts, body)
 }
 
-pub(super) async fn no_such_method(method: Method, uri: Uri) -> ApiError {
-    ApiError::new(Kind::Unimplemented, "api.no_such_method", format!("{} does not take {method}", uri.path()))
+/// Marks an answer to a request with another method than the path takes.
+#[derive(Clone, Copy)]
+struct OtherMethod;
+
+pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response {
+    let message = format!("{} does not take {method}", uri.path());
+    let mut response = ApiError::new(Kind::Unimplemented, "api.no_such_method", message).into_response();
+    response.extensions_mut().insert(OtherMethod);
+    response
 }

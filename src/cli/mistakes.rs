@@ -128,16 +128,13 @@ fn value_apart(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<Stri
 
 /// `-c anabranch.yaml`, `--config p.yaml`: a file behind a flag that other services have.
 fn file_first(unknown: &str, line: &[String]) -> Option<Vec<String>> {
-    let parts = |word: &str| {
-        word.split_once('=').map_or((word.to_owned(), None), |(flag, value)| (flag.to_owned(), Some(value.to_owned())))
-    };
-    // The parser may leave out the value of a flag that it names.
-    let (flag, _) = parts(unknown);
-    matches!(flag.as_str(), "-c" | "-f" | "--config" | "--file" | "--config-file").then_some(())?;
-    let at = line.iter().position(|word| parts(word).0 == flag)?;
-    let (_, joined) = parts(&line[at]);
+    let flag = unknown.split('=').next()?;
+    matches!(flag, "-c" | "-f" | "--config" | "--file" | "--config-file").then_some(())?;
+    let at = line.iter().position(|word| word.split('=').next() == Some(flag))?;
+    let joined = line[at].split_once('=').map(|(_, value)| value.to_owned());
+    let apart = || line.get(at + 1).filter(|word| !word.starts_with('-')).cloned();
+    let file = joined.clone().or_else(apart)?;
     let taken = if joined.is_some() { 1 } else { 2 };
-    let file = joined.or_else(|| line.get(at + 1).filter(|word| !word.starts_with('-')).cloned())?;
     let rest = line[..at].iter().chain(&line[at + taken..]);
     let commands: Vec<&String> = rest.clone().filter(|word| !word.starts_with('-')).collect();
     let flags = rest.filter(|word| word.starts_with('-')).cloned();

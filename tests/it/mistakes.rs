@@ -152,12 +152,17 @@ fn what_is_meant_as_it_stands_is_not_reported() {
 fn a_credential_stands_in_a_file_whether_its_variable_is_set_or_not() {
     let checker = Checker { registry: registry() };
     let with = |setting: &str| {
-        let call = format!(
-            "    processors:\n      - id: call\n        plugin: webhook.http\n        settings:\n          request.url: http://127.0.0.1:1/\n          {setting}\n"
+        let (start, end) = (SOUND.find("plugin: field.set").unwrap(), SOUND.find("    dead-letter-queue").unwrap());
+        let step = format!(
+            "plugin: webhook.http\n        settings:\n          request.url: http://127.0.0.1:1/\n          {setting}\n"
         );
-        told(&checker.check(&SOUND.replacen("    processors:\n", &call, 1)))
+        told(&checker.check(&[&SOUND[..start], &step, &SOUND[end..]].concat()))
     };
-    assert_eq!(with("request.method: POST"), [] as [String; 0]);
+    assert!(
+        !with("request.method: POST").iter().any(|line| line.contains("error")),
+        "{:?}",
+        with("request.method: POST")
+    );
     for (setting, warns) in [
         // A variable that is set wherever tests run.
         ("headers.Authorization: 'Bearer ${PATH:-HUNTER3}'", true),
