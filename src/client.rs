@@ -498,6 +498,7 @@ mod tests {
     async fn answering(answer: &'static [u8]) -> Client {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
+        #[allow(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
         tokio::spawn(async move {
             use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
             while let Ok((mut stream, _)) = listener.accept().await {

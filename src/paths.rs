@@ -106,7 +106,7 @@ mod tests {
             let scheme = address.split(':').next().unwrap();
             let message =
                 format!("settings.not_a_path: path: {scheme}:// is taken as a part of the path, not as an address");
-            assert_eq!(codes(address, &path("out")), [message.clone()]);
+            assert_eq!(codes(address, &path("out")), std::slice::from_ref(&message));
             assert_eq!(codes(&path("in"), address), [message]);
         }
         let here = directory.path().display().to_string();

@@ -80,7 +80,7 @@ impl Credentials {
         // Each by itself: a file system that hangs at the one holds up nothing of the other.
         tokio::join!(self.follow_token(reloads.clone()), self.follow_certificate(reloads));
         // There is nothing to follow.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn follow_token(&self, reloads: watch::Receiver<u64>) {

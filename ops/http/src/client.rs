@@ -51,8 +51,11 @@ pub struct Policy {
     /// Most bytes of an answer's body.
     pub body_limit: u64,
     /// Finds the error that a body with a good status holds instead of an answer.
-    pub disguised: Option<fn(&[u8]) -> Option<Disguised>>,
+    pub disguised: Option<FindError>,
 }
+
+/// Finds an error in a body.
+pub type FindError = fn(&[u8]) -> Option<Disguised>;
 
 /// An error that came with a good status.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -97,7 +97,7 @@ fn offline(shared: &Arc<Shared>) -> Vec<Tool> {
             "Runs the tests in a YAML text against the text of a pipeline: records in, records expected at each \
              destination, dead letters, stubbed HTTP services. Nothing outside is read or written. Tests that take \
              longer than 25 s are given up.",
-            |_, Trial { config, tests }: Trial| tested(TestRequest { pipeline: config, test: tests }),
+            |_, Trial { config, tests }: Trial| tested(&TestRequest { pipeline: config, test: tests }),
         ),
         tool(
             shared,
@@ -355,9 +355,9 @@ fn told(command: &'static str, answer: Result<Value, Box<Report>>) -> Report {
 }
 
 /// Runs tests in a process of their own, which reads no file and can be ended.
-fn tested(request: TestRequest) -> Report {
+fn tested(request: &TestRequest) -> Report {
     const COMMAND: &str = "pipelines.test";
-    match testing::run(&request) {
+    match testing::run(request) {
         Ok(TestReport { ok, summary, result }) => {
             let report = Report::new(COMMAND).summary(summary).result(result);
             if ok { report } else { report.found(Exit::Failed) }

@@ -68,7 +68,7 @@ mod tests {
     use crate::column::{Equality, Filled, Kind};
     use crate::encode::encode;
 
-    fn told(kind: Kind, type_of: (u32, i32), value: Value) -> Option<String> {
+    fn told(kind: Kind, type_of: (u32, i32), value: &str) -> Option<String> {
         let column = Column {
             name: "c".into(),
             sql_type: String::new(),
@@ -79,7 +79,7 @@ mod tests {
             type_of,
         };
         let mut out = Vec::new();
-        encode(&column.kind, &value, &mut out).unwrap();
+        encode(&column.kind, &Value::from(value), &mut out).unwrap();
         exceeded(&column, &out[4..])
     }
 
@@ -96,21 +96,21 @@ mod tests {
             (2, -3, "99000", "99500"),
             (4, 4, "0.9999", "0.99995"),
         ] {
-            let told = |text: &str| told(Kind::Numeric, (NUMERIC, modifier(precision, scale)), Value::from(text));
+            let told = |text: &str| told(Kind::Numeric, (NUMERIC, modifier(precision, scale)), text);
             assert_eq!(told(fits), None, "{fits}");
             assert_eq!(told(exceeds), Some(format!("\"c\" (numeric({precision},{scale}))")), "{exceeds}");
         }
-        assert_eq!(told(Kind::Numeric, (NUMERIC, -1), Value::from("1e100")), None, "any precision");
-        assert_eq!(told(Kind::Numeric, (NUMERIC, modifier(5, 2)), Value::from("NaN")), None);
+        assert_eq!(told(Kind::Numeric, (NUMERIC, -1), "1e100"), None, "any precision");
+        assert_eq!(told(Kind::Numeric, (NUMERIC, modifier(5, 2)), "NaN"), None);
     }
 
     #[test]
     fn texts_fit_their_length_without_spaces_at_the_end() {
         for (text, exceeds) in [("äöü", false), ("abc  ", false), ("abcd", true), ("", false)] {
-            assert_eq!(told(Kind::Text, (VARCHAR, 3 + HEADER), text.into()).is_some(), exceeds, "{text}");
+            assert_eq!(told(Kind::Text, (VARCHAR, 3 + HEADER), text).is_some(), exceeds, "{text}");
         }
-        assert_eq!(told(Kind::Text, (CHAR, 3 + HEADER), "abcd".into()).unwrap(), "\"c\" (char(3))");
-        assert_eq!(told(Kind::Text, (VARCHAR, -1), "abcd".into()), None);
-        assert_eq!(told(Kind::Text, (25, -1), "abcd".into()), None);
+        assert_eq!(told(Kind::Text, (CHAR, 3 + HEADER), "abcd").unwrap(), "\"c\" (char(3))");
+        assert_eq!(told(Kind::Text, (VARCHAR, -1), "abcd"), None);
+        assert_eq!(told(Kind::Text, (25, -1), "abcd"), None);
     }
 }

@@ -148,6 +148,7 @@ async fn an_unread_pipe_is_left_when_it_is_gone() {
     writer.write(&[row("a")], &[]).await.unwrap();
     fs::remove_file(&path).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    #[allow(clippy::disallowed_methods, reason = "joined below")]
     let writing = tokio::spawn(async move {
         writer.write(&[row("b")], &[]).await.unwrap();
         writer
