@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use anabranch_graph::clock;
 use anabranch_graph::fault::Fault;
 use bytes::Bytes;
+use nix::time::{ClockId, clock_gettime};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use tracing::Level;
 
 use crate::globals::log::{LEVELS, Lines};
@@ -47,16 +47,17 @@ pub(crate) const UNSCHEDULED: Duration = Duration::from_secs(20);
 
 /// Processor time that this process has taken.
 fn taken() -> Duration {
-    duration(clock_gettime(ClockId::ProcessCPUTime))
+    time_of(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// Processor time that this thread has taken.
 pub(crate) fn taken_by_thread() -> Duration {
-    duration(clock_gettime(ClockId::ThreadCPUTime))
+    time_of(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-fn duration(time: Timespec) -> Duration {
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+/// Every system has these clocks; one that lacks them counts no time.
+fn time_of(clock: ClockId) -> Duration {
+    clock_gettime(clock).map(Duration::from).unwrap_or_default()
 }
 
 /// Runs scripts, where the arguments of this process ask for that, until the service ends; `None` where they ask for

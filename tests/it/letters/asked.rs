@@ -56,7 +56,7 @@ fn a_condition_that_gives_no_verdict_is_told() {
     let text = workspace.run(&["dlq", "list", "orders", "--where", some]).expect_code(0).stdout;
     assert!(text.contains("1 of 10 letters.\n1 letter could not be judged: the condition printed \"maybe\""), "{text}");
     // What is not looked at is not judged.
-    let page = dlq(&workspace, &["list", "orders", "--where", "{{ .Key }}", "--node", "touch"], 0);
+    let page = dlq(&workspace, &["list", "orders", "--where", "{{ .Metadata.a }}", "--node", "touch"], 0);
     assert_eq!((&page["unjudged"], &page["summary"]["unjudged"]), (&Value::Null, &0.into()));
 }
 
@@ -119,7 +119,7 @@ fn what_is_asked_over_http_is_understood_or_refused() {
 
     // The commands say the same of the letters of a service.
     let flag = format!("--api.http.address={address}");
-    let page = dlq(&workspace, &["list", "orders", "--where", "{{ .Key }}", &flag], 0);
+    let page = dlq(&workspace, &["list", "orders", "--where", "{{ .Metadata.a }}", &flag], 0);
     assert_eq!(page["unjudged"]["count"], 2);
     let text = workspace.run(&["dlq", "list", "orders", "--node", "nope", &flag]).expect_code(0).stdout;
     assert!(text.contains("letters failed at fail"), "{text}");
