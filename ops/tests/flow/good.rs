@@ -273,7 +273,6 @@ fn unusual_pipelines() {
         "plugin: filter, condition: '{{ ne .Operation.String \"delete\" }}'",
         "plugin: filter, condition: '{{ or (eq .Operation.String \"create\") (eq .Operation.String \"snapshot\") }}'",
         "plugin: filter, condition: '{{ eq .Operation.String \"create\" \"snapshot\" }}'",
-        decode,
     ] {
         steps_are_silent(&["lines"], &[decode, processor], TO_FILE);
     }

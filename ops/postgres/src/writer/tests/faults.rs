@@ -475,14 +475,25 @@ async fn a_value_that_is_too_large_names_its_column() {
     );
     let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
     for (after, named, innocent) in [
-        (r#"{"note":"n","price":123456789.5,"code":"abc"}"#, "column \"price\" (numeric(10,2))", ["note", "code"]),
-        (r#"{"note":"n","price":99999999.995,"code":"abc"}"#, "column \"price\" (numeric(10,2))", ["note", "code"]),
-        (r#"{"note":"n","price":1.5,"code":"abcd"}"#, "column \"code\" (varchar(3))", ["note", "price"]),
-        (r#"{"note":"n","price":1.5,"d":123}"#, "perhaps \"note\" (text), \"d\" (cents)", ["price", "code"]),
+        (
+            r#"{"note":"n","price":123456789.5,"code":"abc"}"#,
+            &["column \"price\" (numeric(10,2))"][..],
+            ["note", "code"],
+        ),
+        (
+            r#"{"note":"n","price":99999999.995,"code":"abc"}"#,
+            &["column \"price\" (numeric(10,2))"][..],
+            ["note", "code"],
+        ),
+        (r#"{"note":"n","price":1.5,"code":"abcd"}"#, &["column \"code\" (varchar(3))"], ["note", "price"]),
+        (r#"{"note":"n","price":1.5,"d":123}"#, &["perhaps ", "\"note\" (text)", "\"d\" (cents)"], ["price", "code"]),
     ] {
         let outcomes = write(&mut writer, &[create(r#"{"id":1}"#, after)]).await;
         let [outcome] = &outcomes[..] else { panic!("{outcomes:?}") };
-        assert!(outcome.starts_with("value_rejected: ") && outcome.contains(named), "{outcome}");
+        assert!(
+            outcome.starts_with("value_rejected: ") && named.iter().all(|name| outcome.contains(name)),
+            "{outcome}"
+        );
         let (_, columns) = outcome.split_once("; ").unwrap();
         assert!(innocent.iter().all(|name| !columns.contains(name)), "{outcome}");
     }

@@ -97,7 +97,7 @@ async fn numbers() {
                 "value_mismatch: the bool true is not an integer",
                 "value_mismatch: the text \"x\" is not an integer",
                 "value_mismatch: the float 0.5 is not an integer",
-                "value_mismatch: 1 bytes is not an integer",
+                "value_mismatch: 1 byte is not an integer",
             ]
         );
     }
