@@ -248,7 +248,7 @@ fn no_file_takes_long() {
                 let grows = times[1] > QUICK && times[1] > times[0] * GROWTH;
                 times[1] > most || grows
             };
-            // What else runs on the core takes its caches: what takes long, does so each time.
+            // Other programs slow down a single try. A slow input is slow in every try.
             for _ in 0..4 {
                 if takes_long(&times) {
                     times = [time_of(target, &short), times[1].min(time_of(target, &long))];

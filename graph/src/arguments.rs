@@ -147,7 +147,7 @@ impl Arguments {
         self.values.contains_key(name)
     }
 
-    /// Whether the parameter has a value that switches something on: not `false`, and not zero.
+    /// True if the parameter has a value other than `false` and zero.
     pub fn is_on(&self, name: &str) -> bool {
         match self.typed(name) {
             None | Some(Typed::Bool(false) | Typed::Int(0) | Typed::Bytes(0)) => false,
@@ -517,22 +517,33 @@ fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> D
     }
 }
 
-/// The message quotes parts of the text: with substituted values it is shown only if it is the same without.
 fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
+    let again = |text: &str| Template::parse(text, MissingKey::NoValue).err();
+    not_compiled("settings.invalid_template", written, error, again, |error| match error {
+        Some(message) => format!("{name}: {message}"),
+        None => format!("{name}: the template does not compile once its variables are replaced"),
+    })
+}
+
+/// The finding about a text that does not compile, at the place of the error. Its message quotes parts of the text: with
+/// substituted values it is shown only if `again` gives an error for the text as it is written, too; otherwise `message`
+/// is given none.
+pub(crate) fn not_compiled(
+    code: &'static str,
+    written: &Written,
+    error: TemplateError,
+    again: impl FnOnce(&str) -> Option<TemplateError>,
+    message: impl FnOnce(Option<&str>) -> String,
+) -> Diagnostic {
     let place = written.place(error.offset, error.len);
     let correction = error.correction.clone();
-    let error = match written.is_substituted() {
-        false => Some(error),
-        true => Template::parse(written.written(), MissingKey::NoValue).err(),
+    let error = if written.is_substituted() { again(written.written()) } else { Some(error) };
+    let hint = match &error {
+        Some(error) => error.hint.clone(),
+        None => Some("does a value hold quotes or braces?".to_owned()),
     };
-    let (message, hint) = match error {
-        Some(error) => (error.message, error.hint),
-        None => (
-            "the template does not compile once its variables are replaced".to_owned(),
-            Some("does a value hold quotes or braces?".to_owned()),
-        ),
-    };
-    let finding = Diagnostic::error("settings.invalid_template", format!("{name}: {message}")).with_span(place);
+    let message = message(error.as_ref().map(|error| error.message.as_str()));
+    let finding = Diagnostic::error(code, message).with_span(place);
     let finding = match correction {
         Some((at, becomes)) => written.corrected(finding, at.start, at.len(), &becomes),
         None => finding,

@@ -39,7 +39,7 @@ pub struct CompiledCondition {
 /// Is shown the records on which a condition is about to decide.
 pub type Shown = dyn Fn(&[Record]) + Send + Sync;
 
-/// What is shown every record before a condition decides on it.
+/// A function that sees every record before a condition decides on it.
 #[derive(Clone)]
 struct Witness(Arc<Shown>);
 
@@ -132,7 +132,7 @@ impl CompiledCondition {
         self.predicate.as_ref()?.settled()
     }
 
-    /// Whether one of both holds for every record. False where that does not show. O(comparisons).
+    /// True if for every record at least one of the two conditions holds. False if this is not known. O(comparisons).
     pub(crate) fn holds_where_not(&self, other: &CompiledCondition) -> bool {
         let inner = |condition: &CompiledCondition| {
             let inner = condition.source().trim().strip_prefix("{{")?.strip_suffix("}}")?.trim_matches(['-', ' ']);
@@ -251,7 +251,7 @@ impl CompiledCondition {
     }
 }
 
-/// What failed of a condition: the expression from a place on, up to the end of its parentheses or braces.
+/// The expression that failed in a condition: from a place to the end of its parentheses or braces.
 fn piece(source: &str, offset: usize) -> String {
     const SHOWN: usize = 60;
     let rest = source.get(offset..).unwrap_or_default();

@@ -32,7 +32,7 @@ pub(super) struct Interpolated {
     pub(super) text: Written,
     /// Whether the text was one `${...}` and nothing else.
     pub(super) whole: bool,
-    /// What is hardly meant.
+    /// Warnings about text that the author probably did not intend.
     pub(super) warnings: Diagnostics,
 }
 

@@ -1,6 +1,6 @@
 //! Template literals of a script: there `${` begins an expression of the script's own language.
 
-/// What the text of a script is in.
+/// The kind of token around a byte of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Code,
@@ -26,7 +26,7 @@ impl<'t> Literals<'t> {
         Literals { text: script.as_bytes(), at: 0, modes: vec![Mode::Code] }
     }
 
-    /// Whether byte `at` is in the text of a template literal. Places must be asked for in ascending order; O(n) for all.
+    /// True if byte `at` is in the text of a template literal. Call it with ascending places; all calls together cost O(n).
     pub(super) fn holds(&mut self, at: usize) -> bool {
         while self.at < at {
             let rest = &self.text[self.at..];

@@ -47,7 +47,7 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
     reader.report(finding);
 }
 
-/// Whether a text can be a part of one between single quotes, with commas.
+/// True if a text can be an item of a list in single quotes, separated by commas.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.contains(['\'', ',', '\n'])
 }

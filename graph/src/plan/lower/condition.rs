@@ -1,5 +1,6 @@
 //! What is wrong with the text of a condition, and how it is mended.
 
+use crate::arguments::not_compiled;
 use crate::condition::CompiledCondition;
 use crate::config::Written;
 use crate::diagnostic::Diagnostic;
@@ -37,27 +38,9 @@ pub(super) fn between_curly_quotes(written: &Written) -> Option<Diagnostic> {
 
 /// Why a condition does not compile, at the place where it goes wrong.
 pub(super) fn invalid(written: &Written, error: TemplateError) -> Diagnostic {
-    let correction = error.correction.clone();
-    let place = written.place(error.offset, error.len);
-    // The message quotes the text: with substituted values it may be shown only if it is the same without.
-    let error = match written.is_substituted() {
-        false => Some(error),
-        true => CompiledCondition::compile(written.written()).err(),
-    };
-    let (message, hint) = match error {
-        Some(error) => (format!("the condition does not compile: {}", error.message), error.hint),
-        None => (
-            "the condition does not compile once its variables are replaced".to_owned(),
-            Some("does a value hold quotes or braces?".to_owned()),
-        ),
-    };
-    let finding = Diagnostic::error("plan.invalid_condition", message).with_span(place);
-    let finding = match correction {
-        Some((at, becomes)) => written.corrected(finding, at.start, at.len(), &becomes),
-        None => finding,
-    };
-    match hint {
-        Some(hint) => finding.with_hint(hint),
-        None => finding,
-    }
+    let again = |text: &str| CompiledCondition::compile(text).err();
+    not_compiled("plan.invalid_condition", written, error, again, |error| match error {
+        Some(message) => format!("the condition does not compile: {message}"),
+        None => "the condition does not compile once its variables are replaced".to_owned(),
+    })
 }

@@ -5,20 +5,13 @@ use std::ops::ControlFlow::{Break, Continue};
 use boa_engine::ast::Spanned;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::PropertyAccess;
-use boa_engine::ast::expression::literal::{
-    LiteralKind, ObjectMethodDefinition, PropertyDefinition, TemplateElement, TemplateLiteral,
-};
+use boa_engine::ast::expression::literal::{LiteralKind, PropertyDefinition, TemplateElement, TemplateLiteral};
 use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
 use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp, RelationalOp};
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::update::UpdateTarget;
 use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary, Update};
 use boa_engine::ast::expression::{Call, Expression, Identifier, New, Optional};
-use boa_engine::ast::function::{
-    ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
-    AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionDeclaration, FunctionExpression,
-    GeneratorDeclaration, GeneratorExpression,
-};
 use boa_engine::ast::pattern::Pattern;
 use boa_engine::ast::statement::{
     DoWhileLoop, ForInLoop, ForLoop, ForOfLoop, If, Return, Switch, Try, WhileLoop, With,
@@ -26,15 +19,8 @@ use boa_engine::ast::statement::{
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 
 use super::{Doing, Doubt, Flow, Inside, Reader, flow};
+use crate::inner::visit_inner_functions;
 use crate::spot::{Names, Place, Spot, unparenthesized};
-
-macro_rules! uncertain {
-    ($($visit:ident: $node:ty),* $(,)?) => {
-        $(fn $visit(&mut self, node: &'ast $node) -> Flow {
-            self.perhaps(|reader| node.visit_with(reader))
-        })*
-    };
-}
 
 macro_rules! uncertain_statements {
     ($($visit:ident: $node:ty),* $(,)?) => {
@@ -44,24 +30,17 @@ macro_rules! uncertain_statements {
     };
 }
 
+impl Reader<'_> {
+    /// An inner function: whether it is called does not show.
+    fn inner_function(&mut self, function: &impl VisitWith) -> Flow {
+        self.perhaps(|reader| function.visit_with(reader))
+    }
+}
+
 impl<'ast> Visitor<'ast> for Reader<'_> {
     type BreakTy = Doubt;
 
-    uncertain! {
-        visit_function_expression: FunctionExpression,
-        visit_function_declaration: FunctionDeclaration,
-        visit_generator_expression: GeneratorExpression,
-        visit_generator_declaration: GeneratorDeclaration,
-        visit_async_function_expression: AsyncFunctionExpression,
-        visit_async_function_declaration: AsyncFunctionDeclaration,
-        visit_async_generator_expression: AsyncGeneratorExpression,
-        visit_async_generator_declaration: AsyncGeneratorDeclaration,
-        visit_object_method_definition: ObjectMethodDefinition,
-        visit_class_declaration: ClassDeclaration,
-        visit_class_expression: ClassExpression,
-        visit_arrow_function: ArrowFunction,
-        visit_async_arrow_function: AsyncArrowFunction,
-    }
+    visit_inner_functions!(Flow, inner_function);
 
     uncertain_statements! {
         visit_do_while_loop: DoWhileLoop,
