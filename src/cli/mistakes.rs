@@ -19,7 +19,8 @@ pub(super) fn meant(error: &clap::Error, line: &[String]) -> Option<String> {
             let unknown = text(ContextKind::InvalidArg)?;
             value_apart(&cli, &unknown, line)
                 .or_else(|| file_first(&unknown, line))
-                .or_else(|| of_one(&unknown, line))?
+                .or_else(|| of_one(&unknown, line))
+                .or_else(|| only_option(&cli, &unknown, line))?
         }
         ErrorKind::ValueValidation => ranges(&text(ContextKind::InvalidValue)?, line)?,
         ErrorKind::TooManyValues => without_value(&text(ContextKind::InvalidArg)?, line)?,
@@ -164,6 +165,26 @@ fn of_one(unknown: &str, line: &[String]) -> Option<Vec<String>> {
     Some(corrected)
 }
 
+/// `backup store.db`: a value without the name of the only option that could take it. A name with a dot is a setting of
+/// the service.
+fn only_option(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<String>> {
+    let at = line.iter().position(|word| word == unknown && !word.starts_with('-'))?;
+    let (command, words) = command(cli, line);
+    (at >= words && command.get_positionals().next().is_none()).then_some(())?;
+    let mut options = command.get_arguments().filter(|argument| {
+        let takes_a_value = argument.get_num_args().is_some_and(|values| values.takes_values());
+        let is_of_the_service = argument.get_long().is_none_or(|name| name.contains('.'));
+        takes_a_value && !is_of_the_service && !argument.is_hide_set()
+    });
+    let name = options.next()?.get_long()?;
+    let is_given =
+        line.iter().any(|word| word.strip_prefix("--").is_some_and(|flag| flag.split('=').next() == Some(name)));
+    (options.next().is_none() && !is_given).then_some(())?;
+    let mut corrected = line.to_vec();
+    corrected.insert(at, format!("--{name}"));
+    Some(corrected)
+}
+
 /// `dlq replay orders 1-3`: each number stands by itself.
 fn ranges(value: &str, line: &[String]) -> Option<Vec<String>> {
     const MOST: u64 = 10;
@@ -258,6 +279,9 @@ mod tests {
             ("pipelines validate -f p.yaml", "pipelines validate p.yaml"),
             ("pipelines list t", "pipelines describe t"),
             ("pipelines ls t --json", "pipelines describe t --json"),
+            ("backup store.db", "backup --to store.db"),
+            ("init demo", "init --path demo"),
+            ("--json backup store.db", "--json backup --to store.db"),
             ("dlq replay t 1-3", "dlq replay t 1 2 3"),
             ("dlq replay t 1,4..5", "dlq replay t 1 4 5"),
         ] {
@@ -282,6 +306,7 @@ mod tests {
             "run --frobnicate",
             "pipelines frobnicate",
             "version x",
+            "backup --to a b",
             "-c",
             "dlq replay t 1-",
             "dlq replay t 3-1",
