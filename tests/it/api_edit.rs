@@ -68,6 +68,24 @@ fn a_pipeline_is_made_part_by_part_and_survives_the_service() {
 }
 
 #[test]
+fn a_connector_that_closes_a_circle_is_refused() {
+    let workspace = workspace();
+    let mut service = Service::start(&workspace);
+    make(&service);
+    let feeds_itself = json!({ "config": { "settings": { "path": "in.txt" } } });
+    service.refused("PUT", "/v1/connectors/p:out", &feeds_itself, "plan.feedback");
+    service.done("POST", "/v1/pipelines", &json!({ "id": "q", "config": { "name": "second" } }));
+    service.done("POST", "/v1/connectors", &connector("q", "in", "SOURCE", "out.ndjson"));
+    let closes = connector("q", "out", "DESTINATION", "in.txt");
+    service.refused("POST", "/v1/connectors", &closes, "plan.feedback");
+    service.done("POST", "/v1/connectors", &connector("q", "out", "DESTINATION", "elsewhere.ndjson"));
+    service.refused("PUT", "/v1/connectors/q:out", &feeds_itself, "plan.feedback");
+    let kept = service.get("/v1/connectors/q:out");
+    assert_eq!(kept["config"]["settings"]["path"], "elsewhere.ndjson", "a refusal changes nothing: {kept}");
+    service.end();
+}
+
+#[test]
 fn parts_are_changed_while_the_pipeline_stands_and_deleted_children_first() {
     let workspace = workspace();
     let mut service = Service::start(&workspace);
