@@ -206,7 +206,7 @@ pub async fn resume_from(
         store.positions(pipeline).await?
     };
     let moved = |(lane, position, _): &(LaneId, Position, u64)| {
-        let nothing = Mark { generation: 0, seq: 0, position: Position::copy_from(b"") };
+        let nothing = Mark::beginning(0);
         Moved::one(lane, stored.get(lane).unwrap_or(&nothing), position)
     };
     Ok(given.iter().map(moved).collect())

@@ -234,21 +234,43 @@ impl Store {
         }
     }
 
-    /// Deletes all that is stored of a pipeline, marks included, in one transaction. Nobody runs it.
+    /// Deletes all that is stored of a pipeline, marks included. Nobody runs it. A source of which a transactional
+    /// destination has a position starts anew if the pipeline comes again: see [`Store::start_anew`].
     ///
     /// # Errors
-    /// The store cannot be written; nothing was changed.
+    /// The store cannot be written; the pipeline is still there.
     pub async fn delete(&self, pipeline: &Str) -> Result<(), StoreError> {
+        self.start_anew(pipeline, |_| true).await?;
         self.write(Write::Delete { pipeline: pipeline.clone() }).await.map(drop)
     }
 
     /// Forgets a connector that is set aside: its marks, and with which settings it was last active.
     ///
     /// # Errors
-    /// The store cannot be written; nothing was changed.
+    /// The store cannot be written; the connector is still known.
     pub async fn forget(&self, pipeline: &Str, connector: &Str) -> Result<(), StoreError> {
+        self.start_anew(pipeline, |lane| lane.connector == *connector).await?;
         let write = Write::Forget { pipeline: pipeline.clone(), connector: connector.clone() };
         self.write(write).await.map(drop)
+    }
+
+    /// Begins a generation of each lane for which a transactional destination has confirmed a mark. Without it the mark
+    /// of the destination would outlive that of the store, and a source under the same id would resume there.
+    async fn start_anew(&self, pipeline: &Str, concerned: impl Fn(&LaneId) -> bool) -> Result<(), StoreError> {
+        let epoch = self.claim(pipeline).await?;
+        let confirmed = self.receipts(&epoch).await?;
+        if !confirmed.iter().any(|receipt| concerned(&receipt.lane)) {
+            return Ok(());
+        }
+        let (stored, set_aside) = (self.positions(pipeline).await?, self.detached_marks(pipeline).await?);
+        let mut anew: BTreeMap<LaneId, Mark> = BTreeMap::new();
+        for Receipt { lane, mark, .. } in confirmed.iter().filter(|receipt| concerned(&receipt.lane)) {
+            let marks = [Some(mark), stored.get(lane), set_aside.get(lane)];
+            let latest = marks.into_iter().flatten().map(|mark| mark.generation).max().unwrap_or_default();
+            let begun = anew.entry(lane.clone()).or_insert_with(|| Mark::beginning(0));
+            begun.generation = begun.generation.max(latest + 1);
+        }
+        self.commit(&epoch, &anew.into_iter().collect::<Vec<_>>()).await
     }
 
     /// One stored pipeline.

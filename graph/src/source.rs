@@ -36,6 +36,18 @@ pub struct Mark {
     pub position: Position,
 }
 
+impl Mark {
+    /// The beginning of the lane, in a generation.
+    pub fn beginning(generation: u64) -> Self {
+        Mark { generation, seq: 0, position: Position::copy_from(b"") }
+    }
+
+    /// Whether the lane is to be read from its beginning.
+    pub fn is_beginning(&self) -> bool {
+        self.seq == 0 && self.position.0.is_empty()
+    }
+}
+
 /// A kind of source, as the registry knows it.
 pub trait SourceKind: Send + Sync {
     /// What it is and which parameters it takes.

@@ -88,7 +88,7 @@ async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Res
         Ok(known) => known.id,
         // Positions may be there before their pipeline is: imported or copied for it.
         Err(unknown) => match Str::from(id) {
-            id if view.store.positions(&id).await?.is_empty() => return Err(unknown),
+            id if view.store.positions(&id).await?.values().all(Mark::is_beginning) => return Err(unknown),
             id => id,
         },
     };

@@ -179,8 +179,8 @@ impl Control {
                     return Err(has("processors"));
                 }
             }
-            let known = store.positions(&id).await?.len() + store.detached_marks(&id).await?.len();
-            if known > 0 && !positions {
+            let (known, set_aside) = (store.positions(&id).await?, store.detached_marks(&id).await?);
+            if known.values().chain(set_aside.values()).any(|mark| !mark.is_beginning()) && !positions {
                 return Err(EditError::HasPositions(id));
             }
             let leaving = control.leaving(&id, old.connectors.iter().chain(&old.detached_connectors)).await?;

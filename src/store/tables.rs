@@ -191,12 +191,13 @@ pub(super) fn apply(transaction: &WriteTransaction, found: Differences) -> Resul
 }
 
 /// Deletes what is stored of a pipeline. The number of its latest claim stays: a run that hangs must not own the marks
-/// of a pipeline that is made under the same id.
+/// of a pipeline that is made under the same id. Marks of a beginning stay: a destination may have marks of the
+/// generation before.
 pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(), Failed> {
     transaction.open_table(PIPELINES)?.remove(pipeline)?;
-    for marks in [MARKS, DETACHED_MARKS] {
-        transaction.open_table(marks)?.retain(|(owner, _, _), _| owner != pipeline)?;
-    }
+    let is_beginning = |mark: &[u8]| decode(mark).is_some_and(|mark| mark.is_beginning());
+    transaction.open_table(MARKS)?.retain(|(owner, ..), mark| owner != pipeline || is_beginning(mark))?;
+    transaction.open_table(DETACHED_MARKS)?.retain(|(owner, ..), _| owner != pipeline)?;
     transaction.open_table(RECEIPTS)?.retain(|(owner, ..), _| owner != pipeline)?;
     transaction.open_table(ACTIVE)?.retain(|(owner, _), _| owner != pipeline)?;
     Ok(())

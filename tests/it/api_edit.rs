@@ -70,7 +70,7 @@ fn a_pipeline_is_made_part_by_part_and_survives_the_service() {
 #[test]
 fn a_connector_that_closes_a_circle_is_refused() {
     let workspace = workspace();
-    let mut service = Service::start(&workspace);
+    let service = Service::start(&workspace);
     make(&service);
     let feeds_itself = json!({ "config": { "settings": { "path": "in.txt" } } });
     service.refused("PUT", "/v1/connectors/p:out", &feeds_itself, "plan.feedback");

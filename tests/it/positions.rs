@@ -1,6 +1,6 @@
 //! Where sources go on: shown, reset, rewound; refused while the service runs.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api_lifecycle::Service;
 use crate::process::{NOBODY, Workspace, file_to_file, numbered_lines, raw_after};
@@ -267,24 +267,101 @@ fn a_service_that_runs_keeps_its_positions() {
 
 #[test]
 #[cfg(feature = "postgres")]
-fn rows_of_a_transaction_come_again_after_a_reset() {
+fn rows_of_a_transaction_come_again_after_their_pipeline_was_deleted_with_its_positions() {
+    let Some(database) = crate::servers::postgres::Database::create() else { return };
+    database.query("CREATE TABLE t (line text)");
+    for state in ["embedded", "postgres"] {
+        database.query("TRUNCATE t");
+        let mut workspace = Workspace::new();
+        workspace.write("in.txt", "{\"line\":\"a\"}\n{\"line\":\"b\"}\n");
+        workspace.env("ANABRANCH_DB_TYPE", state);
+        workspace.env("ANABRANCH_DB_POSTGRES_CONNECTION_STRING", &database.url());
+        let mut service = Service::start(&workspace);
+        make_rows_of_lines(&mut service, state, &database);
+        let path = format!("/v1/pipelines/{state}");
+        service.refused("DELETE", &format!("{path}?parts=true"), &json!({}), "pipeline.has_positions");
+        service.done("DELETE", &format!("{path}?parts=true&positions=true"), &json!({}));
+        service.refused("GET", &format!("{path}/positions"), &json!({}), "pipeline.not_found");
+        database.query("TRUNCATE t");
+        make_rows_of_lines(&mut service, state, &database);
+        service.end();
+    }
+}
+
+/// Makes a pipeline that copies two lines into the table `t`, exactly once, waits for the rows, and stops it.
+#[cfg(feature = "postgres")]
+#[track_caller]
+fn make_rows_of_lines(service: &mut Service, id: &str, database: &crate::servers::postgres::Database) {
+    let connector = |name: &str, role: &str, plugin: &str, settings: Value| {
+        let config = json!({ "settings": settings });
+        json!({ "id": name, "type": role, "plugin": plugin, "pipelineId": id, "config": config })
+    };
+    let processor = |name: &str, plugin: &str, settings: Value| {
+        let parent = json!({ "type": "TYPE_PIPELINE", "id": id });
+        json!({ "id": name, "plugin": plugin, "parent": parent, "config": { "settings": settings } })
+    };
+    service.done("POST", "/v1/pipelines", &json!({ "id": id, "config": { "name": id } }));
+    let source = connector("in", "TYPE_SOURCE", "file", json!({ "path": "in.txt" }));
+    service.done("POST", "/v1/connectors", &source);
+    for processor in [
+        processor("decode", "json.decode", json!({ "field": ".Payload.After" })),
+        processor("key", "field.set", json!({ "field": ".Key", "value": "{}" })),
+    ] {
+        service.done("POST", "/v1/processors", &processor);
+    }
+    let table = json!({ "url": database.url(), "table": "t", "exactlyOnce": "true" });
+    service.done("POST", "/v1/connectors", &connector("out", "TYPE_DESTINATION", "postgres", table));
+    service.done("POST", &format!("/v1/pipelines/{id}/start"), &json!({}));
+    service.process.wait_until("the rows", || database.query("SELECT count(*) FROM t") == ["2"]);
+    service.done("POST", &format!("/v1/pipelines/{id}/stop"), &json!({}));
+    service.wait_for(id, "stopped");
+}
+
+/// A lost store, or another service with the same ids, is no reason to be silent about where a source resumes.
+#[test]
+#[cfg(feature = "postgres")]
+fn a_position_that_only_the_destination_has_is_told() {
     let Some(database) = crate::servers::postgres::Database::create() else { return };
     database.query("CREATE TABLE t (line text)");
     let workspace = Workspace::new();
     workspace.write("in.txt", "{\"line\":\"a\"}\n{\"line\":\"b\"}\n");
+    workspace.write("pipelines/p.yaml", rows_of_lines(&database.url()));
+    let untold = "the state store has no position of this source";
+    let first = workspace.run(&["run", "--once"]).expect_code(0).both();
+    assert!(!first.contains(untold), "{first}");
+    std::fs::remove_file(workspace.path("anabranch.db")).unwrap();
+    let resumed = workspace.run(&["run", "--once"]).expect_code(0).both();
+    assert!(resumed.contains(untold) && resumed.contains("2 records of generation 1"), "{resumed}");
+    assert_eq!(database.query("SELECT count(*) FROM t"), ["2"]);
+    let again = workspace.run(&["run", "--once"]).expect_code(0).both();
+    assert!(!again.contains(untold), "{again}");
+    workspace.run(&["positions", "reset", "moved", "--yes"]).expect_code(0);
+    workspace.run(&["run", "--once"]).expect_code(0);
+    assert_eq!(database.query("SELECT count(*) FROM t"), ["4"]);
+}
+
+/// A pipeline `moved` that copies lines into the table `t`, exactly once.
+#[cfg(feature = "postgres")]
+fn rows_of_lines(url: &str) -> String {
     let pipeline = file_to_file(
         "moved",
         "      - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }\n\
          \x20     - { id: key, plugin: field.set, settings: { field: .Key, value: \"{}\" } }\n",
     );
     let destination = format!(
-        "plugin: postgres\n        settings:\n          url: {}\n          table: t\n          exactlyOnce: \"true\"",
-        database.url()
+        "plugin: postgres\n        settings:\n          url: {url}\n          table: t\n          exactlyOnce: \"true\"",
     );
-    workspace.write(
-        "pipelines/p.yaml",
-        pipeline.replace("plugin: file\n        settings:\n          path: out.ndjson", &destination),
-    );
+    pipeline.replace("plugin: file\n        settings:\n          path: out.ndjson", &destination)
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn rows_of_a_transaction_come_again_after_a_reset() {
+    let Some(database) = crate::servers::postgres::Database::create() else { return };
+    database.query("CREATE TABLE t (line text)");
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "{\"line\":\"a\"}\n{\"line\":\"b\"}\n");
+    workspace.write("pipelines/p.yaml", rows_of_lines(&database.url()));
     let url = format!("--db.postgres.connection-string={}", database.url());
     let run = |arguments: &[&str], code: i32| {
         workspace.run(&[arguments, &["--db.type=postgres", &url]].concat()).expect_code(code).both()

@@ -105,6 +105,14 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
              and records that the destination has already may come again"
         );
     }
+    for (lane, mark) in resume.moves.iter().filter(|(lane, _)| !marks.contains_key(lane)) {
+        tracing::warn!(
+            pipeline = %plan.pipeline, source = %lane.connector, partition = %lane.partition.0,
+            "the state store has no position of this source, and the destination has one under these ids: the source \
+             resumes after {}; `anabranch positions reset` delivers everything again",
+            shown(mark)
+        );
+    }
     for Lost { destination, lane, confirmed, left, remedy } in &resume.lost {
         let left = left.as_ref().map_or_else(|| "none".to_owned(), shown);
         let what = match remedy {

@@ -5,7 +5,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::deliver::Known;
 use crate::plan::stage::StageId;
-use crate::record::Position;
 use crate::source::Mark;
 use crate::state::{LaneId, Receipt};
 use crate::text::Str;
@@ -26,7 +25,7 @@ pub(super) fn needed(known: Option<&Mark>, stored: &Mark) -> Mark {
         Some(known) if known.generation == stored.generation && known.seq > stored.seq => stored.clone(),
         Some(known) if known.generation <= stored.generation => known.clone(),
         // Marks of a later generation are replaced by those of this one.
-        _ => Mark { generation: stored.generation, seq: 0, position: Position::copy_from(b"") },
+        _ => Mark::beginning(stored.generation),
     }
 }
 

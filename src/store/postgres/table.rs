@@ -150,10 +150,12 @@ impl Table {
                 }
                 Write::Delete { pipeline } => {
                     // The number of the latest claim stays: a run that hangs must not own the marks of a pipeline that
-                    // is made under the same id.
+                    // is made under the same id. Marks of a beginning stay: a destination may have marks of the
+                    // generation before. Such a mark is the generation and a number that is 0, see `encode`.
                     let sql = format!(
-                        "DELETE FROM {} WHERE kind IN ('{PIPELINE}', '{MARK}', '{DETACHED}', '{RECEIPT}', '{ACTIVE}') \
-                         AND pipeline = $1",
+                        "DELETE FROM {} WHERE pipeline = $1 \
+                         AND (kind IN ('{PIPELINE}', '{DETACHED}', '{RECEIPT}', '{ACTIVE}') \
+                         OR kind = '{MARK}' AND substring(value from 9) <> '\\x0000000000000000')",
                         self.state
                     );
                     transaction.execute(&sql, &[&&**pipeline]).await?;
