@@ -38,11 +38,13 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
              A batch is one transaction. Rows that PostgreSQL refuses are found by bisection and go to the \
              dead-letter queue with its message; the others are written. Of several records with one key in a batch \
              the last is written.\n\n\
-             A table that is dropped or altered while the pipeline runs fails no record: the destination retries with \
-             back-off, and then the pipeline recovers, until the table fits again. The same holds for a right that \
-             was revoked, and for a write of eight records or more that all lack the same table, column, type or key. \
-             At the first start a missing table stops the pipeline. If you changed the table on purpose, change the \
-             pipeline and apply it, or restart it.\n\n\
+             A table that is dropped while the pipeline runs, or altered so that a column is gone, has another type or \
+             must have a value, fails no record: the destination retries with back-off, and then the pipeline \
+             recovers, until the table fits again. The same holds for a right that was revoked, and for a write of \
+             eight records or more that all lack the same table, column, type or key, in the table or in what its \
+             triggers do. At the first start a missing table stops the pipeline. If you changed the table on purpose, \
+             change the pipeline and apply it, or restart it. Rows that a constraint refuses are dead letters, also if \
+             the constraint is new. A row that a trigger or a rule leaves out counts as written.\n\n\
              As a dead-letter queue it writes a row for each letter, with the columns name (the key), pipeline, source, \
              node, code, error, failed_at and record; set table. See dead-letters.md.\n\n\
              Types: text is read as the column's type (uuid, numbers, dates, intervals, enums …), lists become \

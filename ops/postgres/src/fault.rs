@@ -72,6 +72,8 @@ fn meaning(code: &SqlState) -> Meaning {
         ("08" | "53" | "57" | "58", _) => Meaning::Lost,
         ("40", _) | (_, "55P03" | "55006" | "25006" | "25P03") => Meaning::Retry,
         (_, "42P01" | "42703" | "42704" | "42804" | "42P10" | "0A000" | "22P03" | "26000" | "3F000") => Meaning::Stale,
+        // A state that the table or the server is in, as after a trigger was changed.
+        ("55", _) | (_, "XX000" | "42883" | "42P02") => Meaning::Stale,
         // A right that is denied for a whole table is no fault of a row, and can be granted.
         (_, "42501") => Meaning::Denied,
         ("28" | "3D", _) | (_, "XX001" | "XX002") => Meaning::Fatal,

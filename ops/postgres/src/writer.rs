@@ -388,15 +388,18 @@ impl TableWriter {
     /// In the order of the records, so that what would be accepted row by row is accepted here.
     async fn bisect(&self, session: &mut Session, refused: &mut Refused) -> Result<(), Failure> {
         let mut stack: Vec<Range<usize>> = Vec::new();
+        let mut server = Shortfall::default();
         stack.push(0..self.batch.rows.len());
         while let Some(range) = stack.pop().filter(|range| !range.is_empty()) {
             match self.try_rows(session, range.clone()).await? {
                 Ok(()) => {}
-                Err(fault) if range.len() == 1 && self.is_altered(range.start, &fault) => {
-                    return Err(Failure::Retry(shortfall::of_table(&self.blame(range.start, &fault), shortfall::LOST)));
-                }
-                Err(fault) if range.len() == 1 => {
-                    refused.push((self.batch.rows[range.start].record, self.blame(range.start, &fault)));
+                Err(refusal) if range.len() == 1 => {
+                    let fault = self.blame(range.start, &refusal.fault);
+                    if self.is_altered(range.start, &refusal.fault) {
+                        return Err(Failure::Retry(shortfall::of_table(&fault, shortfall::LOST)));
+                    }
+                    server.note_refusal(&fault, refusal.is_of_table);
+                    refused.push((self.batch.rows[range.start].record, fault));
                 }
                 Err(_) => {
                     let middle = range.start + range.len() / 2;
@@ -404,6 +407,9 @@ impl TableWriter {
                     stack.push(range.start..middle);
                 }
             }
+        }
+        if let Some(fault) = server.fault(self.batch.rows.len()) {
+            return Err(Failure::Retry(fault));
         }
         refused.sort_by_key(|(record, _)| *record);
         Ok(())
@@ -418,7 +424,7 @@ impl TableWriter {
     }
 
     /// Writes some rows of the batch, or none of them.
-    async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Fault>, Failure> {
+    async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Refusal>, Failure> {
         let tables = &self.known.tables;
         session.execute("SAVEPOINT anabranch").await?;
         let mut outcome = Ok(());
@@ -428,17 +434,17 @@ impl TableWriter {
                 break;
             }
         }
-        match outcome {
+        let refusal = match outcome {
             Ok(()) => {
                 session.execute("RELEASE anabranch").await?;
-                Ok(Ok(()))
+                return Ok(Ok(()));
             }
-            Err(Failure::Row(fault) | Failure::Stale(fault)) => {
-                session.execute("ROLLBACK TO anabranch; RELEASE anabranch").await?;
-                Ok(Err(fault))
-            }
-            Err(other) => Err(other),
-        }
+            Err(Failure::Row(fault)) => Refusal { fault, is_of_table: false },
+            Err(Failure::Stale(fault)) => Refusal { fault, is_of_table: true },
+            Err(other) => return Err(other),
+        };
+        session.execute("ROLLBACK TO anabranch; RELEASE anabranch").await?;
+        Ok(Err(refusal))
     }
 
     /// The fault of a row, with the columns that PostgreSQL may have meant.
@@ -480,6 +486,14 @@ impl Writer for TableWriter {
         self.session = None;
         Ok(())
     }
+}
+
+/// Why PostgreSQL does not write some rows.
+struct Refusal {
+    fault: Fault,
+    /// It says nothing of the values of the rows: something that their table, its triggers or its functions need is not
+    /// there.
+    is_of_table: bool,
 }
 
 /// A table is not what the rows were encoded for.

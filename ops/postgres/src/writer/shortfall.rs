@@ -9,11 +9,20 @@ use crate::table::{Lack, Unfit};
 /// it could be a few odd records that came together.
 const UNIFORM: usize = 8;
 
+/// What a row fails for.
+#[derive(PartialEq, Eq)]
+enum Want {
+    /// A part of a table.
+    Part(Str, Lack),
+    /// What PostgreSQL says is missing, as a table that a trigger writes.
+    Message(Str),
+}
+
 /// Parts of the table that the refused rows of one call need.
 #[derive(Default)]
 pub(super) struct Shortfall {
     rows: usize,
-    first: Option<(Str, Lack, Fault)>,
+    first: Option<(Want, Fault)>,
     /// All rows so far lack the same.
     mixed: bool,
     /// What the table had before, or must have for any row.
@@ -24,15 +33,23 @@ impl Shortfall {
     /// Notes a refused row; `lost`: the table had what the row lacks, or no row could be written without it.
     pub(super) fn note(&mut self, table: &Str, unfit: &Unfit, lost: bool) {
         self.rows += 1;
-        match (&self.first, &unfit.lack) {
-            (None, Some(lack)) if self.rows == 1 => {
-                self.first = Some((table.clone(), lack.clone(), unfit.fault.clone()));
-            }
-            (Some((name, first, _)), Some(lack)) if name == table && first == lack => {}
-            _ => self.mixed = true,
-        }
+        self.compare(unfit.lack.clone().map(|lack| Want::Part(table.clone(), lack)), &unfit.fault);
         if lost {
             self.lost.get_or_insert_with(|| unfit.fault.clone());
+        }
+    }
+
+    /// Notes a row that PostgreSQL refuses; `is_of_table`: not for its values.
+    pub(super) fn note_refusal(&mut self, fault: &Fault, is_of_table: bool) {
+        self.rows += 1;
+        self.compare(is_of_table.then(|| Want::Message(fault.message().into())), fault);
+    }
+
+    fn compare(&mut self, want: Option<Want>, fault: &Fault) {
+        match (&self.first, want) {
+            (None, Some(want)) if self.rows == 1 => self.first = Some((want, fault.clone())),
+            (Some((first, _)), Some(want)) if *first == want => {}
+            _ => self.mixed = true,
         }
     }
 
@@ -48,10 +65,7 @@ impl Shortfall {
             return Some(of_table(fault, LOST));
         }
         let all = rows >= UNIFORM && self.rows == rows && !self.mixed;
-        self.first
-            .as_ref()
-            .filter(|_| all)
-            .map(|(_, _, fault)| of_table(fault, "every record of this write fails for it"))
+        self.first.as_ref().filter(|_| all).map(|(_, fault)| of_table(fault, "every record of this write fails for it"))
     }
 }
 

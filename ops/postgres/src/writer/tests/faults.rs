@@ -217,6 +217,44 @@ async fn rows_that_all_lack_the_same_are_not_at_fault() {
     }
 }
 
+/// What a trigger needs is not there: nothing of that is in the rows.
+#[tokio::test]
+async fn rows_that_a_broken_trigger_refuses_are_not_at_fault() {
+    let Some(db) = Database::create() else { return };
+    db.query(
+        "CREATE TABLE t (id int PRIMARY KEY, n int);
+         CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+             $$BEGIN IF NEW.n = 0 THEN RETURN NEW; END IF; INSERT INTO audits VALUES (NEW.id); RETURN NEW; END$$;
+         CREATE FUNCTION unset() RETURNS trigger LANGUAGE plpgsql AS
+             $$BEGIN PERFORM currval('numbers'); RETURN NEW; END$$;
+         CREATE SEQUENCE numbers;
+         CREATE TRIGGER audit BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION audit()",
+    );
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    let row = |id: i32, n: i32| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#));
+    let rows = |n: i32| (0..8).map(|id| row(id, n)).collect::<Vec<_>>();
+    let fault = writer.write(&rows(1), &[]).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "table_missing"), "{fault}");
+    assert!(fault.message().contains("audits"), "{fault}");
+    // With one that fits, or fewer, they are odd records.
+    let mut odd = rows(1);
+    odd[7] = row(7, 0);
+    let outcomes = write(&mut writer, &odd).await;
+    assert!(outcomes[..7].iter().all(|outcome| outcome.starts_with("table_missing: ")), "{outcomes:?}");
+    assert_eq!(outcomes[7], "ok");
+    db.query("CREATE TABLE audits (id int); DELETE FROM t");
+    all_good(&write(&mut writer, &rows(1)).await);
+    // A state that the server is in.
+    db.query("DELETE FROM t; CREATE TRIGGER unset BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION unset()");
+    let fault = writer.write(&rows(1), &[]).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "row_rejected"), "{fault}");
+    assert!(fault.message().contains("55000"), "{fault}");
+    // A constraint is about the values of rows.
+    db.query("DROP TRIGGER unset ON t; ALTER TABLE t ADD CHECK (n < 1)");
+    let outcomes = write(&mut writer, &rows(1)).await;
+    assert!(outcomes.iter().all(|outcome| outcome.starts_with("check_violation: ")), "{outcomes:?}");
+}
+
 #[tokio::test]
 async fn tables_are_made_of_records_that_can_be_rows() {
     let Some(db) = Database::create() else { return };
