@@ -4,6 +4,7 @@
 pub mod bound;
 pub mod lines;
 pub mod output;
+pub mod schemas;
 pub mod tap;
 pub mod trace;
 pub mod watch;
@@ -17,7 +18,7 @@ use anabranch_graph::destination::{Destination, DestinationKind};
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::exec::Services;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
-use anabranch_graph::schema::MemoryRegistry;
+use anabranch_graph::schema::SchemaRegistry;
 use anabranch_graph::source::{Mark, Source, SourceKind};
 use anabranch_graph::specification::Specification;
 use anabranch_graph::state::{Epoch, LaneId, Oblivion, Receipt, StateStore, StoreError};
@@ -59,14 +60,9 @@ impl DestinationKind for Given<dyn Destination> {
     }
 }
 
-/// What a trial reaches outside of its plan: a store that forgets, and standard error for lines of processors.
-pub fn services() -> Services {
-    Services {
-        store: Arc::new(Forgetful),
-        log: Arc::new(Notes),
-        memo: Arc::new(Oblivion),
-        schemas: Arc::new(MemoryRegistry::new()),
-    }
+/// What a trial reaches outside of its plan: a store that forgets, schemas, and standard error for lines of processors.
+pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
+    Services { store: Arc::new(Forgetful), log: Arc::new(Notes), memo: Arc::new(Oblivion), schemas }
 }
 
 /// A store that takes everything and keeps nothing.

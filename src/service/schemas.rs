@@ -9,9 +9,23 @@ use crate::settings::Schemas;
 use crate::store::Store;
 
 /// The registry that the settings ask for. Connects to nothing.
+///
+/// # Errors
+/// As [`elsewhere`].
 pub fn registry(settings: &Schemas, store: &Store) -> Result<Arc<dyn SchemaRegistry>, ServiceError> {
+    Ok(match elsewhere(settings)? {
+        Some(elsewhere) => elsewhere,
+        None => Arc::new(Cached::new(store.clone())),
+    })
+}
+
+/// The registry that is not the store's. Connects to nothing.
+///
+/// # Errors
+/// Its settings cannot be used, or this program was built without it.
+pub fn elsewhere(settings: &Schemas) -> Result<Option<Arc<dyn SchemaRegistry>>, ServiceError> {
     match settings {
-        Schemas::BuiltIn => Ok(Arc::new(Cached::new(store.clone()))),
+        Schemas::BuiltIn => Ok(None),
         #[cfg(feature = "avro")]
         Schemas::Confluent(confluent) => {
             use anabranch_ops_avro::confluent::{ConfluentRegistry, Login};
@@ -31,7 +45,7 @@ pub fn registry(settings: &Schemas, store: &Store) -> Result<Arc<dyn SchemaRegis
             };
             let registry = ConfluentRegistry::renewing(access);
             let registry = registry.map_err(|error| ServiceError::Schemas(error.to_string()))?;
-            Ok(Arc::new(Cached::new(registry)))
+            Ok(Some(Arc::new(Cached::new(registry))))
         }
         #[cfg(not(feature = "avro"))]
         Schemas::Confluent(_) => {

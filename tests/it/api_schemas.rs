@@ -494,6 +494,45 @@ fn one_service_uses_the_registry_of_another() {
 }
 
 #[test]
+fn a_trial_knows_what_is_registered_and_registers_nothing() {
+    let workspace = Workspace::new();
+    let (process, address) = registry(&workspace, &[]);
+    let schema = json!({ "type": "record", "name": "o", "fields": [{ "name": "id", "type": "long" }] });
+    assert_eq!(post(address, "/subjects/ord/versions", &body(&schema)).0, 200);
+    let steps = "      - { id: parse, plugin: json.decode, settings: { field: .Payload.After } }
+      - id: known
+        plugin: avro.encode
+        settings:
+          schema.strategy: preRegistered
+          schema.preRegistered.subject: ord
+          schema.preRegistered.version: 1
+      - { id: decode, plugin: avro.decode }
+      - id: new
+        plugin: avro.encode
+        settings: { schema.strategy: autoRegister, schema.autoRegister.subject: of-a-trial }\n";
+    workspace.write("orders.txt", "{\"id\":1}\n{\"id\":2}\n");
+    let trial = workspace.write("orders.yaml", file_to_file("orders", steps).replace("in.txt", "orders.txt"));
+    let trial = trial.to_str().unwrap();
+
+    // The service has its store to itself.
+    let refused = workspace.run(&["pipelines", "dry-run", trial]).expect_code(1).both();
+    assert!(refused.contains("\"ord\" not found") && refused.contains("is in use by"), "{refused}");
+    let url = format!("--schema-registry.confluent.connection-string=http://{address}");
+    let elsewhere = ["--schema-registry.type=confluent", &url];
+    workspace.run(&[&["pipelines", "dry-run", trial], &elsewhere[..]].concat()).expect_code(0);
+    assert_eq!(found(address, "/subjects"), json!(["ord"]));
+    process.signal("TERM");
+    process.finish().expect_code(0);
+
+    for command in [&["pipelines", "dry-run", trial][..], &["pipelines", "plan", trial, "--analyze"]] {
+        let output = workspace.run(command).expect_code(0).both();
+        assert!(!output.contains("not found"), "{output}");
+    }
+    let (_process, address) = registry(&workspace, &[]);
+    assert_eq!(found(address, "/subjects"), json!(["ord"]));
+}
+
+#[test]
 fn a_registry_that_is_away_is_waited_for() {
     let serving = Workspace::new();
     let held = Port::hold();

@@ -14,7 +14,7 @@ use crate::operator::{Host, LogSink};
 use crate::plan::Measured;
 use crate::plan::stage::{StageKind, StagePlan};
 use crate::record::{Position, Record};
-use crate::schema::MemoryRegistry;
+use crate::schema::SchemaRegistry;
 use crate::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source};
 use crate::state::{Epoch, LaneId, Oblivion, Receipt, StateStore, StoreError};
 use crate::text::Str;
@@ -44,15 +44,13 @@ pub async fn try_out(
     trial: Trial,
     log: Arc<dyn LogSink>,
     mask: Arc<[Str]>,
+    schemas: Arc<dyn SchemaRegistry>,
 ) -> Result<Measured, Fault> {
     let plan = Arc::new(on_trial(plan, trial));
     let options = RunOptions { once: true, mask, ..RunOptions::default() };
     let begin = Instant::now();
-    let mut running = start(
-        plan,
-        Services { store: Arc::new(Nowhere), log, memo: Arc::new(Oblivion), schemas: Arc::new(MemoryRegistry::new()) },
-        options,
-    );
+    let mut running =
+        start(plan, Services { store: Arc::new(Nowhere), log, memo: Arc::new(Oblivion), schemas }, options);
     let progress = running.progress();
     running.opened().await?;
     let (ending, late) = match timeout(trial.patience, running.wait()).await {

@@ -12,13 +12,17 @@ use crate::cli::{Exit, Report};
 use crate::files::system;
 use crate::log::{Log, Output};
 use crate::pipelines::Pipeline;
+use crate::service::ServiceError;
 use crate::settings::Settings;
+use crate::trial::schemas::registry;
 
 /// Nothing could be measured.
 #[derive(Debug)]
 pub(super) enum AnalyzeError {
     /// The system refuses.
     System(std::io::Error),
+    /// The settings of the schema registry cannot be used.
+    Schemas(ServiceError),
     /// A connector or processor cannot be opened.
     NotOpened { pipeline: Str, error: String },
 }
@@ -29,6 +33,7 @@ impl AnalyzeError {
             AnalyzeError::System(error) => {
                 report.fail(Exit::Environment, "plan.system", format!("cannot run a pipeline: {}", system(&error)))
             }
+            AnalyzeError::Schemas(error) => report.fail(Exit::Environment, "run.schema_registry", error.to_string()),
             AnalyzeError::NotOpened { pipeline, error } => {
                 report.fail(Exit::Failed, "plan.not_opened", format!("{pipeline} cannot be analyzed: {error}"))
             }
@@ -44,13 +49,15 @@ pub(super) fn analyze(
     settings: &Settings,
 ) -> Result<Vec<Measured>, AnalyzeError> {
     let runtime = crate::runtime::start(&mut Builder::new_multi_thread()).map_err(AnalyzeError::System)?;
+    let schemas = registry(settings).map_err(AnalyzeError::Schemas)?;
     let log = Log::new(settings.log, Output::standard_error().map_err(AnalyzeError::System)?);
     let _installed = log.install();
     let measure = |pipeline: &&Pipeline| {
         let compiled = &pipeline.compiled;
         log.mask(compiled.secrets.iter().cloned());
         let mask = compiled.secrets.clone().into();
-        let measured = runtime.block_on(try_out(&compiled.stages, trial, Arc::<Log>::clone(&log), mask));
+        let measured =
+            runtime.block_on(try_out(&compiled.stages, trial, Arc::<Log>::clone(&log), mask, schemas.clone()));
         let masked = |text: String| log.masked(&text);
         let refused = |fault: Fault| AnalyzeError::NotOpened {
             pipeline: pipeline.config.id.value.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anabranch_graph::arguments::parse_duration;
 use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::exec::{Ending, RunOptions, start};
+use anabranch_graph::exec::{Ending, RunOptions, Services, start};
 use anabranch_graph::plan::stage::StageId;
 use anabranch_graph::plan::{Doubtful, Observer};
 use anabranch_graph::secret::mask;
@@ -20,6 +20,7 @@ use crate::cli::{Context, Exit, Report};
 use crate::files::system;
 use crate::pipelines::Pipeline;
 use crate::settings::SettingFlags;
+use crate::trial::schemas::registry;
 use crate::trial::services;
 use crate::trial::tap::tapped;
 use crate::trial::trace::{History, Outcome, Step, Trace, steps};
@@ -91,6 +92,12 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
             return Report::new(COMMAND).fail(Exit::Environment, "run.system", message);
         }
     };
+    let schemas = match registry(&settings) {
+        Ok(schemas) => schemas,
+        Err(error) => {
+            return Report::new(COMMAND).fail(Exit::Environment, "run.schema_registry", error.to_string());
+        }
+    };
     let mut text = String::new();
     let mut results = Vec::new();
     let mut total = Counts::default();
@@ -99,7 +106,7 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     let mut doubts = Diagnostics::new();
     let mut wrong = false;
     for pipeline in good {
-        let trial = runtime.block_on(run(pipeline, arguments));
+        let trial = runtime.block_on(run(pipeline, arguments, services(schemas.clone())));
         total.add(&trial.counts);
         timed_out |= trial.timed_out;
         show::text(&trial, context.color, &mut text);
@@ -212,13 +219,13 @@ fn drops(histories: &[History]) -> Vec<(StageId, usize, u64)> {
     drops.into_iter().map(|(place, count)| (place.stage, place.step, count)).collect()
 }
 
-async fn run(pipeline: &Pipeline, arguments: &Arguments) -> Trial {
+async fn run(pipeline: &Pipeline, arguments: &Arguments, services: Services) -> Trial {
     let trace = Arc::new(Trace::default());
     let plan = &pipeline.compiled.stages;
     let observer = Arc::new(Observer::of(&pipeline.compiled));
     let tapped = Arc::new(tapped(&watched(plan, &observer), arguments.records as usize, &trace));
     let options = RunOptions { once: true, mask: pipeline.compiled.secrets.clone().into(), ..RunOptions::default() };
-    let mut running = start(tapped, services(), options);
+    let mut running = start(tapped, services, options);
     let mut timed_out = false;
     let ending = tokio::select! {
         biased;

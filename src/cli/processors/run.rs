@@ -7,7 +7,7 @@ use anabranch_graph::config::{
 };
 use anabranch_graph::destination::Destination;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files, Span, Spanned};
-use anabranch_graph::exec::{Ending, RunOptions, start};
+use anabranch_graph::exec::{Ending, RunOptions, Services, start};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::source::Source;
@@ -21,7 +21,7 @@ use crate::settings::SettingFlags;
 use crate::terminal::{Stream, data, is_terminal};
 use crate::trial::lines::{Lines, Stamp};
 use crate::trial::output::{Letters, LettersDestination, Records, RecordsDestination};
-use crate::trial::{Given, services};
+use crate::trial::{Given, schemas, services};
 
 /// Run one processor over records from standard input.
 ///
@@ -98,7 +98,13 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         log.mask(compiled.secrets.iter().cloned());
         let _installed = log.install();
     }
-    let report = match execute(&compiled, arguments.workers) {
+    let schemas = match schemas::registry(&settings) {
+        Ok(schemas) => schemas,
+        Err(error) => {
+            return Report::new(COMMAND).fail(Exit::Environment, "run.schema_registry", error.to_string());
+        }
+    };
+    let report = match execute(&compiled, arguments.workers, services(schemas)) {
         _ if records.is_closed() => Report::new(COMMAND),
         Ok(Ending::Faulted(fault)) => failed(&fault),
         Ok(_) if letters.count() > 0 => Report::new(COMMAND).found(Exit::Failed),
@@ -128,7 +134,7 @@ fn refused(findings: &Diagnostics, files: &Files, context: &Context) -> Report {
         .result(json!({ "findings": report::findings(findings, files) }))
 }
 
-fn execute(compiled: &Compiled, workers: u32) -> std::io::Result<Ending> {
+fn execute(compiled: &Compiled, workers: u32, services: Services) -> std::io::Result<Ending> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = cores.min(workers as usize);
     // One thread starts fastest, and is enough for one worker: the input is parsed on a thread of its own.
@@ -138,7 +144,7 @@ fn execute(compiled: &Compiled, workers: u32) -> std::io::Result<Ending> {
     };
     let runtime = crate::runtime::start(runtime.worker_threads(threads))?;
     let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), ..RunOptions::default() };
-    let ending = runtime.block_on(async { start(compiled.stages.clone(), services(), options).join().await });
+    let ending = runtime.block_on(async { start(compiled.stages.clone(), services, options).join().await });
     runtime.shutdown_background();
     Ok(ending)
 }

@@ -16,7 +16,7 @@ fn trial(records: usize) -> Trial {
 }
 
 async fn measure(bench: &Bench, plan: &StagePlan, trial: Trial) -> Measured {
-    try_out(plan, trial, services(&bench.store).log, Arc::new([])).await.unwrap()
+    try_out(plan, trial, services(&bench.store).log, Arc::new([]), services(&bench.store).schemas).await.unwrap()
 }
 
 /// In, selected, out, failed.
