@@ -377,7 +377,7 @@ pub struct Script {
 }
 
 /// Where a script is: beside the pipeline file that names it or, if it is not there, below the working directory.
-fn script_path(path: &str, pipeline_file: &str) -> PathBuf {
+pub fn script_path(path: &str, pipeline_file: &str) -> PathBuf {
     let beside = Path::new(pipeline_file).parent().map(|directory| directory.join(path));
     beside.filter(|beside| beside.exists()).unwrap_or_else(|| PathBuf::from(path))
 }

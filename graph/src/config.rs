@@ -31,7 +31,7 @@ pub(crate) use defaults::{defaults, expressions};
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_of};
 pub use reread::Unreadable;
 pub use schema::json_schema;
-pub use settings::bare_name;
+pub use settings::{SCRIPT_PATH, bare_name};
 pub use written::{Content, MASKED_FROM, Written};
 
 use crate::diagnostic::{Span, Spanned};

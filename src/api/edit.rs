@@ -221,8 +221,10 @@ impl From<EditError> for ApiError {
         let answer = |kind, reason| ApiError::new(kind, reason, text.clone());
         match error {
             EditError::Control(error) => error.into(),
-            EditError::FromFile(_) => answer(Kind::FailedPrecondition, "pipeline.declared_in_file")
-                .suggest("edit its file, or apply another text (POST /v1/pipelines/plan, then /apply)"),
+            EditError::FromFile(_) => answer(Kind::FailedPrecondition, "pipeline.declared_in_file").suggest(
+                "edit its file, or apply another text (POST /v1/pipelines/plan, then /apply); if the file is gone, \
+                     restart the service: it looks at its files when it starts",
+            ),
             EditError::Exists { what: "connector", .. } => answer(Kind::AlreadyExists, "connector.exists"),
             EditError::Exists { what: "processor", .. } => answer(Kind::AlreadyExists, "processor.exists"),
             EditError::Exists { .. } => answer(Kind::AlreadyExists, "pipeline.exists"),

@@ -22,7 +22,7 @@ pub enum EditError {
     #[error(transparent)]
     Control(#[from] ControlError),
     /// A file declares it.
-    #[error("pipeline {0} is declared in a file")]
+    #[error("pipeline {0} is declared in a file, or was when the service last looked at its files")]
     FromFile(Str),
     /// There is one already.
     #[error("there is a {what} {id:?} already")]

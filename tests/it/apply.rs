@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::api_lifecycle::Service;
-use crate::process::{Output, Workspace, file_to_file, numbered_lines};
+use crate::process::{Output, Workspace, file_to_file, numbered_lines, raw_after};
 
 /// A service without pipeline files of its own, and a directory of files that are applied to it.
 fn service(workspace: &mut Workspace) -> Service {
@@ -24,6 +24,35 @@ fn apply(workspace: &Workspace, arguments: &[&str], code: i32) -> Output {
 fn ids(service: &Service) -> Vec<String> {
     let all = service.get("/v1/pipelines");
     all.as_array().unwrap().iter().map(|pipeline| pipeline["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The service has a script of the same name.
+#[test]
+fn a_script_is_the_one_beside_the_applied_file() {
+    let mut workspace = Workspace::new();
+    let mut service = service(&mut workspace);
+    let script = |text: &str| format!("function process(r) {{ r.Payload.After = {text:?}; return r }}");
+    workspace.write("s.js", script("of the service"));
+    workspace.write("desired/s.js", script("of the file"));
+    let step = |name: &str| {
+        format!("      - {{ id: js, plugin: custom.javascript, settings: {{ script.path: {name} }} }} # beside\n")
+    };
+    for (id, name) in [("plain", "s.js"), ("single", "'s.js'"), ("double", "\"./s.js\"")] {
+        let text = file_to_file(id, &step(name)).replace("out.ndjson", &format!("{id}.ndjson"));
+        workspace.write(&format!("desired/{id}.yaml"), text);
+    }
+    apply(&workspace, &["desired", "--yes"], 0);
+    apply(&workspace, &["desired", "--check"], 0);
+    for id in ["plain", "single", "double"] {
+        let lines = || workspace.lines(&format!("{id}.ndjson"));
+        service.process.wait_until("the lines", || lines().len() == 3);
+        assert!(lines().iter().all(|line| raw_after(line) == "of the file"), "{:?}", lines());
+    }
+    // What the service stored is what it reads from now on.
+    workspace.write("desired/s.js", script("changed"));
+    let changed = apply(&workspace, &["desired", "--check"], 4).stdout;
+    assert!(changed.contains("Pipeline plain"), "{changed}");
+    service.end();
 }
 
 #[test]

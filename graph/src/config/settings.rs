@@ -15,7 +15,7 @@ use crate::text::Str;
 const SCHEMA_PREFIX: &str = "sdk.schema.";
 
 /// Names a file that is read together with the pipeline's.
-const SCRIPT_PATH: &str = "script.path";
+pub const SCRIPT_PATH: &str = "script.path";
 
 /// The settings of a plugin, with those that stand beside it.
 pub(super) fn read_settings(

@@ -31,8 +31,8 @@ const COLLECTION: &str = r#"{{ index .Metadata "recfmt.collection" }}"#;
 pub(crate) fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("postgres", "Writes records to tables of PostgreSQL.")
         .describe(
-            "Each field of `.Payload.After` is a column, and so is each field of the key. Records of the operations \
-             create, snapshot and update are inserted, or update the row with the same key; delete deletes it. \
+            "Each field of `.Payload.After` is a column, and so is each field of the key. A record whose key and payload \
+             give a column different values fails. Records of the operations create, snapshot and update are inserted, or update the row with the same key; delete deletes it. \
              Records whose key is absent or empty are inserted. The key must be structured, or the JSON text of an \
              object; a primary key or unique constraint over its columns must exist.\n\n\
              A batch is one transaction. Rows that PostgreSQL refuses are found by bisection and go to the \

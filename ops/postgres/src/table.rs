@@ -155,11 +155,36 @@ impl Table {
             self.encode_field(column, value, out)?;
         }
         let key_end = out.len();
-        let written = payload.iter().zip(&shape.payload_fields).filter(|(_, (_, kept))| *kept);
-        for (((_, value), _), column) in written.zip(columns) {
-            self.encode_field(column, value, out)?;
+        for ((field, value), (_, kept)) in payload.iter().zip(&shape.payload_fields) {
+            if *kept {
+                let Some(column) = columns.next() else { break };
+                self.encode_field(column, value, out)?;
+            } else if let Some(of_key) = key.get(field)
+                && value != of_key
+                && !matches!(value, Value::Null)
+            {
+                self.check_same(field, of_key, value)?;
+            }
         }
         Ok(key_end)
+    }
+
+    /// A column has one value: that of the key would replace another one of the payload unseen.
+    fn check_same(&self, field: &Str, of_key: &Value, of_payload: &Value) -> Result<(), Unfit> {
+        let Some(column) = self.layout.columns.iter().find(|column| *column.name == **field) else { return Ok(()) };
+        let (mut one, mut other) = (Vec::new(), Vec::new());
+        self.encode_field(column, of_key, &mut one)?;
+        self.encode_field(column, of_payload, &mut other)?;
+        if one == other {
+            return Ok(());
+        }
+        let text = format!(
+            "the column {} of {} has one value in the key and another in .Payload.After: make the key of the field, or \
+             exclude one of them (a row whose key changes is a deletion and a new row)",
+            Quoted(field),
+            self.name
+        );
+        Err(Fault::record("key_differs", text).into())
     }
 
     fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), Unfit> {

@@ -25,7 +25,7 @@ use crate::settings::{ServiceFlags, Settings};
 /// it; if the new one cannot be opened, the service puts the old one back. With --plan-hash it applies only the shown
 /// plan: if a file or a pipeline has changed since, nothing is done.
 ///
-/// Exit code 0: the service is in line with the files; 2: a file is not valid; 4: there are differences and nothing was
+/// Exit code 0: the service is in line with the files; 2: a file is not valid, or its pipeline cannot be opened; 4: there are differences and nothing was
 /// changed, because of --check or because there is no terminal to ask on.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {

@@ -132,6 +132,11 @@ pub(super) const CODES: &[Entry] = &[
     entry("json_not_text", "A record cannot be shown as text.", "This is a defect: report it."),
     entry("json_too_deep", "Lists and maps are nested too deep.", "Flatten them before."),
     entry("json_unexpected_type", "The field holds what cannot be decoded.", "Name a field that holds text or bytes."),
+    entry(
+        "key_differs",
+        "A column has one value in the key and another in the payload.",
+        "Make the key of the field, or exclude one of them.",
+    ),
     entry("key_invalid", "A key of an object is not UTF-8.", "Rename the object."),
     entry("key_missing", "The record has no key, and this operation needs one.", "Set a key before."),
     entry(

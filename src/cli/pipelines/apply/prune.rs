@@ -70,7 +70,8 @@ impl Surplus {
         let id = &self.id;
         match (self.from_file, self.live) {
             (true, _) => format!(
-                "Pipeline {id} is in none of the files, and stays: a file of the service declares it. Remove that file.\n"
+                "Pipeline {id} is in none of the files, and stays: a file of the service declares it. Remove that file and \
+                 restart the service.\n"
             ),
             (false, live) => {
                 let first = if live { "drained, stopped and " } else { "" };

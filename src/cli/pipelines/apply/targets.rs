@@ -1,13 +1,15 @@
 //! The pipelines that the given files declare.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{Variables, load};
+use anabranch_graph::config::{Loaded, PipelineConfig, SCRIPT_PATH, Setting, Variables, load};
 use anabranch_graph::diagnostic::FileId;
 use anabranch_graph::text::Str;
+use serde_json::Value;
 
 use crate::cli::{Context, Exit, Report};
 use crate::files::find_pipelines;
+use crate::pipelines::script_path;
 
 /// A pipeline of a file.
 pub(super) struct Target {
@@ -69,7 +71,7 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
         let ids = if declared.is_empty() { vec![None] } else { declared };
         targets.extend(ids.into_iter().map(|id| Target {
             path: PathBuf::from(source.name.as_str()),
-            yaml: source.text.to_string(),
+            yaml: with_whole_paths(&source.name, &source.text, pipelines_of(&loaded, file)),
             id,
             several,
         }));
@@ -91,7 +93,34 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
     Ok(targets)
 }
 
-fn declared(loaded: &anabranch_graph::config::Loaded, file: FileId) -> Vec<Option<Str>> {
+fn pipelines_of(loaded: &Loaded, file: FileId) -> impl Iterator<Item = &PipelineConfig> {
+    loaded.pipelines.iter().filter(move |pipeline| pipeline.span.file == file)
+}
+
+/// The text of a file with the scripts beside it named by their whole paths: the service knows the text, and not where
+/// its file is.
+fn with_whole_paths<'a>(name: &str, text: &str, pipelines: impl Iterator<Item = &'a PipelineConfig>) -> String {
+    let processors = pipelines.flat_map(|pipeline| {
+        pipeline.processors.iter().chain(pipeline.connectors.iter().flat_map(|connector| &connector.processors))
+    });
+    let mut paths: Vec<_> = processors.filter_map(|processor| processor.settings.get(SCRIPT_PATH)).collect();
+    paths.sort_by_key(|setting| std::cmp::Reverse(setting.value.span().start));
+    let mut whole = text.to_owned();
+    for Setting { value, .. } in paths {
+        let found = script_path(value.value(), name);
+        let (Ok(absolute), true) = (std::path::absolute(&found), found.exists()) else { continue };
+        let (Some(absolute), false) = (absolute.to_str(), Path::new(value.written().as_str()).is_absolute()) else {
+            continue;
+        };
+        if value.written() == value.value() {
+            let span = value.span();
+            whole.replace_range(span.start as usize..span.end as usize, &Value::from(absolute).to_string());
+        }
+    }
+    whole
+}
+
+fn declared(loaded: &Loaded, file: FileId) -> Vec<Option<Str>> {
     let good = loaded.pipelines.iter().map(|good| (good.span, Some(good.id.value.clone())));
     let invalid = loaded.invalid.iter().map(|invalid| (invalid.span, invalid.id.clone()));
     let mut all: Vec<_> = good.chain(invalid).filter(|(span, _)| span.file == file).collect();

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use anabranch_graph::fault::FaultClass;
+use anabranch_graph::record::Operation;
 
 use super::*;
 use crate::server::Server;
@@ -253,6 +254,29 @@ async fn rows_that_a_broken_trigger_refuses_are_not_at_fault() {
     db.query("DROP TRIGGER unset ON t; ALTER TABLE t ADD CHECK (n < 1)");
     let outcomes = write(&mut writer, &rows(1)).await;
     assert!(outcomes.iter().all(|outcome| outcome.starts_with("check_violation: ")), "{outcomes:?}");
+}
+
+/// The value of the key would replace that of the payload, and nobody would see it.
+#[tokio::test]
+async fn a_column_with_two_values_is_refused() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    let rows = [
+        create(r#"{"id":1}"#, r#"{"id":1,"n":1}"#),
+        create(r#"{"id":2}"#, r#"{"id":3,"n":1}"#),
+        // The same in the type of the column.
+        create(r#"{"id":"4"}"#, r#"{"id":4,"n":1}"#),
+        create(r#"{"id":5}"#, r#"{"id":null,"n":1}"#),
+    ];
+    let outcomes = write(&mut writer, &rows).await;
+    assert!(outcomes[1].starts_with("key_differs: the column \"id\""), "{outcomes:?}");
+    assert_eq!([&outcomes[0], &outcomes[2], &outcomes[3]], ["ok"; 3], "{outcomes:?}");
+    assert_eq!(db.query("SELECT id FROM t ORDER BY id"), ["1", "4", "5"]);
+    // A deletion has no columns but the key's.
+    let mut gone = create(r#"{"id":4}"#, r#"{"id":9}"#);
+    gone.operation = Operation::Delete;
+    all_good(&write(&mut writer, &[gone]).await);
 }
 
 #[tokio::test]
