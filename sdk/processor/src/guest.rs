@@ -106,11 +106,13 @@ where
 pub(crate) struct Guest<'s> {
     stages: &'s mut dyn Stages,
     pub(crate) codec: Codec,
+    /// Records of the last response, whose memory the next command takes.
+    pub(crate) spare: Vec<Record>,
 }
 
 impl<'s> Guest<'s> {
     pub(crate) fn new(stages: &'s mut dyn Stages) -> Self {
-        Guest { stages, codec: Codec::default() }
+        Guest { stages, codec: Codec::default(), spare: Vec::new() }
     }
 
     /// Serves the host until it has no more commands.
@@ -123,15 +125,28 @@ impl<'s> Guest<'s> {
                 Err(error) => return Err(error),
             };
             answer.write(&mut response);
-            drop(answer);
+            self.keep(answer);
             host::respond(&mut response)?;
         }
     }
 
     pub(crate) fn answer_bytes(&mut self, bytes: &[u8]) -> Response {
-        match Command::read(bytes) {
+        let command = Command::read(bytes, &mut self.spare);
+        // What a smaller command did not take is not kept for a larger one that may never come.
+        self.spare.clear();
+        match command {
             Ok(command) => self.answer(command).unwrap_or_else(Response::Error),
             Err(malformed) => Response::Error(malformed.into()),
+        }
+    }
+
+    /// Takes back the records of a response that is written.
+    pub(crate) fn keep(&mut self, response: Response) {
+        let Response::Process(outputs) = response else { return };
+        for output in outputs {
+            if let Ok(Output::Single(record)) = output {
+                self.spare.push(record);
+            }
         }
     }
 
@@ -187,6 +202,7 @@ impl<'s> Guest<'s> {
                 Err(error) => before.push(Err(error)),
             }
         }
+        codec.decoded_all();
         let mut outputs = if decoded.is_empty() { Vec::new() } else { self.stages.process(decoded) }.into_iter();
         let mut results = Vec::with_capacity(before.len());
         for before in before {
@@ -206,6 +222,7 @@ impl<'s> Guest<'s> {
         }
         // More results than records: the host has to see that.
         results.extend(outputs);
+        codec.encoded_all();
         results
     }
 }

@@ -88,6 +88,7 @@ pub mod schema;
 pub mod specification;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+mod text;
 mod value;
 mod wire;
 

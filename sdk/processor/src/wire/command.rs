@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::read::{Field, Malformed, Reader};
+use super::read::{Field, Malformed, Reader, text};
 use super::write::Writer;
 use crate::error::Error;
 use crate::processor::Output;
@@ -33,7 +33,8 @@ pub(crate) enum Response {
 }
 
 impl Command {
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// Reads it; records are taken for those in it, as far as `spare` has some.
+    pub(crate) fn read(bytes: &[u8], spare: &mut Vec<Record>) -> Result<Self, Malformed> {
         let mut from = Reader(bytes);
         let mut command = Command::Unknown;
         while let Some((number, field)) = from.next()? {
@@ -44,7 +45,7 @@ impl Command {
                     while let Some((number, field)) = entries.next()? {
                         if number == 1 {
                             let (key, value) = field.message()?.entry()?;
-                            settings.insert(key.to_owned(), value.map_or(Ok(""), Field::text)?.to_owned());
+                            settings.insert(text(key)?.to_owned(), value.map_or(Ok(""), Field::text)?.to_owned());
                         }
                     }
                     Command::Configure(settings)
@@ -54,7 +55,8 @@ impl Command {
                     let (mut elements, mut records) = (field.message()?, Vec::new());
                     while let Some((number, field)) = elements.next()? {
                         if number == 1 {
-                            records.push(Record::read(field.message()?)?);
+                            let spare = spare.pop().unwrap_or_default();
+                            records.push(Record::read(field.message()?, spare)?);
                         }
                     }
                     Command::Process(records)
@@ -189,13 +191,13 @@ pub(crate) mod host_side {
             let (number, field) = field.message()?.next()?.ok_or(Malformed::Truncated)?;
             let mut content = field.message()?;
             outputs.push(match number {
-                1 => Ok(Output::Single(Record::read(content)?)),
+                1 => Ok(Output::Single(Record::read(content, Record::default())?)),
                 2 => Ok(Output::Filtered),
                 3 => Err(error(content.next()?.ok_or(Malformed::Truncated)?.1.message()?)?),
                 4 => {
                     let mut records = Vec::new();
                     while let Some((_, field)) = content.next()? {
-                        records.push(Record::read(field.message()?)?);
+                        records.push(Record::read(field.message()?, Record::default())?);
                     }
                     Ok(Output::Many(records))
                 }

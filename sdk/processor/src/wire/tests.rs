@@ -34,7 +34,7 @@ fn record() -> Record {
 }
 
 fn sent(record: &Record) -> Record {
-    match Command::read(&Command::Process(vec![record.clone()]).write()).unwrap() {
+    match Command::read(&Command::Process(vec![record.clone()]).write(), &mut Vec::new()).unwrap() {
         Command::Process(mut records) => records.remove(0),
         other => panic!("{other:?}"),
     }
@@ -82,7 +82,7 @@ fn ours_wins_in_whichever_order_both_come() {
     };
     let (theirs, ours) = (entry("opencdc.x", "theirs"), entry("recfmt.x", "ours"));
     for bytes in [[theirs.clone(), ours.clone()].concat(), [ours, theirs].concat()] {
-        let read = Record::read(super::read::Reader(&bytes)).unwrap();
+        let read = Record::read(super::read::Reader(&bytes), Record::default()).unwrap();
         assert_eq!(read.metadata, BTreeMap::from([("recfmt.x".to_owned(), "ours".to_owned())]));
     }
 }
@@ -105,14 +105,14 @@ fn every_kind_of_result_is_written_and_read() {
 fn bytes_that_are_no_command_are_refused_wherever_they_are_cut() {
     let whole = Command::Process(vec![record()]).write();
     for end in 1..whole.len() {
-        assert!(Command::read(&whole[..end]).is_err(), "cut at {end}");
+        assert!(Command::read(&whole[..end], &mut Vec::new()).is_err(), "cut at {end}");
     }
     // Any byte may be wrong: what is read is not what was written, or an error, but no panic.
     for i in 0..whole.len() {
         for bit in 0..8 {
             let mut bytes = whole.clone();
             bytes[i] ^= 1 << bit;
-            let _ = Command::read(&bytes);
+            let _ = Command::read(&bytes, &mut Vec::new());
         }
     }
 }
@@ -142,13 +142,13 @@ fn data_that_are_nested_too_deep_are_refused_not_a_fallen_stack() {
         outer.append(&mut bytes);
         bytes = outer;
     }
-    assert_eq!(Command::read(&bytes), Err(Malformed::Depth));
+    assert_eq!(Command::read(&bytes, &mut Vec::new()), Err(Malformed::Depth));
 }
 
 #[test]
 fn an_unknown_command_is_told_from_a_malformed_one() {
-    assert_eq!(Command::read(&[0x9A, 0x06, 0]), Ok(Command::Unknown));
-    assert_eq!(Command::read(&[]), Ok(Command::Unknown));
+    assert_eq!(Command::read(&[0x9A, 0x06, 0], &mut Vec::new()), Ok(Command::Unknown));
+    assert_eq!(Command::read(&[], &mut Vec::new()), Ok(Command::Unknown));
 }
 
 /// What real hosts and guests said to each other: the records of the requests are those of the responses.
@@ -163,7 +163,7 @@ fn transcripts_of_other_guests_are_understood() {
     let mut records = 0;
     for step in steps.as_array().unwrap() {
         let bytes = |key: &str| unbase64(step[key].as_str().unwrap());
-        let command = Command::read(&bytes("req")).unwrap();
+        let command = Command::read(&bytes("req"), &mut Vec::new()).unwrap();
         assert_ne!(command, Command::Unknown);
         let Command::Process(sent) = command else { continue };
         let outputs = host_side::outputs(host_side::response(&bytes("resp")).unwrap().1).unwrap();
@@ -176,7 +176,7 @@ fn transcripts_of_other_guests_are_understood() {
                 records += usize::from(got.metadata.contains_key(metadata::READ_AT));
             }
         }
-        assert_eq!(Command::read(&Command::Process(sent.clone()).write()), Ok(Command::Process(sent)));
+        assert_eq!(Command::read(&Command::Process(sent.clone()).write(), &mut Vec::new()), Ok(Command::Process(sent)));
     }
     assert!(records > 0);
 }

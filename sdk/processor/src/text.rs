@@ -1,0 +1,45 @@
+//! Comparing text.
+
+/// Whether both are the same. In a module `==` is a call that takes one byte at a time, and the keys of metadata are
+/// long.
+#[inline]
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && same_length(a, b)
+}
+
+fn same_length(mut a: &[u8], mut b: &[u8]) -> bool {
+    if a.len() < 8 {
+        return a.iter().eq(b);
+    }
+    // The last eight, which may overlap those before them.
+    let mut same = a.last_chunk::<8>() == b.last_chunk();
+    while let (true, Some((word_a, rest_a)), Some((word_b, rest_b))) =
+        (same, a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
+    {
+        same = word_a == word_b;
+        (a, b) = (rest_a, rest_b);
+    }
+    same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same;
+
+    #[test]
+    fn a_difference_is_seen_in_whichever_byte_it_is() {
+        let text = b"recfmt.payload.schema.version";
+        for length in 0..text.len() {
+            let text = &text[..length];
+            assert!(same(text, text.to_vec().as_slice()));
+            assert!(!same(text, &[text, b"x"].concat()) && !same(&[text, b"x"].concat(), text));
+            for i in 0..length {
+                for bit in 0..8 {
+                    let mut other = text.to_vec();
+                    other[i] ^= 1 << bit;
+                    assert!(!same(text, &other), "byte {i} of {length}");
+                }
+            }
+        }
+    }
+}
