@@ -131,10 +131,7 @@ impl<'s> Guest<'s> {
     }
 
     pub(crate) fn answer_bytes(&mut self, bytes: &[u8]) -> Response {
-        let command = Command::read(bytes, &mut self.spare);
-        // What a smaller command did not take is not kept for a larger one that may never come.
-        self.spare.clear();
-        match command {
+        match Command::read(bytes, std::mem::take(&mut self.spare)) {
             Ok(command) => self.answer(command).unwrap_or_else(Response::Error),
             Err(malformed) => Response::Error(malformed.into()),
         }
@@ -142,11 +139,9 @@ impl<'s> Guest<'s> {
 
     /// Takes back the records of a response that is written.
     pub(crate) fn keep(&mut self, response: Response) {
-        let Response::Process(outputs) = response else { return };
-        for output in outputs {
-            if let Ok(Output::Single(record)) = output {
-                self.spare.push(record);
-            }
+        if let Response::Process(outputs) = response {
+            let single = |output| if let Ok(Output::Single(record)) = output { Some(record) } else { None };
+            self.spare = outputs.into_iter().filter_map(single).collect();
         }
     }
 
@@ -185,44 +180,42 @@ impl<'s> Guest<'s> {
         Ok(())
     }
 
-    fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
+    fn process(&mut self, mut records: Vec<Record>) -> Vec<Result<Output, Error>> {
         let codec = &mut self.codec;
         if codec.is_off() {
             return self.stages.process(records);
         }
         // Records that cannot be decoded keep their places, and the processor does not see them.
         let mut before = Vec::with_capacity(records.len());
-        let mut decoded = Vec::with_capacity(records.len());
-        for mut record in records {
-            match codec.decode(&mut record) {
-                Ok(attached) => {
-                    decoded.push(record);
-                    before.push(Ok(attached));
-                }
-                Err(error) => before.push(Err(error)),
+        records.retain_mut(|record| {
+            before.push(codec.decode(record));
+            matches!(before.last(), Some(Ok(_)))
+        });
+        codec.decoded_all();
+        let mut outputs = if records.is_empty() { Vec::new() } else { self.stages.process(records) };
+        for (result, attached) in outputs.iter_mut().zip(before.iter().flatten()) {
+            if let Ok(output) = result
+                && let Err(error) = output.records_mut().iter_mut().try_for_each(|record| codec.encode(record, attached))
+            {
+                *result = Err(error);
             }
         }
-        codec.decoded_all();
-        let mut outputs = if decoded.is_empty() { Vec::new() } else { self.stages.process(decoded) }.into_iter();
+        codec.encoded_all();
+        if before.iter().all(Result::is_ok) {
+            return outputs;
+        }
+        let mut outputs = outputs.into_iter();
         let mut results = Vec::with_capacity(before.len());
         for before in before {
-            results.push(match before {
-                Err(error) => Err(error),
-                Ok(attached) => match outputs.next() {
-                    // Without a result for one record there is none for those after it.
-                    None => return results,
-                    Some(output) => output.and_then(|mut output| {
-                        for record in output.records_mut() {
-                            codec.encode(record, &attached)?;
-                        }
-                        Ok(output)
-                    }),
-                },
-            });
+            match before.map(|_| outputs.next()) {
+                Err(error) => results.push(Err(error)),
+                Ok(Some(result)) => results.push(result),
+                // Without a result for one record there is none for those after it.
+                Ok(None) => return results,
+            }
         }
         // More results than records: the host has to see that.
         results.extend(outputs);
-        codec.encoded_all();
         results
     }
 }

@@ -33,10 +33,11 @@ pub(crate) enum Response {
 }
 
 impl Command {
-    /// Reads it; records are taken for those in it, as far as `spare` has some.
-    pub(crate) fn read(bytes: &[u8], spare: &mut Vec<Record>) -> Result<Self, Malformed> {
+    /// Reads it; its records come into the memory of those in `spare`, as far as there are.
+    pub(crate) fn read(bytes: &[u8], spare: Vec<Record>) -> Result<Self, Malformed> {
         let mut from = Reader(bytes);
         let mut command = Command::Unknown;
+        let mut spare = Some(spare);
         while let Some((number, field)) = from.next()? {
             command = match number {
                 1 => Command::Specify,
@@ -52,13 +53,19 @@ impl Command {
                 }
                 3 => Command::Open,
                 4 => {
-                    let (mut elements, mut records) = (field.message()?, Vec::new());
+                    let mut elements = field.message()?;
+                    let (mut records, mut count) = (spare.take().unwrap_or_default(), 0);
                     while let Some((number, field)) = elements.next()? {
                         if number == 1 {
-                            let spare = spare.pop().unwrap_or_default();
-                            records.push(Record::read(field.message()?, spare)?);
+                            if count == records.len() {
+                                records.push(Record::default());
+                            }
+                            records[count].read(field.message()?)?;
+                            count += 1;
                         }
                     }
+                    // What a smaller command does not need is not kept for a larger one that may never come.
+                    records.truncate(count);
                     Command::Process(records)
                 }
                 5 => Command::Teardown,
@@ -184,6 +191,12 @@ pub(crate) mod host_side {
         Ok(error)
     }
 
+    fn record(from: Reader<'_>) -> Result<Record, Malformed> {
+        let mut record = Record::default();
+        record.read(from)?;
+        Ok(record)
+    }
+
     /// The results of a response to `process`.
     pub(crate) fn outputs(bytes: &[u8]) -> Result<Vec<Result<Output, Error>>, Malformed> {
         let (mut elements, mut outputs) = (Reader(bytes), Vec::new());
@@ -191,13 +204,13 @@ pub(crate) mod host_side {
             let (number, field) = field.message()?.next()?.ok_or(Malformed::Truncated)?;
             let mut content = field.message()?;
             outputs.push(match number {
-                1 => Ok(Output::Single(Record::read(content, Record::default())?)),
+                1 => Ok(Output::Single(record(content)?)),
                 2 => Ok(Output::Filtered),
                 3 => Err(error(content.next()?.ok_or(Malformed::Truncated)?.1.message()?)?),
                 4 => {
                     let mut records = Vec::new();
                     while let Some((_, field)) = content.next()? {
-                        records.push(Record::read(field.message()?, Record::default())?);
+                        records.push(record(field.message()?)?);
                     }
                     Ok(Output::Many(records))
                 }

@@ -4,7 +4,7 @@ use super::read::{Field, Malformed, Reader, text};
 use super::refill;
 use super::write::Writer;
 use crate::metadata::{self, Metadata};
-use crate::record::{Change, Data, Operation, Record};
+use crate::record::{Data, Operation, Record};
 use crate::text::same;
 use crate::value::{Map, Value, base64};
 
@@ -12,46 +12,47 @@ use crate::value::{Map, Value, base64};
 const MOST_LEVELS: usize = 200;
 
 impl Record {
-    /// Reads it into the memory of a record that is done with.
-    pub(super) fn read(whole: Reader<'_>, mut spare: Record) -> Result<Self, Malformed> {
-        let mut record = Record::default();
-        // The entries have the keys of the spare ones, so far.
-        let (mut places, mut alike) = (spare.metadata.iter_mut(), true);
+    /// Makes it the one in the message, in the memory of what it was.
+    pub(super) fn read(&mut self, whole: Reader<'_>) -> Result<(), Malformed> {
+        let (mut position, mut operation): (&[u8], _) = (&[], Operation::default());
+        let (mut key, mut before, mut after) = (None, None, None);
+        // The entries have the keys that are there, so far.
+        let (mut places, mut alike) = (self.metadata.iter_mut(), true);
         let mut from = whole;
         while let Some((number, field)) = from.next()? {
             match number {
-                1 => {
-                    record.position = std::mem::take(&mut spare.position);
-                    refill::bytes(&mut record.position, field.bytes()?);
-                }
-                2 => record.operation = Operation::from_number(field.varint()?).unwrap_or_default(),
+                1 => position = field.bytes()?,
+                2 => operation = Operation::from_number(field.varint()?).unwrap_or_default(),
                 3 if alike => {
                     let (key, value) = field.message()?.entry()?;
-                    let place = places.next().filter(|(place, _)| metadata::is_ours(place, key));
-                    match place {
+                    match places.next().filter(|(place, _)| metadata::is_ours(place, key)) {
                         Some((_, place)) => refill::text(place, value.map_or(Ok(""), Field::text)?),
                         None => alike = false,
                     }
                 }
-                4 => record.key = Data::read(field.message()?, &mut spare.key)?,
+                4 => key = Some(field.message()?),
                 5 => {
                     let mut sides = field.message()?;
-                    let mut change = Change::default();
+                    (before, after) = (None, None);
                     while let Some((number, field)) = sides.next()? {
                         match number {
-                            1 => change.before = Data::read(field.message()?, &mut spare.payload.before)?,
-                            2 => change.after = Data::read(field.message()?, &mut spare.payload.after)?,
+                            1 => before = Some(field.message()?),
+                            2 => after = Some(field.message()?),
                             _ => {}
                         }
                     }
-                    record.payload = change;
                 }
                 _ => {}
             }
         }
-        alike &= places.next().is_none();
-        record.metadata = if alike { spare.metadata } else { read_metadata(whole)? };
-        Ok(record)
+        if !alike || places.next().is_some() {
+            self.metadata = read_metadata(whole)?;
+        }
+        refill::bytes(&mut self.position, position);
+        self.operation = operation;
+        self.key.read(key)?;
+        self.payload.before.read(before)?;
+        self.payload.after.read(after)
     }
 
     pub(super) fn write(&self, to: &mut Writer) {
@@ -98,32 +99,28 @@ fn read_metadata(mut from: Reader<'_>) -> Result<Metadata, Malformed> {
 }
 
 impl Data {
-    /// Reads them into the memory of data that are done with.
-    fn read(mut from: Reader<'_>, spare: &mut Data) -> Result<Self, Malformed> {
-        let mut data = Data::Absent;
-        while let Some((number, field)) = from.next()? {
-            match number {
-                1 => {
-                    data = match std::mem::take(spare) {
-                        Data::Raw(spare) => Data::Raw(spare),
-                        _ => Data::Raw(Vec::new()),
-                    };
-                    if let Data::Raw(place) = &mut data {
-                        refill::bytes(place, field.bytes()?);
-                    }
+    /// Makes them those in the message, in the memory of what they were; absent where there is none.
+    fn read(&mut self, from: Option<Reader<'_>>) -> Result<(), Malformed> {
+        let mut data = None;
+        if let Some(mut from) = from {
+            while let Some((number, field)) = from.next()? {
+                if let 1 | 2 = number {
+                    data = Some((number, field));
                 }
-                2 => {
-                    let mut map = match std::mem::take(spare) {
-                        Data::Structured(spare) => spare,
-                        _ => Map::new(),
-                    };
-                    read_map(field.message()?, &mut map, MOST_LEVELS)?;
-                    data = Data::Structured(map);
-                }
-                _ => {}
             }
         }
-        Ok(data)
+        match (data, &mut *self) {
+            (None, _) => *self = Data::Absent,
+            (Some((1, field)), Data::Raw(place)) => refill::bytes(place, field.bytes()?),
+            (Some((1, field)), _) => *self = Data::Raw(field.bytes()?.to_vec()),
+            (Some((_, field)), Data::Structured(place)) => read_map(field.message()?, place, MOST_LEVELS)?,
+            (Some((_, field)), _) => {
+                let mut map = Map::new();
+                read_map(field.message()?, &mut map, MOST_LEVELS)?;
+                *self = Data::Structured(map);
+            }
+        }
+        Ok(())
     }
 
     fn write(&self, field: u32, to: &mut Writer) {
