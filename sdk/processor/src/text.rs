@@ -7,19 +7,13 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && same_length(a, b)
 }
 
-fn same_length(mut a: &[u8], mut b: &[u8]) -> bool {
+fn same_length(a: &[u8], b: &[u8]) -> bool {
     if a.len() < 8 {
         return a.iter().eq(b);
     }
-    // The last eight, which may overlap those before them.
-    let mut same = a.last_chunk::<8>() == b.last_chunk();
-    while let (true, Some((word_a, rest_a)), Some((word_b, rest_b))) =
-        (same, a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
-    {
-        same = word_a == word_b;
-        (a, b) = (rest_a, rest_b);
-    }
-    same
+    // Eight bytes at a time; the last eight may overlap those before them.
+    let (words_a, words_b) = (a.chunks_exact(8), b.chunks_exact(8));
+    a.last_chunk::<8>() == b.last_chunk() && words_a.zip(words_b).all(|(a, b)| a.first_chunk::<8>() == b.first_chunk())
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub(crate) struct Reader<'b>(pub(crate) &'b [u8]);
 
 impl<'b> Reader<'b> {
     /// The next field with its number; `None` at the end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Field<'b>)>, Malformed> {
         // Nearly all are bytes, with one byte for the tag and one for the length.
         match *self.0 {
