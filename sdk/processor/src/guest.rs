@@ -195,7 +195,8 @@ impl<'s> Guest<'s> {
         let mut outputs = if records.is_empty() { Vec::new() } else { self.stages.process(records) };
         for (result, attached) in outputs.iter_mut().zip(before.iter().flatten()) {
             if let Ok(output) = result
-                && let Err(error) = output.records_mut().iter_mut().try_for_each(|record| codec.encode(record, attached))
+                && let Err(error) =
+                    output.records_mut().iter_mut().try_for_each(|record| codec.encode(record, attached))
             {
                 *result = Err(error);
             }

@@ -359,7 +359,9 @@ impl Decoder<'_, '_> {
 
     /// Makes `map` the fields that come. Where it has them already, in the order of the schema, its memory stays.
     fn fields(&mut self, fields: &[(String, usize)], map: &mut Map, levels: usize) -> Result<(), AvroError> {
-        if map.len() == fields.len() && map.keys().zip(fields).all(|(key, (name, _))| same(key.as_bytes(), name.as_bytes())) {
+        if map.len() == fields.len()
+            && map.keys().zip(fields).all(|(key, (name, _))| same(key.as_bytes(), name.as_bytes()))
+        {
             for (to, (_, field)) in map.values_mut().zip(fields) {
                 self.value(*field, to, levels)?;
             }

@@ -85,7 +85,8 @@ fn a_changed_shape_becomes_a_version() {
             schema.text,
             r#"{"name":"record","type":"record","fields":[{"name":"id","type":"long"},{"name":"new","type":"string"}]}"#
         );
-        let decoded = Avro::parse(&schema.text).unwrap().decode(after.payload.after.as_raw().unwrap(), Map::new()).unwrap();
+        let decoded =
+            Avro::parse(&schema.text).unwrap().decode(after.payload.after.as_raw().unwrap(), Map::new()).unwrap();
         assert_eq!((&decoded["id"], &decoded["new"]), (&Value::Int(1), &Value::from("text")));
     }
 }
