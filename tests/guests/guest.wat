@@ -86,11 +86,12 @@
       (br_if $done (i32.ge_u (global.get $at) (global.get $end)))
       (call $keep)
       (br $more))))
-  (func $has (param $byte i32) (result i32) (local $p i32)
+  ;; Whether the command has these four bytes. A single one may be in the position of any record, which has checksums.
+  (func $has (param $bytes i32) (result i32) (local $p i32)
     (local.set $p (global.get $at))
     (block $no (loop $more
-      (br_if $no (i32.ge_u (local.get $p) (global.get $end)))
-      (if (i32.eq (i32.load8_u (local.get $p)) (local.get $byte)) (then (return (i32.const 1))))
+      (br_if $no (i32.gt_u (i32.add (local.get $p) (i32.const 4)) (global.get $end)))
+      (if (i32.eq (i32.load (local.get $p)) (local.get $bytes)) (then (return (i32.const 1))))
       (local.set $p (i32.add (local.get $p) (i32.const 1)))
       (br $more)))
     (i32.const 0))

@@ -61,6 +61,8 @@ pub struct Desk {
     /// Questions of the current attempt; `None` = this thread asks the registry itself.
     attempt: Option<Attempt>,
     versions: HashMap<Str, HashMap<SchemaVersion, Arc<Known>>>,
+    /// The one of them that was asked for last: mostly it is asked for again.
+    latest: Option<(Str, SchemaVersion, Arc<Known>)>,
     texts: HashMap<Str, HashMap<Str, Arc<Known>>>,
     codecs: HashMap<SchemaId, Arc<Codec>>,
     /// The latest first.
@@ -85,7 +87,7 @@ impl Desk {
         let (versions, texts, codecs) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (repeats, unnamed) = ([None, None], [None, None]);
         let client = RegistryClient::new(registry);
-        Desk { client, attempt: None, versions, texts, codecs, shapes: Vec::new(), repeats, unnamed }
+        Desk { client, attempt: None, versions, latest: None, texts, codecs, shapes: Vec::new(), repeats, unnamed }
     }
 
     /// Does `work`, for which schemas may be missing: as often as there is another one that has to be asked for. What it
@@ -146,7 +148,14 @@ impl Desk {
     /// # Errors
     /// The registry has none or does not answer.
     pub fn version(&mut self, subject: &Str, version: SchemaVersion) -> Result<Arc<Known>, Fault> {
+        if let Some((of, latest, known)) = &self.latest
+            && *latest == version
+            && of == subject
+        {
+            return Ok(known.clone());
+        }
         if let Some(known) = self.versions.get(subject).and_then(|versions| versions.get(&version)) {
+            self.latest = Some((subject.clone(), version, known.clone()));
             return Ok(known.clone());
         }
         let schema = self.ask(Question::Version(subject.clone(), version))?.schema()?;

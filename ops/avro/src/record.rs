@@ -91,18 +91,20 @@ pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
     }
     let Some((subject, version)) = named(part, record)? else { return Ok(false) };
     let known = desk.version(&subject, version)?;
-    let mut decoded = Vec::with_capacity(2);
-    for side in part.sides() {
+    let mut decoded = [None, None];
+    for (side, decoded) in part.sides().iter().zip(&mut decoded) {
         if let Data::Raw(bytes) = side.of(record) {
             let fields = known.codec.decode_fields(bytes).map_err(|error| {
                 let what = format!("cannot decode {} by schema {subject:?}, version {version}: {error}", side.as_str());
                 Fault::record("avro_invalid", what)
             })?;
-            decoded.push((*side, fields));
+            *decoded = Some(fields);
         }
     }
-    for (side, fields) in decoded {
-        *side.of_mut(record) = Data::from(fields);
+    for (side, fields) in part.sides().iter().zip(decoded) {
+        if let Some(fields) = fields {
+            *side.of_mut(record) = Data::from(fields);
+        }
     }
     Ok(true)
 }
@@ -135,19 +137,21 @@ pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
     }
     let Some((subject, version)) = named(part, record)? else { return Ok(false) };
     let known = desk.version(&subject, version)?;
-    let mut encoded = Vec::with_capacity(2);
-    for side in part.sides() {
+    let mut encoded = [None, None];
+    for (side, encoded) in part.sides().iter().zip(&mut encoded) {
         if let Some(fields) = side.of(record).fields() {
-            let mut bytes = Vec::new();
+            let mut bytes = Vec::with_capacity(16 * fields.len());
             known.codec.encode_fields(fields, &mut bytes).map_err(|error| {
                 let what = format!("cannot encode {} by schema {subject:?}, version {version}: {error}", side.as_str());
                 Fault::record("avro_misfit", what)
             })?;
-            encoded.push((*side, bytes));
+            *encoded = Some(bytes);
         }
     }
-    for (side, bytes) in encoded {
-        *side.of_mut(record) = Data::Raw(Bytes::from(bytes));
+    for (side, bytes) in part.sides().iter().zip(encoded) {
+        if let Some(bytes) = bytes {
+            *side.of_mut(record) = Data::Raw(Bytes::from(bytes));
+        }
     }
     Ok(true)
 }

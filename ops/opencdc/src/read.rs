@@ -26,7 +26,19 @@ impl<'a> Reader<'a> {
         Reader { whole, at: 0, end: whole.len() }
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64, DecodeError> {
+        // Nearly all are tags, lengths and numbers of one byte.
+        match self.slice().first() {
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = *self.whole[..self.end].get(self.at).ok_or(DecodeError::Truncated)?;

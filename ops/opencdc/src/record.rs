@@ -97,11 +97,13 @@ pub fn decode_answer(bytes: &Bytes, sent: &Bytes, before: &Record) -> Result<Rec
     let parts = Parts::of(sent)?;
     let mut record = Record::default();
     let mut reader = Reader::new(bytes);
-    let mut entries = Vec::new();
+    let (mut sent_entries, mut same_entries) = (entries(sent), named);
     while let Some(field) = reader.next()? {
         match field {
             (2, Field::Varint(number)) => record.operation = operation(number)?,
-            (3, Field::Len(entry)) => entries.push(entry),
+            (3, Field::Len(entry)) => {
+                same_entries = same_entries && sent_entries.next().is_some_and(|sent| sent.slice() == entry.slice());
+            }
             (4, Field::Len(message)) => record.key = data_or(message, parts.key, &before.key)?,
             (5, Field::Len(mut message)) => {
                 let (was, now) = (&before.payload, &mut record.payload);
@@ -116,11 +118,11 @@ pub fn decode_answer(bytes: &Bytes, sent: &Bytes, before: &Record) -> Result<Rec
             _ => {}
         }
     }
-    if named && entries.iter().map(Reader::slice).eq(parts.metadata.iter().copied()) {
+    if same_entries && sent_entries.next().is_none() {
         record.metadata = before.metadata.clone();
     } else {
         let mut metadata = Metadata::new();
-        for entry in entries {
+        for entry in entries(bytes) {
             let (key, value) = text_entry(entry)?;
             metadata.insert_translated(&key.into(), value);
         }
@@ -131,9 +133,22 @@ pub fn decode_answer(bytes: &Bytes, sent: &Bytes, before: &Record) -> Result<Rec
     Ok(record)
 }
 
-/// Where the parts of a record are in its message.
+/// The metadata in the message of a record, up to where it stops being one.
+fn entries(message: &Bytes) -> impl Iterator<Item = Reader<'_>> {
+    let mut reader = Reader::new(message);
+    std::iter::from_fn(move || {
+        loop {
+            match reader.next() {
+                Ok(Some((3, Field::Len(entry)))) => return Some(entry),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    })
+}
+
+/// Where the data of a record are in its message.
 struct Parts<'a> {
-    metadata: Vec<&'a [u8]>,
     key: Option<&'a [u8]>,
     before: Option<&'a [u8]>,
     after: Option<&'a [u8]>,
@@ -141,11 +156,10 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(sent: &'a Bytes) -> Result<Self, DecodeError> {
-        let mut parts = Parts { metadata: Vec::new(), key: None, before: None, after: None };
+        let mut parts = Parts { key: None, before: None, after: None };
         let mut reader = Reader::new(sent);
         while let Some(field) = reader.next()? {
             match field {
-                (3, Field::Len(entry)) => parts.metadata.push(entry.slice()),
                 (4, Field::Len(message)) => parts.key = Some(message.slice()),
                 (5, Field::Len(mut message)) => {
                     while let Some(field) = message.next()? {

@@ -110,13 +110,14 @@ fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resu
     }
     state.outstanding = false;
     let bytes = Bytes::copy_from_slice(&memory[range]);
-    // Records stay slices of `bytes`: this is cheap, and done again by who asked.
-    if let Err(error) = CommandResponse::decode(bytes.clone()) {
-        let _ = state.replies.send(Err(Gone { death: Death::Garbled(error.to_string()), took_command: true }));
-        return Ok(code::UNKNOWN_RESPONSE);
-    }
-    let _ = state.replies.send(Ok(bytes));
-    Ok(0)
+    let (reply, told) = match CommandResponse::decode(bytes) {
+        Ok(response) => (Ok(response), 0),
+        Err(error) => {
+            (Err(Gone { death: Death::Garbled(error.to_string()), took_command: true }), code::UNKNOWN_RESPONSE)
+        }
+    };
+    let _ = state.replies.send(reply);
+    Ok(told)
 }
 
 /// How many records a response has, those of splits counted one by one. One that is no message has those before the

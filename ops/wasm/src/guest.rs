@@ -89,7 +89,7 @@ pub(crate) struct State {
     pub(crate) node: Str,
     /// Encoded commands.
     pub(crate) commands: Receiver<Bytes>,
-    pub(crate) replies: Sender<Result<Bytes, Gone>>,
+    pub(crate) replies: Sender<Result<CommandResponse, Gone>>,
     /// A command that did not fit into the guest's buffer.
     pub(crate) waiting: Option<Bytes>,
     /// A command was handed over and is not answered.
@@ -143,7 +143,7 @@ pub(crate) struct Setting<'a> {
 pub(crate) struct Guest {
     /// `None` once there are no more.
     commands: Option<Sender<Bytes>>,
-    replies: Receiver<Result<Bytes, Gone>>,
+    replies: Receiver<Result<CommandResponse, Gone>>,
     limits: Limits,
     abandoned: Arc<AtomicBool>,
     /// It said why it is gone, or is given up.
@@ -225,9 +225,8 @@ impl Guest {
         };
         let reply = reply.map_err(|death| Gone { death, took_command: true }).flatten();
         let response = reply.and_then(|reply| {
-            let garbled = |text: String| Gone { death: Death::Garbled(text), took_command: true };
-            let response = CommandResponse::decode(reply).map_err(|error| garbled(error.to_string()))?;
-            response.response.ok_or_else(|| garbled("it is empty".to_owned()))
+            let empty = || Gone { death: Death::Garbled("it is empty".to_owned()), took_command: true };
+            reply.response.ok_or_else(empty)
         });
         if response.is_err() {
             self.over = true;

@@ -106,11 +106,13 @@ where
 pub(crate) struct Guest<'s> {
     stages: &'s mut dyn Stages,
     pub(crate) codec: Codec,
+    /// Records of the last response, whose memory the next command takes.
+    pub(crate) spare: Vec<Record>,
 }
 
 impl<'s> Guest<'s> {
     pub(crate) fn new(stages: &'s mut dyn Stages) -> Self {
-        Guest { stages, codec: Codec::default() }
+        Guest { stages, codec: Codec::default(), spare: Vec::new() }
     }
 
     /// Serves the host until it has no more commands.
@@ -123,15 +125,23 @@ impl<'s> Guest<'s> {
                 Err(error) => return Err(error),
             };
             answer.write(&mut response);
-            drop(answer);
+            self.keep(answer);
             host::respond(&mut response)?;
         }
     }
 
     pub(crate) fn answer_bytes(&mut self, bytes: &[u8]) -> Response {
-        match Command::read(bytes) {
+        match Command::read(bytes, std::mem::take(&mut self.spare)) {
             Ok(command) => self.answer(command).unwrap_or_else(Response::Error),
             Err(malformed) => Response::Error(malformed.into()),
+        }
+    }
+
+    /// Takes back the records of a response that is written.
+    pub(crate) fn keep(&mut self, response: Response) {
+        if let Response::Process(outputs) = response {
+            let single = |output| if let Ok(Output::Single(record)) = output { Some(record) } else { None };
+            self.spare = outputs.into_iter().filter_map(single).collect();
         }
     }
 
@@ -170,39 +180,40 @@ impl<'s> Guest<'s> {
         Ok(())
     }
 
-    fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
+    fn process(&mut self, mut records: Vec<Record>) -> Vec<Result<Output, Error>> {
         let codec = &mut self.codec;
         if codec.is_off() {
             return self.stages.process(records);
         }
         // Records that cannot be decoded keep their places, and the processor does not see them.
         let mut before = Vec::with_capacity(records.len());
-        let mut decoded = Vec::with_capacity(records.len());
-        for mut record in records {
-            match codec.decode(&mut record) {
-                Ok(attached) => {
-                    decoded.push(record);
-                    before.push(Ok(attached));
-                }
-                Err(error) => before.push(Err(error)),
+        records.retain_mut(|record| {
+            before.push(codec.decode(record));
+            matches!(before.last(), Some(Ok(_)))
+        });
+        codec.decoded_all();
+        let mut outputs = if records.is_empty() { Vec::new() } else { self.stages.process(records) };
+        for (result, attached) in outputs.iter_mut().zip(before.iter().flatten()) {
+            if let Ok(output) = result
+                && let Err(error) =
+                    output.records_mut().iter_mut().try_for_each(|record| codec.encode(record, attached))
+            {
+                *result = Err(error);
             }
         }
-        let mut outputs = if decoded.is_empty() { Vec::new() } else { self.stages.process(decoded) }.into_iter();
+        codec.encoded_all();
+        if before.iter().all(Result::is_ok) {
+            return outputs;
+        }
+        let mut outputs = outputs.into_iter();
         let mut results = Vec::with_capacity(before.len());
         for before in before {
-            results.push(match before {
-                Err(error) => Err(error),
-                Ok(attached) => match outputs.next() {
-                    // Without a result for one record there is none for those after it.
-                    None => return results,
-                    Some(output) => output.and_then(|mut output| {
-                        for record in output.records_mut() {
-                            codec.encode(record, &attached)?;
-                        }
-                        Ok(output)
-                    }),
-                },
-            });
+            match before.map(|_| outputs.next()) {
+                Err(error) => results.push(Err(error)),
+                Ok(Some(result)) => results.push(result),
+                // Without a result for one record there is none for those after it.
+                Ok(None) => return results,
+            }
         }
         // More results than records: the host has to see that.
         results.extend(outputs);

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::text::same;
+
 /// Metadata of a record, in the order of their keys.
 pub type Metadata = BTreeMap<String, String>;
 
@@ -33,24 +35,38 @@ const PREFIXES: [(&str, &str); 2] = [("recfmt.", "opencdc."), ("svc.", "conduit.
 /// The key as processors see it, of a key as it crosses the boundary.
 pub(crate) fn ours(wire: &str) -> Cow<'_, str> {
     for (ours, theirs) in PREFIXES {
-        if let Some(rest) = after(wire, theirs) {
+        if let Some(rest) = wire.strip_prefix(theirs) {
             return Cow::Owned([ours, rest].concat());
         }
     }
     Cow::Borrowed(wire)
 }
 
+/// Whether a key as processors see it is the one that crosses the boundary so.
+pub(crate) fn is_ours(ours: &str, wire: &[u8]) -> bool {
+    for (prefix, theirs) in PREFIXES {
+        if let Some(rest) = after(wire, theirs) {
+            return after(ours.as_bytes(), prefix).is_some_and(|ours| same(ours, rest));
+        }
+    }
+    same(ours.as_bytes(), wire)
+}
+
 /// The key as it crosses the boundary, of a key as processors see it: a prefix, and what follows it.
 pub(crate) fn wire(ours: &str) -> (&'static str, &str) {
     for (prefix, theirs) in PREFIXES {
-        if let Some(rest) = after(ours, prefix) {
+        // Most keys differ in the first byte, and comparing more is a call in a module.
+        if ours.as_bytes().first() == prefix.as_bytes().first()
+            && let Some(rest) = ours.strip_prefix(prefix)
+        {
             return (theirs, rest);
         }
     }
     ("", ours)
 }
 
-/// What follows the prefix. Most keys differ in the first byte, and comparing more is a call in a module.
-fn after<'k>(key: &'k str, prefix: &str) -> Option<&'k str> {
-    if key.as_bytes().first() == prefix.as_bytes().first() { key.strip_prefix(prefix) } else { None }
+/// What follows the prefix.
+fn after<'k>(key: &'k [u8], prefix: &str) -> Option<&'k [u8]> {
+    let (head, rest) = key.split_at_checked(prefix.len())?;
+    same(head, prefix.as_bytes()).then_some(rest)
 }

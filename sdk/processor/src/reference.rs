@@ -187,7 +187,10 @@ impl Reference {
                     let Value::Map(next) = next else { return Ok(()) };
                     map = next;
                 }
-                map.insert(last.clone(), value);
+                match map.get_mut(last) {
+                    Some(place) => *place = value,
+                    None => drop(map.insert(last.clone(), value)),
+                }
             }
         }
         Ok(())

@@ -48,6 +48,7 @@ pub type Respond = dyn FnMut(&http::Request) -> Result<http::Response, HostError
 pub struct Running<P: Processor> {
     stages: Configured<P>,
     codec: Option<Codec>,
+    spare: Vec<Record>,
 }
 
 /// Configures and opens a processor with these settings.
@@ -55,7 +56,7 @@ pub struct Running<P: Processor> {
 /// # Errors
 /// What is wrong with the settings, or why it cannot be opened.
 pub fn start<P: Processor>(settings: &[(&str, &str)]) -> Result<Running<P>, Error> {
-    let mut running = Running { stages: Configured::default(), codec: None };
+    let mut running = Running { stages: Configured::default(), codec: None, spare: Vec::new() };
     let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     running.command(&Command::Configure(settings))?;
     running.command(&Command::Open)?;
@@ -137,14 +138,18 @@ impl<P: Processor> Running<P> {
     fn command(&mut self, command: &Command) -> Result<Vec<u8>, Error> {
         let mut guest = Guest::new(&mut self.stages);
         guest.codec = self.codec.take().unwrap_or_default();
+        guest.spare = std::mem::take(&mut self.spare);
         let response = guest.answer_bytes(&command.write());
-        self.codec = Some(guest.codec);
-        if let Response::Error(error) = response {
-            return Err(error);
-        }
         let mut bytes = Vec::new();
         response.write(&mut bytes);
-        Ok(bytes)
+        let ended = match &response {
+            Response::Error(error) => Err(error.clone()),
+            _ => Ok(bytes),
+        };
+        guest.keep(response);
+        self.spare = guest.spare;
+        self.codec = Some(guest.codec);
+        ended
     }
 }
 

@@ -3,6 +3,7 @@
 mod command;
 mod read;
 mod record;
+pub(crate) mod refill;
 mod schema;
 mod write;
 

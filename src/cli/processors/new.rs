@@ -69,11 +69,13 @@ sdk! {
     "src/schema/infer.rs",
     "src/specification.rs",
     "src/testing.rs",
+    "src/text.rs",
     "src/value.rs",
     "src/wire.rs",
     "src/wire/command.rs",
     "src/wire/read.rs",
     "src/wire/record.rs",
+    "src/wire/refill.rs",
     "src/wire/schema.rs",
     "src/wire/write.rs",
 }

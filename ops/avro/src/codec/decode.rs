@@ -48,17 +48,18 @@ impl<'a> Input<'a> {
     #[inline]
     fn long(&mut self) -> Result<i64, CodecError> {
         let mut number = 0u64;
-        for shift in (0..70).step_by(7) {
-            let [byte] = self.array()?;
-            if shift == 63 && byte > 1 {
-                break;
+        let bytes = &self.bytes[self.at..];
+        for (i, &byte) in bytes.iter().take(10).enumerate() {
+            self.at += 1;
+            if i == 9 && byte > 1 {
+                return Err(self.damaged("an integer is longer than 64 bits"));
             }
-            number |= u64::from(byte & 0x7f) << shift;
+            number |= u64::from(byte & 0x7f) << (7 * i);
             if byte < 0x80 {
                 return Ok((number >> 1) as i64 ^ -((number & 1) as i64));
             }
         }
-        Err(self.damaged("an integer is longer than 64 bits"))
+        Err(self.damaged("the data end in the middle of a value"))
     }
 
     fn int(&mut self) -> Result<i32, CodecError> {

@@ -43,9 +43,12 @@ pub(super) fn record(
     out: &mut Vec<u8>,
     depth: usize,
 ) -> Result<(), CodecError> {
+    // Most schemas have their fields in the order of the names, as objects have them.
+    let mut entries = object.iter().peekable();
     let mut found = 0;
     for field in fields {
-        let given = object.get(&field.name);
+        let next = entries.next_if(|(key, _)| **key == *field.name);
+        let given = next.map(|(_, given)| given).or_else(|| object.get(&field.name));
         found += usize::from(given.is_some());
         match given.or(field.default.as_ref()) {
             Some(given) => value(codec, &field.node, given, out, depth).map_err(|error| within(error, &field.name))?,

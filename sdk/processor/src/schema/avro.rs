@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::text::same;
 use crate::value::{Map, Value};
+use crate::wire::refill;
 
 /// Levels of nested data.
 const MOST_LEVELS: usize = 200;
@@ -61,10 +63,11 @@ impl Avro {
         Ok(Avro { types: parser.types, root })
     }
 
-    /// The fields of a record or map in binary.
-    pub(crate) fn decode(&self, bytes: &[u8]) -> Result<Map, AvroError> {
+    /// The fields of a record or map in binary, in the memory of a map that is done with.
+    pub(crate) fn decode(&self, bytes: &[u8], spare: Map) -> Result<Map, AvroError> {
         let mut decoder = Decoder { avro: self, left: bytes, empty: MOST_EMPTY };
-        let value = decoder.value(self.root, MOST_LEVELS)?;
+        let mut value = Value::Map(spare);
+        decoder.value(self.root, &mut value, MOST_LEVELS)?;
         if !decoder.left.is_empty() {
             return wrong("bytes are left after the data");
         }
@@ -136,11 +139,16 @@ impl Avro {
                 out.push(0);
             }
             Type::Record(fields) => {
+                // Most schemas have their fields in the order of the names, as maps have them.
+                let mut entries = map.iter().peekable();
                 let mut found = 0;
                 for (name, field) in fields {
-                    let value = map.get(name);
-                    found += usize::from(value.is_some());
-                    self.encode_value(*field, value?, out)?;
+                    let value = match entries.next_if(|(key, _)| same(key.as_bytes(), name.as_bytes())) {
+                        Some((_, value)) => value,
+                        None => map.get(name)?,
+                    };
+                    found += 1;
+                    self.encode_value(*field, value, out)?;
                 }
                 // Fields that the schema lacks would be lost.
                 if found < map.len() {
@@ -286,17 +294,21 @@ struct Decoder<'a, 'b> {
 }
 
 impl Decoder<'_, '_> {
-    fn value(&mut self, place: usize, levels: usize) -> Result<Value, AvroError> {
+    /// Makes `to` the value that comes.
+    fn value(&mut self, place: usize, to: &mut Value, levels: usize) -> Result<(), AvroError> {
         let Some(below) = levels.checked_sub(1) else { return wrong("the data are nested too deep") };
         let avro = self.avro;
-        Ok(match &avro.types[place] {
+        *to = match &avro.types[place] {
             Type::Null => Value::Null,
             Type::Boolean => Value::Bool(self.take(1)? != [0]),
             Type::Int | Type::Long => Value::Int(self.long()?),
             Type::Float => Value::Float(f64::from(f32::from_le_bytes(self.array()?))),
             Type::Double => Value::Float(f64::from_le_bytes(self.array()?)),
             Type::Bytes => Value::Bytes(self.counted()?.to_vec()),
-            Type::String => Value::Text(self.text()?),
+            Type::String => {
+                refill::text_value(to, self.text()?);
+                return Ok(());
+            }
             Type::Fixed(size) => Value::Bytes(self.take(*size)?.to_vec()),
             Type::Enum(symbols) => {
                 let symbol = usize::try_from(self.long()?).ok().and_then(|i| symbols.get(i));
@@ -308,7 +320,9 @@ impl Decoder<'_, '_> {
             Type::Array(items) => {
                 let mut list = Vec::new();
                 self.blocks(|decoder| {
-                    list.push(decoder.value(*items, below)?);
+                    let mut item = Value::Null;
+                    decoder.value(*items, &mut item, below)?;
+                    list.push(item);
                     Ok(())
                 })?;
                 Value::List(list)
@@ -316,8 +330,10 @@ impl Decoder<'_, '_> {
             Type::Map(values) => {
                 let mut map = Map::new();
                 self.blocks(|decoder| {
-                    let key = decoder.text()?;
-                    map.insert(key, decoder.value(*values, below)?);
+                    let key = decoder.text()?.to_owned();
+                    let mut value = Value::Null;
+                    decoder.value(*values, &mut value, below)?;
+                    map.insert(key, value);
                     Ok(())
                 })?;
                 Value::Map(map)
@@ -325,15 +341,39 @@ impl Decoder<'_, '_> {
             Type::Union(branches) => {
                 let branch = usize::try_from(self.long()?).ok().and_then(|i| branches.get(i));
                 match branch {
-                    Some(&branch) => self.value(branch, below)?,
+                    Some(&branch) => return self.value(branch, to, below),
                     None => return wrong("a union in the data has no such branch"),
                 }
             }
             Type::Record(fields) => {
-                let fields = fields.iter().map(|(name, field)| Ok((name.clone(), self.value(*field, below)?)));
-                Value::Map(fields.collect::<Result<Map, AvroError>>()?)
+                let mut map = match std::mem::take(to) {
+                    Value::Map(map) => map,
+                    _ => Map::new(),
+                };
+                self.fields(fields, &mut map, below)?;
+                Value::Map(map)
             }
-        })
+        };
+        Ok(())
+    }
+
+    /// Makes `map` the fields that come. Where it has them already, in the order of the schema, its memory stays.
+    fn fields(&mut self, fields: &[(String, usize)], map: &mut Map, levels: usize) -> Result<(), AvroError> {
+        if map.len() == fields.len()
+            && map.keys().zip(fields).all(|(key, (name, _))| same(key.as_bytes(), name.as_bytes()))
+        {
+            for (to, (_, field)) in map.values_mut().zip(fields) {
+                self.value(*field, to, levels)?;
+            }
+            return Ok(());
+        }
+        let fields = fields.iter().map(|(name, field)| {
+            let mut value = Value::Null;
+            self.value(*field, &mut value, levels)?;
+            Ok((name.clone(), value))
+        });
+        *map = fields.collect::<Result<Map, AvroError>>()?;
+        Ok(())
     }
 
     /// Items in blocks: a count, then the items, up to a count of 0; a negative count is followed by a size.
@@ -378,9 +418,9 @@ impl Decoder<'_, '_> {
         }
     }
 
-    fn text(&mut self) -> Result<String, AvroError> {
-        let bytes = self.counted()?.to_vec();
-        String::from_utf8(bytes).map_err(|_| AvroError("text in the data is not valid UTF-8".to_owned()))
+    fn text(&mut self) -> Result<&str, AvroError> {
+        let bytes = self.counted()?;
+        std::str::from_utf8(bytes).map_err(|_| AvroError("text in the data is not valid UTF-8".to_owned()))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], AvroError> {

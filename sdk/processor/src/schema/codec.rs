@@ -11,7 +11,9 @@ use crate::metadata::{
 };
 use crate::parameters::{Declarations, Settings};
 use crate::record::{Change, Data, Record};
+use crate::text::same;
 use crate::value::Map;
+use crate::wire::refill;
 
 const SWITCHES: [(&str, &str); 4] = [
     ("sdk.schema.decode.key.enabled", "Whether the key is decoded, where the metadata name its schema."),
@@ -41,6 +43,10 @@ pub(crate) struct Codec {
     /// Versions of inferred schemas, by subject and text.
     inferred: BTreeMap<(String, String), i32>,
     warned: [bool; 2],
+    /// What was encoded, in whose memory the next data are decoded.
+    maps: Vec<Map>,
+    /// What was decoded, in whose memory the same data are encoded again.
+    bytes: Vec<Vec<u8>>,
 }
 
 impl Default for Codec {
@@ -52,12 +58,14 @@ impl Default for Codec {
             recent: Default::default(),
             inferred: BTreeMap::new(),
             warned: [false; 2],
+            maps: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 }
 
 /// A schema that metadata name.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Named {
     subject: String,
     /// As the metadata have it.
@@ -120,8 +128,11 @@ impl Codec {
                     Some(named) => {
                         for data in data.into_iter().flatten() {
                             if let Data::Raw(bytes) = data {
-                                let decoded = self.schema(Side::Before, i, named)?.decode(bytes);
-                                *data = Data::Structured(decoded.map_err(|error| named.blame("decode", &error))?);
+                                let spare = self.maps.pop().unwrap_or_default();
+                                let decoded = self.schema(Side::Before, i, named)?.decode(bytes, spare);
+                                let decoded = decoded.map_err(|error| named.blame("decode", &error))?;
+                                self.bytes.push(std::mem::take(bytes));
+                                *data = Data::Structured(decoded);
                             }
                         }
                     }
@@ -136,6 +147,16 @@ impl Codec {
             attached.0[i] = named.ok().flatten().filter(|_| self.encode[i]);
         }
         Ok(attached)
+    }
+
+    /// Forgets the memory that a smaller batch than the last one has left.
+    pub(crate) fn decoded_all(&mut self) {
+        self.maps.clear();
+    }
+
+    /// The same after the processor.
+    pub(crate) fn encoded_all(&mut self) {
+        self.bytes.clear();
     }
 
     /// Encodes what is structured and has a schema.
@@ -164,8 +185,10 @@ impl Codec {
             }
             let encoded = encoded.ok_or_else(|| named.blame("encode", &"they do not fit the schema"))?;
             for (data, encoded) in data.iter_mut().zip(encoded) {
-                if let (Some(data), Some(bytes)) = (data, encoded) {
-                    **data = Data::Raw(bytes);
+                if let (Some(data), Some(bytes)) = (data, encoded)
+                    && let Data::Structured(map) = std::mem::replace(*data, Data::Raw(bytes))
+                {
+                    self.maps.push(map);
                 }
             }
         }
@@ -180,8 +203,9 @@ impl Codec {
         data: &[Option<&mut Data>; 2],
     ) -> Result<Option<[Option<Vec<u8>>; 2]>, Error> {
         let avro = self.schema(Side::After, i, named)?;
-        let encode = |map: &Map| {
-            let mut bytes = Vec::new();
+        let mut encode = |map: &Map| {
+            let mut bytes = self.bytes.pop().unwrap_or_default();
+            refill::bytes(&mut bytes, &[]);
             avro.encode(map, &mut bytes).then_some(bytes)
         };
         let mut encoded = [None, None];
@@ -201,8 +225,8 @@ impl Codec {
         let [Some(subject), Some(written)] = texts else { return Ok(None) };
         let recent = &mut self.recent[side as usize][i];
         if let Some(Recent { named, .. }) = recent
-            && named.subject == subject
-            && named.written == written
+            && same(named.subject.as_bytes(), subject.as_bytes())
+            && same(named.written.as_bytes(), written.as_bytes())
         {
             return Ok(Some(named.clone()));
         }
@@ -268,8 +292,7 @@ fn texts(metadata: &Metadata) -> Texts<'_> {
     for (key, value) in metadata {
         for (keys, texts) in KEYS.iter().zip(&mut texts) {
             for (name, text) in keys.iter().zip(texts) {
-                // Lengths are compared first.
-                if key == name {
+                if same(key.as_bytes(), name.as_bytes()) {
                     *text = Some(value);
                 }
             }

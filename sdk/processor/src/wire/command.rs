@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::read::{Field, Malformed, Reader};
+use super::read::{Field, Malformed, Reader, text};
 use super::write::Writer;
 use crate::error::Error;
 use crate::processor::Output;
@@ -33,9 +33,11 @@ pub(crate) enum Response {
 }
 
 impl Command {
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// Reads it; its records come into the memory of those in `spare`, as far as there are.
+    pub(crate) fn read(bytes: &[u8], spare: Vec<Record>) -> Result<Self, Malformed> {
         let mut from = Reader(bytes);
         let mut command = Command::Unknown;
+        let mut spare = Some(spare);
         while let Some((number, field)) = from.next()? {
             command = match number {
                 1 => Command::Specify,
@@ -44,19 +46,26 @@ impl Command {
                     while let Some((number, field)) = entries.next()? {
                         if number == 1 {
                             let (key, value) = field.message()?.entry()?;
-                            settings.insert(key.to_owned(), value.map_or(Ok(""), Field::text)?.to_owned());
+                            settings.insert(text(key)?.to_owned(), value.map_or(Ok(""), Field::text)?.to_owned());
                         }
                     }
                     Command::Configure(settings)
                 }
                 3 => Command::Open,
                 4 => {
-                    let (mut elements, mut records) = (field.message()?, Vec::new());
+                    let mut elements = field.message()?;
+                    let (mut records, mut count) = (spare.take().unwrap_or_default(), 0);
                     while let Some((number, field)) = elements.next()? {
                         if number == 1 {
-                            records.push(Record::read(field.message()?)?);
+                            if count == records.len() {
+                                records.push(Record::default());
+                            }
+                            records[count].read(field.message()?)?;
+                            count += 1;
                         }
                     }
+                    // What a smaller command does not need is not kept for a larger one that may never come.
+                    records.truncate(count);
                     Command::Process(records)
                 }
                 5 => Command::Teardown,
@@ -182,6 +191,12 @@ pub(crate) mod host_side {
         Ok(error)
     }
 
+    fn record(from: Reader<'_>) -> Result<Record, Malformed> {
+        let mut record = Record::default();
+        record.read(from)?;
+        Ok(record)
+    }
+
     /// The results of a response to `process`.
     pub(crate) fn outputs(bytes: &[u8]) -> Result<Vec<Result<Output, Error>>, Malformed> {
         let (mut elements, mut outputs) = (Reader(bytes), Vec::new());
@@ -189,13 +204,13 @@ pub(crate) mod host_side {
             let (number, field) = field.message()?.next()?.ok_or(Malformed::Truncated)?;
             let mut content = field.message()?;
             outputs.push(match number {
-                1 => Ok(Output::Single(Record::read(content)?)),
+                1 => Ok(Output::Single(record(content)?)),
                 2 => Ok(Output::Filtered),
                 3 => Err(error(content.next()?.ok_or(Malformed::Truncated)?.1.message()?)?),
                 4 => {
                     let mut records = Vec::new();
                     while let Some((_, field)) = content.next()? {
-                        records.push(Record::read(field.message()?)?);
+                        records.push(record(field.message()?)?);
                     }
                     Ok(Output::Many(records))
                 }

@@ -61,12 +61,16 @@ impl<'b> Field<'b> {
     }
 
     pub(crate) fn text(self) -> Result<&'b str, Malformed> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Malformed::Utf8)
+        text(self.bytes()?)
     }
 
     pub(crate) fn message(self) -> Result<Reader<'b>, Malformed> {
         self.bytes().map(Reader)
     }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed::Utf8)
 }
 
 /// Reads the fields of a message one by one.
@@ -75,10 +79,21 @@ pub(crate) struct Reader<'b>(pub(crate) &'b [u8]);
 
 impl<'b> Reader<'b> {
     /// The next field with its number; `None` at the end.
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Field<'b>)>, Malformed> {
-        if self.0.is_empty() {
-            return Ok(None);
+        // Nearly all are bytes, with one byte for the tag and one for the length.
+        match *self.0 {
+            [] => Ok(None),
+            [tag @ 8..0x80, length @ ..0x80, ref rest @ ..] if tag & 7 == 2 && rest.len() >= usize::from(length) => {
+                let (bytes, rest) = rest.split_at(usize::from(length));
+                self.0 = rest;
+                Ok(Some((u64::from(tag >> 3), Field::Bytes(bytes))))
+            }
+            _ => self.any(),
         }
+    }
+
+    fn any(&mut self) -> Result<Option<(u64, Field<'b>)>, Malformed> {
         let tag = self.varint()?;
         let field = match tag & 7 {
             0 => Field::Varint(self.varint()?),
@@ -103,12 +118,12 @@ impl<'b> Reader<'b> {
         Ok(Some((tag >> 3, field)))
     }
 
-    /// An entry of a map with text as keys.
-    pub(crate) fn entry(mut self) -> Result<(&'b str, Option<Field<'b>>), Malformed> {
-        let (mut key, mut value) = ("", None);
+    /// An entry of a map. Its key is text, which is not looked at here.
+    pub(crate) fn entry(mut self) -> Result<(&'b [u8], Option<Field<'b>>), Malformed> {
+        let (mut key, mut value): (&[u8], _) = (&[], None);
         while let Some((number, field)) = self.next()? {
             match number {
-                1 => key = field.text()?,
+                1 => key = field.bytes()?,
                 2 => value = Some(field),
                 _ => {}
             }

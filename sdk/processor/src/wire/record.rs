@@ -1,41 +1,58 @@
 //! Records.
 
-use super::read::{Field, Malformed, Reader};
+use super::read::{Field, Malformed, Reader, text};
+use super::refill;
 use super::write::Writer;
 use crate::metadata::{self, Metadata};
-use crate::record::{Change, Data, Operation, Record};
+use crate::record::{Data, Operation, Record};
+use crate::text::same;
 use crate::value::{Map, Value, base64};
 
 /// Levels of structured data; enough for any data, and few enough for the stack of a module.
 const MOST_LEVELS: usize = 200;
 
 impl Record {
-    pub(super) fn read(mut from: Reader<'_>) -> Result<Self, Malformed> {
-        let mut record = Record::default();
-        let mut metadata = Entries::default();
+    /// Makes it the one in the message, in the memory of what it was.
+    pub(super) fn read(&mut self, whole: Reader<'_>) -> Result<(), Malformed> {
+        let (mut position, mut operation): (&[u8], _) = (&[], Operation::default());
+        let (mut key, mut before, mut after) = (None, None, None);
+        // The entries have the keys that are there, so far.
+        let (mut places, mut alike) = (self.metadata.iter_mut(), true);
+        let mut from = whole;
         while let Some((number, field)) = from.next()? {
             match number {
-                1 => record.position = field.bytes()?.to_vec(),
-                2 => record.operation = Operation::from_number(field.varint()?).unwrap_or_default(),
-                3 => metadata.read(field)?,
-                4 => record.key = Data::read(field.message()?)?,
+                1 => position = field.bytes()?,
+                2 => operation = Operation::from_number(field.varint()?).unwrap_or_default(),
+                3 if alike => {
+                    let (key, value) = field.message()?.entry()?;
+                    match places.next().filter(|(place, _)| metadata::is_ours(place, key)) {
+                        Some((_, place)) => refill::text(place, value.map_or(Ok(""), Field::text)?),
+                        None => alike = false,
+                    }
+                }
+                4 => key = Some(field.message()?),
                 5 => {
                     let mut sides = field.message()?;
-                    let mut change = Change::default();
+                    (before, after) = (None, None);
                     while let Some((number, field)) = sides.next()? {
                         match number {
-                            1 => change.before = Data::read(field.message()?)?,
-                            2 => change.after = Data::read(field.message()?)?,
+                            1 => before = Some(field.message()?),
+                            2 => after = Some(field.message()?),
                             _ => {}
                         }
                     }
-                    record.payload = change;
                 }
                 _ => {}
             }
         }
-        record.metadata = metadata.into();
-        Ok(record)
+        if !alike || places.next().is_some() {
+            self.metadata = read_metadata(whole)?;
+        }
+        refill::bytes(&mut self.position, position);
+        self.operation = operation;
+        self.key.read(key)?;
+        self.payload.before.read(before)?;
+        self.payload.after.read(after)
     }
 
     pub(super) fn write(&self, to: &mut Writer) {
@@ -62,44 +79,48 @@ impl Record {
     }
 }
 
-/// Metadata as they come. A map that is made of all of them at once compares far fewer keys than one that grows.
-#[derive(Default)]
-struct Entries {
-    renamed: Vec<(String, String)>,
-    kept: Vec<(String, String)>,
-}
-
-impl Entries {
-    fn read(&mut self, field: Field<'_>) -> Result<(), Malformed> {
+/// The metadata of a record. A map that is made of all of them at once compares far fewer keys than one that grows.
+fn read_metadata(mut from: Reader<'_>) -> Result<Metadata, Malformed> {
+    let (mut renamed, mut kept) = (Vec::new(), Vec::new());
+    while let Some((number, field)) = from.next()? {
+        if number != 3 {
+            continue;
+        }
         let (key, value) = field.message()?.entry()?;
         let value = value.map_or(Ok(""), Field::text)?.to_owned();
-        match metadata::ours(key) {
-            std::borrow::Cow::Owned(ours) => self.renamed.push((ours, value)),
-            std::borrow::Cow::Borrowed(key) => self.kept.push((key.to_owned(), value)),
+        match metadata::ours(text(key)?) {
+            std::borrow::Cow::Owned(ours) => renamed.push((ours, value)),
+            std::borrow::Cow::Borrowed(key) => kept.push((key.to_owned(), value)),
         }
-        Ok(())
     }
-}
-
-impl From<Entries> for Metadata {
-    fn from(mut entries: Entries) -> Self {
-        // Of equal keys the last one stays: a record that carries both names was given ours by us.
-        entries.renamed.append(&mut entries.kept);
-        entries.renamed.into_iter().collect()
-    }
+    // Of equal keys the last one stays: a record that carries both names was given ours by us.
+    renamed.append(&mut kept);
+    Ok(renamed.into_iter().collect())
 }
 
 impl Data {
-    fn read(mut from: Reader<'_>) -> Result<Self, Malformed> {
-        let mut data = Data::Absent;
-        while let Some((number, field)) = from.next()? {
-            match number {
-                1 => data = Data::Raw(field.bytes()?.to_vec()),
-                2 => data = Data::Structured(map(field.message()?, MOST_LEVELS)?),
-                _ => {}
+    /// Makes them those in the message, in the memory of what they were; absent where there is none.
+    fn read(&mut self, from: Option<Reader<'_>>) -> Result<(), Malformed> {
+        let mut data = None;
+        if let Some(mut from) = from {
+            while let Some((number, field)) = from.next()? {
+                if let 1 | 2 = number {
+                    data = Some((number, field));
+                }
             }
         }
-        Ok(data)
+        match (data, &mut *self) {
+            (None, _) => *self = Data::Absent,
+            (Some((1, field)), Data::Raw(place)) => refill::bytes(place, field.bytes()?),
+            (Some((1, field)), _) => *self = Data::Raw(field.bytes()?.to_vec()),
+            (Some((_, field)), Data::Structured(place)) => read_map(field.message()?, place, MOST_LEVELS)?,
+            (Some((_, field)), _) => {
+                let mut map = Map::new();
+                read_map(field.message()?, &mut map, MOST_LEVELS)?;
+                *self = Data::Structured(map);
+            }
+        }
+        Ok(())
     }
 
     fn write(&self, field: u32, to: &mut Writer) {
@@ -111,42 +132,85 @@ impl Data {
     }
 }
 
-fn map(mut from: Reader<'_>, levels: usize) -> Result<Map, Malformed> {
+/// Makes a map the one in the message. Where it has the same keys its memory stays.
+fn read_map(whole: Reader<'_>, place: &mut Map, levels: usize) -> Result<(), Malformed> {
+    let mut places = place.iter_mut();
+    let mut from = whole;
+    let alike = loop {
+        let Some((number, field)) = from.next()? else { break places.next().is_none() };
+        if number == 1 {
+            let (key, field) = field.message()?.entry()?;
+            match places.next() {
+                Some((place, value)) if same(place.as_bytes(), key) => entry_value(field, value, levels)?,
+                _ => break false,
+            }
+        }
+    };
+    if alike {
+        return Ok(());
+    }
     let mut map = Map::new();
+    let mut from = whole;
     while let Some((number, field)) = from.next()? {
         if number == 1 {
             let (key, field) = field.message()?.entry()?;
-            let value = field.map_or(Ok(Value::Null), |field| value(field.message()?, levels))?;
-            map.insert(key.to_owned(), value);
+            let mut value = Value::Null;
+            entry_value(field, &mut value, levels)?;
+            map.insert(text(key)?.to_owned(), value);
         }
     }
-    Ok(map)
+    *place = map;
+    Ok(())
 }
 
-fn value(mut from: Reader<'_>, levels: usize) -> Result<Value, Malformed> {
+fn entry_value(field: Option<Field<'_>>, place: &mut Value, levels: usize) -> Result<(), Malformed> {
+    match field {
+        Some(field) => read_value(field.message()?, place, levels),
+        None => {
+            *place = Value::Null;
+            Ok(())
+        }
+    }
+}
+
+/// Makes a value the one in the message.
+fn read_value(mut from: Reader<'_>, place: &mut Value, levels: usize) -> Result<(), Malformed> {
     let below = levels.checked_sub(1).ok_or(Malformed::Depth)?;
-    let mut read = Value::Null;
+    let mut read = false;
     while let Some((number, field)) = from.next()? {
-        read = match number {
-            1 => Value::Null,
-            2 => Value::Float(field.double()?),
-            3 => Value::Text(field.text()?.to_owned()),
-            4 => Value::Bool(field.varint()? != 0),
-            5 => Value::Map(map(field.message()?, below)?),
+        match number {
+            1 => *place = Value::Null,
+            2 => *place = Value::Float(field.double()?),
+            3 => refill::text_value(place, field.text()?),
+            4 => *place = Value::Bool(field.varint()? != 0),
+            5 => {
+                let mut map = match std::mem::take(place) {
+                    Value::Map(map) => map,
+                    _ => Map::new(),
+                };
+                read_map(field.message()?, &mut map, below)?;
+                *place = Value::Map(map);
+            }
             6 => {
                 let mut elements = field.message()?;
                 let mut list = Vec::new();
                 while let Some((number, field)) = elements.next()? {
                     if number == 1 {
-                        list.push(value(field.message()?, below)?);
+                        let mut element = Value::Null;
+                        read_value(field.message()?, &mut element, below)?;
+                        list.push(element);
                     }
                 }
-                Value::List(list)
+                *place = Value::List(list);
             }
             _ => continue,
-        };
+        }
+        read = true;
     }
-    Ok(read)
+    if !read {
+        *place = Value::Null;
+    }
+    Ok(())
 }
 
 fn write_map(map: &Map, to: &mut Writer) {

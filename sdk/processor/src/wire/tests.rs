@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use super::command::host_side;
 use super::read::{Malformed, Reader};
 use super::*;
+use crate::arbitrary::Random;
 use crate::error::Error;
 use crate::metadata;
 use crate::processor::Output;
@@ -34,7 +35,7 @@ fn record() -> Record {
 }
 
 fn sent(record: &Record) -> Record {
-    match Command::read(&Command::Process(vec![record.clone()]).write()).unwrap() {
+    match Command::read(&Command::Process(vec![record.clone()]).write(), Vec::new()).unwrap() {
         Command::Process(mut records) => records.remove(0),
         other => panic!("{other:?}"),
     }
@@ -46,6 +47,27 @@ fn a_record_survives_the_way_there_and_back() {
     assert_eq!(sent(&expected), expected);
     expected.payload.after = vec![7; 70_000].into();
     assert_eq!(sent(&expected), expected);
+}
+
+#[test]
+fn nothing_shows_of_the_records_in_whose_memory_others_are_read() {
+    let mut random = Random(1);
+    for _ in 0..500 {
+        let (spare, records) = (random.records(), random.records());
+        let bytes = Command::Process(records.clone()).write();
+        assert_eq!(Command::read(&bytes, spare), Ok(Command::Process(records)));
+    }
+}
+
+#[test]
+fn bytes_that_are_no_command_are_refused_with_records_to_spare_too() {
+    let mut random = Random(2);
+    for _ in 0..200 {
+        let (spare, mut bytes) = (random.records(), Command::Process(random.records()).write());
+        let at = random.below(bytes.len() as u64) as usize;
+        bytes[at] ^= 1 << random.below(8);
+        assert_eq!(Command::read(&bytes, spare), Command::read(&bytes, Vec::new()), "byte {at}");
+    }
 }
 
 #[test]
@@ -82,7 +104,8 @@ fn ours_wins_in_whichever_order_both_come() {
     };
     let (theirs, ours) = (entry("opencdc.x", "theirs"), entry("recfmt.x", "ours"));
     for bytes in [[theirs.clone(), ours.clone()].concat(), [ours, theirs].concat()] {
-        let read = Record::read(super::read::Reader(&bytes)).unwrap();
+        let mut read = Record::default();
+        read.read(super::read::Reader(&bytes)).unwrap();
         assert_eq!(read.metadata, BTreeMap::from([("recfmt.x".to_owned(), "ours".to_owned())]));
     }
 }
@@ -105,14 +128,14 @@ fn every_kind_of_result_is_written_and_read() {
 fn bytes_that_are_no_command_are_refused_wherever_they_are_cut() {
     let whole = Command::Process(vec![record()]).write();
     for end in 1..whole.len() {
-        assert!(Command::read(&whole[..end]).is_err(), "cut at {end}");
+        assert!(Command::read(&whole[..end], Vec::new()).is_err(), "cut at {end}");
     }
     // Any byte may be wrong: what is read is not what was written, or an error, but no panic.
     for i in 0..whole.len() {
         for bit in 0..8 {
             let mut bytes = whole.clone();
             bytes[i] ^= 1 << bit;
-            let _ = Command::read(&bytes);
+            let _ = Command::read(&bytes, Vec::new());
         }
     }
 }
@@ -142,13 +165,13 @@ fn data_that_are_nested_too_deep_are_refused_not_a_fallen_stack() {
         outer.append(&mut bytes);
         bytes = outer;
     }
-    assert_eq!(Command::read(&bytes), Err(Malformed::Depth));
+    assert_eq!(Command::read(&bytes, Vec::new()), Err(Malformed::Depth));
 }
 
 #[test]
 fn an_unknown_command_is_told_from_a_malformed_one() {
-    assert_eq!(Command::read(&[0x9A, 0x06, 0]), Ok(Command::Unknown));
-    assert_eq!(Command::read(&[]), Ok(Command::Unknown));
+    assert_eq!(Command::read(&[0x9A, 0x06, 0], Vec::new()), Ok(Command::Unknown));
+    assert_eq!(Command::read(&[], Vec::new()), Ok(Command::Unknown));
 }
 
 /// What real hosts and guests said to each other: the records of the requests are those of the responses.
@@ -163,7 +186,7 @@ fn transcripts_of_other_guests_are_understood() {
     let mut records = 0;
     for step in steps.as_array().unwrap() {
         let bytes = |key: &str| unbase64(step[key].as_str().unwrap());
-        let command = Command::read(&bytes("req")).unwrap();
+        let command = Command::read(&bytes("req"), Vec::new()).unwrap();
         assert_ne!(command, Command::Unknown);
         let Command::Process(sent) = command else { continue };
         let outputs = host_side::outputs(host_side::response(&bytes("resp")).unwrap().1).unwrap();
@@ -176,7 +199,7 @@ fn transcripts_of_other_guests_are_understood() {
                 records += usize::from(got.metadata.contains_key(metadata::READ_AT));
             }
         }
-        assert_eq!(Command::read(&Command::Process(sent.clone()).write()), Ok(Command::Process(sent)));
+        assert_eq!(Command::read(&Command::Process(sent.clone()).write(), Vec::new()), Ok(Command::Process(sent)));
     }
     assert!(records > 0);
 }

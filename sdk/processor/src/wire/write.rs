@@ -32,8 +32,7 @@ impl Writer {
 
     /// Bytes or text of a choice of fields, where empty is not the same as none.
     pub(crate) fn always_bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(bytes.len() as u64);
+        self.head(field, bytes.len());
         self.0.extend_from_slice(bytes);
     }
 
@@ -41,8 +40,7 @@ impl Writer {
     pub(crate) fn joined(&mut self, field: u32, pieces: [&str; 2]) {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         if length > 0 {
-            self.varint(u64::from(field) << 3 | 2);
-            self.varint(length as u64);
+            self.head(field, length);
             pieces.iter().for_each(|piece| self.0.extend_from_slice(piece.as_bytes()));
         }
     }
@@ -66,6 +64,17 @@ impl Writer {
         self.0.truncate(end + more);
         self.0.copy_within(start + 1..end, start + 1 + more);
         self.0[start..=start + more].copy_from_slice(&digits[..=more]);
+    }
+
+    /// The tag of a field of this many bytes, and their number.
+    fn head(&mut self, field: u32, length: usize) {
+        match (u8::try_from(field), u8::try_from(length)) {
+            (Ok(field @ ..16), Ok(length @ ..0x80)) => self.0.extend_from_slice(&[field << 3 | 2, length]),
+            _ => {
+                self.varint(u64::from(field) << 3 | 2);
+                self.varint(length as u64);
+            }
+        }
     }
 
     fn varint(&mut self, mut number: u64) {

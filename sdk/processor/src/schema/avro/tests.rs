@@ -1,4 +1,5 @@
 use super::*;
+use crate::arbitrary::Random;
 
 fn map(fields: &[(&str, Value)]) -> Map {
     fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
@@ -8,7 +9,7 @@ fn both_ways(schema: &str, map: &Map) -> Vec<u8> {
     let avro = Avro::parse(schema).unwrap();
     let mut bytes = Vec::new();
     assert!(avro.encode(map, &mut bytes), "{map:?} does not fit {schema}");
-    assert_eq!(avro.decode(&bytes).as_ref(), Ok(map));
+    assert_eq!(avro.decode(&bytes, Map::new()).as_ref(), Ok(map));
     bytes
 }
 
@@ -26,6 +27,18 @@ fn the_record_of_the_specification_has_its_bytes() {
     let schema = record(r#"{"name":"a","type":"long"},{"name":"b","type":"string"}"#);
     let bytes = both_ways(&schema, &map(&[("a", 27.into()), ("b", "foo".into())]));
     assert_eq!(bytes, [0x36, 0x06, 0x66, 0x6f, 0x6f]);
+}
+
+#[test]
+fn nothing_shows_of_the_map_in_whose_memory_another_is_decoded() {
+    let mut random = Random(4);
+    for _ in 0..500 {
+        let map = random.map(3);
+        let avro = Avro::parse(&crate::schema::infer::infer(&map).unwrap()).unwrap();
+        let mut bytes = Vec::new();
+        assert!(avro.encode(&map, &mut bytes));
+        assert_eq!(avro.decode(&bytes, random.map(3)), Ok(map));
+    }
 }
 
 #[test]
@@ -91,10 +104,10 @@ fn damaged_data_are_refused_without_much_memory_or_time() {
         &[0, 0, 9],
         &[255; 20],
     ] {
-        assert!(schema.decode(bytes).is_err(), "{bytes:?}");
+        assert!(schema.decode(bytes, Map::new()).is_err(), "{bytes:?}");
     }
     let endless = Avro::parse(&record(r#"{"name":"next","type":"r"}"#)).unwrap();
-    assert!(endless.decode(&[]).is_err());
+    assert!(endless.decode(&[], Map::new()).is_err());
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use crate::arbitrary::Random;
 use crate::metadata::{PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION};
 use crate::processor::{Output, Processor};
 use crate::record::{Data, Record};
@@ -84,8 +85,38 @@ fn a_changed_shape_becomes_a_version() {
             schema.text,
             r#"{"name":"record","type":"record","fields":[{"name":"id","type":"long"},{"name":"new","type":"string"}]}"#
         );
-        let decoded = Avro::parse(&schema.text).unwrap().decode(after.payload.after.as_raw().unwrap()).unwrap();
+        let decoded =
+            Avro::parse(&schema.text).unwrap().decode(after.payload.after.as_raw().unwrap(), Map::new()).unwrap();
         assert_eq!((&decoded["id"], &decoded["new"]), (&Value::Int(1), &Value::from("text")));
+    }
+}
+
+/// A record with data in binary, of a schema of their own, or damaged.
+fn encoded(random: &mut Random) -> Record {
+    let map = random.map(2);
+    let text = super::infer(&map).unwrap();
+    let version = schema::create("s", &text).unwrap().version.to_string();
+    let mut bytes = Vec::new();
+    assert!(Avro::parse(&text).unwrap().encode(&map, &mut bytes));
+    if random.below(8) == 0 {
+        bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
+    }
+    let mut record = Record { metadata: random.metadata(), ..Record::create(bytes) };
+    name(&mut record, &version);
+    if random.below(8) == 0 {
+        record.metadata.insert("add".to_owned(), String::new());
+    }
+    record
+}
+
+#[test]
+fn nothing_shows_of_the_batches_before() {
+    testing::reset();
+    let mut random = Random(3);
+    let mut running = start(&[]);
+    for _ in 0..300 {
+        let records: Vec<Record> = (0..random.below(4)).map(|_| encoded(&mut random)).collect();
+        assert_eq!(running.process(records.clone()), start(&[]).process(records));
     }
 }
 
@@ -188,6 +219,6 @@ fn every_shape_fits_the_schema_that_is_inferred_from_it() {
     let avro = Avro::parse(&super::infer(&map).unwrap()).unwrap();
     let mut bytes = Vec::new();
     assert!(avro.encode(&map, &mut bytes));
-    assert_eq!(avro.decode(&bytes), Ok(map));
+    assert_eq!(avro.decode(&bytes, Map::new()), Ok(map));
     assert!(super::infer(&[("a b".to_owned(), Value::Null)].into()).is_err());
 }
