@@ -46,6 +46,7 @@ mod failover;
 mod fix;
 mod gallery;
 mod generated;
+mod help;
 mod inspect;
 mod javascript;
 mod kills;
@@ -104,3 +105,4 @@ mod validate;
 mod wasm;
 #[cfg(feature = "http")]
 mod webhook;
+mod words;
