@@ -1,27 +1,13 @@
 //! Conditions on what a step before has set: whether they hold is known without a record.
 
-use crate::process::Workspace;
+use crate::process::{DECODE, TO_FILE, Workspace, lines_to};
 
 /// A pipeline with these steps, one a line, on decoded lines.
 fn validate(steps: &[&str]) -> String {
     let workspace = Workspace::new();
     workspace.write("in.txt", "{\"kind\":\"a\",\"items\":[1,2]}\n");
     let steps: String = steps.iter().map(|step| format!("      - {{ {step} }}\n")).collect();
-    workspace.write(
-        "pipelines/p.yaml",
-        format!(
-            r#"version: "2.2"
-pipelines:
-  - id: p
-    connectors:
-      - {{ id: in, type: source, plugin: file, settings: {{ path: ./in.txt }} }}
-      - {{ id: out, type: destination, plugin: file, settings: {{ path: ./out.txt }} }}
-    processors:
-      - {{ id: decode, plugin: json.decode, settings: {{ field: .Payload.After }} }}
-{steps}
-"#
-        ),
-    );
+    workspace.write("pipelines/p.yaml", lines_to(TO_FILE, &format!("{DECODE}{steps}")));
     let run = ["pipelines", "validate", "--preview.pipeline-arch-v2"];
     workspace.run(&run).expect_code(0).both()
 }

@@ -1,6 +1,6 @@
 //! What is said of words from other tools: the words that are meant here.
 
-use crate::process::{Workspace, file_to_file};
+use crate::process::{DECODE, TO_FILE, Workspace, file_to_file, lines_to};
 
 /// What `validate` prints of a pipeline with this step and this destination.
 fn validate(step: &str, destination: &str, code: i32) -> String {
@@ -10,25 +10,9 @@ fn validate(step: &str, destination: &str, code: i32) -> String {
 fn pipeline(step: &str, destination: &str) -> Workspace {
     let workspace = Workspace::new();
     workspace.write("in.txt", "{\"kind\":\"a\"}\n");
-    workspace.write(
-        "pipelines/p.yaml",
-        format!(
-            r#"version: "2.2"
-pipelines:
-  - id: p
-    connectors:
-      - {{ id: in, type: source, plugin: file, settings: {{ path: ./in.txt }} }}
-      - {{ id: out, type: destination, {destination} }}
-    processors:
-      - {{ id: decode, plugin: json.decode, settings: {{ field: .Payload.After }} }}
-{step}
-"#
-        ),
-    );
+    workspace.write("pipelines/p.yaml", lines_to(destination, &format!("{DECODE}{step}")));
     workspace
 }
-
-const FILE: &str = "plugin: file, settings: { path: ./out.txt }";
 
 fn set(value: &str) -> String {
     format!("      - {{ id: t, plugin: field.set, settings: {{ field: .Payload.After.x, value: '{value}' }} }}")
@@ -46,11 +30,11 @@ fn names_of_other_templates_lead_to_ours() {
         ("{{ record.kind }}", "write .Payload.After.kind"),
         ("{{ uuid \"x\" }}", "write uuidv4"),
     ] {
-        let text = validate(&set(value), FILE, 2);
+        let text = validate(&set(value), TO_FILE, 2);
         assert!(text.contains(said), "{value}: {said}\n{text}");
     }
     let condition = "      - { id: t, plugin: filter, condition: '{{ eq .record.kind \"x\" }}' }";
-    let text = validate(condition, FILE, 2);
+    let text = validate(condition, TO_FILE, 2);
     assert!(text.contains("did you mean .Payload.After.kind?"), "{text}");
 }
 

@@ -4,6 +4,7 @@ use anabranch_graph::diagnostic::did_you_mean;
 use anabranch_graph::flow::{NO_FIELD, NO_METADATA};
 use anabranch_graph::metadata::own_key;
 use anabranch_graph::reference::Side;
+use anabranch_graph::text::Str;
 
 use super::Said;
 use crate::acts::FieldRead;
@@ -61,7 +62,7 @@ impl Said<'_> {
         if keys.may_have(&read.name) || own_key(&read.name).is_some() {
             return;
         }
-        let names: Vec<&str> = keys.named().map(|key| key.as_str()).collect();
+        let names: Vec<&str> = keys.named().map(Str::as_str).collect();
         let Some(near) = meant(read, &names, reads) else { return };
         let hint = format!("did you mean {}?", named("rec.Metadata", near));
         let message = format!("this is undefined: no record has the metadata {:?} here", read.name);
