@@ -112,3 +112,25 @@ fn forget(fields: &mut Fields, was: &Fields, writes: &Access, path: &mut Vec<Str
         path.pop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_of_two_values_is_never_too_little() {
+        let known =
+            [Texts::Any, Texts::only("a"), Texts::only("2"), Texts::only("a").join(&Texts::only("b")), Texts::UpTo(2)];
+        for a in &known {
+            for b in &known {
+                let both = a.join(b);
+                assert_eq!(both, b.join(a), "{a:?} {b:?}");
+                for text in ["a", "b", "2", "02", "3", "-1", ""] {
+                    assert!(both.may_be(text) || !(a.may_be(text) || b.may_be(text)), "{text}: {a:?} {b:?}");
+                }
+            }
+        }
+        let many = (0..=MOST).map(|n| Texts::only(n.to_string()));
+        assert_eq!(many.reduce(|a, b| a.join(&b)), Some(Texts::Any));
+    }
+}
