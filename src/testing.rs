@@ -485,7 +485,17 @@ fn unknown<'i>(name: &Spanned<Str>, what: &str, ids: impl Iterator<Item = &'i st
     let finding = Diagnostic::error("test.unknown_id", format!("the pipeline has no {what} {:?}", &*name.value));
     let hint = match did_you_mean(&name.value, ids.clone()) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("there is: {}", ids.collect::<Vec<_>>().join(", ")),
+        None => {
+            let ids = ids.collect::<Vec<_>>();
+            match (case::is_of_list(&name.value), ids.first()) {
+                (true, Some(first)) => format!(
+                    "{name} stands below the id of a connector, as `{first}: {{ {name}: … }}`; the number of all records \
+                     is written `records: 1`",
+                    name = &*name.value
+                ),
+                _ => format!("there is: {}", ids.join(", ")),
+            }
+        }
     };
     finding.with_span(name.span).with_hint(hint)
 }

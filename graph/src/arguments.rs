@@ -173,6 +173,11 @@ impl Arguments {
         self.values.get(name).and_then(|argument| argument.written.content())
     }
 
+    /// Whether the value of a parameter is the same wherever the pipeline runs: no variable stands in it.
+    pub fn is_constant(&self, name: &str) -> bool {
+        self.values.get(name).is_none_or(|argument| argument.written.is_verbatim())
+    }
+
     /// What the file gives, without defaults, in name order: for plugins that fill in defaults themselves. A setting
     /// that is given blank is a blank text.
     pub fn given(&self) -> impl Iterator<Item = (&Str, Written)> {

@@ -4,7 +4,9 @@
 //! Waiting goes by tokio's clock and by none other.
 
 use std::cell::Cell;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+use nix::time::{ClockId, clock_gettime};
 
 thread_local! {
     static HELD: Cell<Option<SystemTime>> = const { Cell::new(None) };
@@ -13,6 +15,11 @@ thread_local! {
 /// The time of day, or the time at which it is held on this thread.
 pub fn now() -> SystemTime {
     HELD.get().unwrap_or_else(SystemTime::now)
+}
+
+/// Processor time that this thread has taken. Every system has this clock; one that lacks it counts no time.
+pub fn taken_by_thread() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 /// The time at which it is held on this thread, for a thread that works for this one.

@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::batch::Mask;
 use crate::diagnostic::Severity;
 use crate::fault::Fault;
@@ -13,7 +11,7 @@ use crate::flow::{Flow, RecordShape};
 use crate::operator::Access;
 use crate::record::Record;
 use crate::template::predicate::{Predicate, verdict};
-use crate::template::{Allowance, EvalError, MissingKey, Template, TemplateError};
+use crate::template::{Allowance, Deadline, EvalError, MissingKey, Template, TemplateError};
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +55,7 @@ pub struct Budget {
     pub bytes: usize,
     /// Steps that all verdicts together may take: iterations, calls of templates and elements that functions make.
     pub steps: usize,
-    /// Time that all verdicts together may take.
+    /// Processor time that all verdicts together may take.
     pub time: Duration,
 }
 
@@ -203,10 +201,10 @@ impl CompiledCondition {
         }
         let mut output = String::new();
         let mut allowance = Allowance { bytes: budget.bytes, steps: budget.steps };
-        let begun = Instant::now();
-        let (rendered, spent) = self.template.render_until(record, &mut output, &mut allowance, begun + budget.time);
+        let until = Deadline::within(budget.time);
+        let (rendered, spent) = self.template.render_until(record, &mut output, &mut allowance, until);
         budget.steps = allowance.steps;
-        budget.time = budget.time.saturating_sub(begun.elapsed());
+        budget.time = until.left();
         if spent {
             return Judgement::TooCostly(Fault::record("condition_too_costly", NoVerdict::TooCostly));
         }

@@ -10,9 +10,11 @@
 
 mod display;
 mod look;
+mod observed;
 mod record;
 mod shape;
 mod template;
+mod texts;
 mod walk;
 
 use std::ops::Range;
@@ -24,8 +26,13 @@ use crate::text::Str;
 pub(crate) use look::Look;
 pub use record::{Keys, Operations, RecordShape};
 pub use shape::{Field, Fields, Form, Kinds, Shape, Since, Type};
+pub use texts::Texts;
 use walk::{Access, Outcome, walk};
 
+/// Code of the findings about fields that no record has.
+pub const NO_FIELD: &str = "flow.no_field";
+/// Code of the findings about metadata that no record has.
+pub const NO_METADATA: &str = "flow.no_metadata";
 /// Code of the findings about parts that no record has.
 pub(crate) const NO_PART: &str = "flow.no_part";
 
@@ -39,6 +46,10 @@ pub struct Flow {
     fails: bool,
     /// What real records can be held against, where somebody asks for it.
     looks: Option<Vec<(Place, Look)>>,
+    /// Whether the records are some that came.
+    observed: bool,
+    /// Whether a part of the node's configuration comes out of variables: it may be something else elsewhere.
+    pub(crate) substituted: bool,
 }
 
 /// Where in a node's configuration a remark belongs.
@@ -97,7 +108,7 @@ pub(crate) struct Remark {
 impl Remark {
     fn is_of_nothing_in(&self, place: &Place) -> bool {
         let within = |inner: &Range<usize>, outer: &Range<usize>| outer.start <= inner.start && inner.end <= outer.end;
-        matches!(self.code, "flow.no_field" | "flow.no_metadata")
+        matches!(self.code, NO_FIELD | NO_METADATA)
             && self.place.part == place.part
             && self.place.range.as_ref().zip(place.range.as_ref()).is_some_and(|(inner, outer)| within(inner, outer))
     }
@@ -130,7 +141,15 @@ impl Found {
 impl Flow {
     /// A flow that starts with these records.
     pub fn new(record: RecordShape) -> Flow {
-        Flow { record, remarks: Vec::new(), may_fail: false, fails: false, looks: None }
+        Flow {
+            record,
+            remarks: Vec::new(),
+            may_fail: false,
+            fails: false,
+            looks: None,
+            observed: false,
+            substituted: false,
+        }
     }
 
     /// Whatever comes out may be anything: nothing is known of the step.
@@ -152,6 +171,11 @@ impl Flow {
     /// Whether it was found that every record fails here.
     pub fn fails(&self) -> bool {
         self.fails
+    }
+
+    /// Whether it was found that something here is wrong in the same way.
+    pub(crate) fn says(&self, other: &Remark) -> bool {
+        self.remarks.iter().any(|remark| remark.code == other.code && remark.place == other.place)
     }
 
     /// What was found, in words.
@@ -367,7 +391,7 @@ impl Flow {
         let hint = near
             .map_or_else(|| "check the name, or set it before".to_owned(), |near| format!("did you mean {near:?}?"));
         let message = format!("no record has the metadata {:?} here: nothing before writes it", key.as_str());
-        self.warn("flow.no_metadata", place.clone(), message, None, Some(hint));
+        self.warn(NO_METADATA, place.clone(), message, None, Some(hint));
     }
 
     /// Says what is wrong with a way to a field; `certain` if every record goes it.
@@ -376,7 +400,7 @@ impl Flow {
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
             let since = Some((blocked.since, format!("{} since here", blocked.what)));
             let hint = blocked.hint.map(str::to_owned);
-            let code = if blocked.missing { "flow.no_field" } else { "flow.not_a_map" };
+            let code = if blocked.missing { NO_FIELD } else { "flow.not_a_map" };
             match certain {
                 true => self.fail(code, place.clone(), blocked.message(), since, hint),
                 false => self.warn(code, place.clone(), blocked.message(), since, hint),
@@ -384,7 +408,7 @@ impl Flow {
         } else if let (true, Some(lacking)) = (outcome.ty.kinds == Kinds::NONE, &outcome.lacking) {
             let since = if lacking.removed { "it is removed here" } else { "its fields are known since here" };
             let since = Some((lacking.since, since.to_owned()));
-            self.warn("flow.no_field", place.clone(), lacking.message(), since, Some(lacking.hint()));
+            self.warn(NO_FIELD, place.clone(), lacking.message(), since, Some(lacking.hint()));
         }
     }
 
@@ -419,7 +443,7 @@ impl Flow {
             Target::Entry(key) => {
                 self.may_fail |= !ty.kinds.within(Kinds::TEXT | Kinds::NULL);
                 match (ty.kinds.overlaps(Kinds::TEXT), ty.kinds.overlaps(Kinds::NULL)) {
-                    (true, false) => self.record.metadata.insert(key.clone()),
+                    (true, false) => self.record.metadata.insert_one_of(key.clone(), ty.texts),
                     (true, true) => {
                         self.record.metadata.remove(key);
                         self.record.metadata.allow(key.clone());

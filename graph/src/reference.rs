@@ -111,7 +111,7 @@ impl Side {
         }
     }
 
-    const fn parts(self) -> &'static [Str] {
+    pub(crate) const fn parts(self) -> &'static [Str] {
         const KEY: &[Str] = &[Str::from_static("Key")];
         const BEFORE: &[Str] = &[Str::from_static("Payload"), Str::from_static("Before")];
         const AFTER: &[Str] = &[Str::from_static("Payload"), Str::from_static("After")];

@@ -10,8 +10,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use crate::operator::Access;
 use crate::record::Record;
 use crate::text::Str;
@@ -38,6 +36,7 @@ mod tests;
 pub use doubt::{Doubt, DoubtKind};
 pub use functions::Allowance;
 use functions::Context;
+pub(crate) use functions::Deadline;
 pub use missing::NO_VALUE;
 use tree::{Node, Tree};
 
@@ -158,14 +157,14 @@ impl Template {
         result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
     }
 
-    /// As [`Template::render_within`], until a point in time at most, and takes the steps it needed off the allowance.
+    /// As [`Template::render_within`], until a deadline at most, and takes the steps it needed off the allowance.
     /// Whether it took more than it may is the second value.
     pub(crate) fn render_until(
         &self,
         record: &Record,
         out: &mut String,
         allowance: &mut Allowance,
-        until: Instant,
+        until: Deadline,
     ) -> (Result<(), EvalError>, bool) {
         let context = Context::within(*allowance).until(until);
         let (result, left) = eval::render(&self.tree, self.missing, record, context, out);

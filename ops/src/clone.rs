@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::flow::Flow;
+use anabranch_graph::flow::{Flow, Texts};
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
@@ -42,12 +42,14 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Copies), Diagnostics> 
         needs_arch_v2: true,
         ..Signature::inline()
     };
-    Ok((signature, Copies { count }))
+    Ok((signature, Copies { count, always: arguments.is_constant("count") }))
 }
 
 #[derive(Clone)]
 struct Copies {
     count: usize,
+    /// Whether no variable gives the count.
+    always: bool,
 }
 
 impl Operator for Copies {
@@ -65,7 +67,8 @@ impl Operator for Copies {
 
 impl Prototype for Copies {
     fn flow(&self, flow: &mut Flow) {
-        flow.record.metadata.insert(key::CLONE_INDEX);
+        let most = if self.always { self.count as u64 } else { u64::MAX };
+        flow.record.metadata.insert_one_of(key::CLONE_INDEX, Texts::UpTo(most));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::flow::{Flow, Kinds, Texts, Type};
 use anabranch_graph::metadata::key;
 use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Record;
@@ -113,7 +113,7 @@ impl Prototype for Split {
         flow.may_fail();
         flow.need("flow.not_a_list", "field", &self.field, (Kinds::LIST, "a list"), false);
         flow.set("field", &self.field, Type::any());
-        flow.record.metadata.insert(key::SPLIT_INDEX);
+        flow.record.metadata.insert_one_of(key::SPLIT_INDEX, Texts::UpTo(u64::MAX));
     }
 }
 

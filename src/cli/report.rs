@@ -214,14 +214,19 @@ impl Report {
             let _ = terminal::print(Stream::Err, &notes);
             terminal::print(Stream::Out, &self.text)
         };
-        match printed {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                let message = format!("error: cannot write to standard output: {}\n", system(&error));
-                let _ = terminal::print(Stream::Err, &message);
-                self.exit.max(Exit::Environment)
-            }
-            _ => self.exit,
+        ended(printed, self.exit)
+    }
+}
+
+/// The exit code of a command that has printed its result. A reader that went away is not an error.
+pub(super) fn ended(printed: std::io::Result<()>, exit: Exit) -> Exit {
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let message = format!("error: cannot write to standard output: {}\n", system(&error));
+            let _ = terminal::print(Stream::Err, &message);
+            exit.max(Exit::Environment)
         }
+        _ => exit,
     }
 }
 

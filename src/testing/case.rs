@@ -15,6 +15,8 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severi
 use anabranch_graph::fault::FaultClass;
 use anabranch_graph::text::Str;
 
+pub(in crate::testing) use expectation::is_of_list;
+
 use super::fields::{Fields, duration, invalid, items, map, text, wrong};
 use super::input::{self, Base, Reads, scalar_text};
 use super::pattern::Expected;

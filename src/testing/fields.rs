@@ -56,6 +56,9 @@ impl<'n> Fields<'n> {
                     "a file whose name ends in `.test.yaml` holds tests: give a file of pipelines another name"
                         .to_owned()
                 }
+                _ if entry.key == *"count" && !known.contains(&"count") => {
+                    "the number of records is written `expect: { records: 1 }`".to_owned()
+                }
                 Some(near) => format!("did you mean {near:?}?"),
                 None => format!("the fields are: {}", known.join(", ")),
             };

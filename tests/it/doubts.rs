@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{Workspace, file_to_file};
+use crate::process::{DECODE, Workspace, file_to_file, lines_to};
 
 const RECORDS: &str = "{\"name\":\"tea\",\"price\":4.5,\"password\":\"x\"}\n{\"name\":\"milk\",\"price\":2}\n";
 
@@ -10,21 +10,8 @@ const RECORDS: &str = "{\"name\":\"tea\",\"price\":4.5,\"password\":\"x\"}\n{\"n
 fn workspace(steps: &str, destination: &str) -> Workspace {
     let workspace = Workspace::new();
     workspace.write("in.txt", RECORDS);
-    workspace.write(
-        "pipelines/p.yaml",
-        format!(
-            r#"version: "2.2"
-pipelines:
-  - id: p
-    connectors:
-      - {{ id: in, type: source, plugin: file, settings: {{ path: ./in.txt }} }}
-      - {{ id: out, type: destination, plugin: file, settings: {{ path: ./out.txt{destination} }} }}
-    processors:
-      - {{ id: decode, plugin: json.decode, settings: {{ field: .Payload.After }} }}
-{steps}
-"#
-        ),
-    );
+    let destination = format!("plugin: file, settings: {{ path: ./out.txt{destination} }}");
+    workspace.write("pipelines/p.yaml", lines_to(&destination, &format!("{DECODE}{steps}")));
     workspace
 }
 

@@ -20,6 +20,7 @@ mod branching;
 mod commands;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
 mod connectors;
+mod constants;
 mod control_plane;
 mod copy;
 mod crash;
@@ -35,6 +36,8 @@ mod doctor;
 #[cfg(all(feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
 mod documents;
 mod doubts;
+#[cfg(feature = "js")]
+mod doubts_of_scripts;
 mod drawing;
 mod edits;
 mod elsewhere;
@@ -43,6 +46,7 @@ mod failover;
 mod fix;
 mod gallery;
 mod generated;
+mod help;
 mod inspect;
 mod javascript;
 mod kills;
@@ -101,3 +105,4 @@ mod validate;
 mod wasm;
 #[cfg(feature = "http")]
 mod webhook;
+mod words;

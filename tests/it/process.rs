@@ -353,6 +353,27 @@ pipelines:
     )
 }
 
+/// A pipeline `p` that reads the lines of `in.txt`, with these processors, indented by six, and a destination in one line.
+/// The first processor stands in line 8.
+pub fn lines_to(destination: &str, processors: &str) -> String {
+    format!(
+        r#"version: "2.2"
+pipelines:
+  - id: p
+    connectors:
+      - {{ id: in, type: source, plugin: file, settings: {{ path: ./in.txt }} }}
+      - {{ id: out, type: destination, {destination} }}
+    processors:
+{processors}
+"#
+    )
+}
+
+/// The step that decodes JSON, in one line.
+pub const DECODE: &str = "      - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }\n";
+/// The destination that writes `out.txt`.
+pub const TO_FILE: &str = "plugin: file, settings: { path: ./out.txt }";
+
 /// Writes a program to a path; see [`Workspace::write_program`].
 pub fn write_program(path: &Path, content: &str) {
     let mut shell = Command::new("sh")

@@ -329,6 +329,20 @@ fn verdicts_share_a_budget_of_steps() {
     assert!(matches!(failing.evaluate_within(&order(), &mut { full }), Judgement::Failed(_)));
 }
 
+/// What a verdict costs is what its thread computes: the time in which others have the processor is not its own. The clock
+/// stands still here.
+#[tokio::test(start_paused = true)]
+async fn a_verdict_is_charged_with_processor_time() {
+    let full = Budget { bytes: usize::MAX, steps: usize::MAX, time: Duration::from_secs(3600) };
+    let mut budget = full;
+    assert!(matches!(costly(12).evaluate_within(&order(), &mut budget), Judgement::Verdict(true)));
+    assert!(budget.time < full.time);
+    // It slept: that costs nothing.
+    let deadline = Deadline::within(full.time);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(deadline.left() > full.time - Duration::from_millis(200));
+}
+
 #[test]
 fn a_verdict_ends_when_its_time_is_over() {
     let mut budget = Budget { bytes: usize::MAX, steps: usize::MAX, time: Duration::from_millis(50) };

@@ -95,6 +95,12 @@ impl Written {
         }
     }
 
+    /// Whether the value is what the file has, word for word: the same wherever the pipeline runs. That of a variable with
+    /// a default is not.
+    pub fn is_verbatim(&self) -> bool {
+        self.value == self.written
+    }
+
     /// The parts of the value that came out of variables and files, to be masked wherever they may turn up.
     pub fn substituted(&self) -> impl Iterator<Item = &Str> {
         let whole = self.layout.is_none() && self.value != self.written;

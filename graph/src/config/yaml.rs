@@ -195,16 +195,16 @@ impl Builder<'_> {
         let span = self.span(range);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                self.check_tag(tag.as_deref(), range, findings);
+                self.check_tag(tag.as_deref(), &text, range, findings);
                 let node = Rc::new(self.scalar(&text, style, tag.as_deref(), span));
                 self.complete(node, anchor, findings)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), range, findings);
+                self.check_tag(tag.as_deref(), "", range, findings);
                 self.open(span, anchor, Content::List(Vec::new()))
             }
             Event::MappingStart(style, anchor, tag) => {
-                self.check_tag(tag.as_deref(), range, findings);
+                self.check_tag(tag.as_deref(), "", range, findings);
                 let flow = style == StructureStyle::Flow;
                 self.open(span, anchor, Content::Map(OpenMap { flow, ..OpenMap::default() }))
             }
@@ -330,20 +330,38 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Tags other than YAML's own have no meaning here.
-    fn check_tag(&self, tag: Option<&Tag>, range: Range, findings: &mut Diagnostics) {
+    /// Tags other than YAML's own have no meaning here. `text` is the scalar that it stands before.
+    fn check_tag(&self, tag: Option<&Tag>, text: &str, range: Range, findings: &mut Diagnostics) {
         if let Some(tag) = tag.filter(|tag| tag.core_suffix().is_none()) {
             let span = range.tag_span().map_or_else(|| self.span(range), |range| self.span(range));
+            let hint = variable(&tag.original(), text);
             findings.push(
                 Diagnostic::warning(
                     "config.tag_ignored",
                     format!("the tag {} means nothing here", quoted(&tag.original())),
                 )
                 .with_span(span)
-                .with_hint("quote a text that starts with `!`"),
+                .with_hint(hint.unwrap_or_else(|| "quote a text that starts with `!`".to_owned())),
             );
         }
     }
+}
+
+/// How a value is written here that a tag of other programs fetches from elsewhere, as `!env DATABASE_URL` does. What
+/// may be the value itself is not repeated.
+fn variable(tag: &str, text: &str) -> Option<String> {
+    let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let name = if !text.is_empty() && text.chars().all(is_name) { text } else { "NAME" };
+    Some(match tag.trim_start_matches('!').to_ascii_lowercase().as_str() {
+        "env" | "envvar" | "env_var" | "environment" | "var" => {
+            format!("a variable of the environment is written `${{{name}}}`")
+        }
+        "secret" | "vault" => {
+            format!("a secret is written `${{{name}}}`, or `${{file:/path/of/the/secret}}` for the content of a file")
+        }
+        "file" | "include" | "readfile" => "the content of a file is written `${file:/path/of/the/file}`".to_owned(),
+        _ => return None,
+    })
 }
 
 impl OpenMap {

@@ -11,12 +11,30 @@ pub(crate) enum Look {
     Template(Template),
     /// A field that is taken away, renamed or rewritten: the step has nothing to work on in a record without it.
     Field(Reference),
+    /// The step as a whole: its flow finds more where it knows what the records are.
+    Step,
 }
 
 impl Flow {
     /// A flow of records of which nothing is known, that gathers what real records can be held against.
     pub(crate) fn gathering() -> Flow {
         Flow { looks: Some(Vec::new()), ..Flow::new(RecordShape::unknown()) }
+    }
+
+    /// A flow of records that came: `record` is what they have in common.
+    pub(crate) fn observed(record: RecordShape) -> Flow {
+        Flow { observed: true, ..Flow::new(record) }
+    }
+
+    /// Whether the records are some that came, and others may be different.
+    pub fn is_observed(&self) -> bool {
+        self.observed
+    }
+
+    /// A trial walks this flow again with the records that come to the step. For steps that find out by themselves what
+    /// is wrong with what they do to a record.
+    pub fn observe(&mut self) {
+        self.look(&Place::NODE, || Look::Step);
     }
 
     /// What was gathered.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::shape::{MOST_NAMED, Shape, Since};
+use super::texts::Texts;
 use crate::diagnostic::Span;
 use crate::metadata::key;
 use crate::record::Operation;
@@ -143,9 +144,17 @@ impl Operations {
 /// Which keys metadata have. Cloning is O(1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// Whether each is surely there.
-    named: Arc<BTreeMap<Str, bool>>,
+    named: Arc<BTreeMap<Str, Entry>>,
     open: bool,
+}
+
+/// What is known of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// Whether it is surely there.
+    sure: bool,
+    /// What it is.
+    texts: Texts,
 }
 
 impl Keys {
@@ -161,7 +170,8 @@ impl Keys {
 
     /// Exactly these.
     pub fn of(keys: impl IntoIterator<Item = Str>) -> Keys {
-        Keys { named: Arc::new(keys.into_iter().map(|key| (key, true)).collect()), open: false }
+        let entry = |key| (key, Entry { sure: true, texts: Texts::Any });
+        Keys { named: Arc::new(keys.into_iter().map(entry).collect()), open: false }
     }
 
     /// Whether a record may have the key.
@@ -171,7 +181,7 @@ impl Keys {
 
     /// Whether every record has the key.
     pub fn has(&self, key: &str) -> bool {
-        self.named.get(key).copied().unwrap_or(false)
+        self.named.get(key).is_some_and(|entry| entry.sure)
     }
 
     /// The keys that may be there and have a name.
@@ -179,16 +189,38 @@ impl Keys {
         self.named.keys()
     }
 
+    /// What the entry is, where it is there.
+    pub fn texts(&self, key: &str) -> Texts {
+        self.named.get(key).map_or(Texts::Any, |entry| entry.texts.clone())
+    }
+
+    /// The keys of which more is known than that they may be there.
+    pub(super) fn with_texts(&self) -> impl Iterator<Item = &Str> {
+        self.named.iter().filter(|(_, entry)| entry.texts != Texts::Any).map(|(key, _)| key)
+    }
+
+    pub(super) fn forget_texts(&mut self, key: &str) {
+        if let Some(entry) = Arc::make_mut(&mut self.named).get_mut(key) {
+            entry.texts = Texts::Any;
+        }
+    }
+
     /// From now on every record has the key.
     pub fn insert(&mut self, key: Str) {
+        self.insert_one_of(key, Texts::Any);
+    }
+
+    /// From now on every record has the key, with one of these texts.
+    pub fn insert_one_of(&mut self, key: Str, texts: Texts) {
         self.widen();
-        Arc::make_mut(&mut self.named).insert(key, true);
+        Arc::make_mut(&mut self.named).insert(key, Entry { sure: true, texts });
     }
 
     /// From now on a record may have the key.
     pub fn allow(&mut self, key: Str) {
         self.widen();
-        Arc::make_mut(&mut self.named).entry(key).or_insert(false);
+        let entry = Arc::make_mut(&mut self.named).entry(key).or_insert(Entry { sure: false, texts: Texts::Any });
+        entry.texts = Texts::Any;
     }
 
     /// Makes room for another name.
@@ -211,9 +243,16 @@ impl Keys {
         if self == other {
             return self.clone();
         }
-        let sure = |keys: &Keys, key: &str| keys.has(key);
-        let named = self.named.keys().chain(other.named.keys());
-        let named = named.map(|key| (key.clone(), sure(self, key) && sure(other, key))).collect();
+        let of_either = |key: &Str| {
+            let texts = match (self.named.get(key), other.named.get(key)) {
+                (Some(a), Some(b)) => a.texts.join(&b.texts),
+                (Some(only), None) if !other.open => only.texts.clone(),
+                (None, Some(only)) if !self.open => only.texts.clone(),
+                _ => Texts::Any,
+            };
+            (key.clone(), Entry { sure: self.has(key) && other.has(key), texts })
+        };
+        let named = self.named.keys().chain(other.named.keys()).map(of_either).collect();
         Keys { named: Arc::new(named), open: self.open || other.open }
     }
 }

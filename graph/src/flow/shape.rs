@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::BitOr;
 use std::sync::Arc;
 
+use super::texts::Texts;
 use crate::diagnostic::Span;
 use crate::text::Str;
 use crate::value::Value;
@@ -125,6 +126,8 @@ pub struct Type {
     pub kinds: Kinds,
     /// Its fields, where it is a map.
     pub fields: Fields,
+    /// What it is, where it is a text.
+    pub texts: Texts,
     /// Where it came to be.
     pub since: Since,
 }
@@ -142,7 +145,12 @@ impl Type {
 
     /// One of these kinds; a map with any fields.
     pub fn of(kinds: Kinds) -> Type {
-        Type { kinds, fields: Fields::any(), since: Since::default() }
+        Type { kinds, fields: Fields::any(), texts: Texts::Any, since: Since::default() }
+    }
+
+    /// A text that is one of these.
+    pub fn one_of(texts: Texts) -> Type {
+        Type { texts, ..Type::of(Kinds::TEXT) }
     }
 
     /// A map with these fields.
@@ -169,13 +177,23 @@ impl Type {
             (false, true) => other.fields.clone(),
             (_, false) => self.fields.clone(),
         };
-        Type { kinds: self.kinds | other.kinds, fields, since: self.since.join(other.since) }
+        let texts = match (self.kinds.overlaps(Kinds::TEXT), other.kinds.overlaps(Kinds::TEXT)) {
+            (true, true) => self.texts.join(&other.texts),
+            (false, true) => other.texts.clone(),
+            (_, false) => self.texts.clone(),
+        };
+        Type { kinds: self.kinds | other.kinds, fields, texts, since: self.since.join(other.since) }
     }
 
     /// Where it came to be, if it is always of these kinds: for a step that makes no other kinds of it.
     #[must_use]
     pub fn since_if(&self, kinds: Kinds) -> Since {
         if self.kinds.within(kinds) { self.since } else { Since::default() }
+    }
+
+    /// Whether it is known what its texts are, or those of its fields may be.
+    pub(super) fn may_have_texts(&self) -> bool {
+        self.texts != Texts::Any || !self.fields.named.is_empty()
     }
 
     pub(super) fn stamp(&mut self, span: Span) {
@@ -248,6 +266,11 @@ impl Fields {
     /// Whether nothing is known.
     pub fn is_any(&self) -> bool {
         self.open && self.named.is_empty()
+    }
+
+    /// How many names are known.
+    pub(super) fn len(&self) -> usize {
+        self.named.len()
     }
 
     /// The named fields that there may be.

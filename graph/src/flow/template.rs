@@ -5,6 +5,7 @@
 
 mod classes;
 mod compare;
+mod constant;
 mod elsewhere;
 mod expression;
 mod layouts;

@@ -87,6 +87,7 @@ impl<'a> Inference<'a> {
             NodeKind::Branch(guard) => self.holds(node, guard, &into).then_some(into),
             NodeKind::Destination(write) => {
                 let mut flow = seen(&into);
+                flow.substituted = node.settings.iter().any(|given| !given.value.is_verbatim());
                 write.destination.flow(&mut flow);
                 self.remarks(node, None, flow, true);
                 None
@@ -135,7 +136,9 @@ impl<'a> Inference<'a> {
             return None;
         }
         let mut flow = seen(&into);
+        flow.substituted = node.settings.iter().any(|given| !given.value.is_verbatim());
         step.operator.flow(&mut flow);
+        flow.record.forget_texts(&into, &step.signature.writes);
         if flow.is_safe() {
             self.safe.push(index);
         }
@@ -156,6 +159,7 @@ impl<'a> Inference<'a> {
             return true;
         }
         let mut flow = seen(into);
+        flow.substituted = !guard.written.is_verbatim();
         flow.condition(&guard.condition);
         let decides = !flow.fails();
         self.remarks(node, Some(guard), flow, true);
@@ -194,9 +198,33 @@ impl<'a> Inference<'a> {
 
 /// Records as a node's own work sees them.
 fn seen(into: &RecordShape) -> Flow {
+    Flow::new(decoded(into))
+}
+
+fn decoded(into: &RecordShape) -> RecordShape {
     let mut record = into.clone();
     record.decode_by_schema();
-    Flow::new(record)
+    record
+}
+
+/// What comes into each of these nodes, if any record does. O(nodes · fields).
+pub(super) fn entering(plan: &PlanGraph, nodes: &[NodeIndex]) -> BTreeMap<NodeIndex, RecordShape> {
+    if nodes.is_empty() {
+        return BTreeMap::new();
+    }
+    let inference = Inference::of(plan);
+    nodes.iter().filter_map(|node| Some((*node, (*inference.entering(*node)?).clone()))).collect()
+}
+
+/// What a node finds wrong with records like those that came, and does not with what is `known` of all records.
+pub(super) fn remarks_on(node: &Node, known: &RecordShape, came: &RecordShape) -> Vec<Remark> {
+    let (NodeKind::Operator(step) | NodeKind::Split(step)) = &node.kind else { return Vec::new() };
+    let mut before = seen(known);
+    step.operator.flow(&mut before);
+    let mut flow = Flow::observed(decoded(came));
+    step.operator.flow(&mut flow);
+    let (_, remarks) = flow.into_parts();
+    remarks.into_iter().filter(|remark| !before.says(remark)).collect()
 }
 
 /// The finding with what to write in a place of a node.

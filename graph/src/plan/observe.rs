@@ -3,15 +3,18 @@
 //! The compiler knows the fields of few sources. A template that prints `<no value>` for each record of the others is
 //! sound to it, and fails no record. A trial, or a test, shows its records to an [`Observer`] and asks it at the end.
 
+mod steps;
 mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
+use petgraph::stable_graph::NodeIndex;
+
 use crate::diagnostic::{Diagnostic, Span, did_you_mean};
-use crate::flow::{Flow, Look, Place};
+use crate::flow::{Flow, Look, NO_FIELD, Place, RecordShape};
 use crate::plan::Compiled;
-use crate::plan::flow::located;
+use crate::plan::flow::{entering, located};
 use crate::plan::graph::{Guard, Node, NodeKind};
 use crate::plan::stage::StageId;
 use crate::record::{Data, Record};
@@ -36,6 +39,8 @@ struct Step {
     node: Node,
     /// Parts of its settings.
     looks: Vec<(Place, Look)>,
+    /// What the compiler knows of the records that come to it, where it asks what real ones are like.
+    known: Option<RecordShape>,
 }
 
 #[derive(Default)]
@@ -44,6 +49,8 @@ struct Seen {
     records: BTreeMap<(StageId, usize, usize), u64>,
     doubts: BTreeMap<Key, Counted>,
     verdicts: BTreeMap<(StageId, usize), Verdicts>,
+    /// What the records are like that came to steps which ask for it, and how many they are.
+    shapes: BTreeMap<(StageId, usize), (RecordShape, u64)>,
 }
 
 /// The same doubt of several records: their hints may differ.
@@ -86,9 +93,6 @@ pub struct Doubtful {
     pub of: u64,
 }
 
-/// Code of a field that no record has.
-const NO_FIELD: &str = "flow.no_field";
-
 impl Doubtful {
     /// Whether it concerns every record, so that the step does nothing that is meant.
     pub fn is_of_all(&self) -> bool {
@@ -121,11 +125,15 @@ impl Doubtful {
 impl Observer {
     /// An observer of a pipeline. O(nodes · settings).
     pub fn of(compiled: &Compiled) -> Observer {
-        let step = |index| {
-            let node: &Node = &compiled.rewritten[index];
-            Step { node: node.clone(), looks: looks(node) }
+        let plan = &compiled.rewritten;
+        let asks = |index: &NodeIndex| looks(&plan[*index]).iter().any(|(_, look)| matches!(look, Look::Step));
+        let asking: Vec<NodeIndex> = compiled.members.iter().flatten().copied().filter(asks).collect();
+        let mut known = entering(plan, &asking);
+        let mut step = |index: &NodeIndex| {
+            let node: &Node = &plan[*index];
+            Step { node: node.clone(), looks: looks(node), known: known.remove(index) }
         };
-        let steps = compiled.members.iter().map(|nodes| nodes.iter().copied().map(step).collect()).collect();
+        let steps = compiled.members.iter().map(|nodes| nodes.iter().map(&mut step).collect()).collect();
         Observer { steps, secrets: compiled.secrets.clone(), seen: Mutex::default() }
     }
 
@@ -140,6 +148,10 @@ impl Observer {
                     self.note(stage, step, part, missing.map(|(message, hint)| (0..0, NO_FIELD, message, hint)));
                     continue;
                 }
+                Look::Step => {
+                    self.note_shape(stage, step, record);
+                    continue;
+                }
             };
             self.note(stage, step, part, doubts.into_iter().map(doubted));
         }
@@ -147,7 +159,7 @@ impl Observer {
 
     /// Looks at a record on which the condition of a step decides.
     pub fn look_at_condition(&self, stage: StageId, step: usize, record: &Record) {
-        let Some(Step { node, looks }) = self.step(stage, step) else { return };
+        let Some(Step { node, looks, .. }) = self.step(stage, step) else { return };
         let Some(guard) = guard(node) else { return };
         let doubts = guard.condition.template().doubts(record);
         self.note(stage, step, looks.len(), doubts.into_iter().map(doubted));
@@ -179,7 +191,7 @@ impl Observer {
         let mut told = BTreeSet::new();
         let mut found = Vec::new();
         for (key, counted) in &seen.doubts {
-            let Some(Step { node, looks }) = self.step(key.stage, key.step) else { continue };
+            let Some(Step { node, looks, .. }) = self.step(key.stage, key.step) else { continue };
             let of = seen.records.get(&(key.stage, key.step, key.part)).copied().unwrap_or_default();
             if key.code == NO_FIELD && counted.records < of {
                 continue;
@@ -206,6 +218,7 @@ impl Observer {
                 of,
             });
         }
+        found.extend(self.of_steps(&seen));
         found
     }
 }

@@ -6,11 +6,13 @@
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::doubt::Doubts;
 use super::val::Val;
+use crate::clock;
 use crate::text::Str;
 
 #[cfg(test)]
@@ -142,11 +144,37 @@ pub(crate) struct Context {
     spent: bool,
 }
 
+/// When a rendering must be done: both times must be over. A thread that does not get to run takes no processor time, and
+/// where time stands still, as in a simulation, none is ever over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    /// By the clock.
+    time: Instant,
+    /// Processor time of the thread.
+    taken: Duration,
+}
+
+impl Deadline {
+    /// So long from now, on this thread.
+    pub(crate) fn within(time: Duration) -> Deadline {
+        Deadline { time: Instant::now() + time, taken: clock::taken_by_thread().saturating_add(time) }
+    }
+
+    /// How much of the processor time is left.
+    pub(crate) fn left(self) -> Duration {
+        self.taken.saturating_sub(clock::taken_by_thread())
+    }
+
+    fn is_over(self) -> bool {
+        Instant::now() >= self.time && self.left().is_zero()
+    }
+}
+
 /// What a caller of a rendering wants besides the output.
 #[derive(Debug, Default)]
 struct Watch {
     /// When it must be done.
-    until: Option<Instant>,
+    until: Option<Deadline>,
     /// The doubtful results so far, where the caller asks for them.
     doubts: Option<Doubts>,
 }
@@ -169,8 +197,8 @@ impl Context {
         Context { bytes, steps, watch: None, spent: false }
     }
 
-    /// The same, until a point in time as well. It is looked at with each step and each call of a function.
-    pub(crate) fn until(mut self, until: Instant) -> Context {
+    /// The same, until a deadline as well. It is looked at with each step and each call of a function.
+    pub(crate) fn until(mut self, until: Deadline) -> Context {
         self.watch.get_or_insert_default().until = Some(until);
         self
     }
@@ -236,7 +264,7 @@ impl Context {
         self.take_time()
     }
 
-    /// Looks at the clock, where there is a point in time at which the template must be done.
+    /// Looks at the clock, where there is a deadline.
     ///
     /// # Errors
     /// When that is over.
@@ -244,7 +272,7 @@ impl Context {
     pub(crate) fn take_time(&mut self) -> Result<(), CallError> {
         let until = self.watch.as_ref().and_then(|watch| watch.until);
         match until {
-            Some(until) if Instant::now() >= until => {
+            Some(until) if until.is_over() => {
                 self.spent = true;
                 Err("the template takes longer than it may".into())
             }

@@ -57,6 +57,11 @@ pub(crate) fn bare(text: &str) -> Option<Meant> {
     (whole.len() < 4096 && compiles(&whole)).then_some(Meant { text: whole, sure })
 }
 
+/// The path that is meant by one that begins with a name for the record itself, as `.record.kind`.
+pub(crate) fn path_in_record(path: &str) -> Option<String> {
+    names::own_path(path).filter(|own| own != path)
+}
+
 /// The call that is meant by a command that begins with a value, as `.a eq 1`.
 pub(crate) fn command(text: &str) -> Option<String> {
     let meant = rewritten(text).filter(Rewritten::is_sure)?.text;

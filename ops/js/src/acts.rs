@@ -22,8 +22,12 @@ use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::spot::{Names, Place, Spot, spot, step, unparenthesized};
 
+mod reads;
 mod visit;
 mod whole;
+
+pub(crate) use reads::FieldRead;
+use reads::Reads;
 
 /// Something that a script does with a field of an object of the record.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +86,8 @@ pub(crate) enum Inside {
 pub(crate) struct Read {
     /// In the order of the text.
     pub(crate) acts: Vec<Act>,
+    /// Fields that it reads and does not make.
+    pub(crate) fields: Vec<FieldRead>,
     /// Where names stand, and values that are returned, that every call gets to.
     pub(crate) reached: Vec<Position>,
 }
@@ -97,6 +103,7 @@ impl Process<'_> {
             bindings,
             names: vec![(record, Place::Record)],
             acts: Vec::new(),
+            reads: Reads::default(),
             reached: Vec::new(),
             written: [0; Place::COUNT],
             certain: true,
@@ -106,14 +113,14 @@ impl Process<'_> {
         if reader.visit_function_body(self.body).is_break() {
             return Read::default();
         }
-        let Reader { acts, reached, written, replaced, examined, .. } = reader;
+        let Reader { acts, reads, reached, written, replaced, examined, .. } = reader;
         // A branch may be for the data that the script made, or for those of the other kind.
         let doubtful = |act: &Act| match act.doing {
             // It may be put right before the call is over.
             Doing::Unfit(_) => written[act.place as usize] > 1,
             _ => !act.certain && (replaced[act.place as usize] || examined[act.place as usize]),
         };
-        Read { acts: acts.into_iter().filter(|act| !doubtful(act)).collect(), reached }
+        Read { acts: acts.into_iter().filter(|act| !doubtful(act)).collect(), fields: reads.finish(), reached }
     }
 }
 
@@ -128,6 +135,7 @@ struct Reader<'i> {
     /// Variables that hold an object of the record, the parameter first.
     names: Vec<(Sym, Place)>,
     acts: Vec<Act>,
+    reads: Reads,
     reached: Vec<Position>,
     certain: bool,
     /// How often something is put in the place of an object.
@@ -158,6 +166,11 @@ impl<'i> Reader<'i> {
     }
 
     fn act(&mut self, place: Place, name: &str, doing: Doing, span: Span) {
+        match doing {
+            Doing::Write | Doing::Assign(_) => self.reads.make(place, name),
+            Doing::Read | Doing::Below if !name.is_empty() => self.read_field(place, name, Some(&doing), span),
+            _ => {}
+        }
         if !self.replaced[place as usize] {
             let (start, end) = (span.start().into(), span.end().into());
             self.acts.push(Act { place, name: name.to_owned(), doing, certain: self.certain, start, end });
@@ -167,6 +180,7 @@ impl<'i> Reader<'i> {
     /// The object goes where the script may do anything with it.
     fn examine(&mut self, place: Place) {
         self.examined[place as usize] = true;
+        self.reads.give(place);
         if matches!(place, Place::Record | Place::Payload) {
             // Whoever has it may replace what it holds.
             self.replace(place);
@@ -208,6 +222,7 @@ impl<'i> Reader<'i> {
         self.touch(simple.target(), Doing::Below)?;
         let Some(name) = name else {
             // A name that is computed may be any.
+            self.reads.give(place);
             if !matches!(place, Place::Metadata) {
                 self.examine(place);
             }
@@ -230,7 +245,8 @@ impl<'i> Reader<'i> {
         match self.spot(expression) {
             Spot::Object(_) => Continue(()),
             Spot::Field(place, name) if name.as_deref().is_some_and(|name| place.child(name).is_some()) => Continue(()),
-            Spot::Field(place, _) => {
+            spot @ Spot::Field(place, _) => {
+                self.test_field(&spot, expression.span());
                 self.examined[place as usize] = true;
                 Continue(())
             }
@@ -250,7 +266,7 @@ impl<'i> Reader<'i> {
                 self.perhaps(|reader| reader.condition(binary.rhs()))
             }
             other if self.spot(other).object().is_some() => Continue(()),
-            other => self.visit_expression(other),
+            other => self.testing(other, |reader| reader.visit_expression(other)),
         }
     }
 
@@ -334,7 +350,10 @@ impl<'i> Reader<'i> {
                     let text = self.text(name.sym()).unwrap_or_default();
                     match place.child(text) {
                         Some(child) => self.examine(child),
-                        None if default_init.is_some() => self.examined[place as usize] = true,
+                        None if default_init.is_some() => {
+                            self.read_field(place, text, None, name.span());
+                            self.examined[place as usize] = true;
+                        }
                         None => self.act(place, text, Doing::Read, name.span()),
                     }
                     if let Some(default) = default_init {

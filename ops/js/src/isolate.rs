@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use anabranch_graph::clock::taken_by_thread;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Record;
 use boa_engine::builtins::promise::{Promise, PromiseState};
@@ -31,7 +32,7 @@ use crate::position::{PATH, Position};
 use crate::program::Program;
 use crate::view;
 use crate::wire::Wants;
-use crate::worker::{UNSCHEDULED, taken_by_thread};
+use crate::worker::UNSCHEDULED;
 
 /// Calls `process` with the record at hand: the engine bounds the time of scripts, not of functions.
 const CALL: &str = "process(__anabranch_record())";

@@ -163,6 +163,7 @@ impl ConfiguredOperator for Configured {
 
     fn flow(&self, flow: &mut Flow) {
         let setting = if self.inline { SCRIPT } else { PATH };
+        flow.observe();
         mistakes::say(&self.findings, &self.program, setting, self.inline, flow);
         flow.forget();
     }

@@ -1,6 +1,8 @@
 //! What of a script can never be meant: fields that a record does not have, fields of raw data, operations that there
 //! are not.
 
+mod fields;
+
 use std::ops::Range;
 
 use anabranch_graph::diagnostic::did_you_mean;
@@ -18,6 +20,7 @@ use crate::spot::Place;
 /// Says what is wrong with what a script does, where records are as the flow says.
 pub(crate) fn say(findings: &Findings, program: &Program, setting: &'static str, inline: bool, flow: &mut Flow) {
     let mut said = Said { program, setting, inline, flow };
+    said.fields(&findings.fields);
     for slip in &findings.slips {
         said.at(slip.start, slip.end, slip.fails, &slip.message, slip.hint.clone());
     }
@@ -46,12 +49,16 @@ impl Said<'_> {
         self.at(act.start, act.end, error && act.certain, message, hint);
     }
 
-    fn at(&mut self, start: Position, end: Position, error: bool, message: &str, hint: String) {
+    fn place(&self, start: Position, end: Position) -> Setting {
         let bytes: Range<usize> = start.offset(&self.program.text)..end.offset(&self.program.text);
-        let place = match self.inline {
+        match self.inline {
             true => Setting::within(self.setting, bytes),
             false => Setting::from(self.setting),
-        };
+        }
+    }
+
+    fn at(&mut self, start: Position, end: Position, error: bool, message: &str, hint: String) {
+        let place = self.place(start, end);
         let message = format!("{}:{start}: {message}", self.program.name);
         match error {
             true => self.flow.fail("script.mistake", place, message, None, Some(hint)),

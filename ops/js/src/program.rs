@@ -13,7 +13,7 @@ use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::lexer::error::Error as LexError;
 use boa_engine::parser::{Error, Parser};
 
-use crate::acts::{Act, Read};
+use crate::acts::{Act, FieldRead, Read};
 use crate::ending;
 use crate::nesting;
 use crate::position::Position;
@@ -40,6 +40,8 @@ pub(crate) struct Program {
 pub(crate) struct Findings {
     /// What its function does with a record: whether it is right depends on the records.
     pub(crate) acts: Vec<Act>,
+    /// The fields that its function reads and does not make.
+    pub(crate) fields: Vec<FieldRead>,
     /// What is wrong whatever they are.
     pub(crate) slips: Vec<Slip>,
 }
@@ -113,7 +115,7 @@ impl Program {
                 let process = Process::of(&script, process);
                 let read = process.as_ref().map_or(Ok(Read::default()), |process| self.process(process, &interner))?;
                 let slips = slips::of(&script, process.as_ref(), &read.reached, &self.text, &interner);
-                Ok(Findings { acts: read.acts, slips })
+                Ok(Findings { acts: read.acts, fields: read.fields, slips })
             }
             _ => Err(Flaw {
                 code: "script.no_process",

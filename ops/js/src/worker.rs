@@ -45,19 +45,9 @@ pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(100);
 /// script.
 pub(crate) const UNSCHEDULED: Duration = Duration::from_secs(20);
 
-/// Processor time that this process has taken.
+/// Processor time that this process has taken. Every system has this clock; one that lacks it counts no time.
 fn taken() -> Duration {
-    time_of(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-/// Processor time that this thread has taken.
-pub(crate) fn taken_by_thread() -> Duration {
-    time_of(ClockId::CLOCK_THREAD_CPUTIME_ID)
-}
-
-/// Every system has these clocks; one that lacks them counts no time.
-fn time_of(clock: ClockId) -> Duration {
-    clock_gettime(clock).map(Duration::from).unwrap_or_default()
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 /// Runs scripts, where the arguments of this process ask for that, until the service ends; `None` where they ask for

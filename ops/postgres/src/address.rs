@@ -42,6 +42,12 @@ impl Address {
         };
         let mut take = |name: &str| ours.iter().rposition(|(key, _)| key == name).map(|at| ours.swap_remove(at).1);
         let (mode, roots, certificate, key) = (take("sslmode"), take("sslrootcert"), take("sslcert"), take("sslkey"));
+        if let Some(option) = foreign(&rest) {
+            return Err(AddressError(format!(
+                "it has no option {option}: write sslmode=require for TLS, or sslmode=verify-full, which also checks the \
+                 certificate; sslmode=disable for none"
+            )));
+        }
         let mut config: Config = rest.parse().map_err(|error| unreadable(&error))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(AddressError("it names no host".to_owned()));
@@ -103,6 +109,19 @@ impl Address {
         });
         shown.collect::<Vec<_>>().join(",")
     }
+}
+
+/// The name that other clients have for an option of TLS, if the text has one that libpq does not know.
+fn foreign(rest: &str) -> Option<&'static str> {
+    const OF_OTHERS: [&str; 8] = ["ssl", "sslMode", "ssl_mode", "ssl-mode", "useSSL", "requireSSL", "tls", "tlsMode"];
+    let names: Vec<&str> = match rest.split_once("://") {
+        Some((_, url)) => url.split_once('?').map_or("", |(_, query)| query).split('&').collect(),
+        // A value between quotes may hold anything.
+        None if rest.contains('\'') => Vec::new(),
+        None => rest.split_whitespace().collect(),
+    };
+    let names = names.into_iter().map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    names.filter_map(|name| OF_OTHERS.into_iter().find(|known| *known == name)).next()
 }
 
 /// What of a URL is ours, and the rest of it.
@@ -206,6 +225,22 @@ mod tests {
         assert_eq!((address.trust, address.identity), (Trust::Anything, identity("/a b/c.pem", "/k 1")));
         assert_eq!(address.config.get_password(), Some(&b"it's"[..]));
         assert_eq!((address.config.get_user(), address.config.get_ssl_mode()), (Some("u"), SslMode::Require));
+    }
+
+    #[test]
+    fn an_option_of_another_client_is_named_with_ours() {
+        for text in [
+            "postgresql://me:hunter2@h/d?ssl=true",
+            "postgresql://me:hunter2@h/d?connect_timeout=3&ssl=hunter2",
+            "postgres://me:hunter2@h/d?sslmode=prefer&useSSL=false",
+            "host=h password=hunter2 tls=true",
+        ] {
+            let error = Address::parse(text).err().unwrap_or_else(|| panic!("{text}")).to_string();
+            assert!(error.contains("sslmode=require") && !error.contains("hunter2"), "{error}");
+        }
+        // A password and a name may be anything.
+        assert!(Address::parse("postgresql://ssl:tls@h/d").is_ok());
+        assert!(Address::parse("host=h password='ssl tls' user=u").is_ok());
     }
 
     #[test]

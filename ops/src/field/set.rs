@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Operations, Type};
+use anabranch_graph::flow::{Flow, Kinds, Operations, Texts, Type};
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Operation;
 use anabranch_graph::reference::{Reference, Target};
@@ -66,7 +66,8 @@ fn configure(arguments: &Arguments) -> Result<(Signature, SetField), Diagnostics
     };
     let reads = if template.literal().is_some() { Access::NOTHING } else { template.reads() };
     let signature = Signature { reads, writes: field.access(), ..Signature::inline() };
-    Ok((signature, SetField { field: field.clone(), value, buffer: String::new() }))
+    let always = arguments.is_constant("value");
+    Ok((signature, SetField { field: field.clone(), value, always, buffer: String::new() }))
 }
 
 fn operation(text: &str, arguments: &Arguments) -> Result<Value, Diagnostics> {
@@ -87,6 +88,8 @@ fn operation(text: &str, arguments: &Arguments) -> Result<Value, Diagnostics> {
 struct SetField {
     field: Reference,
     value: Content,
+    /// Whether no variable stands in the value.
+    always: bool,
     /// The last output; kept for its memory.
     buffer: String,
 }
@@ -101,7 +104,7 @@ enum Content {
 
 impl Operator for SetField {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        let SetField { field, value, buffer } = self;
+        let SetField { field, value, buffer, .. } = self;
         let is_operation = *field.target() == Target::Operation;
         rows.for_each(|record| {
             let value = match value {
@@ -129,6 +132,9 @@ impl Prototype for SetField {
         match (self.field.target(), &self.value) {
             (Target::Operation, Content::Same(Value::Text(name))) => {
                 flow.record.operations = name.parse().map_or(Operations::ALL, Operations::only);
+            }
+            (_, Content::Same(Value::Text(text))) if self.always => {
+                flow.set("field", &self.field, Type::one_of(Texts::only(text.clone())));
             }
             _ => flow.set("field", &self.field, Type::of(Kinds::TEXT)),
         }

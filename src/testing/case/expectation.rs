@@ -20,6 +20,11 @@ const RECORDS: &[&str] = &["records", "count", "unordered", "repeats", "match"];
 const RECORD: &[&str] = &["operation", "metadata", "key", "before", "after", "payload"];
 const LETTER: &[&str] = &["step", "error", "code", "source", "record"];
 
+/// Whether a word stands in what is expected of one connector.
+pub(in crate::testing) fn is_of_list(word: &str) -> bool {
+    RECORDS.contains(&word)
+}
+
 impl Reader<'_> {
     pub(super) fn expect(&mut self, entry: &Entry, how: Match) -> Option<Expectations> {
         let span = entry.key_span;

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::classes::Classes;
 use super::never::PRINTED_BYTES;
 use super::reading::Way;
-use super::results::result;
 use super::{Scope, Walk};
 use crate::flow::{Kinds, Place};
 use crate::phrase::counted;
@@ -40,6 +39,8 @@ pub(super) enum Known {
     Literal(Literal),
     /// One of these.
     Of(Classes),
+    /// A whole number from 0 up to this one.
+    UpTo(u64, Classes),
     /// What a function gives whose results are of one class.
     Made(&'static str),
 }
@@ -201,6 +202,7 @@ impl Walk<'_> {
         if !self.reversed(function.name, args, &values, &at, scope.certain) {
             self.suspect(function.name, args, &values, &at, scope.certain);
             self.never(function.name, args, &values, &at);
+            self.constants(function.name, args, &values, &at);
         }
         match (function.name, &values[..]) {
             ("ternary", [yes, no, _]) => match (self.classes(yes), self.classes(no)) {
@@ -208,7 +210,7 @@ impl Walk<'_> {
                 _ => Known::Anything,
             },
             _ if self.prints_bytes(function.name, &values) => Known::Made(PRINTED_BYTES),
-            _ => result(function.name),
+            _ => self.result_of(function.name, &values),
         }
     }
 
@@ -427,7 +429,7 @@ impl Walk<'_> {
                 Literal::Number(number) if number.int.is_some() && !number.is_float => Classes::INT,
                 Literal::Number(_) => Classes::FLOAT,
             },
-            Known::Of(classes) => *classes,
+            Known::Of(classes) | Known::UpTo(_, classes) => *classes,
             Known::Made(PRINTED_BYTES) => Classes::TEXT,
             Known::Made(function) => return super::results::classes(function),
         })

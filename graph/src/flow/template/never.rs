@@ -10,7 +10,7 @@ use crate::diagnostic::did_you_mean;
 use crate::template::tree::{Literal, Operand, Term};
 use crate::text::Str;
 
-const CODE: &str = "flow.never_true";
+pub(super) const CODE: &str = "flow.never_true";
 
 /// The name under which the text of bytes in Go's notation is known: `[97 98]`.
 pub(super) const PRINTED_BYTES: &str = "[97 98]";

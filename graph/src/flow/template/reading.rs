@@ -10,7 +10,7 @@ use crate::flow::{NO_PART, RecordShape};
 use crate::metadata::own_key;
 use crate::reference::{Reference, Side, push_part};
 use crate::template::tree::{Operand, Term};
-use crate::template::{is_method_of_data, is_method_of_metadata};
+use crate::template::{is_method_of_data, is_method_of_metadata, slips};
 use crate::text::Str;
 
 /// A way from a side of the record to a field; without names, to the data.
@@ -155,9 +155,11 @@ impl Walk<'_> {
         };
         let after = &self.flow.record.after;
         let is_field = after.structured.as_ref().is_some_and(|fields| fields.iter().any(|(field, _)| *field == *name));
+        let in_record = slips::path_in_record(&written);
         // What is meant, and whether there is no doubt about it.
         let (meant, sure) = match &parsed {
             _ if matches!(parents, ["Position" | "Operation"]) => (None, false),
+            Err(_) if parents.is_empty() && names.len() > 1 && in_record.is_some() => (in_record, false),
             // Names of the record's parts in lower case.
             Ok(reference) => (Some(reference.as_str().to_owned()), true),
             Err(error) => {

@@ -151,14 +151,33 @@ fn template(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> 
     let (_, inner) = text.split_once("{{")?;
     let is_template = match is_file {
         true => inner.contains("}}"),
-        false => Template::parse(text, MissingKey::NoValue)
-            .is_ok_and(|template| template.literal().is_none() && template.reads() != Access::NOTHING),
+        false => {
+            let reads = Template::parse(text, MissingKey::NoValue)
+                .is_ok_and(|template| template.literal().is_none() && template.reads() != Access::NOTHING);
+            reads || filled_in(inner).is_some()
+        }
     };
     is_template.then(|| {
         let message = format!("{name} is not a template: the braces are taken as they are written");
-        Diagnostic::warning("settings.not_a_template", message)
-            .with_hint("write the text itself; templates are values as that of field.set, and conditions")
+        let finding = Diagnostic::warning("settings.not_a_template", message);
+        match filled_in(inner) {
+            Some(word) => finding.with_hint(format!(
+                "write the text itself, or `${{{}}}` for a variable of the environment",
+                word.to_ascii_uppercase().replace(['.', '-'], "_")
+            )),
+            None => {
+                finding.with_hint("write the text itself; templates are values as that of field.set, and conditions")
+            }
+        }
     })
+}
+
+/// The name in `name }}`, which other tools fill in from their own variables.
+fn filled_in(inner: &str) -> Option<&str> {
+    let word = inner.split_once("}}")?.0.trim_matches(['-', ' ']);
+    let is_word = word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
+    is_word.then_some(word)
 }
 
 /// `~/out.txt`, which only a shell replaces.

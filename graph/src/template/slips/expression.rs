@@ -583,6 +583,9 @@ impl Reader {
         if own.is_none() && slip(name, functions::names()).is_some() {
             return None;
         }
+        if let Some(function) = names::alone(name).filter(|_| self.tokens.len() == 1) {
+            self.doubt(function);
+        }
         let text = own.unwrap_or_else(|| format!(".Payload.After.{name}"));
         self.note_name(at.clone(), format!("a field begins with a dot: {text}"));
         Some(Part { word: is_plain.then(|| (name.to_owned(), at)), ..Part::value(text) })

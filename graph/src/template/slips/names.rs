@@ -176,11 +176,24 @@ pub(super) fn unsure(name: &str) -> Option<&'static str> {
     Some(match name {
         "in" => "`contains \"a\" .text` looks into a text, `has \"a\" .list` into a list",
         "md5" | "md5sum" => "checksums are sha256sum, sha1sum, sha512sum and adler32sum",
-        "uuid" | "uuid4" | "newUuid" => "write uuidv4",
+        _ if UUIDS.contains(&name) => "write uuidv4",
         "between" => "write and (ge .a 1) (le .a 10)",
         "include" => "templates that are defined in the text are called as {{ template \"name\" . }}",
         "type" | "typeof" | "instanceof" => "kindOf gives the kind of a value, as \"string\" or \"float64\"",
         "timestamp" | "currentTime" | "today" => "write now, or `date \"2006-01-02\" now` for the day",
+        _ => return None,
+    })
+}
+
+/// Names of functions elsewhere that make a random id.
+const UUIDS: [&str; 9] =
+    ["uuid", "uuid4", "uuidV4", "uuid_v4", "newUuid", "newUUID", "randomUUID", "generateUUID", "guid"];
+
+/// What a name by itself may stand for besides a field: a function that takes nothing.
+pub(super) fn alone(name: &str) -> Option<&'static str> {
+    Some(match name {
+        _ if UUIDS.contains(&name) => "or uuidv4 for a random id",
+        "timestamp" | "currentTime" | "today" => "or now for the time now",
         _ => return None,
     })
 }
@@ -193,7 +206,7 @@ pub(super) fn own_path(name: &str) -> Option<String> {
         parts.remove(0);
     }
     // What scripts have for the record, with the name of a field behind it.
-    if matches!(parts[0], "this" | "self" | "it" | "$record") && parts.len() > 1 {
+    if matches!(parts[0], "this" | "self" | "it" | "$record" | "record" | "Record" | "rec") && parts.len() > 1 {
         return Some(format!(".Payload.After.{}", parts[1..].join(".")));
     }
     let mut own = vec![root(parts[0])?];

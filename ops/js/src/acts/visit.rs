@@ -11,7 +11,7 @@ use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp, Relatio
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::update::UpdateTarget;
 use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary, Update};
-use boa_engine::ast::expression::{Call, Expression, Identifier, New, Optional};
+use boa_engine::ast::expression::{Call, Expression, Identifier, New, Optional, OptionalOperationKind};
 use boa_engine::ast::pattern::Pattern;
 use boa_engine::ast::statement::{
     DoWhileLoop, ForInLoop, ForLoop, ForOfLoop, If, Return, Switch, Try, WhileLoop, With,
@@ -20,7 +20,7 @@ use boa_engine::ast::visitor::{VisitWith, Visitor};
 
 use super::{Doing, Doubt, Flow, Inside, Reader, flow};
 use crate::inner::visit_inner_functions;
-use crate::spot::{Names, Place, Spot, unparenthesized};
+use crate::spot::{Names, Place, Spot, step, unparenthesized};
 
 macro_rules! uncertain_statements {
     ($($visit:ident: $node:ty),* $(,)?) => {
@@ -95,6 +95,14 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     }
 
     fn visit_optional(&mut self, optional: &'ast Optional) -> Flow {
+        let mut at = self.spot(optional.target());
+        for operation in optional.chain() {
+            at = match operation.kind() {
+                OptionalOperationKind::SimplePropertyAccess { field } => step(&at, field, self),
+                _ => Spot::Other,
+            };
+            self.test_field(&at, operation.span());
+        }
         // What is not there has no fields here, and that is no fault.
         self.tested(optional.target())?;
         optional
@@ -167,12 +175,18 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             Some(text) => Doing::Assign(text),
             None => Doing::Write,
         };
+        if assign.op() != AssignOp::Assign {
+            self.changed(access, logical);
+        }
         let known = flow(self.touch_access(access, doing))?;
         self.certain = certain;
         if known { Continue(()) } else { self.visit_property_access(access) }
     }
 
     fn visit_update(&mut self, update: &'ast Update) -> Flow {
+        if let UpdateTarget::PropertyAccess(access) = update.target() {
+            self.changed(access, false);
+        }
         match update.target() {
             UpdateTarget::PropertyAccess(access) if flow(self.touch_access(access, Doing::Write))? => Continue(()),
             _ => update.visit_with(self),
@@ -183,6 +197,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
         match unary.op() {
             UnaryOp::Not => self.condition(unary.target()),
             UnaryOp::Plus | UnaryOp::Minus if self.take(unary.target(), Doing::Text) => Continue(()),
+            UnaryOp::Delete => self.testing(unary.target(), |reader| unary.visit_with(reader)),
             UnaryOp::TypeOf if self.spot(unary.target()).object().is_none() => self.tested(unary.target()),
             _ => unary.visit_with(self),
         }

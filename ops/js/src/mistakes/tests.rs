@@ -1,6 +1,6 @@
 //! What is said of scripts after a source of raw data, or of fields.
 
-use anabranch_graph::flow::{Fields, Flow, RecordShape, Shape};
+use anabranch_graph::flow::{Field, Fields, Flow, RecordShape, Shape, Type};
 
 use crate::testing::configure;
 
@@ -315,4 +315,51 @@ fn the_scripts_of_the_repository_are_clean() {
         }
     }
     assert!(count > 8, "only {count} scripts were found");
+}
+
+#[test]
+fn fields_that_no_record_has_are_told_where_the_fields_are_known() {
+    let fields = || {
+        let field = |name: &str| (name.into(), Field::present(Type::any()));
+        Shape::structured(Fields::closed(["name", "price"].map(field)))
+    };
+    const NMAE: &str = "this is undefined: .Payload.After has no \"nmae\"";
+    const FAILS: &str = "fails; the script fails here, because this is undefined: .Payload.After has no \"nmae\"";
+    check(
+        &[
+            ("console.log(rec.Payload.After.nmae)", fields(), NMAE),
+            ("console.log(rec.Payload.After['nmae'])", fields(), NMAE),
+            ("console.log(rec.Payload.After.nmae.trim())", fields(), FAILS),
+            ("rec.Payload.After.nmae += 1", fields(), NMAE),
+            ("rec.Payload.After.nmae = rec.Payload.After.nmae + 1", fields(), NMAE),
+            ("if (!rec.Payload.After.nmae) return null", fields(), NMAE),
+            ("delete rec.Payload.After.nmae", fields(), NMAE),
+            ("const { nmae = 1 } = rec.Payload.After; console.log(nmae)", fields(), NMAE),
+            ("for (const x of []) console.log(rec.Payload.After.nmae)", fields(), NMAE),
+            (
+                "console.log(rec.Payload.After.discount)",
+                fields(),
+                "this is undefined: .Payload.After has no \"discount\"",
+            ),
+            // What may be made, or missing on purpose.
+            ("if (rec.Payload.After.discount) return null", fields(), ""),
+            ("console.log(rec.Payload.After.discount ?? 0)", fields(), ""),
+            ("console.log(rec.Payload.After?.discount)", fields(), ""),
+            ("rec.Payload.After.nmae = 1; console.log(rec.Payload.After.nmae)", fields(), ""),
+            ("rec.Payload.After.nmae ??= 1; console.log(rec.Payload.After.nmae)", fields(), ""),
+            ("console.info(rec.Payload.After); console.log(rec.Payload.After.nmae)", fields(), ""),
+            (
+                "for (const x of []) { if (rec.Payload.After.nmae) console.log(); rec.Payload.After.nmae = 1 }",
+                fields(),
+                "",
+            ),
+            ("rec.Payload.After = { nmae: 1 }; console.log(rec.Payload.After.nmae)", fields(), ""),
+            ("console.log(rec.Payload.After.hasOwnProperty('x'))", fields(), ""),
+            ("console.log(rec.Payload.After.nmae)", structured(), ""),
+            ("console.log(rec.Payload.After.nmae)", Shape { raw: true, ..fields() }, ""),
+            // Another field of that name is read, too.
+            ("if (rec.Payload.After.nmae) console.log(rec.Payload.After.name)", fields(), ""),
+        ],
+        body,
+    );
 }

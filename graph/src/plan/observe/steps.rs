@@ -1,0 +1,52 @@
+//! Steps that find out by themselves what is wrong with what they do to the records that came.
+
+use std::sync::PoisonError;
+
+use super::{Doubtful, Observer, Seen, Step, plugin};
+use crate::flow::{NO_FIELD, RecordShape};
+use crate::plan::flow::{located, remarks_on};
+use crate::plan::stage::StageId;
+use crate::record::Record;
+use crate::secret::mask;
+
+/// Records from which on a field that none has is worth a word, if nothing has nearly its name.
+const ENOUGH: u64 = 2;
+
+impl Observer {
+    /// Notes what a record is like as it comes to a step.
+    pub(super) fn note_shape(&self, stage: StageId, step: usize, record: &Record) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let shape = match seen.shapes.get(&(stage, step)) {
+            Some((shape, count)) => (shape.and(record), count + 1),
+            None => (RecordShape::of(record), 1),
+        };
+        seen.shapes.insert((stage, step), shape);
+    }
+
+    /// What steps find where they know what the records are like, beyond what they find without them.
+    pub(super) fn of_steps(&self, seen: &Seen) -> Vec<Doubtful> {
+        let mut found = Vec::new();
+        for (&(stage, step), (shape, count)) in &seen.shapes {
+            let Some(Step { node, known, .. }) = self.step(stage, step) else { continue };
+            let unknown = RecordShape::unknown();
+            for remark in remarks_on(node, known.as_ref().unwrap_or(&unknown), shape) {
+                if remark.code == NO_FIELD && remark.hint.is_none() && *count < ENOUGH {
+                    continue;
+                }
+                let (span, path) = located(node, None, &remark.place);
+                found.push(Doubtful {
+                    node: node.id.clone(),
+                    plugin: plugin(node),
+                    path,
+                    span,
+                    code: remark.code,
+                    message: mask(&remark.message, &self.secrets),
+                    hint: remark.hint.as_deref().map(|hint| mask(hint, &self.secrets)),
+                    records: *count,
+                    of: *count,
+                });
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,102 @@
+//! Fields and metadata that a script reads and no record has.
+
+use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_graph::flow::{NO_FIELD, NO_METADATA};
+use anabranch_graph::metadata::own_key;
+use anabranch_graph::reference::Side;
+use anabranch_graph::text::Str;
+
+use super::Said;
+use crate::acts::FieldRead;
+use crate::properties::OF_OBJECTS;
+use crate::spot::Place;
+
+impl Said<'_> {
+    /// The fields that are read.
+    pub(super) fn fields(&mut self, reads: &[FieldRead]) {
+        for read in reads {
+            if OF_OBJECTS.contains(&read.name.as_str()) {
+                continue;
+            }
+            let side = match read.place {
+                Place::Key => Side::Key,
+                Place::Before => Side::Before,
+                Place::After => Side::After,
+                Place::Metadata => {
+                    self.entry(read, reads);
+                    continue;
+                }
+                Place::Record | Place::Payload => continue,
+            };
+            self.field(read, side, reads);
+        }
+    }
+
+    fn field(&mut self, read: &FieldRead, side: Side, reads: &[FieldRead]) {
+        let shape = self.flow.record.side(side);
+        let Some(fields) = shape.structured.as_ref().filter(|_| !shape.raw) else { return };
+        if fields.get(&read.name).is_some() || fields.is_open() {
+            return;
+        }
+        let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+        let near = meant(read, &names, reads);
+        let hint = match near {
+            Some(near) => Some(format!("did you mean {}?", named(&format!("rec{}", side.as_str()), near))),
+            // It may be in records that are still to come.
+            None if self.flow.is_observed() => None,
+            None if names.is_empty() => Some("it has no fields at all".to_owned()),
+            None => Some(format!("it has: {}", listed(&names))),
+        };
+        if near.is_none() && !read.needed {
+            return;
+        }
+        let fails = read.below && read.needed && !shape.absent;
+        let but = if fails { "the script fails here, because this is undefined" } else { "this is undefined" };
+        let message = format!("{but}: {} has no {:?}", side.as_str(), read.name);
+        self.nothing(NO_FIELD, read, fails, &message, hint);
+    }
+
+    /// An entry of metadata. It may be missing from records of one source and there in those of another.
+    fn entry(&mut self, read: &FieldRead, reads: &[FieldRead]) {
+        let keys = &self.flow.record.metadata;
+        if keys.may_have(&read.name) || own_key(&read.name).is_some() {
+            return;
+        }
+        let names: Vec<&str> = keys.named().map(Str::as_str).collect();
+        let Some(near) = meant(read, &names, reads) else { return };
+        let hint = format!("did you mean {}?", named("rec.Metadata", near));
+        let message = format!("this is undefined: no record has the metadata {:?} here", read.name);
+        self.nothing(NO_METADATA, read, false, &message, Some(hint));
+    }
+
+    fn nothing(&mut self, code: &'static str, read: &FieldRead, fails: bool, message: &str, hint: Option<String>) {
+        let place = self.place(read.start, read.end);
+        let message = format!("{}:{}: {message}", self.program.name, read.start);
+        match fails {
+            true => self.flow.fail(code, place, message, None, hint),
+            false => self.flow.warn(code, place, message, None, hint),
+        }
+    }
+}
+
+/// The name that is probably meant. One that the script reads, too, is another field.
+fn meant<'a>(read: &FieldRead, names: &[&'a str], reads: &[FieldRead]) -> Option<&'a str> {
+    let is_read = |name: &str| reads.iter().any(|other| other.place == read.place && other.name == name);
+    did_you_mean(&read.name, names.iter().copied().filter(|name| !is_read(name)))
+}
+
+/// A field as a script reads it.
+fn named(object: &str, name: &str) -> String {
+    let plain = !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '$');
+    if plain { format!("{object}.{name}") } else { format!("{object}[{name:?}]") }
+}
+
+fn listed(names: &[&str]) -> String {
+    const MOST: usize = 8;
+    let mut text = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST {
+        text.push_str(", …");
+    }
+    text
+}

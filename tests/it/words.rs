@@ -1,0 +1,100 @@
+//! What is said of words from other tools: the words that are meant here.
+
+use crate::process::{DECODE, TO_FILE, Workspace, file_to_file, lines_to};
+
+/// What `validate` prints of a pipeline with this step and this destination.
+fn validate(step: &str, destination: &str, code: i32) -> String {
+    pipeline(step, destination).run(&["pipelines", "validate"]).expect_code(code).both()
+}
+
+fn pipeline(step: &str, destination: &str) -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "{\"kind\":\"a\"}\n");
+    workspace.write("pipelines/p.yaml", lines_to(destination, &format!("{DECODE}{step}")));
+    workspace
+}
+
+fn set(value: &str) -> String {
+    format!("      - {{ id: t, plugin: field.set, settings: {{ field: .Payload.After.x, value: '{value}' }} }}")
+}
+
+#[test]
+fn names_of_other_templates_lead_to_ours() {
+    for (value, said) in [
+        ("{{ uuid }}", "or uuidv4 for a random id"),
+        ("{{ randomUUID }}", "or uuidv4 for a random id"),
+        ("{{ timestamp }}", "or now for the time now"),
+        ("{{ .record.kind }}", "did you mean .Payload.After.kind?"),
+        ("{{ .Record.Payload.After.kind }}", "did you mean .Payload.After.kind?"),
+        ("{{ .rec.metadata.x }}", "did you mean .Metadata.x?"),
+        ("{{ record.kind }}", "write .Payload.After.kind"),
+        ("{{ uuid \"x\" }}", "write uuidv4"),
+    ] {
+        let text = validate(&set(value), TO_FILE, 2);
+        assert!(text.contains(said), "{value}: {said}\n{text}");
+    }
+    let condition = "      - { id: t, plugin: filter, condition: '{{ eq .record.kind \"x\" }}' }";
+    let text = validate(condition, TO_FILE, 2);
+    assert!(text.contains("did you mean .Payload.After.kind?"), "{text}");
+}
+
+#[test]
+#[cfg(feature = "s3")]
+fn braces_in_a_setting_that_is_no_template_are_told() {
+    let s3 = |setting: &str| {
+        format!(
+            "plugin: s3, settings: {{ aws.bucket: b, aws.region: x, aws.accessKeyId: '${{A:-a}}', aws.secretAccessKey: '${{B:-b}}', {setting} }}"
+        )
+    };
+    for (destination, said) in [
+        (s3("prefix: '{{ name }}/x/'"), "prefix is not a template"),
+        (s3("objstore.endpoint: 'http://{{ host.name }}:9000'"), "${HOST_NAME}"),
+        (s3("aws.bucket: '{{bucket}}'").replace("aws.bucket: b, ", ""), "${BUCKET}"),
+        (s3("aws.bucket: '{{ bucket }}'").replace("aws.bucket: b, ", ""), "${BUCKET}"),
+    ] {
+        // What is wrong with the text itself is an error beside it.
+        let text = pipeline("", &destination).run(&["pipelines", "validate"]).both();
+        assert!(text.contains("warning[settings.not_a_template]"), "{destination}\n{text}");
+        assert!(text.contains(said), "{said}: {destination}\n{text}");
+    }
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn options_and_tags_of_other_clients_lead_to_ours() {
+    let url = |query: &str| format!("plugin: postgres, settings: {{ table: x, url: 'postgresql://me@h/d?{query}' }}");
+    for query in ["ssl=true", "useSSL=1", "connect_timeout=3&tls=true"] {
+        let text = validate("", &url(query), 2);
+        assert!(text.contains("sslmode=require"), "{query}\n{text}");
+    }
+    for (tag, said) in [
+        ("!env DATABASE_URL", "a variable of the environment is written `${DATABASE_URL}`"),
+        ("!ENV 'postgres://h/d'", "a variable of the environment is written `${NAME}`"),
+        ("!secret db_url", "`${file:/path/of/the/secret}`"),
+        ("!file /run/url", "the content of a file is written `${file:/path/of/the/file}`"),
+    ] {
+        let destination = format!("plugin: postgres, settings: {{ table: x, url: {tag} }}");
+        let text = pipeline("", &destination).run(&["pipelines", "validate"]).both();
+        assert!(text.contains("warning[config.tag_ignored]") && text.contains(said), "{tag}\n{text}");
+    }
+}
+
+#[test]
+fn a_number_of_records_that_is_expected_is_shown_as_it_is_written() {
+    let workspace = Workspace::new();
+    workspace.write("in.ndjson", "");
+    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
+    for (expect, said) in [
+        ("records: { count: 1 }", "count stands below the id of a connector, as `"),
+        ("records: { records: [] }", "records stands below the id of a connector, as `"),
+        ("count: 1", "the number of records is written `expect: { records: 1 }`"),
+        ("records: [ { count: 1 } ]", "the number of records is written `expect: { records: 1 }`"),
+    ] {
+        workspace.write(
+            "pipelines/p.test.yaml",
+            format!("tests:\n  - name: a\n    input: ['{{}}']\n    expect:\n      {expect}\n"),
+        );
+        let text = workspace.run(&["pipelines", "test"]).expect_code(2).both();
+        assert!(text.contains(said), "{expect}: {said}\n{text}");
+    }
+}
