@@ -369,10 +369,16 @@ fn of_the_same_end<'a>(text: &str, texts: &'a [Str]) -> Option<&'a str> {
     texts.iter().map(Str::as_str).find(|other| other.rsplit_once('/').is_some_and(|(_, other)| other == end))
 }
 
+/// Fields of processors and dead-letter queues that look like settings of their plugins.
+const BESIDE_THE_PLUGIN: [&str; 5] = ["workers", "condition", "processors", "window-size", "window-nack-threshold"];
+
 fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic {
     let names = || specification.parameters.iter().map(|p| p.name.as_str());
     let finding = Diagnostic::error("settings.unknown", format!("{} has no parameter {name:?}", specification.name))
         .with_span(span);
+    if let Some(above) = BESIDE_THE_PLUGIN.iter().find(|above| **above == name) {
+        return finding.with_hint(format!("{above:?} stands beside \"plugin\", not in \"settings\""));
+    }
     match did_you_mean(name, names()) {
         Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
         None if specification.parameters.is_empty() => {
@@ -683,6 +689,14 @@ mod tests {
         assert_eq!(messages(&[("mode", "slow")]), ["\"count\" is required by demo"]);
         assert_eq!(messages(&[("count", "0")]), ["count: \"0\" must be at least 1"]);
         assert_eq!(messages(&[("count", "x")]), ["count: \"x\" is not an integer"]);
+    }
+
+    #[test]
+    fn what_stands_beside_the_plugin_is_sent_there() {
+        let settings = Settings::from_pairs([("count", "1"), ("workers", "2")]);
+        let found = Arguments::parse(&specification(), &settings).unwrap_err();
+        let hint = found.iter().find_map(|finding| finding.hint.clone()).unwrap();
+        assert_eq!(hint, "\"workers\" stands beside \"plugin\", not in \"settings\"");
     }
 
     #[test]

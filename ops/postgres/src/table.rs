@@ -174,8 +174,7 @@ impl Table {
         let Some(column) = self.layout.columns.iter().find(|column| *column.name == **field) else { return Ok(()) };
         let (mut one, mut other) = (Vec::new(), Vec::new());
         self.encode_field(column, of_key, &mut one)?;
-        self.encode_field(column, of_payload, &mut other)?;
-        if one == other {
+        if encode::encode(&column.kind, of_payload, &mut other).is_ok() && one == other {
             return Ok(());
         }
         let text = format!(
@@ -251,9 +250,9 @@ impl Table {
         Err(Unfit { fault: Fault::record("key_not_unique", text), lack: Some(Lack::Key(key.to_vec())) })
     }
 
-    /// The columns of a row whose value PostgreSQL refuses, as a message ends with them: those whose value does not
-    /// fit, else those that PostgreSQL checks and nobody else does.
-    pub(crate) fn refused_columns(&self, shape: usize, values: &[u8]) -> String {
+    /// The columns of a row whose value PostgreSQL refuses with `message`, as a message ends with them: those whose
+    /// value does not fit, else those that PostgreSQL checks and nobody else does.
+    pub(crate) fn refused_columns(&self, shape: usize, values: &[u8], message: &str) -> String {
         let columns = || self.shapes[shape].columns.iter().map(|i| &self.layout.columns[*i]);
         let exceeded = columns().zip(Fields(values));
         let exceeded: Vec<String> = exceeded.filter_map(|(column, field)| limits::exceeded(column, field.0?)).collect();
@@ -268,6 +267,11 @@ impl Table {
                 Kind::Parsed { .. } | Kind::Text | Kind::Json | Kind::Jsonb => true,
                 Kind::Numeric => column.type_of.0 != NUMERIC,
                 _ => false,
+            })
+            // Which type cannot be read as JSON PostgreSQL does say.
+            .filter(|column| {
+                matches!(column.kind, Kind::Json | Kind::Jsonb)
+                    || !message.contains("invalid input syntax for type json")
             })
             .map(|column| format!("{} ({})", Quoted(&column.name), column.sql_type))
             .collect();

@@ -452,7 +452,9 @@ impl TableWriter {
         let row = &self.batch.rows[row];
         let table = &self.known.tables[row.table];
         let columns = match fault.code() {
-            "value_rejected" => table.refused_columns(row.shape, &self.batch.bytes[row.values.clone()]),
+            "value_rejected" => {
+                table.refused_columns(row.shape, &self.batch.bytes[row.values.clone()], &fault.message())
+            }
             _ => String::new(),
         };
         Fault::record(fault.code(), format!("{}: {}{columns}", table.name, fault.message()))

@@ -533,7 +533,8 @@ async fn a_value_that_is_too_large_names_its_column() {
     let Some(db) = Database::create() else { return };
     db.query(
         "CREATE DOMAIN cents AS numeric(4, 2);
-         CREATE TABLE t (id int PRIMARY KEY, note text, price numeric(10, 2), code varchar(3), d cents)",
+         CREATE TABLE t (id int PRIMARY KEY, note text, price numeric(10, 2), code varchar(3), d cents,
+                         doc jsonb)",
     );
     let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
     for (after, named, innocent) in [
@@ -548,6 +549,7 @@ async fn a_value_that_is_too_large_names_its_column() {
             ["note", "code"],
         ),
         (r#"{"note":"n","price":1.5,"code":"abcd"}"#, &["column \"code\" (varchar(3))"], ["note", "price"]),
+        (r#"{"note":"n","code":"abc","doc":"{x"}"#, &["column \"doc\" (jsonb)"], ["note", "code"]),
         (r#"{"note":"n","price":1.5,"d":123}"#, &["perhaps ", "\"note\" (text)", "\"d\" (cents)"], ["price", "code"]),
     ] {
         let outcomes = write(&mut writer, &[create(r#"{"id":1}"#, after)]).await;
