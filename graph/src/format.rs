@@ -69,7 +69,7 @@ impl RecordFormat {
             )
             .with_span(arguments.span(FORMAT))
             .with_path(format!("/{OPTIONS}"))
-            .with_hint(format!("{OPTIONS}: the template, as '{{{{ toJson .Payload.After }}}}'"))
+            .with_hint(format!("{OPTIONS}: the template, as '{{{{ toJson .Payload.After }}}}', or '{{{{ printf \"%s\" .Payload.After }}}}' for raw data"))
             .into()),
             ("template", Some(_)) => {
                 Ok(RecordFormat::Template(arguments.compile_template(OPTIONS, MissingKey::Error)?))

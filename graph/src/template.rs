@@ -137,9 +137,9 @@ impl Template {
     /// What is hardly meant in the output for `record`: a field that is not there prints as `<no value>`, a format that
     /// does not fit as `%!f(…)`. Costs as much as two renderings. Nothing for a record on which the template fails.
     pub fn doubts(&self, record: &Record) -> Vec<Doubt> {
-        let context = Context::new().with_doubts();
-        let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut String::new());
-        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
+        let (context, mut output) = (Context::new().with_doubts(), String::new());
+        let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut output);
+        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().into_found(&output))
     }
 
     /// What the first comparisons for `record` compare, with the values: `.Payload.After.kind is "order", compared with
@@ -152,9 +152,9 @@ impl Template {
 
     /// What is hardly meant in the output for an empty record, where finding out takes next to nothing.
     pub(crate) fn doubts_briefly(&self) -> Vec<Doubt> {
-        let context = Context::brief().with_doubts();
-        let (result, context) = eval::render(&self.tree, self.missing, &Record::default(), context, &mut String::new());
-        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().found)
+        let (context, mut output) = (Context::brief().with_doubts(), String::new());
+        let (result, context) = eval::render(&self.tree, self.missing, &Record::default(), context, &mut output);
+        result.map_or_else(|_| Vec::new(), |()| context.into_doubts().into_found(&output))
     }
 
     /// As [`Template::render_within`], until a deadline at most, and takes the steps it needed off the allowance.

@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use crate::process::{DECODE, Workspace, file_to_file, lines_to};
 
-const RECORDS: &str = "{\"name\":\"tea\",\"price\":4.5,\"password\":\"x\"}\n{\"name\":\"milk\",\"price\":2}\n";
+const RECORDS: &str = r#"{"name":"tea","price":4.5,"password":"x","tags":["hot","green"]}
+{"name":"milk","price":2,"tags":["cold"]}
+"#;
 
 /// A pipeline that decodes lines, and then has these steps, indented by six.
 fn workspace(steps: &str, destination: &str) -> Workspace {
@@ -58,6 +60,12 @@ fn every_kind_of_result_that_is_hardly_meant_is_told() {
         ("{{ b64dec .Payload.After.password }}x", "template.not_encoded", 1, 1),
         ("{{ add .Payload.After.price 1 }}", "template.fraction_cut", 1, 0),
         ("{{ int .Payload.After.name }}", "template.not_a_number", 2, 1),
+        ("{{ add 1 .Payload.After.tags }}", "template.not_a_number", 2, 1),
+        ("{{ mod (int .Key) 2 }}", "template.not_a_number", 2, 1),
+        ("a/{{ .Payload.After.tags }}", "template.list_printed", 2, 1),
+        ("{{ now }}", "template.time_printed", 2, 1),
+        ("{{ toJson .Key }}", "template.base64_printed", 2, 1),
+        ("{{ index .Payload.After.name 0 }}", "template.byte_printed", 2, 1),
         ("{{ regexMatch (print \"[\" .Payload.After.name) \"x\" }}", "template.bad_pattern", 2, 1),
     ] {
         let (text, json) = dry_run(&workspace(&set(value), ""), exit);

@@ -118,7 +118,7 @@ fn what_is_no_verdict_is_a_fault_of_the_record() {
     assert_eq!(fault.message(), r#"the condition printed "v", which is neither true nor false"#);
     let fault = compile("{{ eq .Payload.After.n \"7\" }}").evaluate(&order()).unwrap_err();
     assert_eq!(fault.code(), "condition_failed");
-    assert!(fault.message().contains("int64 and string"), "{fault}");
+    assert!(fault.message().contains("a whole number and a text"), "{fault}");
 }
 
 #[test]

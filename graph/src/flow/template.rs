@@ -10,8 +10,10 @@ mod elsewhere;
 mod expression;
 mod layouts;
 mod never;
+mod numbers;
 mod operations;
 mod order;
+mod printing;
 mod reading;
 mod results;
 mod suspect;
@@ -166,6 +168,9 @@ impl<'a> Walk<'a> {
             let branching = std::mem::replace(&mut self.branching, true);
             let value = self.unsettled(pipeline, &scope);
             self.branching = branching;
+            if !with {
+                self.text_as_truth(pipeline);
+            }
             let truth = self.truth(&value);
             if truth != Some(false) {
                 let dot = if with { value } else { scope.dot.clone() };

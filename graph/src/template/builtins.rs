@@ -56,7 +56,7 @@ fn not(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
 /// No value of a record is a function.
 fn call(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [val, ..] = args else { return Err(CallError::arguments()) };
-    Err(format!("a {} is not a function", val.type_name()).into())
+    Err(format!("{} is not a function", val.in_words()).into())
 }
 
 fn len(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
@@ -68,7 +68,7 @@ fn len(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
         other => match other.as_bytes() {
             Some(bytes) => bytes.len(),
             None if other.is_nil() => return Err("len of nil".into()),
-            None => return Err(format!("len of type {}", other.type_name()).into()),
+            None => return Err(format!("{} has no length", other.in_words()).into()),
         },
     };
     Ok(Val::Int(len as i64))
@@ -86,7 +86,7 @@ fn index(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
             Val::Missing | Val::Nil | Val::NoData => return Err("index of nil".into()),
             Val::Map(map) => {
                 let Val::Text(key) = index else {
-                    return Err(format!("a map has keys of type string, not {}", index.type_name()).into());
+                    return Err(format!("the keys of a map are texts, not {}", index.in_words()).into());
                 };
                 let missing = if map.is_text() { Val::text("") } else { Val::Nil };
                 map.get(&key.lossy()).unwrap_or(missing)
@@ -97,7 +97,7 @@ fn index(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
                 let bytes = item.as_bytes().unwrap_or_default();
                 at(index, bytes.len(), |i| bytes.get(i).map(|b| Val::Byte(*b)))?
             }
-            other => return Err(format!("can't index item of type {}", other.type_name()).into()),
+            other => return Err(format!("{} has no elements", other.in_words()).into()),
         };
     }
     Ok(item)
@@ -108,7 +108,7 @@ fn at(index: &Val, len: usize, get: impl Fn(usize) -> Option<Val>) -> Result<Val
         (Some(n), _) => usize::try_from(n).ok(),
         (None, Some(n)) => usize::try_from(n).ok(),
         (None, None) => {
-            return Err(format!("cannot index a list with type {}", index.type_name()).into());
+            return Err(format!("an element of a list has a number, not {}", index.in_words()).into());
         }
     };
     number.and_then(get).ok_or_else(|| {

@@ -30,7 +30,7 @@ pub enum DoubtKind {
     NotEncoded,
     /// A number whose fraction is cut off.
     Fraction,
-    /// A text that is not a number: it counts as 0.
+    /// A value that is not a number: it counts as 0.
     NotANumber,
     /// A regular expression that does not compile: it never matches.
     Pattern,
@@ -38,6 +38,14 @@ pub enum DoubtKind {
     Map,
     /// Bytes that print as a list of numbers.
     Bytes,
+    /// A list that prints as `[a b]`.
+    List,
+    /// A time that prints as `2006-01-02 15:04:05 +0000 UTC`.
+    Time,
+    /// Raw data that are a text, in base64.
+    Base64,
+    /// The number of a byte of a text, in place of a letter.
+    Byte,
 }
 
 impl DoubtKind {
@@ -53,6 +61,10 @@ impl DoubtKind {
             DoubtKind::Pattern => "template.bad_pattern",
             DoubtKind::Map => "template.map_printed",
             DoubtKind::Bytes => "template.bytes_printed",
+            DoubtKind::List => "template.list_printed",
+            DoubtKind::Time => "template.time_printed",
+            DoubtKind::Base64 => "template.base64_printed",
+            DoubtKind::Byte => "template.byte_printed",
         }
     }
 }
@@ -61,7 +73,9 @@ impl DoubtKind {
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     /// In the order in which they came up, each once.
-    pub(crate) found: Vec<Doubt>,
+    found: Vec<Doubt>,
+    /// Those that count only if this text gets into the output.
+    pending: Vec<(Doubt, String)>,
     /// The last name that a map did not have.
     pub(crate) missed: Option<Missed>,
     /// The first comparisons, with their values.
@@ -86,10 +100,39 @@ impl Doubts {
     /// Adds a doubt, unless it is there already.
     pub(crate) fn add(&mut self, at: &Place, kind: DoubtKind, message: String, hint: Option<String>) {
         let at = at.start as usize..at.end as usize;
-        let known = self.found.iter().any(|doubt| doubt.at == at && doubt.kind == kind);
-        if !known && self.found.len() < Self::MOST {
-            self.found.push(Doubt { at, kind, message, hint });
+        self.push(Doubt { at, kind, message, hint });
+    }
+
+    /// Adds a doubt that counts only if the output holds `text`: a list that is compared may print as it likes.
+    pub(crate) fn add_if_printed(
+        &mut self,
+        at: &Place,
+        kind: DoubtKind,
+        message: String,
+        hint: Option<String>,
+        text: String,
+    ) {
+        if self.pending.len() < Self::MOST {
+            let at = at.start as usize..at.end as usize;
+            self.pending.push((Doubt { at, kind, message, hint }, text));
         }
+    }
+
+    fn push(&mut self, doubt: Doubt) {
+        let known = self.found.iter().any(|other| other.at == doubt.at && other.kind == doubt.kind);
+        if !known && self.found.len() < Self::MOST {
+            self.found.push(doubt);
+        }
+    }
+
+    /// The doubts, now that the output is known.
+    pub(crate) fn into_found(mut self, output: &str) -> Vec<Doubt> {
+        for (doubt, text) in std::mem::take(&mut self.pending) {
+            if output.contains(&text) {
+                self.push(doubt);
+            }
+        }
+        self.found
     }
 
     /// What may be meant by a name that was missing in this part of the template.

@@ -251,7 +251,7 @@ impl<'a> Evaluator<'a> {
             Val::Int(n) | Val::Int64(n) => {
                 return fail(at, format!("can't use {n} to iterate over more than one variable"));
             }
-            other => return fail(at, format!("range can't iterate over a {}", other.type_name())),
+            other => return fail(at, format!("range can't iterate over {}", other.in_words())),
         }
         if any { Ok(Flow::Next) } else { self.nested_walk(frame, &range.otherwise, at) }
     }

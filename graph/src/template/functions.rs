@@ -18,6 +18,7 @@ use crate::text::Str;
 #[cfg(test)]
 mod answers;
 mod cast;
+pub(crate) mod conversion;
 mod dates;
 mod defaults;
 mod dicts;
@@ -37,7 +38,6 @@ mod signature;
 mod strings;
 mod urls;
 
-pub(crate) use cast::is_number;
 pub(crate) use dates::has_element;
 pub(crate) use regex::invalid_pattern;
 

@@ -3,6 +3,7 @@ use crate::template::{EvalError, MissingKey, Template};
 
 mod conformance;
 mod doubts;
+mod failures;
 mod language;
 mod limits;
 

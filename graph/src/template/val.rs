@@ -181,6 +181,29 @@ impl Val {
         }
     }
 
+    /// What it is in messages, as people call it: `a text`, `raw data`.
+    pub(crate) fn in_words(&self) -> &'static str {
+        match self {
+            Val::Missing | Val::Nil => "nothing",
+            Val::NoData => "absent data",
+            Val::Bool(_) => "a bool",
+            Val::Int(_) | Val::Int64(_) | Val::Uint64(_) | Val::Byte(_) => "a whole number",
+            Val::Float(_) => "a float",
+            Val::Text(_) => "a text",
+            Val::Bytes(_) => "bytes",
+            Val::Raw(_) => "raw data",
+            Val::Position(_) => "a position",
+            Val::Operation(_) => "an operation",
+            Val::List(_) => "a list",
+            Val::Map(_) => "a map",
+            Val::Record(_) => "a record",
+            Val::Payload(_) => "a payload",
+            Val::Time(_) => "a time",
+            Val::Duration(_) => "a duration",
+            Val::Version(_) => "a version",
+        }
+    }
+
     /// Whether it is one of the three nils.
     pub(crate) fn is_nil(&self) -> bool {
         matches!(self, Val::Missing | Val::Nil | Val::NoData)

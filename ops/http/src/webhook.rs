@@ -75,7 +75,7 @@ fn specification() -> Specification {
             .required(),
         )
         .with(Parameter::new("request.method", Text, "Method of the request.").default_value("GET"))
-        .with(Parameter::new("request.body", Template, "Body, as `{{ toJson .Payload.After }}`; empty = none."))
+        .with(Parameter::new("request.body", Template, "Body, as `{{ toJson .Payload.After }}`, or `{{ printf \"%s\" .Payload.After }}` for raw data; empty = none."))
         .with(Parameter::new("request.contentType", Text, "Old name of headers.Content-Type."))
         .with(
             Parameter::new("request.timeout", Duration, "Longest time of one attempt, answer included; 0 = no limit.")

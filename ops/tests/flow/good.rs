@@ -206,6 +206,17 @@ fn templates_that_may_be_right() {
         "{{ (index .Payload.After \"id\") | eq 7 }}",
         "{{ regexMatch \"^a\" .Payload.After.name }}",
         "{{ has .Payload.After.name (list \"a\" \"b\") }}",
+        "{{ eq (or .Payload.After.name \"none\") \"none\" }}",
+        "{{ or (eq .Payload.After.name \"a\") \"false\" }}",
+        "{{ if and .Payload.After.active (eq .Payload.After.name \"a\") }}true{{ else }}false{{ end }}",
+        "{{ eq (int .Payload.After.active) 1 }}",
+        "{{ eq (add .Payload.After.id 1) 2 }}",
+        "{{ gt (len .Payload.After.name) 1 }}",
+        "{{ contains \"a\" (toString .Payload.After.at) }}",
+        "{{ regexMatch \"/api/v1/\" .Payload.After.name }}",
+        "{{ eq (first (splitList \",\" .Payload.After.name)) \"a\" }}",
+        "{{ eq (index (splitList \",\" .Payload.After.name) 0) \"a\" }}",
+        "{{ contains \"a\" (toJson (printf \"%s\" .Key)) }}",
     ] {
         silent(&["created"], condition);
         silent(&["anything"], condition);
@@ -214,6 +225,8 @@ fn templates_that_may_be_right() {
     silent(&["anything"], "{{ eq .Key \"1\" }}");
     silent(&["anything"], "{{ gt .Payload.After.price \"10\" }}");
     silent(&["anything"], "{{ .Metadata.flag }}");
+    // A part of a path has slashes around it.
+    silent(&["anything"], "{{ regexMatch \"/api/\" .Payload.After.url }}");
 }
 
 /// Setting a field twice is right where the first value shows.
@@ -267,6 +280,9 @@ fn unusual_pipelines() {
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ date \"2006\" now }} {{ date \"2006\" (int64 .Payload.After.t) }}' }",
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ regexMatch \"^a[b]\" .Operation.String }}' }",
         "plugin: field.set, settings: { field: .Metadata.x, value: '.Payload' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ index .Payload.After.list 0 }} {{ .Payload.After.at }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ int .Payload.After.n }} {{ quote .Key }} {{ toString .Key }}' }",
+        "plugin: field.set, settings: { field: .Metadata.x, value: '{{ toJson .Payload }} {{ or .Payload.After.a \"none\" }}' }",
         "plugin: filter, condition: '{{ eq (upper .Operation.String) \"CREATE\" }}'",
         "plugin: filter, condition: '{{ eq .Operation.String \"create\" }}'",
         "plugin: filter, condition: '{{ eq .Operation.String .Payload.After.op }}'",

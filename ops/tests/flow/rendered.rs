@@ -44,6 +44,31 @@ fn slips_of_the_pen() {
     ));
 }
 
+/// What to write in place of a mistake in a template.
+#[test]
+fn remedies_in_templates() {
+    let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Metadata.x, value: '{value}' }}");
+    let filter = |condition: &str| format!("plugin: filter, condition: '{condition}'");
+    for (step, said) in [
+        (filter("{{ gt (len .Payload.After.name) 1.0 }}"), "the other side is a whole number: write 1\n"),
+        (filter("{{ lt (int .Payload.After.id) 10.0 }}"), "the other side is a whole number: write 10\n"),
+        (filter("{{ gt (len .Payload.After.name) 1.5 }}"), "write (float64 (len .Payload.After.name))"),
+        (filter("{{ gt .Payload.After.price 10 }}"), "write the number with a point, as 10.0"),
+        (filter("{{ or (eq .Payload.After.name \"order\") \"return\" }}"), "write (eq .Payload.After.name \"return\")"),
+        (filter("{{ regexMatch \"/order/i\" .Payload.After.name }}"), "write \"(?i)order\", or [/] for a slash"),
+        (set("{{ toJson .Key }}"), "write printf \"%s\" .Key for its text, or toJson (printf \"%s\" .Key)"),
+        (set("{{ int .Key }}"), "write (printf \"%s\" .Key) for its text"),
+        (set("{{ add .Payload.After.at 1 }}"), "write (int64 (unixEpoch .Payload.After.at))"),
+        (set("{{ index .Payload.After.name 0 }}"), "substr 0 1 .Payload.After.name for its first letter"),
+        (set("{{ list 1 2 }}"), "write list 1 2 | toJson, or list 1 2 | join \", \""),
+        (set("{{ .Payload.After.at }}"), "write date \"2006-01-02T15:04:05Z07:00\" .Payload.After.at"),
+        (set("{{ urlquery .Key }}"), "write printf \"%s\" .Key"),
+    ] {
+        let found = findings(&["created"], &[&step], "plugin: drop");
+        assert!(found.contains(said), "{step}\n{found}");
+    }
+}
+
 #[test]
 fn shapes_on_edges() {
     let processors = [

@@ -755,7 +755,17 @@ pub(super) const CODES: &[Entry] = &[
         "A regular expression does not compile for some records, so it never matches.",
         "Write one that compiles.",
     ),
+    entry(
+        "template.base64_printed",
+        "`toJson` writes raw data as base64.",
+        "Write printf \"%s\" for their text, or decode them before, with json.decode or the like.",
+    ),
     entry("template.blank", "A condition is blank.", "Write one, or leave it out."),
+    entry(
+        "template.byte_printed",
+        "`index` of a text gives the number of a byte, as 97.",
+        "Write the field for the whole text, or substr 0 1 for its first letter.",
+    ),
     entry("template.bytes_printed", "Bytes print as a list of numbers.", "Write printf \"%s\"."),
     entry("template.cannot_read", "Records cannot be read.", "See the file or pipe."),
     entry("template.cannot_write", "Results cannot be written.", "See where standard output goes."),
@@ -767,6 +777,7 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("template.invalid_line", "A line is not a record.", "Give one record in JSON per line."),
     entry("template.invalid", "A template is not understood.", "Correct it at the place in the message."),
+    entry("template.list_printed", "A list prints as `[a b]`, which is no JSON.", "Write toJson, or join."),
     entry("template.map_printed", "A map prints as `map[name:value]`, which is no JSON.", "Write toJson."),
     entry(
         "template.no_value",
@@ -775,7 +786,7 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "template.not_a_number",
-        "A text that is not a number counts as 0.",
+        "A value that is not a number counts as 0.",
         "Check the field, or test it with `if`.",
     ),
     entry(
@@ -787,6 +798,11 @@ pub(super) const CODES: &[Entry] = &[
         "template.not_encoded",
         "A text is not in the encoding that a template decodes: the result is an error message.",
         "Check which field is encoded, and how.",
+    ),
+    entry(
+        "template.time_printed",
+        "A time prints as `2006-01-02 15:04:05 +0000 UTC`, which hardly anything reads.",
+        "Write date with a layout, as date \"2006-01-02T15:04:05Z07:00\".",
     ),
     entry("test.fault_impossible", "A fault cannot happen at this step.", "The message says where it can."),
     entry("test.field_required", "A field of a test is missing.", "Add it."),

@@ -614,6 +614,21 @@ pub(super) const ROWS: &[Row] = &[
         Fix,
     ),
     (
+        CONDITION,
+        "'{{ or (eq .Payload.After.name \"a\") \"b\" }}'",
+        "23:56",
+        &["the condition may give \"b\"", "write (eq .Payload.After.name \"b\")"],
+        Fix,
+    ),
+    (CONDITION, "'{{ gt (len .Payload.After.name) 1.0 }}'", "23:24", &["whole number", "write 1"], Fix),
+    (
+        "'{{ .Payload.After.name }}'",
+        "'{{ int .Key }}'",
+        "26:26",
+        &["int takes raw data for 0", "write (printf \"%s\" .Key)"],
+        Fix,
+    ),
+    (
         "'{{ .Payload.After.name }}'",
         "'{{ .Payload.After }}'",
         "26:22",

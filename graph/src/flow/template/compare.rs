@@ -132,12 +132,17 @@ impl Walk<'_> {
                 let operand = operand.unwrap_or_else(|| format!("convert the text with `{function}`"));
                 format!("{operand}, or make the field a number with field.convert (type: {kind})")
             }
-            Some((_, becomes)) if of_float(ours, theirs) || of_float(theirs, ours) => {
-                format!("write the number with a point, as {becomes}")
-            }
+            Some((_, becomes)) if of_float(ours, theirs) || of_float(theirs, ours) => match becomes.contains('.') {
+                true => format!("write the number with a point, as {becomes}"),
+                false => format!("the other side is a whole number: write {becomes}"),
+            },
             Some((_, becomes)) => format!("write {becomes}"),
             None if of_float(ours, theirs) || of_float(theirs, ours) => {
-                "write the number with a point, as 10.0".to_owned()
+                let whole = sides.iter().find(|(.., ours, _)| *ours == Classes::INT);
+                match whole.and_then(|(_, operand, ..)| *operand) {
+                    Some(operand) => format!("make both a float: write (float64 {})", self.text(&bytes(operand))),
+                    None => "make both a float, with `float64`".to_owned(),
+                }
             }
             None if (ours | theirs).overlaps(Classes::TIME) => {
                 "compare the seconds of both: (unixEpoch …) of a time, (unixEpoch (toDate \"2006-01-02\" …)) of a text"
@@ -188,6 +193,11 @@ impl Walk<'_> {
             }
             Known::Literal(Literal::Number(_)) if theirs == Classes::FLOAT && ours == Classes::INT => {
                 written.parse::<i64>().is_ok().then(|| format!("{written}.0"))
+            }
+            // A length, or what `int` gives.
+            Known::Literal(Literal::Number(number)) if theirs == Classes::INT && ours == Classes::FLOAT => {
+                let whole = number.float.fract() == 0.0 && number.float.abs() < 1e15;
+                whole.then(|| format!("{:.0}", number.float))
             }
             Known::Operation if theirs == Classes::TEXT => Some(format!("{written}.String")),
             Known::Way(_) | Known::Position

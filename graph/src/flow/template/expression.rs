@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::classes::Classes;
-use super::never::PRINTED_BYTES;
+use super::printing::Shown;
 use super::reading::Way;
 use super::{Scope, Walk};
 use crate::flow::{Kinds, Place};
@@ -43,6 +43,8 @@ pub(super) enum Known {
     UpTo(u64, Classes),
     /// What a function gives whose results are of one class.
     Made(&'static str),
+    /// The text that a function makes of a value in a notation that is hardly meant.
+    Shown(Shown),
 }
 
 impl Walk<'_> {
@@ -203,14 +205,19 @@ impl Walk<'_> {
             self.suspect(function.name, args, &values, &at, scope.certain);
             self.never(function.name, args, &values, &at);
             self.constants(function.name, args, &values, &at);
+            self.counted_as_zero(function.name, args, &values, &at);
+            self.raw_as_json(function.name, args, &values, &at);
+            self.first_of_text(function.name, args, &values, &at);
         }
         match (function.name, &values[..]) {
             ("ternary", [yes, no, _]) => match (self.classes(yes), self.classes(no)) {
                 (Some(yes), Some(no)) => Known::Of(yes | no),
                 _ => Known::Anything,
             },
-            _ if self.prints_bytes(function.name, &values) => Known::Made(PRINTED_BYTES),
-            _ => self.result_of(function.name, &values),
+            _ => match self.shown(function.name, args, &values, &at) {
+                Some(shown) => Known::Shown(shown),
+                None => self.result_of(function.name, &values),
+            },
         }
     }
 
@@ -229,17 +236,6 @@ impl Walk<'_> {
         let start = end - inner.len();
         let inner = inner.strip_suffix('-').unwrap_or(inner).trim_end();
         start..start + inner.len()
-    }
-
-    /// Whether a call gives the text of bytes in Go's notation.
-    fn prints_bytes(&self, name: &str, values: &[Known]) -> bool {
-        let of = match (name, values) {
-            ("printf", [Known::Literal(Literal::Text(format)), of]) if format.as_str() == "%v" => of,
-            ("print", [of]) => of,
-            _ => return false,
-        };
-        self.usual_classes(of)
-            .is_some_and(|classes| !classes.is_empty() && classes.within(Classes::RAW | Classes::BYTES))
     }
 
     /// `and`, `or`: the first argument that decides, else the last.
@@ -284,6 +280,12 @@ impl Walk<'_> {
         }
         if let Some(number) = keys.peek().filter(|key| matches!(&key.term, Term::Literal(Literal::Number(_)))) {
             self.numbered(item, number, &known, scope.certain);
+            let at = item.at.start as usize..end;
+            let written = match end == item.at.end as usize {
+                true => self.text(&at).to_owned(),
+                false => format!("(index {})", self.text(&at)),
+            };
+            self.element_of_text("index", &known, at, &written);
         }
         let more = keys.map(|key| self.operand(key, scope)).count() > 0 || piped;
         let known = self.judged(known, head.at.start as usize..end, scope.certain);
@@ -430,7 +432,7 @@ impl Walk<'_> {
                 Literal::Number(_) => Classes::FLOAT,
             },
             Known::Of(classes) | Known::UpTo(_, classes) => *classes,
-            Known::Made(PRINTED_BYTES) => Classes::TEXT,
+            Known::Shown(_) => Classes::TEXT,
             Known::Made(function) => return super::results::classes(function),
         })
     }

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::Walk;
-use super::classes::Classes;
 use super::expression::{Known, bytes};
 use super::order::reads_record;
 use crate::diagnostic::did_you_mean;
@@ -13,7 +12,13 @@ use crate::text::Str;
 pub(super) const CODE: &str = "flow.never_true";
 
 /// The name under which the text of bytes in Go's notation is known: `[97 98]`.
-pub(super) const PRINTED_BYTES: &str = "[97 98]";
+const PRINTED_BYTES: &str = "[97 98]";
+
+/// Words in the names of values that have slashes in them, as paths do.
+const WITH_SLASHES: [&str; 17] = [
+    "path", "url", "uri", "file", "folder", "dir", "key", "href", "link", "route", "endpoint", "refer", "location",
+    "topic", "page", "request", "resource",
+];
 
 /// The kinds of values, as `kindOf` names them, with those that no value of a template has here.
 const KINDS: [&str; 22] = [
@@ -41,19 +46,26 @@ const KINDS: [&str; 22] = [
     "interface",
 ];
 
-/// Functions that take a time for 0.
-const ARITHMETIC: [&str; 15] =
-    ["add", "add1", "sub", "mul", "div", "mod", "max", "min", "add1f", "addf", "subf", "mulf", "divf", "maxf", "minf"];
-
 impl Walk<'_> {
     /// Looks at a call whose result is known, or does not depend on what it should.
     pub(super) fn never(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
+        if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
+            && name != "regexQuoteMeta"
+            && let Some(Known::Literal(Literal::Text(pattern))) = values.first()
+        {
+            let searched = args.get(1).map(|arg| self.text(&bytes(arg)).to_lowercase()).unwrap_or_default();
+            self.slashes(pattern, &searched, place(0));
+        }
         match name {
             "eq" | "ne" => {
                 self.same_twice(name, args, at);
                 for value in values {
-                    let Known::Made(function) = value else { continue };
+                    let function = match value {
+                        Known::Made(function) => function,
+                        Known::Shown(shown) if shown.is_whole_bytes() => PRINTED_BYTES,
+                        _ => continue,
+                    };
                     for (j, other) in values.iter().enumerate() {
                         if let Known::Literal(Literal::Text(text)) = other {
                             self.never_gives(function, text, place(j), name == "ne");
@@ -72,24 +84,9 @@ impl Walk<'_> {
                     self.never_gives("kindOf", text, place(0), false);
                 }
             }
-            "regexMatch" | "mustRegexMatch" | "regexFind" => {
-                if let Some(Known::Literal(Literal::Text(pattern))) = values.first() {
-                    self.slashes(pattern, place(0));
-                }
-            }
             "regexReplaceAll" | "mustRegexReplaceAll" => {
                 if let [Known::Literal(Literal::Text(pattern)), _, Known::Literal(Literal::Text(text))] = values {
                     self.group(pattern, text, place(2));
-                }
-            }
-            _ if ARITHMETIC.contains(&name) => {
-                let time = values.iter().position(|value| self.classes(value) == Some(Classes::TIME));
-                if let Some(i) = time {
-                    let at = place(i);
-                    let message = format!("{name} takes a time for 0");
-                    let hint = format!("write (int64 (unixEpoch {})), the seconds since 1970", self.text(&at));
-                    let place = self.at(at);
-                    self.flow.warn("flow.suspect", place, message, None, Some(hint));
                 }
             }
             _ => {}
@@ -171,30 +168,41 @@ impl Walk<'_> {
     }
 
     /// A pattern between slashes, with flags behind it, as other languages write it.
-    fn slashes(&mut self, pattern: &Str, at: Range<usize>) {
+    fn slashes(&mut self, pattern: &Str, searched: &str, at: Range<usize>) {
         let flags = |text: &str| text.chars().all(|c| matches!(c, 'g' | 'i' | 'm' | 's' | 'u' | 'y' | 'x'));
         let inner = pattern.strip_prefix('/').and_then(|rest| rest.rsplit_once('/')).filter(|(_, end)| flags(end));
         let multiline = pattern.contains("(?") && pattern.contains('m');
-        let (body, end) = match inner {
+        let has_slashes = WITH_SLASHES.iter().any(|word| searched.contains(word));
+        let (body, end, sure) = match inner {
             // Slashes may be meant, as in a path: but not before a start, or behind an end.
-            Some((body, end)) if body.starts_with('^') || body.ends_with('$') || end.len() > 1 => (body, end),
-            Some(_) => return,
+            Some((body, end)) if body.starts_with('^') || body.ends_with('$') || end.len() > 1 => (body, end, true),
+            Some((body, _)) if body.is_empty() || has_slashes || body.replace("\\/", "").contains(['/', '|']) => return,
+            Some((body, end)) => (body, end, false),
             None => match pattern.rsplit_once('$') {
                 Some((body, end)) if !end.is_empty() && flags(end) && !body.ends_with('\\') => {
-                    (&pattern[..=body.len()], end)
+                    (&pattern[..=body.len()], end, true)
                 }
                 _ => return,
             },
         };
-        if multiline || body.contains(['[', '|']) && !body.starts_with('^') {
+        if sure && (multiline || body.contains(['[', '|']) && !body.starts_with('^')) {
             return;
         }
         let end: String = end.chars().filter(|c| matches!(c, 'i' | 'm' | 's')).collect();
         let meant = if end.is_empty() { body.to_owned() } else { format!("(?{end}){body}") };
-        let message = "this never matches: a pattern has no slashes around it, and flags stand before it";
+        let (message, hint) = match sure {
+            true => (
+                "this never matches: a pattern has no slashes around it, and flags stand before it",
+                format!("write {meant:?}"),
+            ),
+            false => (
+                "this matches only a text that has these slashes in it: a pattern has none around it",
+                format!("write {meant:?}, or [/] for a slash that is meant"),
+            ),
+        };
         let place = self.at(at.clone());
-        self.flow.warn(CODE, place, message, None, Some(format!("write {meant:?}")));
-        if self.text(&at) == format!("{:?}", pattern.as_str()) {
+        self.flow.warn(CODE, place, message, None, Some(hint));
+        if sure && self.text(&at) == format!("{:?}", pattern.as_str()) {
             self.correct(at, format!("{meant:?}"));
         }
     }

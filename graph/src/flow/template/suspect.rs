@@ -8,60 +8,16 @@ use super::expression::{Known, bytes};
 use crate::diagnostic::Severity;
 use crate::flow::Form;
 use crate::phrase::counted;
+use crate::template::functions::conversion::numeric;
 use crate::template::functions::invalid_pattern;
-use crate::template::tree::{Literal, Operand, Pipeline};
+use crate::template::tree::{Literal, Operand};
 
 const CODE: &str = "flow.suspect";
 
 /// Bytes of text that a template may build.
 const MOST_BYTES: i64 = 256 << 20;
 
-/// Functions that take whole numbers, and those that take fractions.
-const WHOLE: [(&str, &str); 6] =
-    [("add", "addf"), ("sub", "subf"), ("mul", "mulf"), ("div", "divf"), ("max", "maxf"), ("min", "minf")];
-
 impl Walk<'_> {
-    /// A value that prints as no one wants to read it.
-    pub(super) fn printed_value(&mut self, pipeline: &Pipeline, value: &Known) {
-        if let Known::Way(way) = value
-            && way.names.is_empty()
-            && self.flow.record.side(way.side).is_absent()
-        {
-            let at = self.trimmed(pipeline);
-            let message = format!("no record has {} here: it prints as <nil>", way.side.as_str());
-            let place = self.at(at);
-            return self.flow.warn(CODE, place, message, None, Some("print another part of the record".to_owned()));
-        }
-        let Some(classes) = self.usual_classes(value) else { return };
-        let (what, function) = if classes.is_empty() {
-            return;
-        } else if classes.within(Classes::RAW | Classes::BYTES) {
-            ("bytes print as a list of numbers, as [97 98]", "printf \"%s\"")
-        } else if classes.within(Classes::POSITION) {
-            ("a position is bytes: a record fails here if they are not UTF-8", "toJson")
-        } else if classes.within(Classes::MAP) {
-            ("a map prints as map[name:value], which is no JSON", "toJson")
-        } else if classes.within(Classes::STRUCT) {
-            ("a record prints as a list of its parts, which is no JSON", "toJson")
-        } else {
-            return;
-        };
-        let at = self.trimmed(pipeline);
-        let text = self.text(&at).to_owned();
-        let plain = pipeline.commands.len() == 1 && pipeline.commands.iter().all(|command| command.args.is_empty());
-        let becomes = if plain { format!("{function} {text}") } else { format!("{text} | {function}") };
-        let place = self.at(at.clone());
-        self.flow.warn(CODE, place, what, None, Some(format!("write {becomes}")));
-        self.correct(at, becomes);
-    }
-
-    /// The text of a pipeline, without what is blank behind it.
-    fn trimmed(&self, pipeline: &Pipeline) -> Range<usize> {
-        let start = pipeline.at.start as usize;
-        let text = self.text(&(start..pipeline.at.end as usize));
-        start..start + text.trim_end_matches(['-', ' ', '\n', '\t', '\r']).len()
-    }
-
     /// The classes of the usual records.
     pub(super) fn usual_classes(&self, value: &Known) -> Option<Classes> {
         match value {
@@ -76,7 +32,7 @@ impl Walk<'_> {
     /// Calls that give something, but not what is meant. `args` are those that are written behind the name.
     pub(super) fn suspect(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
         let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
-        if let Some((_, fractions)) = WHOLE.iter().find(|(whole, _)| *whole == name) {
+        if let Some(fractions) = numeric(name).and_then(|numeric| numeric.fractions) {
             let cut = values.iter().position(|value| match value {
                 Known::Literal(Literal::Number(number)) => number.is_float && number.float.fract() != 0.0,
                 value => self.classes(value) == Some(Classes::FLOAT),
@@ -87,7 +43,7 @@ impl Walk<'_> {
                 self.flow.warn(CODE, place, message, None, Some(format!("write {fractions}")));
                 let head = at.start..at.start + name.len();
                 if self.text(&head) == name {
-                    self.correct(head, (*fractions).to_owned());
+                    self.correct(head, fractions.to_owned());
                 }
             }
         }
@@ -197,7 +153,7 @@ impl Walk<'_> {
 }
 
 /// The verbs of a format that take one value each; `None` where widths or values are numbered or given as values.
-fn verbs(format: &str) -> Option<Vec<char>> {
+pub(super) fn verbs(format: &str) -> Option<Vec<char>> {
     let mut verbs = Vec::new();
     let mut rest = format.chars();
     while let Some(c) = rest.next() {

@@ -7,7 +7,8 @@ use super::expression::bytes;
 use super::{Scope, Walk};
 use crate::flow::Flow;
 use crate::template::predicate::verdict;
-use crate::template::tree::{Body, Branches, Literal, Node, Pipeline, Term};
+use crate::template::tree::{Body, Branches, Literal, Node, Operand, Pipeline, Term};
+use crate::text::Str;
 
 /// Texts that a condition may print.
 #[derive(Default)]
@@ -25,6 +26,8 @@ enum Other {
     Values(Classes),
     /// Text of the template.
     Text,
+    /// A text in quotes, which `and` or `or` gives, and what is meant by it.
+    Literal(Option<String>),
     /// Nothing: an `if` without an `else`.
     Nothing,
 }
@@ -85,6 +88,15 @@ impl Walk<'_> {
                 let text = format!("the condition may give {}: then the record fails", classes.names());
                 return self.warns(at, text, HINT);
             }
+            (Other::Literal(meant), true) => {
+                let text = format!("the condition may give {}: then the record fails", self.text(&at));
+                let hint = meant.as_ref().map_or_else(|| HINT.to_owned(), |meant| format!("write {meant}"));
+                self.warns(at.clone(), text, &hint);
+                if let (Some(meant), false) = (meant, self.flow.fails()) {
+                    self.correct(at, meant.clone());
+                }
+                return;
+            }
             (Other::Text, true) => {
                 let text = "the condition may give a text that is neither true nor false: then the record fails";
                 return self.warns(at, text.to_owned(), HINT);
@@ -92,7 +104,7 @@ impl Walk<'_> {
             (Other::Values(classes), false) => {
                 format!("the condition fails for every record: it gives {}, not true or false", classes.names())
             }
-            (Other::Nothing | Other::Text, false) => {
+            (Other::Nothing | Other::Text | Other::Literal(_), false) => {
                 "the condition fails for every record: it never gives true or false".to_owned()
             }
         };
@@ -159,6 +171,7 @@ impl Walk<'_> {
                 let (at, none) = words(pipeline).unwrap_or_default();
                 Printed { verdict: !none, other: Some((at, Other::Text)) }
             }
+            [Node::Print(pipeline)] if let Some(printed) = self.texts_printed(pipeline) => printed,
             [Node::Print(pipeline)] => {
                 let value = self.pipeline(pipeline, scope);
                 let start = pipeline.at.start as usize;
@@ -173,6 +186,78 @@ impl Walk<'_> {
             [Node::With(branches)] => self.branches_printed(branches, true, scope),
             _ => Printed::UNKNOWN,
         }
+    }
+
+    /// What `and` and `or` print, where one of them may be a text that is no verdict.
+    fn texts_printed(&self, pipeline: &Pipeline) -> Option<Printed> {
+        is_logic(pipeline).then_some(())?;
+        let mut texts = Vec::new();
+        let others = self.outcomes(pipeline, &mut texts);
+        let is_verdict = |outcome: &Outcome| verdict(&outcome.text).is_some();
+        let at = texts.iter().position(|outcome| !is_verdict(outcome))?;
+        let may = others || texts.iter().any(is_verdict);
+        let Outcome { at, meant, .. } = texts.swap_remove(at);
+        Some(Printed { verdict: may, other: Some((at, Other::Literal(meant))) })
+    }
+
+    /// Says that a text among conditions counts as true.
+    pub(super) fn text_as_truth(&mut self, pipeline: &Pipeline) {
+        let mut texts = Vec::new();
+        if !is_logic(pipeline) {
+            return;
+        }
+        self.outcomes(pipeline, &mut texts);
+        let Some(Outcome { at, text, meant }) = texts.into_iter().find(|outcome| !outcome.text.is_empty()) else {
+            return;
+        };
+        let message =
+            format!("{:?} is a text and no condition: any text but the empty one counts as true", text.as_str());
+        let hint = match &meant {
+            Some(meant) => format!("write {meant}"),
+            None => "compare a value with it, as (eq .Payload.After.kind \"order\")".to_owned(),
+        };
+        let place = self.at(at.clone());
+        self.flow.warn("flow.never_true", place, message, None, Some(hint));
+        if let Some(meant) = meant {
+            self.correct(at, meant);
+        }
+    }
+
+    /// Adds the literal texts that `and` and `or` may give; whether they may give anything else.
+    fn outcomes(&self, pipeline: &Pipeline, texts: &mut Vec<Outcome>) -> bool {
+        let [command] = &*pipeline.commands else { return true };
+        let or = match &command.head.term {
+            Term::Function(function) if matches!(function.name, "and" | "or") => function.name == "or",
+            _ => return true,
+        };
+        let mut others = false;
+        let mut compared: Option<&Operand> = None;
+        for (i, arg) in command.args.iter().enumerate() {
+            let mut found = Vec::new();
+            let more = match &arg.term {
+                Term::Literal(Literal::Text(text)) => {
+                    let meant = compared.filter(|_| or).map(|of| {
+                        let text = self.text(&bytes(arg));
+                        format!("(eq {} {text})", self.text(&bytes(of)))
+                    });
+                    found.push(Outcome { at: bytes(arg), text: text.clone(), meant });
+                    false
+                }
+                Term::Pipeline(inner) => self.outcomes(inner, &mut found),
+                _ => true,
+            };
+            let decides = |outcome: &Outcome| outcome.text.is_empty() != or;
+            let decided = !more && found.iter().all(decides);
+            let last = i + 1 == command.args.len();
+            texts.extend(found.into_iter().filter(|outcome| last || decides(outcome)));
+            others |= more;
+            // Nothing gets to the others.
+            if decided {
+                break;
+            }
+            compared = compared_with_text(arg).or(compared);
+        }
+        others
     }
 
     fn classes_printed(&self, at: Range<usize>, classes: Classes) -> Printed {
@@ -211,6 +296,31 @@ impl Walk<'_> {
             }
         }
         printed.or(self.printed(&branches.otherwise, scope))
+    }
+}
+
+/// A literal text that `and` or `or` may give.
+struct Outcome {
+    at: Range<usize>,
+    text: Str,
+    /// The comparison that is meant, if there is only one.
+    meant: Option<String>,
+}
+
+fn is_logic(pipeline: &Pipeline) -> bool {
+    matches!(&*pipeline.commands, [command]
+        if matches!(&command.head.term, Term::Function(function) if matches!(function.name, "and" | "or")))
+}
+
+/// The value that `(eq .Payload.After.kind "order")` compares with a text.
+fn compared_with_text(operand: &Operand) -> Option<&Operand> {
+    let Term::Pipeline(pipeline) = &operand.term else { return None };
+    let [command] = &*pipeline.commands else { return None };
+    match (&command.head.term, &*command.args) {
+        (Term::Function(function), [value, text]) if function.name == "eq" => {
+            matches!(text.term, Term::Literal(Literal::Text(_))).then_some(value)
+        }
+        _ => None,
     }
 }
 

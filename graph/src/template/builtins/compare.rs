@@ -66,7 +66,7 @@ pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
         _ => match (a, b) {
             (Val::Time(a), Val::Time(b)) => Ok(a == b),
             (Val::Version(a), Val::Version(b)) => Ok(std::rc::Rc::ptr_eq(a, b)),
-            _ => Err(format!("values of type {} cannot be compared", b.type_name()).into()),
+            _ => Err(format!("{} does not compare with another", b.in_words()).into()),
         },
     }
 }
@@ -75,13 +75,13 @@ pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
 pub(crate) fn less(a: &Val, b: &Val) -> Result<bool, CallError> {
     for val in [a, b] {
         if !matches!(val.kind(), Kind::Bool | Kind::Int | Kind::Uint | Kind::Float | Kind::String) {
-            return Err(format!("values of type {} have no order", val.type_name()).into());
+            return Err(format!("{} has no order", val.in_words()).into());
         }
     }
     match (a, b) {
         (Val::Float(a), Val::Float(b)) => Ok(a < b),
         (Val::Text(a), Val::Text(b)) => Ok(a.as_bytes() < b.as_bytes()),
-        (Val::Bool(_), Val::Bool(_)) => Err("values of type bool have no order".into()),
+        (Val::Bool(_), Val::Bool(_)) => Err("a bool has no order".into()),
         _ => match (integers(a, b), mixed(a, b)) {
             (Some(order), _) | (None, Some(Some(order))) => Ok(order == Ordering::Less),
             (None, Some(None)) => Ok(false),
@@ -122,5 +122,5 @@ pub(crate) fn with_float(n: i128, f: f64) -> Option<Ordering> {
 }
 
 fn incompatible(a: &Val, b: &Val) -> CallError {
-    format!("incompatible types for comparison: {} and {}", a.type_name(), b.type_name()).into()
+    format!("incompatible types for comparison: {} and {}", a.in_words(), b.in_words()).into()
 }

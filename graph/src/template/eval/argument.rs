@@ -6,17 +6,16 @@ use crate::template::tree::Literal;
 use crate::template::val::{Map, Val};
 
 impl Param {
-    /// Go's name of the type.
-    pub(super) fn type_name(self) -> &'static str {
+    /// What it takes, as people call it.
+    pub(super) fn in_words(self) -> &'static str {
         match self {
-            Param::Any => "interface {}",
-            Param::Reflect => "reflect.Value",
-            Param::Text => "string",
-            Param::Bool => "bool",
-            Param::Int => "int",
-            Param::Float => "float64",
-            Param::Map => "map[string]interface {}",
-            Param::Time => "time.Time",
+            Param::Any | Param::Reflect => "a value",
+            Param::Text => "a text",
+            Param::Bool => "true or false",
+            Param::Int => "a whole number",
+            Param::Float => "a float",
+            Param::Map => "a map",
+            Param::Time => "a time",
         }
     }
 }
@@ -36,8 +35,30 @@ pub(super) fn convert(val: Val, param: Param) -> Result<Val, String> {
         (Param::Any, _) => Ok(if val.is_nil() { Val::Nil } else { val }),
         (Param::Map, Val::Map(map)) if !map.is_text() => Ok(val),
         (Param::Map, Val::Missing) => Ok(Val::Map(Map::Nil)),
-        (_, Val::Missing) => Err(format!("there is no value; expected {}", param.type_name())),
-        _ => Err(format!("wrong type for value; expected {}; got {}", param.type_name(), val.type_name())),
+        (_, Val::Missing) => Err(format!("there is no value; expected {}", param.in_words())),
+        _ => Err(mismatch(&val, param)),
+    }
+}
+
+/// Why a parameter does not take a value, and how to convert it.
+fn mismatch(val: &Val, param: Param) -> String {
+    let (expected, got) = (param.in_words(), val.in_words());
+    match (param, val) {
+        (Param::Int, Val::Int64(_) | Val::Uint64(_) | Val::Byte(_) | Val::Float(_)) => {
+            format!(
+                "wrong type for value; expected {expected} as `int` gives it; got {got} of another type: write (int …)"
+            )
+        }
+        (Param::Float, Val::Int(_)) => {
+            format!("wrong type for value; expected {expected}; got {got}: write (float64 …)")
+        }
+        (Param::Map, Val::Map(_)) => {
+            "wrong type for value; expected a map of any values; got a map of texts".to_owned()
+        }
+        (Param::Text, Val::Raw(_) | Val::Bytes(_)) => {
+            format!("wrong type for value; expected {expected}; got {got}: write (printf \"%s\" …)")
+        }
+        _ => format!("wrong type for value; expected {expected}; got {got}"),
     }
 }
 

@@ -96,7 +96,7 @@ impl<'a> Evaluator<'a> {
             ),
             other => match lookup::member(other, name) {
                 Some(val) => Ok(val),
-                None => fail(at, format!("can't read field {name:?} of a {}", other.type_name())),
+                None => fail(at, format!("can't read field {name:?} of {}", other.in_words())),
             },
         }
     }
@@ -163,11 +163,11 @@ impl<'a> Evaluator<'a> {
                 Param::Any => Ok(Val::Nil),
                 Param::Reflect => Ok(Val::Missing),
                 Param::Map => Ok(Val::Map(Map::Nil)),
-                _ => fail(&operand.at, format!("cannot assign nil to {}", param.type_name())),
+                _ => fail(&operand.at, format!("expected {}; found nil", param.in_words())),
             },
             Term::Literal(literal) => argument::literal(literal, param).or_else(|()| {
                 let text = &self.tree.source[operand.at.start as usize..operand.at.end as usize];
-                fail(&operand.at, format!("expected {}; found {text}", param.type_name()))
+                fail(&operand.at, format!("expected {}; found {text}", param.in_words()))
             }),
             _ => {
                 let val = self.operand(frame, operand)?;

@@ -1,5 +1,7 @@
 //! Noting doubtful results, for a caller who asks for them.
 
+use std::borrow::Cow;
+
 use chrono::Datelike as _;
 
 use super::Evaluator;
@@ -7,43 +9,21 @@ use crate::diagnostic::did_you_mean;
 use crate::reference::push_part;
 use crate::template::doubt::{DoubtKind, Doubts, Missed};
 use crate::template::format;
-use crate::template::functions::{CallError, Function, Param, invalid_pattern, is_number};
+use crate::template::functions;
+use crate::template::functions::conversion::{
+    Notation, Numeric, gives_element, holds_raw_text, joined, notation, numeric, stands_for_number,
+};
+use crate::template::functions::{CallError, Function, Param, invalid_pattern};
 use crate::template::tree::{Operand, Pipeline, Place, Term};
-use crate::template::val::{Map, Val};
+use crate::template::val::{List, Map, Val};
 
-/// Functions that take whole numbers, with those that take fractions.
-const WHOLE: [(&str, &str); 9] = [
-    ("add", "addf"),
-    ("add1", "add1f"),
-    ("sub", "subf"),
-    ("mul", "mulf"),
-    ("div", "divf"),
-    ("max", "maxf"),
-    ("biggest", "maxf"),
-    ("min", "minf"),
-    ("mod", "divf"),
-];
-/// Other functions that take any value for a number: with `true`, for a whole one.
-const NUMBERS: [(&str, bool); 14] = [
-    ("int", true),
-    ("int64", true),
-    ("atoi", true),
-    ("float64", false),
-    ("add1f", false),
-    ("addf", false),
-    ("subf", false),
-    ("mulf", false),
-    ("divf", false),
-    ("maxf", false),
-    ("minf", false),
-    ("floor", false),
-    ("ceil", false),
-    ("round", false),
-];
 /// Functions whose verdict is explained by the values that they compare.
 const COMPARE: [&str; 12] =
     ["eq", "ne", "lt", "le", "gt", "ge", "contains", "hasPrefix", "hasSuffix", "regexMatch", "mustRegexMatch", "has"];
-const PRINTS: [&str; 4] = ["print", "println", "printf", "toString"];
+/// Levels of what a template puts together that are searched for raw data.
+const MOST_LEVELS: usize = 8;
+/// Elements of a list that is joined that are looked at.
+const MOST_JOINED: usize = 100;
 
 impl<'a> Evaluator<'a> {
     /// Notes that a map does not have a name.
@@ -84,6 +64,8 @@ impl<'a> Evaluator<'a> {
             Val::NoData => self.nothing(&at, "it prints as `<nil>`"),
             Val::Map(_) | Val::Record(_) | Val::Payload(_) => self.map(&at),
             Val::Bytes(_) | Val::Raw(_) => self.bytes(&at),
+            Val::List(list) => self.list(list, &at, None),
+            Val::Time(_) => self.time(&at, None),
             _ => {}
         }
     }
@@ -105,6 +87,9 @@ impl<'a> Evaluator<'a> {
             self.numbers(function.name, values, &place);
             self.texts(function, values, &result, &place);
             self.times(function, values, &result, &place);
+            if let (true, Val::Byte(_), Some(of)) = (gives_element(function.name), &result, values.first()) {
+                self.byte(function.name, of, &place(0));
+            }
             if COMPARE.contains(&function.name) {
                 self.compared(values, args);
             }
@@ -160,33 +145,49 @@ impl<'a> Evaluator<'a> {
 
     /// Arithmetic: what is not a number counts as 0, and whole numbers have no fraction.
     fn numbers(&mut self, name: &str, values: &[Val], place: &impl Fn(usize) -> Place) {
-        let fractions = WHOLE.iter().find(|(whole, _)| *whole == name).map(|(_, fractions)| *fractions);
-        let whole = NUMBERS.iter().find(|(other, _)| *other == name).map(|(_, whole)| *whole);
-        let Some(whole) = whole.or(fractions.map(|_| true)) else { return };
-        // What follows the number that is rounded says how.
-        let count = if name == "round" { 1 } else { values.len() };
-        for (i, val) in values.iter().take(count).enumerate() {
+        let Some(Numeric { whole, fractions, from, to }) = numeric(name) else { return };
+        for (i, val) in values.iter().enumerate().take(to).skip(from) {
+            if val.is_nil() {
+                self.nothing(&place(i), &format!("{name} takes it for 0"));
+                continue;
+            }
+            if !stands_for_number(name, val) {
+                let at = place(i);
+                let number = if whole { "whole number" } else { "number" };
+                let (message, hint) = match val {
+                    Val::Text(_) => (
+                        format!("{name} takes a text for 0 that is not a {number}"),
+                        "check the field, or test it with `if`".to_owned(),
+                    ),
+                    _ => (format!("{name} takes {} for 0", val.in_words()), self.number_of(val, name, &at)),
+                };
+                self.doubt(&at, DoubtKind::NotANumber, message, &hint);
+                continue;
+            }
             let cut = match val {
                 Val::Float(f) => f.fract() != 0.0,
-                Val::Text(text) => {
-                    let text = text.lossy();
-                    if !is_number(&text, whole) {
-                        let message = format!("{name} takes a text for 0 that is not a {}", number(whole));
-                        self.doubt(&place(i), DoubtKind::NotANumber, message, "check the field, or test it with `if`");
-                        continue;
-                    }
-                    is_number(&text, false) && text.parse::<f64>().is_ok_and(|f| f.fract() != 0.0)
-                }
-                val if val.is_nil() => {
-                    self.nothing(&place(i), &format!("{name} takes it for 0"));
-                    continue;
-                }
+                Val::Text(text) => text.lossy().parse::<f64>().is_ok_and(|f| f.fract() != 0.0),
                 _ => false,
             };
             if let (true, Some(fractions)) = (cut, fractions) {
                 let message = format!("{name} works with whole numbers: what is behind the point is cut off");
                 self.doubt(&place(i), DoubtKind::Fraction, message, &format!("write {fractions}"));
             }
+        }
+    }
+
+    /// What to write for the number that a value may stand for.
+    fn number_of(&self, val: &Val, name: &str, at: &Place) -> String {
+        let written = self.named(at);
+        match val {
+            Val::Raw(_) | Val::Bytes(_) => format!("write (printf \"%s\" {written}) for its text"),
+            Val::Time(_) => format!("write (int64 (unixEpoch {written})), the seconds since 1970"),
+            Val::List(_) => format!("write (len {written}) for the number of its elements, or name one of them"),
+            Val::Map(_) | Val::Record(_) | Val::Payload(_) => "name one of its fields".to_owned(),
+            Val::Int(_) | Val::Uint64(_) | Val::Byte(_) | Val::Float(_) if name.starts_with("duration") => {
+                format!("write (int64 {written})")
+            }
+            _ => "check the field, or test it with `if`".to_owned(),
         }
     }
 
@@ -225,15 +226,55 @@ impl<'a> Evaluator<'a> {
                 val if val.is_nil() && takes(i) == Some(Param::Any) && (written("<nil>") || written("<no value>")) => {
                     self.nothing(&place(i), "it prints as `<nil>`");
                 }
-                Val::Map(_) if PRINTS.contains(&name) && written("map[") => self.map(&place(i)),
-                Val::Bytes(_) | Val::Raw(_) if PRINTS.contains(&name) => {
-                    let numbers = format::to_text(val).ok();
-                    if numbers.is_some_and(|numbers| output.contains(&*numbers.lossy())) {
-                        self.bytes(&place(i));
-                    }
-                }
-                _ => {}
+                _ => self.notation(function, val, &output, &place(i)),
             }
+        }
+        for val in joined(name, values).iter().flat_map(List::iter).take(MOST_JOINED) {
+            self.notation(function, &val, &output, &place(values.len() - 1));
+        }
+    }
+
+    /// Values in a notation that is hardly meant, where a function writes them.
+    fn notation(&mut self, function: &Function, val: &Val, output: &str, at: &Place) {
+        let Some(notation) = notation(function.name) else { return };
+        if notation == Notation::Json {
+            if holds_raw_text(val, MOST_LEVELS) {
+                let message = format!("{} writes raw data as base64", function.name);
+                let hint = format!("write printf \"%s\" {} for its text, or decode it before", self.named(at));
+                self.doubt(at, DoubtKind::Base64, message, &hint);
+            }
+            return;
+        }
+        match val {
+            Val::Bytes(bytes) | Val::Raw(bytes) if bytes.is_empty() || notation == Notation::Text => return,
+            // Its elements are numbers, joined as is said.
+            Val::Bytes(_) | Val::Raw(_) if function.name == "join" => return self.bytes(at),
+            Val::Bytes(_)
+            | Val::Raw(_)
+            | Val::Map(_)
+            | Val::Record(_)
+            | Val::Payload(_)
+            | Val::List(_)
+            | Val::Time(_) => {}
+            _ => return,
+        }
+        let Ok(mut shown) = format::to_text(val) else { return };
+        // What these escape, they escape in this notation as well.
+        if matches!(function.name, "html" | "js" | "urlquery" | "quote")
+            && let Ok(Val::Text(escaped)) = (function.call)(&mut self.context, &[Val::Text(shown.clone())])
+        {
+            shown = escaped;
+        }
+        let shown = shown.lossy();
+        let shown = shown.trim_matches('"');
+        if !output.contains(shown) {
+            return;
+        }
+        match val {
+            Val::List(list) => self.list(list, at, Some(shown.to_owned())),
+            Val::Time(_) => self.time(at, Some(shown.to_owned())),
+            Val::Bytes(_) | Val::Raw(_) => self.bytes(at),
+            _ => self.map(at),
         }
     }
 
@@ -277,13 +318,53 @@ impl<'a> Evaluator<'a> {
     }
 
     fn map(&mut self, at: &Place) {
-        let hint = format!("write toJson {}", self.written(at));
+        let hint = format!("write toJson {}", self.named(at));
         self.doubt(at, DoubtKind::Map, "a map prints as map[name:value], which is no JSON".to_owned(), &hint);
     }
 
     fn bytes(&mut self, at: &Place) {
-        let hint = format!("write printf \"%s\" {}", self.written(at));
+        let hint = format!("write printf \"%s\" {}", self.named(at));
         self.doubt(at, DoubtKind::Bytes, "bytes print as a list of numbers, as [97 98]".to_owned(), &hint);
+    }
+
+    fn list(&mut self, list: &List, at: &Place, text: Option<String>) {
+        let written = self.named(at);
+        let plain = !list.iter().take(MOST_JOINED).any(|val| matches!(val, Val::Map(_) | Val::List(_) | Val::Time(_)));
+        let hint = match plain {
+            true => format!("write toJson {written}, or join \", \" {written}"),
+            false => format!("write toJson {written}"),
+        };
+        let message = "a list prints as [a b], which is no JSON".to_owned();
+        self.doubt_if_printed(at, DoubtKind::List, message, hint, text);
+    }
+
+    fn time(&mut self, at: &Place, text: Option<String>) {
+        let hint = format!("write date \"2006-01-02T15:04:05Z07:00\" {}", self.named(at));
+        let message = "a time prints as 2006-01-02 15:04:05 +0000 UTC, which hardly anything reads".to_owned();
+        self.doubt_if_printed(at, DoubtKind::Time, message, hint, text);
+    }
+
+    /// An element of a value that is no list. Of bytes in a field, numbers are what there is.
+    fn byte(&mut self, name: &str, of: &Val, at: &Place) {
+        let written = self.named(at);
+        let (what, hint) = match of {
+            Val::Bytes(_) => return,
+            Val::Text(_) => {
+                ("a text", format!("write {written} for the whole text, or substr 0 1 {written} for its first letter"))
+            }
+            Val::List(_) | Val::Map(_) => ("a text", "check which of the values is a list".to_owned()),
+            _ => ("raw data", format!("write printf \"%s\" {written} for the text")),
+        };
+        let message = format!("{name} of {what} gives the number of a byte, as 97");
+        self.doubt(at, DoubtKind::Byte, message, &hint);
+    }
+
+    fn doubt_if_printed(&mut self, at: &Place, kind: DoubtKind, message: String, hint: String, text: Option<String>) {
+        let Some(doubts) = self.context.doubts() else { return };
+        match text {
+            Some(text) => doubts.add_if_printed(at, kind, message, Some(hint), text),
+            None => doubts.add(at, kind, message, Some(hint)),
+        }
     }
 
     fn doubt(&mut self, at: &Place, kind: DoubtKind, message: String, hint: &str) {
@@ -297,13 +378,19 @@ impl<'a> Evaluator<'a> {
         self.tree.source.get(at.start as usize..at.end as usize).unwrap_or_default()
     }
 
+    /// The same as an argument of what is suggested: a value that is piped into a function has no text of its own there.
+    fn named(&self, at: &Place) -> Cow<'a, str> {
+        let written = self.written(at);
+        if functions::find(written).is_some_and(|function| !function.params.is_empty() || function.rest.is_some()) {
+            return "VALUE".into();
+        }
+        let is_one = written.starts_with(['(', '"', '`']) || !written.contains(char::is_whitespace);
+        if is_one { written.into() } else { format!("({written})").into() }
+    }
+
     /// A pipeline without the blanks behind it.
     fn trimmed(&self, at: &Place) -> Place {
         let text = self.written(at);
         at.start..at.end - (text.len() - text.trim_end_matches(['-', ' ', '\n', '\t', '\r']).len()) as u32
     }
-}
-
-const fn number(whole: bool) -> &'static str {
-    if whole { "whole number" } else { "number" }
 }

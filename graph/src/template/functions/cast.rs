@@ -27,7 +27,7 @@ pub(super) fn to_float64(value: &Val) -> f64 {
 
 /// Whether a text stands for a number, so that it does not count as 0: with `whole` for one that arithmetic with whole
 /// numbers takes.
-pub(crate) fn is_number(text: &str, whole: bool) -> bool {
+pub(super) fn is_number(text: &str, whole: bool) -> bool {
     if whole { integer(whole_part(text)).is_some() } else { float(text).is_some() }
 }
 

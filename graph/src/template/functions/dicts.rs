@@ -123,13 +123,13 @@ fn dig(path: &[Val]) -> Result<Val, CallError> {
     }
     let keys = keys.iter().map(|key| match key {
         Val::Text(key) => Ok(key.to_key()),
-        other => Err(CallError::from(format!("a key of dig is {}, not string", other.type_name()))),
+        other => Err(CallError::from(format!("a key of dig is {}, not a text", other.in_words()))),
     });
     let mut at = map.clone();
     for key in keys.collect::<Result<Vec<_>, _>>()? {
         let map = match at {
             Val::Map(map) if !map.is_text() => map,
-            other => return Err(format!("dig finds {} where it wants a map", other.type_name()).into()),
+            other => return Err(format!("dig finds {} where it wants a map", other.in_words()).into()),
         };
         match map.get(&key) {
             Some(next) => at = next,

@@ -28,17 +28,17 @@ pub(super) static TABLE: &[Function] = &[
 
 /// Functions with a `must` twin.
 pub(super) static TWINS: &[Function] = twins! {
-    "append", "mustAppend", |cx| (list: Any, value: Any) => try extended(cx, "push on", &[], list, &[value]);
-    "push", "mustPush", |cx| (list: Any, value: Any) => try extended(cx, "push on", &[], list, &[value]);
-    "prepend", "mustPrepend", |cx| (list: Any, value: Any) => try extended(cx, "prepend on", &[value], list, &[]);
-    "first", "mustFirst", (list: Any) => try elements("find first on", list).map(|l| l.get(0).unwrap_or(Val::Nil));
-    "last", "mustLast", (list: Any) => try elements("find last on", list)
+    "append", "mustAppend", |cx| (list: Any, value: Any) => try extended(cx, &[], list, &[value]);
+    "push", "mustPush", |cx| (list: Any, value: Any) => try extended(cx, &[], list, &[value]);
+    "prepend", "mustPrepend", |cx| (list: Any, value: Any) => try extended(cx, &[value], list, &[]);
+    "first", "mustFirst", (list: Any) => try elements(list).map(|l| l.get(0).unwrap_or(Val::Nil));
+    "last", "mustLast", (list: Any) => try elements(list)
         .map(|l| l.len().checked_sub(1).and_then(|at| l.get(at)).unwrap_or(Val::Nil));
-    "rest", "mustRest", |cx| (list: Any) => try part(cx, "find rest on", list, 1, 0);
-    "initial", "mustInitial", |cx| (list: Any) => try part(cx, "find initial on", list, 0, 1);
-    "reverse", "mustReverse", |cx| (list: Any) => try paid(cx, "find reverse on", list)
+    "rest", "mustRest", |cx| (list: Any) => try part(cx, list, 1, 0);
+    "initial", "mustInitial", |cx| (list: Any) => try part(cx, list, 0, 1);
+    "reverse", "mustReverse", |cx| (list: Any) => try paid(cx, list)
         .map(|l| List::new(l.iter().rev().collect()));
-    "compact", "mustCompact", |cx| (list: Any) => try paid(cx, "compact on", list)
+    "compact", "mustCompact", |cx| (list: Any) => try paid(cx, list)
         .map(|l| List::new(l.iter().filter(|v| !is_empty(v)).collect()));
     "uniq", "mustUniq", |cx| (list: Any) => try unique(cx, list);
     "without", "mustWithout", |cx| (list: Any; omitted: Any) => try without(cx, list, omitted);
@@ -47,27 +47,27 @@ pub(super) static TWINS: &[Function] = twins! {
     "chunk", "mustChunk", |cx| (size: Int, list: Any) => try chunk(cx, size, list);
 };
 
-/// The elements of a list; `action` is what the message says cannot be done to anything else.
-fn elements(action: &str, list: &Val) -> Result<List, CallError> {
-    list.as_list().ok_or_else(|| format!("Cannot {action} type {}", list.kind_name()).into())
+/// The elements of a list.
+fn elements(list: &Val) -> Result<List, CallError> {
+    list.as_list().ok_or_else(|| format!("it takes a list, not {}", list.in_words()).into())
 }
 
 /// The same, when a list as long will be made.
-fn paid(cx: &mut Context, action: &str, list: &Val) -> Result<List, CallError> {
-    let list = elements(action, list)?;
+fn paid(cx: &mut Context, list: &Val) -> Result<List, CallError> {
+    let list = elements(list)?;
     cx.take_steps(list.len())?;
     Ok(list)
 }
 
-fn extended(cx: &mut Context, action: &str, before: &[&Val], list: &Val, after: &[&Val]) -> Result<List, CallError> {
-    let list = paid(cx, action, list)?;
+fn extended(cx: &mut Context, before: &[&Val], list: &Val, after: &[&Val]) -> Result<List, CallError> {
+    let list = paid(cx, list)?;
     let ends = |values: &[&Val]| values.iter().map(|v| (*v).clone()).collect::<Vec<_>>();
     Ok(List::new(ends(before).into_iter().chain(list.iter()).chain(ends(after)).collect()))
 }
 
 /// Without so many elements in front and at the end; nil for an empty list.
-fn part(cx: &mut Context, action: &str, list: &Val, front: usize, end: usize) -> Result<List, CallError> {
-    let list = paid(cx, action, list)?;
+fn part(cx: &mut Context, list: &Val, front: usize, end: usize) -> Result<List, CallError> {
+    let list = paid(cx, list)?;
     Ok(match list.len().checked_sub(end).and_then(|to| list.slice(front, to)) {
         Some(rest) => List::new(rest.iter().collect()),
         None => List::nil(Elements::Any),
@@ -77,9 +77,7 @@ fn part(cx: &mut Context, action: &str, list: &Val, front: usize, end: usize) ->
 fn concat(cx: &mut Context, lists: &[Val]) -> Result<List, CallError> {
     let mut all = Vec::new();
     for list in lists {
-        let list = list
-            .as_list()
-            .ok_or_else(|| CallError::from(format!("Cannot concat type {} as list", list.kind_name())))?;
+        let list = list.as_list().ok_or_else(|| CallError::from(format!("it takes lists, not {}", list.in_words())))?;
         cx.take_steps(list.len())?;
         all.extend(list.iter());
     }
@@ -98,7 +96,7 @@ fn is_in(cx: &mut Context, value: &Val, list: &[Val]) -> Result<bool, CallError>
 /// O(n * distinct elements); each comparison is a step.
 fn unique(cx: &mut Context, list: &Val) -> Result<List, CallError> {
     let mut kept = Vec::new();
-    for value in paid(cx, "find uniq on", list)?.iter() {
+    for value in paid(cx, list)?.iter() {
         if !is_in(cx, &value, &kept)? {
             kept.push(value);
         }
@@ -108,7 +106,7 @@ fn unique(cx: &mut Context, list: &Val) -> Result<List, CallError> {
 
 fn without(cx: &mut Context, list: &Val, omitted: &[Val]) -> Result<List, CallError> {
     let mut kept = Vec::new();
-    for value in paid(cx, "find without on", list)?.iter() {
+    for value in paid(cx, list)?.iter() {
         if !is_in(cx, &value, omitted)? {
             kept.push(value);
         }
@@ -120,7 +118,7 @@ fn has(cx: &mut Context, needle: &Val, list: &Val) -> Result<bool, CallError> {
     if list.is_nil() {
         return Ok(false);
     }
-    for value in elements("find has on", list)?.iter() {
+    for value in elements(list)?.iter() {
         if equal(cx, needle, &value)? {
             return Ok(true);
         }
@@ -135,7 +133,7 @@ fn slice(value: &Val, bounds: &[Val]) -> Result<Val, CallError> {
         other => other
             .as_bytes()
             .map(<[u8]>::len)
-            .ok_or_else(|| format!("only lists can be sliced, not {}; for text there is substr", other.kind_name()))?,
+            .ok_or_else(|| format!("only lists can be sliced, not {}; for text there is substr", other.in_words()))?,
     };
     if len == 0 {
         return Ok(Val::Nil);
@@ -157,7 +155,7 @@ fn slice(value: &Val, bounds: &[Val]) -> Result<Val, CallError> {
 }
 
 fn chunk(cx: &mut Context, size: i64, list: &Val) -> Result<List, CallError> {
-    let list = paid(cx, "chunk", list)?;
+    let list = paid(cx, list)?;
     let Ok(size @ 1..) = usize::try_from(size) else {
         return Err(format!("chunks have at least one element, not {size}").into());
     };

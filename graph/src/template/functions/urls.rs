@@ -301,7 +301,7 @@ fn joined(parts: &Map) -> Result<String, CallError> {
     let bytes = |key: &str| match parts.get(key) {
         None => Ok(Vec::new()),
         Some(Val::Text(text)) => Ok(text.as_bytes().to_vec()),
-        Some(other) => Err(CallError::from(format!("{key:?} must be string, but is {}", other.kind_name()))),
+        Some(other) => Err(CallError::from(format!("{key:?} must be a text, but is {}", other.in_words()))),
     };
     let text = |key: &str| bytes(key).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let userinfo = text("userinfo")?;

@@ -6,7 +6,8 @@ use crate::record::{Data, Record};
 use crate::template::{DoubtKind, MissingKey, Template};
 use crate::value::{Object, Value};
 
-fn record() -> Record {
+/// A record with a value of each kind.
+pub(super) fn record() -> Record {
     let mut record = Record::default();
     let inner: Object = [("city", Value::from("Brno"))].into_iter().collect();
     let fields = [
@@ -19,6 +20,13 @@ fn record() -> Record {
         ("place", Value::Map(inner.into())),
         ("bytes", Value::Bytes(b"ab"[..].into())),
         ("sign", Value::from("%!d(<nil>) map[")),
+        ("tags", Value::List(vec![Value::from("a"), Value::from("b")].into())),
+        (
+            "items",
+            Value::List(vec![Value::Map([("sku", Value::from("x"))].into_iter().collect::<Object>().into())].into()),
+        ),
+        ("at", Value::Time(chrono::DateTime::UNIX_EPOCH)),
+        ("on", Value::Bool(true)),
     ];
     record.payload.after = Data::from(fields.into_iter().collect::<Object>());
     record.key = Data::Raw(b"12"[..].into());
@@ -56,7 +64,7 @@ fn what_is_hardly_meant_is_told_with_its_place() {
             ".Payload.After.place.City",
             "did you mean .Payload.After.place.city?",
         ),
-        ("{{ .Payload.After.nix }}", NoValue, ".Payload.After.nix", "there are: bytes, count, first-name"),
+        ("{{ .Payload.After.nix }}", NoValue, ".Payload.After.nix", "there are: at, bytes, count, first-name"),
         ("{{ .Payload.After.nothing -}} ", NoValue, ".Payload.After.nothing", "has no value"),
         ("{{ .Metadata.nix }}", NoValue, ".Metadata.nix", "there are: file.name, recfmt.collection"),
         ("{{ .Payload.Before }}", NoValue, ".Payload.Before", "`<nil>`"),
@@ -79,7 +87,12 @@ fn what_is_hardly_meant_is_told_with_its_place() {
             "date of a text gives the time now",
         ),
         ("{{ .Payload.After.when | date \"2006\" }}", NotATime, "date", "date of a text gives the time now"),
-        ("{{ toDate \"2006\" .Payload.After.when }}", NotATime, ".Payload.After.when", "toDate gives the year 1"),
+        (
+            "{{ date \"2006\" (toDate \"2006\" .Payload.After.when) }}",
+            NotATime,
+            ".Payload.After.when",
+            "toDate gives the year 1",
+        ),
         ("{{ b64dec .Payload.After.when }}", NotEncoded, ".Payload.After.when", "b64dec gives an error message"),
         ("{{ add .Payload.After.price 1 }}", Fraction, ".Payload.After.price", "write addf"),
         ("{{ .Payload.After.price | mul 2 }}", Fraction, "mul", "write mulf"),
@@ -96,6 +109,39 @@ fn what_is_hardly_meant_is_told_with_its_place() {
         ("{{ print .Payload.After.place }}", Map, ".Payload.After.place", "write toJson"),
         ("{{ .Key }}", Bytes, ".Key", "write printf \"%s\" .Key"),
         ("{{ printf \"%v\" .Payload.After.bytes }}", Bytes, ".Payload.After.bytes", "list of numbers"),
+        ("{{ urlquery .Key }}", Bytes, ".Key", "write printf \"%s\" .Key"),
+        ("{{ js .Key }}", Bytes, ".Key", "write printf \"%s\" .Key"),
+        ("{{ join \",\" .Key }}", Bytes, ".Key", "write printf \"%s\" .Key"),
+        ("{{ quote .Payload.After.place }}", Map, ".Payload.After.place", "write toJson"),
+        ("{{ .Payload.After.tags }}", List, ".Payload.After.tags", "[a b], which is no JSON; write toJson .Payload"),
+        ("m/{{ .Payload.After.items }}/x", List, ".Payload.After.items", "write toJson .Payload.After.items"),
+        ("{{ printf \"a %v\" .Payload.After.tags }}", List, ".Payload.After.tags", "write toJson"),
+        ("{{ .Payload.After.tags | toString }}", List, "toString", "write toJson VALUE"),
+        ("{{ urlquery .Payload.After.tags }}", List, ".Payload.After.tags", "write toJson"),
+        ("{{ join \", \" .Payload.After.items }}", Map, ".Payload.After.items", "write toJson"),
+        ("{{ .Payload.After.at }}", Time, ".Payload.After.at", "write date \"2006-01-02T15:04:05Z07:00\" .Payload"),
+        ("{{ quote .Payload.After.at }}", Time, ".Payload.After.at", "+0000 UTC"),
+        ("{{ now }}", Time, "now", "write date \"2006-01-02T15:04:05Z07:00\" now"),
+        ("{{ splitList \"e\" .Payload.After.name }}", List, "splitList \"e\" .Payload.After.name", "toJson (splitList"),
+        ("{{ toJson .Key }}", Base64, ".Key", "toJson writes raw data as base64; write printf \"%s\" .Key"),
+        ("{{ .Key | toPrettyJson }}", Base64, "toPrettyJson", "write printf \"%s\" VALUE"),
+        ("{{ toRawJson (dict \"k\" (list .Key)) }}", Base64, "(dict \"k\" (list .Key))", "as base64"),
+        ("{{ index .Payload.After.name 0 }}", Byte, ".Payload.After.name", "substr 0 1 .Payload.After.name"),
+        ("{{ index .Payload.After.tags 0 0 }}", Byte, ".Payload.After.tags", "the number of a byte"),
+        (
+            "{{ first .Key }}",
+            Byte,
+            ".Key",
+            "first of raw data gives the number of a byte, as 97; write printf \"%s\" .Key",
+        ),
+        ("{{ int .Key }}", NotANumber, ".Key", "int takes raw data for 0; write (printf \"%s\" .Key)"),
+        ("{{ add 1 .Key }}", NotANumber, ".Key", "add takes raw data for 0"),
+        ("{{ .Payload.After.tags | mul 2 }}", NotANumber, "mul", "mul takes a list for 0"),
+        ("{{ float64 .Payload.After.place }}", NotANumber, ".Payload.After.place", "float64 takes a map for 0"),
+        ("{{ int .Payload.After.at }}", NotANumber, ".Payload.After.at", "(int64 (unixEpoch .Payload.After.at))"),
+        ("{{ toDecimal .Payload.After.on }}", NotANumber, ".Payload.After.on", "toDecimal takes a bool for 0"),
+        ("{{ duration (int .Payload.After.count) }}", NotANumber, "(int .Payload.After.count)", "write (int64"),
+        ("{{ atoi \"0x10\" }}", NotANumber, "\"0x10\"", "atoi takes a text for 0"),
     ] {
         let told = doubts(text);
         let [(found, at, words)] = &told[..] else { panic!("{text}: {told:?}") };
@@ -119,6 +165,13 @@ fn what_is_meant_is_not_doubted() {
         "{{ eq .Payload.After.name \"x\" }} {{ empty .Payload.After.Name }} {{ ternary 1 2 (empty .Payload.After.Name) }}",
         "{{ regexMatch \"[a]\" .Payload.After.name }}",
         "{{ .Operation }}",
+        "{{ toString .Key }} {{ quote .Key }} {{ toJson (printf \"%s\" .Key) }} {{ toJson .Payload.After.bytes }}",
+        "{{ toJson .Payload.After.tags }} {{ join \", \" .Payload.After.tags }} {{ index .Payload.After.tags 0 }}",
+        "{{ range .Payload.After.tags }}{{ . }}{{ end }} {{ len .Payload.After.tags }} {{ first .Payload.After.tags }}",
+        "{{ contains \"a\" (toString .Payload.After.tags) }} {{ if eq (print .Payload.After.tags) \"[a b]\" }}y{{ end }}",
+        "{{ date \"2006\" .Payload.After.at }} {{ .Payload.After.at.Year }} {{ toJson .Payload.After.at }}",
+        "{{ int .Payload.After.on }} {{ add .Payload.After.count .Payload.After.on }} {{ index .Payload.After.bytes 0 }}",
+        "{{ duration \"95\" }} {{ duration .Payload.After.count }} {{ toDecimal \"0644\" }} {{ round .Payload.After.price 1 }}",
     ] {
         assert_eq!(doubts(text), [], "{text}");
     }
@@ -135,6 +188,7 @@ fn a_doubt_is_told_once_and_never_of_a_record_that_fails() {
 #[test]
 fn every_kind_has_a_code_of_its_own() {
     use DoubtKind::*;
-    let all = [NoValue, Format, NotATime, NotEncoded, Fraction, NotANumber, Pattern, Map, Bytes];
+    let all =
+        [NoValue, Format, NotATime, NotEncoded, Fraction, NotANumber, Pattern, Map, Bytes, List, Time, Base64, Byte];
     assert_eq!(all.map(DoubtKind::code).into_iter().collect::<BTreeSet<_>>().len(), all.len());
 }

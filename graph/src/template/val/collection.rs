@@ -82,6 +82,11 @@ impl List {
         matches!(self.items, Items::None)
     }
 
+    /// Whether a template has made it: a list of the record is not.
+    pub(crate) fn is_made(&self) -> bool {
+        matches!(self.items, Items::Own(_))
+    }
+
     /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
