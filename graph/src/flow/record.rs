@@ -1,11 +1,12 @@
 //! What is known of a record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shape::{MOST_NAMED, Shape, Since};
+use super::shape::{Form, MOST_NAMED, Shape, Since};
 use crate::diagnostic::Span;
 use crate::metadata::key;
+use crate::operator::Access;
 use crate::record::Operation;
 use crate::reference::Side;
 use crate::text::Str;
@@ -24,6 +25,40 @@ pub struct RecordShape {
     pub before: Shape,
     /// The payload after the change.
     pub after: Shape,
+    /// Whether several of them were made of one.
+    pub pieces: Option<Pieces>,
+}
+
+/// Records that were made of one, of which each has a copy of what is not its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Id of the step that makes them.
+    pub(crate) step: Str,
+    /// The parts in which the pieces of one record may differ.
+    pub(crate) own: Access,
+    /// The metadata entry with the number of the piece.
+    pub(crate) index: Option<Str>,
+    pub(crate) since: Since,
+}
+
+impl Pieces {
+    /// Whether those of one record may differ in these parts.
+    pub fn differ_in(&self, parts: &Access) -> bool {
+        self.own.overlaps(parts)
+    }
+
+    /// What holds of both.
+    fn join(self, other: Option<&Pieces>) -> Pieces {
+        let own = match (&self.own, other.map(|other| &other.own)) {
+            (Access::These(ours), Some(Access::These(theirs))) => {
+                let new = theirs.iter().filter(|path| !ours.contains(path));
+                Access::These(ours.iter().chain(new).cloned().collect())
+            }
+            (_, None) => self.own,
+            _ => Access::Everything,
+        };
+        Pieces { own, ..self }
+    }
 }
 
 impl RecordShape {
@@ -35,6 +70,7 @@ impl RecordShape {
             key: Shape::unknown(),
             before: Shape::unknown(),
             after: Shape::unknown(),
+            pieces: None,
         }
     }
 
@@ -46,6 +82,7 @@ impl RecordShape {
             key,
             before: Shape::ABSENT,
             after,
+            pieces: None,
         }
     }
 
@@ -76,7 +113,16 @@ impl RecordShape {
             key: self.key.join(&other.key),
             before: self.before.join(&other.before),
             after: self.after.join(&other.after),
+            pieces: match &self.pieces {
+                Some(pieces) => Some(pieces.clone().join(other.pieces.as_ref())),
+                None => other.pieces.clone(),
+            },
         }
+    }
+
+    /// What bytes and texts hold is not known: what remains is what they are.
+    pub fn forget_contents(&mut self) {
+        [&mut self.key, &mut self.before, &mut self.after].into_iter().for_each(Shape::forget_contents);
     }
 
     /// What is new came to be at this place.
@@ -88,8 +134,11 @@ impl RecordShape {
     pub(crate) fn decode_by_schema(&mut self) {
         let mut decode = |side, subject: Str| {
             if self.metadata.may_have(&subject) && self.side(side).raw {
-                let since = self.side(side).since;
-                *self.side_mut(side) = Shape { since, ..Shape::unknown() };
+                let Shape { since, content, .. } = *self.side(side);
+                // Where any metadata may be, hardly one is a schema.
+                let by_chance = self.side(side).has_no_fields() && !self.metadata.named.contains_key(&subject);
+                let usually = by_chance.then_some(Form::Raw);
+                *self.side_mut(side) = Shape { since, usually, content: content.filter(|_| by_chance), ..Shape::unknown() };
             }
         };
         decode(Side::Key, key::KEY_SCHEMA_SUBJECT);
@@ -146,22 +195,33 @@ pub struct Keys {
     /// Whether each is surely there.
     named: Arc<BTreeMap<Str, bool>>,
     open: bool,
+    /// Of some keys, the only texts that they ever have.
+    texts: Arc<BTreeMap<Str, Arc<OneOf>>>,
+}
+
+/// The only texts that a metadata entry has, where it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOf {
+    /// The texts.
+    pub texts: BTreeSet<Str>,
+    /// How it comes to have others.
+    pub hint: &'static str,
 }
 
 impl Keys {
     /// None at all.
     pub fn none() -> Keys {
-        Keys { named: Arc::default(), open: false }
+        Keys { named: Arc::default(), open: false, texts: Arc::default() }
     }
 
     /// Any.
     pub fn any() -> Keys {
-        Keys { named: Arc::default(), open: true }
+        Keys { named: Arc::default(), open: true, texts: Arc::default() }
     }
 
     /// Exactly these.
     pub fn of(keys: impl IntoIterator<Item = Str>) -> Keys {
-        Keys { named: Arc::new(keys.into_iter().map(|key| (key, true)).collect()), open: false }
+        Keys { named: Arc::new(keys.into_iter().map(|key| (key, true)).collect()), open: false, texts: Arc::default() }
     }
 
     /// Whether a record may have the key.
@@ -182,12 +242,31 @@ impl Keys {
     /// From now on every record has the key.
     pub fn insert(&mut self, key: Str) {
         self.widen();
+        self.forget_texts(&key);
         Arc::make_mut(&mut self.named).insert(key, true);
+    }
+
+    /// From now on every record has the key, with one of these texts.
+    pub fn insert_one_of(&mut self, key: Str, texts: OneOf) {
+        self.insert(key.clone());
+        Arc::make_mut(&mut self.texts).insert(key, Arc::new(texts));
+    }
+
+    /// The only texts that the key has where it is there, if that is known.
+    pub fn only(&self, key: &str) -> Option<&OneOf> {
+        self.texts.get(key).map(|texts| &**texts)
+    }
+
+    fn forget_texts(&mut self, key: &str) {
+        if self.texts.contains_key(key) {
+            Arc::make_mut(&mut self.texts).remove(key);
+        }
     }
 
     /// From now on a record may have the key.
     pub fn allow(&mut self, key: Str) {
         self.widen();
+        self.forget_texts(&key);
         Arc::make_mut(&mut self.named).entry(key).or_insert(false);
     }
 
@@ -200,6 +279,7 @@ impl Keys {
 
     /// From now on no record has the key, unless any may be there.
     pub fn remove(&mut self, key: &str) {
+        self.forget_texts(key);
         if self.named.contains_key(key) {
             Arc::make_mut(&mut self.named).remove(key);
         }
@@ -214,7 +294,13 @@ impl Keys {
         let sure = |keys: &Keys, key: &str| keys.has(key);
         let named = self.named.keys().chain(other.named.keys());
         let named = named.map(|key| (key.clone(), sure(self, key) && sure(other, key))).collect();
-        Keys { named: Arc::new(named), open: self.open || other.open }
+        // Where the other has no such key, or the same texts.
+        let texts = |ours: &Keys, theirs: &Keys| {
+            let kept = ours.texts.iter().filter(|(key, texts)| !theirs.may_have(key) || theirs.texts.get(*key) == Some(texts));
+            kept.map(|(key, texts)| (key.clone(), texts.clone())).collect::<Vec<_>>()
+        };
+        let texts = texts(self, other).into_iter().chain(texts(other, self)).collect();
+        Keys { named: Arc::new(named), open: self.open || other.open, texts: Arc::new(texts) }
     }
 }
 

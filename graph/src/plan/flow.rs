@@ -1,6 +1,9 @@
 //! Flow types of a plan: what is known of the records on each edge, and what is wrong with it.
 
+mod extraction;
+mod operations;
 mod overwritten;
+mod pieces;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,6 +76,7 @@ impl<'a> Inference<'a> {
         let node = &self.plan[index];
         if let NodeKind::Source(read) = &node.kind {
             let mut shape = read.source.shape();
+            self.findings.extend(extraction::unused(node, &shape));
             shape.stamp_metadata();
             shape.stamp(node.span);
             return Some(Arc::new(shape));
@@ -141,12 +145,18 @@ impl<'a> Inference<'a> {
         }
         let passes = !flow.fails() && step.signature.fan != Fan::Never;
         let mut after = self.remarks(node, None, flow, step.guard.is_none() && !branched);
+        let pieces = pieces::after(node, step, &into);
+        after.pieces = pieces.clone();
+        let left = || match pieces == into.pieces {
+            true => into.clone(),
+            false => Arc::new(RecordShape { pieces: pieces.clone(), ..(*into).clone() }),
+        };
         after.stamp(node.span);
         match (passes, &step.guard) {
             (true, None) => Some(Arc::new(after)),
             (true, Some(_)) => Some(Arc::new(into.join(&after))),
             (false, None) => None,
-            (false, Some(_)) => Some(into),
+            (false, Some(_)) => Some(left()),
         }
     }
 
@@ -158,6 +168,7 @@ impl<'a> Inference<'a> {
         let mut flow = seen(into);
         flow.condition(&guard.condition);
         let decides = !flow.fails();
+        operations::judge(&mut flow, node, guard);
         self.remarks(node, Some(guard), flow, true);
         decides
     }
