@@ -170,8 +170,12 @@ fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnos
         return None;
     }
     let identity = Identity::of(Path::new(written))?;
-    let first =
-        first_of(&identity, node, plan.node_weights().filter(|it| matches!(it.kind, NodeKind::Destination(_))), self::written)?;
+    let first = first_of(
+        &identity,
+        node,
+        plan.node_weights().filter(|it| matches!(it.kind, NodeKind::Destination(_))),
+        self::written,
+    )?;
     let twice = match shared(plan, &first.id, &node.id) {
         Shared::Nothing => return None,
         Shared::Some => "a record that reaches both stands in it twice",
@@ -501,7 +505,10 @@ mod tests {
             };
             codes_with([&one, &two], [&out, &same], [&filter(c), &filter(d)])
         };
-        assert_eq!(filtered(r#"ne .Operation.String "create""#, r#"eq .Operation.String "create""#), Vec::<String>::new());
+        assert_eq!(
+            filtered(r#"ne .Operation.String "create""#, r#"eq .Operation.String "create""#),
+            Vec::<String>::new()
+        );
         let kind = |kind: &str| format!(r#"ne (index .Metadata "kind") "{kind}""#);
         assert_eq!(filtered(&kind("order"), &kind("return")), Vec::<String>::new(), "no record is of two kinds");
         assert_eq!(filtered(&kind("order"), &kind("order")), [some]);

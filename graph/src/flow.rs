@@ -218,7 +218,10 @@ impl Flow {
         }
         if shape.has_no_fields() && shape.raw && shape.absent && or_absent {
             let since = Some((shape.since, "raw data since here".to_owned()));
-            let message = format!("every record with {side} fails here: it is raw data, not structured data", side = side.as_str());
+            let message = format!(
+                "every record with {side} fails here: it is raw data, not structured data",
+                side = side.as_str()
+            );
             let hint = "decode it before, with json.decode or the like".to_owned();
             return self.remark(Severity::Error, "flow.needs_fields", place.into(), message, since, Some(hint));
         }

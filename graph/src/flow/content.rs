@@ -19,8 +19,9 @@ impl Flow {
         let Some((content, since, missing)) = self.refused(reference, refused) else { return };
         let what = content.as_str();
         let since: Option<(Since, String)> = Some((since, format!("{what} since here")));
-        let hint = (content != Content::Timeless)
-            .then(|| format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}"));
+        let hint = (content != Content::Timeless).then(|| {
+            format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}")
+        });
         match missing {
             false => {
                 let message = format!("every record fails here: {reference} is {what}, not {wanted}");
@@ -45,7 +46,8 @@ impl Flow {
         let Some((content, since, _)) = self.refused(reference, refused) else { return };
         let what = content.as_str();
         let message = format!("nearly every record fails here: {reference} is {what}, not {wanted}");
-        let hint = format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}");
+        let hint =
+            format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}");
         self.warn(code, place, message, Some((since, format!("{what} since here"))), Some(hint));
     }
 
@@ -77,6 +79,12 @@ impl Flow {
             ),
             None => format!("give each a key of its own behind {:?}", pieces.step),
         };
-        self.warn("flow.key_shared", place, message, Some((pieces.since, "several are made of one here".into())), Some(hint));
+        self.warn(
+            "flow.key_shared",
+            place,
+            message,
+            Some((pieces.since, "several are made of one here".into())),
+            Some(hint),
+        );
     }
 }

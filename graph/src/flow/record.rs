@@ -134,11 +134,13 @@ impl RecordShape {
     pub(crate) fn decode_by_schema(&mut self) {
         let mut decode = |side, subject: Str| {
             if self.metadata.may_have(&subject) && self.side(side).raw {
-                let Shape { since, content, .. } = *self.side(side);
+                let Shape { since, content, plain, .. } = *self.side(side);
                 // Where any metadata may be, hardly one is a schema.
-                let by_chance = self.side(side).has_no_fields() && !self.metadata.named.contains_key(&subject);
+                let by_chance =
+                    self.side(side).form() == Some(Form::Raw) && !self.metadata.named.contains_key(&subject);
                 let usually = by_chance.then_some(Form::Raw);
-                *self.side_mut(side) = Shape { since, usually, content: content.filter(|_| by_chance), ..Shape::unknown() };
+                let (content, plain) = (content.filter(|_| by_chance), plain && by_chance);
+                *self.side_mut(side) = Shape { since, usually, content, plain, ..Shape::unknown() };
             }
         };
         decode(Side::Key, key::KEY_SCHEMA_SUBJECT);
@@ -296,7 +298,8 @@ impl Keys {
         let named = named.map(|key| (key.clone(), sure(self, key) && sure(other, key))).collect();
         // Where the other has no such key, or the same texts.
         let texts = |ours: &Keys, theirs: &Keys| {
-            let kept = ours.texts.iter().filter(|(key, texts)| !theirs.may_have(key) || theirs.texts.get(*key) == Some(texts));
+            let kept =
+                ours.texts.iter().filter(|(key, texts)| !theirs.may_have(key) || theirs.texts.get(*key) == Some(texts));
             kept.map(|(key, texts)| (key.clone(), texts.clone())).collect::<Vec<_>>()
         };
         let texts = texts(self, other).into_iter().chain(texts(other, self)).collect();

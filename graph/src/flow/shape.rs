@@ -404,16 +404,15 @@ pub struct Shape {
 
 impl Shape {
     /// Always absent.
-    pub const ABSENT: Shape =
-        Shape {
-            absent: true,
-            raw: false,
-            structured: None,
-            usually: None,
-            plain: false,
-            content: None,
-            since: Since(None),
-        };
+    pub const ABSENT: Shape = Shape {
+        absent: true,
+        raw: false,
+        structured: None,
+        usually: None,
+        plain: false,
+        content: None,
+        since: Since(None),
+    };
     /// Always raw.
     pub const RAW: Shape = Shape { absent: false, raw: true, ..Shape::ABSENT };
     /// Always a word or a number, as bytes.

@@ -113,7 +113,8 @@ impl ConfiguredOperator for Configured {
         if let Target::Data(side) = self.field.target() {
             let shape = flow.record.side(*side);
             if shape.is_raw() && shape.plain && shape.content.is_none() {
-                let message = format!("every record fails here: {} is raw data, and no JSON of an object", side.as_str());
+                let message =
+                    format!("every record fails here: {} is raw data, and no JSON of an object", side.as_str());
                 let since = (shape.since, "raw data since here".to_owned());
                 let hint = "encode structured data, or name the field that holds them".to_owned();
                 flow.fail("flow.not_encoded", "field", message, Some(since), Some(hint));

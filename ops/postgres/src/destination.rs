@@ -228,15 +228,18 @@ impl Destination for Configured {
             flow.warn("settings.no_database", "url", message, None, Some(hint.to_owned()));
         }
         let key = &flow.record.key;
-        // An odd name is JSON.
-        let is_name = key.content == Some(Content::Name) && key.form() == Some(Form::Raw);
-        if is_name || (key.is_raw() && key.plain) {
+        let is_name = key.content == Some(Content::Name);
+        if key.form() == Some(Form::Raw) && (is_name || key.plain) {
             let since = (key.since, "the key is this since here".to_owned());
             let hint = "for rows without a key, remove it before with field.exclude and fields: .Key; for rows with one, \
                         set it before with field.set, field: .Key and value: '{\"id\": {{ .Payload.After.id }}}'";
-            if is_name {
-                let message = "nearly every record fails here: .Key is the name of an object in a bucket, and PostgreSQL \
-                               needs an object with the key's columns, or no key";
+            // An odd name is JSON, and an odd record names the schema of its key.
+            if is_name || !key.is_raw() {
+                let what = if is_name { "the name of an object in a bucket" } else { "not JSON of an object" };
+                let message = format!(
+                    "nearly every record fails here: .Key is {what}, and PostgreSQL needs an object with the key's \
+                     columns, or no key"
+                );
                 flow.warn("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
             } else {
                 let message = "every record fails here: .Key is not JSON of an object, and PostgreSQL needs an object with \

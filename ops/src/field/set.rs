@@ -161,7 +161,8 @@ impl Prototype for SetField {
         if let (Target::Data(side), Content::Rendered(template)) = (self.field.target(), &self.value) {
             // What every text begins with that the template gives.
             let head = template.source().split("{{").next().unwrap_or_default().trim_start();
-            flow.record.side_mut(*side).plain = !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);
+            flow.record.side_mut(*side).plain =
+                !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);
         }
     }
 }

@@ -104,8 +104,7 @@ impl Prototype for Decode {
                 let shape = flow.record.side(*side);
                 let part = side.as_str();
                 if shape.is_raw() && shape.plain && shape.content.is_none() {
-                    let message =
-                        format!("every record fails here: {part} is neither JSON of an object nor of a text");
+                    let message = format!("every record fails here: {part} is neither JSON of an object nor of a text");
                     let since = (shape.since, "it is one since here".to_owned());
                     flow.fail("flow.not_a_text", "field", message, Some(since), None);
                 } else if shape.is_absent() {

@@ -296,17 +296,18 @@ pub(super) const CODES: &[Entry] = &[
         "A step decodes or encodes data that a step before has put into another encoding.",
         "Undo encodings in the reverse order.",
     ),
-    entry(
-        "flow.nothing_to_write",
-        "Every record comes without key and without data.",
-        "Keep one of them.",
-    ),
+    entry("flow.nothing_to_write", "Every record comes without key and without data.", "Keep one of them."),
     entry("flow.not_convertible", "A value cannot become what it is to become.", "Choose another type."),
     entry("flow.overwritten", "What a step sets is replaced before anything reads it.", "Remove one of the two steps."),
     entry(
         "flow.reversed",
         "A function gets a text of the template in the place of the data, and the data in the place of that text.",
         "Write the arguments in the order that the finding names.",
+    ),
+    entry(
+        "flow.same_pieces",
+        "A step makes several records of one, and all of them are the same.",
+        "Let the script make a record for each: one object that it returns several times has one state.",
     ),
     entry(
         "flow.suspect",

@@ -18,11 +18,13 @@ impl Walk<'_> {
         for (entry, literal, i) in [(a, b, 1), (b, a, 0)] {
             let (Known::Entry { key, .. }, Known::Literal(Literal::Text(text))) = (entry, literal) else { continue };
             // An entry that is not there is an empty text.
-            let Some(only) = self.flow.record.metadata.only(key).filter(|it| !text.is_empty() && !it.texts.contains(text))
+            let Some(only) =
+                self.flow.record.metadata.only(key).filter(|it| !text.is_empty() && !it.texts.contains(text))
             else {
                 continue;
             };
-            let message = format!("no record has the metadata {:?} with the text {:?} here", key.as_str(), text.as_str());
+            let message =
+                format!("no record has the metadata {:?} with the text {:?} here", key.as_str(), text.as_str());
             let hint = only.hint.to_owned();
             let place = self.at(args.get(i).map_or_else(|| at.clone(), bytes));
             self.flow.warn("flow.never_true", place, message, None, Some(hint));

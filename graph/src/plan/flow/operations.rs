@@ -11,7 +11,9 @@ pub(super) fn judge(flow: &mut Flow, node: &Node, guard: &Guard) {
     let Some(step) = node.kind.operator() else { return };
     let condition = &guard.condition;
     let is_of_operation = match condition.reads() {
-        Access::These(paths) => !paths.is_empty() && paths.iter().all(|path| path.first().is_some_and(|it| *it == *"Operation")),
+        Access::These(paths) => {
+            !paths.is_empty() && paths.iter().all(|path| path.first().is_some_and(|it| *it == *"Operation"))
+        }
         Access::Everything => false,
     };
     if !is_of_operation || condition.settled().is_some() || flow.messages().next().is_some() {

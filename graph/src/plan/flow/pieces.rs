@@ -17,9 +17,7 @@ pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Opt
     let pieces = into.pieces.clone()?;
     let chosen = step.guard.as_ref().is_some_and(|guard| guard.condition.reads().overlaps(&pieces.own));
     // What a function gives that gives something else each time counts as read.
-    let differs = chosen
-        || signature.reads.overlaps(&pieces.own)
-        || signature.class != Class::Inline;
+    let differs = chosen || signature.reads.overlaps(&pieces.own) || signature.class != Class::Inline;
     let own = match (signature.fan, differs) {
         // Which pieces are left is not known.
         (Fan::Never | Fan::AtMostOne, true) => Access::Everything,
