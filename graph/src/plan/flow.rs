@@ -87,7 +87,7 @@ impl<'a> Inference<'a> {
         }
         let into = self.entering(index)?;
         match &node.kind {
-            NodeKind::Operator(step) | NodeKind::Split(step) => self.step(index, node, step, into),
+            NodeKind::Operator(step) | NodeKind::Split(step) => self.step(index, node, step, &into),
             NodeKind::Branch(guard) => self.holds(node, guard, &into).then_some(into),
             NodeKind::Destination(write) => {
                 let mut flow = seen(&into);
@@ -127,29 +127,29 @@ impl<'a> Inference<'a> {
         index: NodeIndex,
         node: &Node,
         step: &OperatorNode,
-        into: Arc<RecordShape>,
+        into: &Arc<RecordShape>,
     ) -> Option<Arc<RecordShape>> {
         // The ways of a branch are not every record's. A rewritten plan has none.
         let branched =
             predecessors(self.plan, index).iter().any(|(_, from)| matches!(self.plan[*from].kind, NodeKind::Branch(_)));
         if let Some(guard) = &step.guard
             && !guard.as_before
-            && !self.holds(node, guard, &into)
+            && !self.holds(node, guard, into)
         {
             return None;
         }
-        let mut flow = seen(&into);
+        let mut flow = seen(into);
         step.operator.flow(&mut flow);
         if flow.is_safe() {
             self.safe.push(index);
         }
         let passes = !flow.fails() && step.signature.fan != Fan::Never;
         let mut after = self.remarks(node, None, flow, step.guard.is_none() && !branched);
-        let pieces = pieces::after(node, step, &into);
+        let pieces = pieces::after(node, step, into);
         after.pieces = pieces.clone();
         let left = || match pieces == into.pieces {
             true => into.clone(),
-            false => Arc::new(RecordShape { pieces: pieces.clone(), ..(*into).clone() }),
+            false => Arc::new(RecordShape { pieces: pieces.clone(), ..RecordShape::clone(into) }),
         };
         after.stamp(node.span);
         match (passes, &step.guard) {
