@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_graph::plan::Compiled;
-use anabranch_graph::plan::check::{feeds, feeds_back, place_of};
-use anabranch_graph::plan::graph::{Node, NodeKind};
+use anabranch_graph::plan::check::{Shared, feeds, feeds_back, place_of, shared};
+use anabranch_graph::plan::graph::{Node, NodeKind, PlanGraph};
 use anabranch_graph::registry::{Registry, Reserved};
 use anabranch_ops::file::STORE_MAGIC;
 
@@ -88,7 +88,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diag
             findings.push(about(finding, node).with_hint("name a file in it"));
             continue;
         }
-        findings.0.extend(written_twice(node, written, nodes()));
+        findings.0.extend(written_twice(&compiled.lowered, node, written));
         if let Ok(found) = fs::metadata(written) {
             if found.is_dir() {
                 let finding = Diagnostic::error("settings.invalid", format!("path: {written} is a directory"));
@@ -163,16 +163,25 @@ fn letters_beside_records<'a>(
     )
 }
 
-/// A destination that writes the file of one before it: the pipeline gives both every record.
-fn written_twice<'a>(node: &Node, written: &str, nodes: impl Iterator<Item = &'a Node>) -> Option<Diagnostic> {
+/// A destination that writes the file of one before it: the pipeline gives both every record that their filters leave.
+fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnostic> {
     let NodeKind::Destination(_) = node.kind else { return None };
     if written.starts_with("/dev/") {
         return None;
     }
     let identity = Identity::of(Path::new(written))?;
-    let first =
-        first_of(&identity, node, nodes.filter(|node| matches!(node.kind, NodeKind::Destination(_))), self::written)?;
-    let message = format!("{:?} writes the file of {:?}: every record stands in it twice", node.id, first.id);
+    let first = first_of(
+        &identity,
+        node,
+        plan.node_weights().filter(|it| matches!(it.kind, NodeKind::Destination(_))),
+        self::written,
+    )?;
+    let twice = match shared(plan, &first.id, &node.id) {
+        Shared::Nothing => return None,
+        Shared::Some => "a record that reaches both stands in it twice",
+        Shared::All => "every record stands in it twice",
+    };
+    let message = format!("{:?} writes the file of {:?}: {twice}", node.id, first.id);
     Some(
         about(Diagnostic::warning("plan.output_shared", message), node)
             .with_related(place(first), "written here too")
@@ -459,15 +468,15 @@ mod tests {
         let path = |name: &str| directory.path().join(name).display().to_string();
         std::fs::write(path("in"), "one\n").unwrap();
         symlink(path("in"), path("link")).unwrap();
-        let codes = |read: [&str; 2], written: [&str; 2]| {
-            let connector = |(id, kind, path): (&str, &str, &str)| {
-                format!("      - {{ id: {id}, type: {kind}, plugin: file, settings: {{ path: '{path}' }} }}\n")
+        let codes_with = |read: [&str; 2], written: [&str; 2], more: [&str; 2]| {
+            let connector = |(id, kind, path, more): (&str, &str, &str, &str)| {
+                format!("      - {{ id: {id}, type: {kind}, plugin: file, settings: {{ path: '{path}' }}{more} }}\n")
             };
             let all = [
-                ("a", "source", read[0]),
-                ("b", "source", read[1]),
-                ("c", "destination", written[0]),
-                ("d", "destination", written[1]),
+                ("a", "source", read[0], ""),
+                ("b", "source", read[1], ""),
+                ("c", "destination", written[0], more[0]),
+                ("d", "destination", written[1], more[1]),
             ];
             let connectors: String = all.map(connector).concat();
             let mut files = Files::new();
@@ -483,11 +492,25 @@ mod tests {
                 .map(|finding| format!("{}: {}", finding.code, finding.message))
                 .collect::<Vec<_>>()
         };
+        let codes = |read: [&str; 2], written: [&str; 2]| codes_with(read, written, ["", ""]);
         let (one, two) = (path("in"), path("other"));
         let (out, same) = (path("out"), format!("{}/./out", directory.path().display()));
         assert_eq!(codes([&one, &two], [&out, &path("more")]), Vec::<String>::new());
         let shared = "plan.output_shared: \"d\" writes the file of \"c\": every record stands in it twice";
         assert_eq!(codes([&one, &two], [&out, &same]), [shared]);
+        let some = "plan.output_shared: \"d\" writes the file of \"c\": a record that reaches both stands in it twice";
+        let filtered = |c: &str, d: &str| {
+            let filter = |condition: &str| {
+                format!(", processors: [{{ id: only, plugin: filter, condition: '{{{{ {condition} }}}}' }}]")
+            };
+            let mut found = codes_with([&one, &two], [&out, &same], [&filter(c), &filter(d)]);
+            found.retain(|finding| finding.starts_with("plan.output_shared"));
+            found
+        };
+        let kind = |kind: &str| format!(r#"ne (index .Metadata "kind") "{kind}""#);
+        assert_eq!(filtered(&kind("order"), &kind("return")), Vec::<String>::new(), "no record is of two kinds");
+        assert_eq!(filtered(&kind("order"), &kind("order")), [some]);
+        assert_eq!(filtered(&kind("order"), r#"eq (index .Metadata "other") "x""#), [some]);
         let shared = "plan.input_shared: \"b\" reads the file of \"a\": every record comes twice";
         assert_eq!(codes([&one, &path("link")], [&out, &path("more")]), [shared]);
         assert_eq!(codes([&one, &two], ["/dev/stdout", "/dev/stdout"]), Vec::<String>::new());

@@ -8,6 +8,7 @@
 //! everything that a shape allows fails on every record, and whoever knows nothing says
 //! [`Flow::forget`] and silences all findings after it.
 
+mod content;
 mod display;
 mod look;
 mod observed;
@@ -24,8 +25,8 @@ use crate::reference::{Reference, Side, Target};
 use crate::text::Str;
 
 pub(crate) use look::Look;
-pub use record::{Keys, Operations, RecordShape};
-pub use shape::{Field, Fields, Form, Kinds, Shape, Since, Type};
+pub use record::{Keys, OneOf, Operations, Pieces, RecordShape};
+pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
 pub use texts::Texts;
 use walk::{Access, Outcome, walk};
 
@@ -239,6 +240,15 @@ impl Flow {
             let hint = "decode it before, with json.decode or the like".to_owned();
             return self.warn("flow.needs_fields", place, message, since, Some(hint));
         }
+        if shape.has_no_fields() && shape.raw && shape.absent && or_absent {
+            let since = Some((shape.since, "raw data since here".to_owned()));
+            let message = format!(
+                "every record with {side} fails here: it is raw data, not structured data",
+                side = side.as_str()
+            );
+            let hint = "decode it before, with json.decode or the like".to_owned();
+            return self.remark(Severity::Error, "flow.needs_fields", place.into(), message, since, Some(hint));
+        }
         if !shape.has_no_fields() || (shape.absent && or_absent) {
             return;
         }
@@ -257,6 +267,7 @@ impl Flow {
                 let shape = self.record.side(*side);
                 let mut ty = Type::of(Kinds::NONE);
                 ty.since = shape.since;
+                ty.content = shape.content;
                 if shape.raw {
                     ty.kinds = ty.kinds | Kinds::BYTES;
                 }
@@ -409,6 +420,10 @@ impl Flow {
             let since = if lacking.removed { "it is removed here" } else { "its fields are known since here" };
             let since = Some((lacking.since, since.to_owned()));
             self.warn(NO_FIELD, place.clone(), lacking.message(), since, Some(lacking.hint()));
+        } else if let (true, Some(blocked)) = (outcome.fails_if_there(), &outcome.blocked) {
+            let since = Some((blocked.since, format!("{} since here", blocked.what)));
+            let message = blocked.message_if_there();
+            self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
         }
     }
 
@@ -422,6 +437,10 @@ impl Flow {
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
             let since = Some((blocked.since, format!("{} since here", blocked.what)));
             let message = blocked.message().replacen("every record", "nearly every record", 1);
+            self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
+        } else if let (true, Some(blocked)) = (outcome.fails_if_there(), &outcome.blocked) {
+            let since = Some((blocked.since, format!("{} since here", blocked.what)));
+            let message = blocked.message_if_there();
             self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
         }
     }
@@ -458,6 +477,7 @@ impl Flow {
                     absent: ty.kinds.overlaps(Kinds::NULL),
                     raw: ty.kinds.overlaps(Kinds::TEXT | Kinds::BYTES),
                     structured: ty.kinds.overlaps(Kinds::MAP).then_some(ty.fields),
+                    content: ty.content,
                     since: ty.since,
                     ..Shape::ABSENT
                 };
@@ -577,6 +597,7 @@ impl Flow {
                     absent,
                     raw: ty.kinds.overlaps(Kinds::TEXT | Kinds::BYTES),
                     structured: ty.kinds.overlaps(Kinds::MAP).then_some(ty.fields),
+                    content: ty.content,
                     since: ty.since,
                     ..Shape::ABSENT
                 };

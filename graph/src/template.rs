@@ -173,7 +173,7 @@ impl Template {
     }
 
     /// What rendering an empty record gives, where it takes next to nothing.
-    pub(crate) fn render_briefly(&self) -> Option<Result<String, EvalError>> {
+    pub fn render_briefly(&self) -> Option<Result<String, EvalError>> {
         let mut out = String::new();
         let (result, left) = eval::render(&self.tree, self.missing, &Record::default(), Context::brief(), &mut out);
         (!left.is_spent()).then(|| result.map(|()| out))

@@ -6,7 +6,7 @@ pub mod encode;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::flow::{Content, Flow, Kinds, Since, Type};
 use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 
@@ -34,14 +34,19 @@ fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
 }
 
 /// What both make of a field of the kinds they take.
-fn flow(flow: &mut Flow, field: &Reference, takes: Kinds, makes: Kinds) {
+fn flow(flow: &mut Flow, field: &Reference, takes: Kinds, makes: Kinds, content: Option<Content>) {
     let found = flow.need("flow.not_a_text", "field", field, (takes, "text or bytes"), true);
     match field.target() {
-        Target::Data(side) => flow.record.side_mut(*side).structured = None,
+        Target::Data(side) => {
+            let shape = flow.record.side_mut(*side);
+            (shape.structured, shape.plain) = (None, shape.plain && content.is_some());
+            shape.content = content;
+        }
         Target::Entry(_) => {}
         _ => {
-            let since = found.ty.since_if(makes);
-            flow.replace("field", field, Type { since, ..Type::of(makes) });
+            let same = content.is_none() || found.ty.content == content;
+            let since = if same { found.ty.since_if(makes) } else { Since::default() };
+            flow.replace("field", field, Type { since, content, ..Type::of(makes) });
         }
     }
 }

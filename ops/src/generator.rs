@@ -82,6 +82,7 @@ impl Source for ConfiguredGenerator {
                 key: Shape::PLAIN,
                 before: if has_before(*operation) { data.clone() } else { Shape::ABSENT },
                 after: if has_after(*operation) { data.clone() } else { Shape::ABSENT },
+                pieces: None,
             })
         });
         shapes.reduce(|a, b| a.join(&b)).unwrap_or_else(RecordShape::unknown)

@@ -124,6 +124,8 @@ pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[
         .run(&(records(), records()), |(one, other)| {
             let mut flow = Flow::new(shape(&one).join(&shape(&other)));
             configured.flow(&mut flow);
+            // What is known of the texts by their makers is no part of what a record shows.
+            flow.record.forget_contents();
             for record in [one, other] {
                 let (after, decision) = run(&*configured, &record);
                 match decision {
@@ -153,6 +155,7 @@ fn shape(record: &Record) -> RecordShape {
         key: data(&record.key),
         before: data(&record.payload.before),
         after: data(&record.payload.after),
+        pieces: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anabranch_graph::destination::{Destination, Verdicts, WritePolicy, Writer};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::{
-    AsyncOperator, BuiltOperator, ConfiguredOperator, Host, Operator, Rows, Signature, Verdict,
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Host, Operator, Rows, Signature, Verdict,
 };
 use anabranch_graph::plan::Observer;
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
@@ -91,7 +91,13 @@ struct Watched<O: ?Sized> {
 impl<O: Operator + ?Sized> Operator for Watched<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.iter_mut().for_each(|(_, record)| self.eye.look(record));
+        let before = rows.decisions_mut().count();
         self.operator.process(rows);
+        for (_, decision) in rows.decisions_mut().skip(before) {
+            if let Decision::Split(pieces) = decision {
+                self.eye.observer.look_at_pieces(self.eye.stage, self.eye.step, pieces);
+            }
+        }
     }
 
     fn close(&mut self) -> Result<(), Fault> {

@@ -197,6 +197,31 @@ fn filter(id: &str, condition: &str) -> String {
 }
 
 #[test]
+fn a_script_that_returns_one_record_several_times_is_told() {
+    let script = |body: &str| {
+        format!(
+            "      - id: t\n        plugin: custom.javascript\n        settings:\n          script: |\n            \
+             function process(rec) {{\n              const out = [];\n              for (const tag of ['a', 'b']) {{ {body} }}\n              \
+             return out;\n            }}"
+        )
+    };
+    let told = |body: &str, code: i32| {
+        let workspace = workspace(&script(body), "");
+        let args = ["pipelines", "dry-run", "p", "--no-color", "--preview.pipeline-arch-v2"];
+        workspace.run(&args).expect_code(code).both()
+    };
+    for same in [
+        "rec.Payload.After.tag = tag; out.push(rec);",
+        "const copy = {...rec}; copy.Payload.After.tag = tag; out.push(copy);",
+    ] {
+        let text = told(same, 1);
+        assert!(text.contains("warning[flow.same_pieces]") && text.contains("for 2 of 2 records"), "{text}");
+    }
+    let text = told("const each = Record(); each.Payload.After = {tag}; out.push(each);", 0);
+    assert!(!text.contains("warning"), "{text}");
+}
+
+#[test]
 fn a_condition_that_decides_the_same_on_all_records_is_told_with_what_it_compares() {
     let (text, json) = dry_run(&workspace(&filter("f", "eq .Payload.After.name \"Tea\""), ""), 0);
     for part in [

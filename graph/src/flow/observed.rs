@@ -15,6 +15,7 @@ impl RecordShape {
             key: Shape::of(&record.key),
             before: Shape::of(&record.payload.before),
             after: Shape::of(&record.payload.after),
+            pieces: None,
         }
     }
 

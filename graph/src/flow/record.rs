@@ -1,12 +1,13 @@
 //! What is known of a record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shape::{MOST_NAMED, Shape, Since};
+use super::shape::{Form, MOST_NAMED, Shape, Since};
 use super::texts::Texts;
 use crate::diagnostic::Span;
 use crate::metadata::key;
+use crate::operator::Access;
 use crate::record::Operation;
 use crate::reference::Side;
 use crate::text::Str;
@@ -25,6 +26,40 @@ pub struct RecordShape {
     pub before: Shape,
     /// The payload after the change.
     pub after: Shape,
+    /// Whether several of them were made of one.
+    pub pieces: Option<Pieces>,
+}
+
+/// Records that were made of one, of which each has a copy of what is not its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Id of the step that makes them.
+    pub(crate) step: Str,
+    /// The parts in which the pieces of one record may differ.
+    pub(crate) own: Access,
+    /// The metadata entry with the number of the piece.
+    pub(crate) index: Option<Str>,
+    pub(crate) since: Since,
+}
+
+impl Pieces {
+    /// Whether those of one record may differ in these parts.
+    pub fn differ_in(&self, parts: &Access) -> bool {
+        self.own.overlaps(parts)
+    }
+
+    /// What holds of both.
+    fn join(self, other: Option<&Pieces>) -> Pieces {
+        let own = match (&self.own, other.map(|other| &other.own)) {
+            (Access::These(ours), Some(Access::These(theirs))) => {
+                let new = theirs.iter().filter(|path| !ours.contains(path));
+                Access::These(ours.iter().chain(new).cloned().collect())
+            }
+            (_, None) => self.own,
+            _ => Access::Everything,
+        };
+        Pieces { own, ..self }
+    }
 }
 
 impl RecordShape {
@@ -36,6 +71,7 @@ impl RecordShape {
             key: Shape::unknown(),
             before: Shape::unknown(),
             after: Shape::unknown(),
+            pieces: None,
         }
     }
 
@@ -47,6 +83,7 @@ impl RecordShape {
             key,
             before: Shape::ABSENT,
             after,
+            pieces: None,
         }
     }
 
@@ -77,7 +114,16 @@ impl RecordShape {
             key: self.key.join(&other.key),
             before: self.before.join(&other.before),
             after: self.after.join(&other.after),
+            pieces: match &self.pieces {
+                Some(pieces) => Some(pieces.clone().join(other.pieces.as_ref())),
+                None => other.pieces.clone(),
+            },
         }
+    }
+
+    /// What bytes and texts hold is not known: what remains is what they are.
+    pub fn forget_contents(&mut self) {
+        [&mut self.key, &mut self.before, &mut self.after].into_iter().for_each(Shape::forget_contents);
     }
 
     /// What is new came to be at this place.
@@ -89,8 +135,13 @@ impl RecordShape {
     pub(crate) fn decode_by_schema(&mut self) {
         let mut decode = |side, subject: Str| {
             if self.metadata.may_have(&subject) && self.side(side).raw {
-                let since = self.side(side).since;
-                *self.side_mut(side) = Shape { since, ..Shape::unknown() };
+                let Shape { since, content, plain, .. } = *self.side(side);
+                // Where any metadata may be, hardly one is a schema.
+                let by_chance =
+                    self.side(side).form() == Some(Form::Raw) && !self.metadata.named.contains_key(&subject);
+                let usually = by_chance.then_some(Form::Raw);
+                let (content, plain) = (content.filter(|_| by_chance), plain && by_chance);
+                *self.side_mut(side) = Shape { since, usually, content, plain, ..Shape::unknown() };
             }
         };
         decode(Side::Key, key::KEY_SCHEMA_SUBJECT);
@@ -146,6 +197,17 @@ impl Operations {
 pub struct Keys {
     named: Arc<BTreeMap<Str, Entry>>,
     open: bool,
+    /// Of some keys, the only texts that they ever have.
+    only: Arc<BTreeMap<Str, Arc<OneOf>>>,
+}
+
+/// The only texts that a metadata entry has, where it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOf {
+    /// The texts.
+    pub texts: BTreeSet<Str>,
+    /// How it comes to have others.
+    pub hint: &'static str,
 }
 
 /// What is known of an entry.
@@ -160,18 +222,18 @@ struct Entry {
 impl Keys {
     /// None at all.
     pub fn none() -> Keys {
-        Keys { named: Arc::default(), open: false }
+        Keys { named: Arc::default(), open: false, only: Arc::default() }
     }
 
     /// Any.
     pub fn any() -> Keys {
-        Keys { named: Arc::default(), open: true }
+        Keys { named: Arc::default(), open: true, only: Arc::default() }
     }
 
     /// Exactly these.
     pub fn of(keys: impl IntoIterator<Item = Str>) -> Keys {
         let entry = |key| (key, Entry { sure: true, texts: Texts::Any });
-        Keys { named: Arc::new(keys.into_iter().map(entry).collect()), open: false }
+        Keys { named: Arc::new(keys.into_iter().map(entry).collect()), open: false, only: Arc::default() }
     }
 
     /// Whether a record may have the key.
@@ -200,6 +262,7 @@ impl Keys {
     }
 
     pub(super) fn forget_texts(&mut self, key: &str) {
+        self.forget_only(key);
         if let Some(entry) = Arc::make_mut(&mut self.named).get_mut(key) {
             entry.texts = Texts::Any;
         }
@@ -213,12 +276,31 @@ impl Keys {
     /// From now on every record has the key, with one of these texts.
     pub fn insert_one_of(&mut self, key: Str, texts: Texts) {
         self.widen();
+        self.forget_only(&key);
         Arc::make_mut(&mut self.named).insert(key, Entry { sure: true, texts });
+    }
+
+    /// From now on every record has the key, with one of these texts.
+    pub fn insert_only(&mut self, key: Str, texts: OneOf) {
+        self.insert(key.clone());
+        Arc::make_mut(&mut self.only).insert(key, Arc::new(texts));
+    }
+
+    /// The only texts that the key has where it is there, if that is known.
+    pub fn only(&self, key: &str) -> Option<&OneOf> {
+        self.only.get(key).map(|texts| &**texts)
+    }
+
+    fn forget_only(&mut self, key: &str) {
+        if self.only.contains_key(key) {
+            Arc::make_mut(&mut self.only).remove(key);
+        }
     }
 
     /// From now on a record may have the key.
     pub fn allow(&mut self, key: Str) {
         self.widen();
+        self.forget_only(&key);
         let entry = Arc::make_mut(&mut self.named).entry(key).or_insert(Entry { sure: false, texts: Texts::Any });
         entry.texts = Texts::Any;
     }
@@ -232,6 +314,7 @@ impl Keys {
 
     /// From now on no record has the key, unless any may be there.
     pub fn remove(&mut self, key: &str) {
+        self.forget_only(key);
         if self.named.contains_key(key) {
             Arc::make_mut(&mut self.named).remove(key);
         }
@@ -253,7 +336,14 @@ impl Keys {
             (key.clone(), Entry { sure: self.has(key) && other.has(key), texts })
         };
         let named = self.named.keys().chain(other.named.keys()).map(of_either).collect();
-        Keys { named: Arc::new(named), open: self.open || other.open }
+        // Where the other has no such key, or the same texts.
+        let only = |ours: &Keys, theirs: &Keys| {
+            let kept =
+                ours.only.iter().filter(|(key, texts)| !theirs.may_have(key) || theirs.only.get(*key) == Some(texts));
+            kept.map(|(key, texts)| (key.clone(), texts.clone())).collect::<Vec<_>>()
+        };
+        let only = only(self, other).into_iter().chain(only(other, self)).collect();
+        Keys { named: Arc::new(named), open: self.open || other.open, only: Arc::new(only) }
     }
 }
 

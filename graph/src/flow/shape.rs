@@ -14,6 +14,10 @@ use crate::value::Value;
 pub struct Since(pub(super) Option<Span>);
 
 impl Since {
+    pub(crate) fn at(span: Span) -> Since {
+        Since(Some(span))
+    }
+
     /// The node's place in the file, once the compiler has been there.
     pub fn span(self) -> Option<Span> {
         self.0
@@ -119,11 +123,38 @@ impl BitOr for Kinds {
     }
 }
 
+/// What bytes or a text hold, where a step makes all of them alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Avro data, behind the number of their schema: the first byte is 0.
+    Avro,
+    /// Base64.
+    Base64,
+    /// The name of an object in a bucket.
+    Name,
+    /// No point in time, in none of the forms that field.convert reads.
+    Timeless,
+}
+
+impl Content {
+    /// What it is called in messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Content::Avro => "Avro data",
+            Content::Base64 => "base64 text",
+            Content::Name => "the name of an object",
+            Content::Timeless => "a text that is no time",
+        }
+    }
+}
+
 /// Known properties of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type {
     /// What it may be.
     pub kinds: Kinds,
+    /// What it holds where it is bytes or a text, if that is known.
+    pub content: Option<Content>,
     /// Its fields, where it is a map.
     pub fields: Fields,
     /// What it is, where it is a text.
@@ -145,7 +176,7 @@ impl Type {
 
     /// One of these kinds; a map with any fields.
     pub fn of(kinds: Kinds) -> Type {
-        Type { kinds, fields: Fields::any(), texts: Texts::Any, since: Since::default() }
+        Type { kinds, content: None, fields: Fields::any(), texts: Texts::Any, since: Since::default() }
     }
 
     /// A text that is one of these.
@@ -182,7 +213,13 @@ impl Type {
             (false, true) => other.texts.clone(),
             (_, false) => self.texts.clone(),
         };
-        Type { kinds: self.kinds | other.kinds, fields, texts, since: self.since.join(other.since) }
+        let encoded = Kinds::TEXT | Kinds::BYTES;
+        let content = match (self.kinds.overlaps(encoded), other.kinds.overlaps(encoded)) {
+            (true, true) => self.content.filter(|content| other.content == Some(*content)),
+            (true, false) => self.content,
+            (false, _) => other.content,
+        };
+        Type { kinds: self.kinds | other.kinds, content, fields, texts, since: self.since.join(other.since) }
     }
 
     /// Where it came to be, if it is always of these kinds: for a step that makes no other kinds of it.
@@ -342,6 +379,13 @@ impl Fields {
         Fields { named: Arc::new(named), open, json }
     }
 
+    fn forget_contents(&mut self) {
+        for field in Arc::make_mut(&mut self.named).values_mut() {
+            field.ty.content = None;
+            field.ty.fields.forget_contents();
+        }
+    }
+
     fn is_stamped(&self) -> bool {
         self.named.values().all(|field| field.ty.since.0.is_some() && field.ty.fields.is_stamped())
     }
@@ -373,16 +417,25 @@ pub struct Shape {
     pub structured: Option<Fields>,
     /// What it is but for odd records, where it may be several: JSON that is decoded is an object, hardly ever a text.
     pub usually: Option<Form>,
-    /// Whether, where it is raw, it is a word or a number: neither JSON of an object nor of a text.
+    /// Whether, where it is raw, it is a word, a number or the like: neither JSON of an object nor of a text.
     pub plain: bool,
+    /// What it holds where it is raw, if that is known.
+    pub content: Option<Content>,
     /// Where it came to be.
     pub since: Since,
 }
 
 impl Shape {
     /// Always absent.
-    pub const ABSENT: Shape =
-        Shape { absent: true, raw: false, structured: None, usually: None, plain: false, since: Since(None) };
+    pub const ABSENT: Shape = Shape {
+        absent: true,
+        raw: false,
+        structured: None,
+        usually: None,
+        plain: false,
+        content: None,
+        since: Since(None),
+    };
     /// Always raw.
     pub const RAW: Shape = Shape { absent: false, raw: true, ..Shape::ABSENT };
     /// Always a word or a number, as bytes.
@@ -471,7 +524,20 @@ impl Shape {
             usually: usually.filter(|_| raw && structured.is_some()),
             structured,
             plain: raw && (self.plain || !self.raw) && (other.plain || !other.raw),
+            content: match (self.raw, other.raw) {
+                (true, true) => self.content.filter(|content| other.content == Some(*content)),
+                (true, false) => self.content,
+                (false, _) => other.content,
+            },
             since: self.since.join(other.since),
+        }
+    }
+
+    /// What bytes and texts hold is not known.
+    pub(super) fn forget_contents(&mut self) {
+        (self.content, self.plain) = (None, false);
+        if let Some(fields) = &mut self.structured {
+            fields.forget_contents();
         }
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Blocked {
     pub(super) hint: Option<&'static str>,
     /// It is not there where it must be.
     pub(super) missing: bool,
+    /// It is a field of another kind than null.
+    is_value: bool,
 }
 
 impl Blocked {
@@ -48,6 +50,10 @@ impl Blocked {
             true => format!("every record fails here: {} {}", self.place, self.what),
             false => format!("every record fails here: {} is {}, which has no fields", self.place, self.what),
         }
+    }
+
+    pub(super) fn message_if_there(&self) -> String {
+        format!("every record that has {} fails here: it is {}, which has no fields", self.place, self.what)
     }
 }
 
@@ -102,6 +108,11 @@ impl Outcome {
     pub(super) fn always_fails(&self) -> bool {
         self.blocked.is_some() && self.ty.kinds == Kinds::NONE && !self.missing
     }
+
+    /// Whether every record fails that has a field on the way, which others lack.
+    pub(super) fn fails_if_there(&self) -> bool {
+        self.blocked.as_ref().is_some_and(|blocked| blocked.is_value) && self.ty.kinds == Kinds::NONE && self.missing
+    }
 }
 
 /// Follows `names`, at least one, from the data in `side`. The n-th name is followed as the n-th access says;
@@ -117,6 +128,7 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
             since,
             hint,
             missing,
+            is_value: false,
         });
     };
     const DECODE: Option<&str> = Some("decode it first, with json.decode or the like");
@@ -186,6 +198,9 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
             let what = others.names().collect::<Vec<_>>().join(" or ");
             let hint = if others.overlaps(Kinds::TEXT) { DECODE } else { None };
             block(&mut outcome, &place_here, &what, field.ty.since, hint, false);
+            if let Some(blocked) = outcome.blocked.as_mut().filter(|blocked| blocked.place == place_here) {
+                blocked.is_value = others.without(Kinds::NULL) != Kinds::NONE;
+            }
         }
         if !field.ty.kinds.overlaps(Kinds::MAP) {
             return outcome;

@@ -1,8 +1,11 @@
 //! What can be said of a lowered plan before the first record.
 
+use std::sync::Arc;
+
 use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
+use crate::condition::CompiledCondition;
 use crate::destination::{Destination, Retry};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::extent::Extent;
@@ -130,6 +133,72 @@ fn two_filters(plan: &PlanGraph, findings: &mut Diagnostics) {
                 .with_hint("a filter drops the records for which its condition holds; `not` turns it round");
             findings.push(finding);
         }
+    }
+}
+
+/// Which records of a pipeline two of its destinations have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// None: each drops what the other takes.
+    Nothing,
+    /// Some, as far as is known.
+    Some,
+    /// All of them.
+    All,
+}
+
+/// Which records reach both of two destinations, by the ids of their nodes in a lowered plan. O(steps before them).
+pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> Shared {
+    let of = |id: &str| {
+        let is_end = |node: &NodeIndex| matches!(plan[*node].kind, NodeKind::Destination(_)) && *plan[*node].id == *id;
+        plan.node_indices().find(is_end).map(|end| own_steps(plan, end)).unwrap_or_default()
+    };
+    let (ours, theirs) = (of(one), of(other));
+    let guards = |steps: &[NodeIndex]| -> Vec<Arc<CompiledCondition>> {
+        // Filters that see the record as it is for both.
+        let first = steps.iter().rev().map_while(|node| filtered_by(plan, *node));
+        first.flatten().collect()
+    };
+    let excluded = |a: &Arc<CompiledCondition>| guards(&theirs).iter().any(|b| a.holds_where_not(b));
+    let loses = |steps: &[NodeIndex]| {
+        steps.iter().any(|node| plan[*node].kind.operator().is_some_and(|step| step.signature.fan != Fan::One))
+    };
+    match () {
+        () if guards(&ours).iter().any(excluded) => Shared::Nothing,
+        () if loses(&ours) || loses(&theirs) => Shared::Some,
+        () => Shared::All,
+    }
+}
+
+/// The nodes that only one destination has before it, the last first.
+fn own_steps(plan: &PlanGraph, end: NodeIndex) -> Vec<NodeIndex> {
+    let mut steps = Vec::new();
+    let mut waiting = vec![end];
+    while let Some(node) = waiting.pop() {
+        for (_, from) in predecessors(plan, node) {
+            if matches!(plan[from].kind, NodeKind::FanOut { .. } | NodeKind::Source(_)) || steps.contains(&from) {
+                continue;
+            }
+            steps.push(from);
+            waiting.push(from);
+        }
+    }
+    steps
+}
+
+/// The condition of a filter, of whose nodes this is one; `Some(None)` for a node of it without the condition, and
+/// `None` for any other step.
+fn filtered_by(plan: &PlanGraph, node: NodeIndex) -> Option<Option<Arc<CompiledCondition>>> {
+    let is_filter = |node: NodeIndex| {
+        plan[node].kind.operator().is_some_and(|step| step.signature.fan == Fan::Never && *step.plugin == *"filter")
+    };
+    match &plan[node].kind {
+        NodeKind::Branch(guard) => {
+            let filters = successors(plan, node).iter().any(|(port, next)| *port == Port::Taken && is_filter(*next));
+            filters.then(|| Some(guard.condition.clone()))
+        }
+        NodeKind::Merge => Some(None),
+        _ => is_filter(node).then_some(None),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Flow types of a plan: what is known of the records on each edge, and what is wrong with it.
 
+mod extraction;
+mod operations;
 mod overwritten;
+mod pieces;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,6 +76,7 @@ impl<'a> Inference<'a> {
         let node = &self.plan[index];
         if let NodeKind::Source(read) = &node.kind {
             let mut shape = read.source.shape();
+            self.findings.extend(extraction::unused(node, &shape));
             shape.stamp_metadata();
             shape.stamp(node.span);
             return Some(Arc::new(shape));
@@ -83,7 +87,7 @@ impl<'a> Inference<'a> {
         }
         let into = self.entering(index)?;
         match &node.kind {
-            NodeKind::Operator(step) | NodeKind::Split(step) => self.step(index, node, step, into),
+            NodeKind::Operator(step) | NodeKind::Split(step) => self.step(index, node, step, &into),
             NodeKind::Branch(guard) => self.holds(node, guard, &into).then_some(into),
             NodeKind::Destination(write) => {
                 let mut flow = seen(&into);
@@ -124,18 +128,18 @@ impl<'a> Inference<'a> {
         index: NodeIndex,
         node: &Node,
         step: &OperatorNode,
-        into: Arc<RecordShape>,
+        into: &Arc<RecordShape>,
     ) -> Option<Arc<RecordShape>> {
         // The ways of a branch are not every record's. A rewritten plan has none.
         let branched =
             predecessors(self.plan, index).iter().any(|(_, from)| matches!(self.plan[*from].kind, NodeKind::Branch(_)));
         if let Some(guard) = &step.guard
             && !guard.as_before
-            && !self.holds(node, guard, &into)
+            && !self.holds(node, guard, into)
         {
             return None;
         }
-        let mut flow = seen(&into);
+        let mut flow = seen(into);
         flow.substituted = node.settings.iter().any(|given| !given.value.is_verbatim());
         step.operator.flow(&mut flow);
         flow.record.forget_texts(&into, &step.signature.writes);
@@ -144,12 +148,18 @@ impl<'a> Inference<'a> {
         }
         let passes = !flow.fails() && step.signature.fan != Fan::Never;
         let mut after = self.remarks(node, None, flow, step.guard.is_none() && !branched);
+        let pieces = pieces::after(node, step, into);
+        after.pieces = pieces.clone();
+        let left = || match pieces == into.pieces {
+            true => into.clone(),
+            false => Arc::new(RecordShape { pieces: pieces.clone(), ..RecordShape::clone(into) }),
+        };
         after.stamp(node.span);
         match (passes, &step.guard) {
             (true, None) => Some(Arc::new(after)),
             (true, Some(_)) => Some(Arc::new(into.join(&after))),
             (false, None) => None,
-            (false, Some(_)) => Some(into),
+            (false, Some(_)) => Some(left()),
         }
     }
 
@@ -162,6 +172,7 @@ impl<'a> Inference<'a> {
         flow.substituted = !guard.written.is_verbatim();
         flow.condition(&guard.condition);
         let decides = !flow.fails();
+        operations::judge(&mut flow, node, guard);
         self.remarks(node, Some(guard), flow, true);
         decides
     }

@@ -93,6 +93,9 @@ pub struct Doubtful {
     pub of: u64,
 }
 
+/// Code of records that were made of one and are all the same.
+const SAME_PIECES: &str = "flow.same_pieces";
+
 impl Doubtful {
     /// Whether it concerns every record, so that the step does nothing that is meant.
     pub fn is_of_all(&self) -> bool {
@@ -166,6 +169,23 @@ impl Observer {
         self.decide(stage, step, &guard.condition, record);
     }
 
+    /// Looks at the several records that a step made of one.
+    pub fn look_at_pieces(&self, stage: StageId, step: usize, pieces: &[Record]) {
+        let Some(Step { looks, .. }) = self.step(stage, step) else { return };
+        let [first, others @ ..] = pieces else { return };
+        if others.is_empty() {
+            return;
+        }
+        let same = others.iter().all(|piece| piece == first).then(|| {
+            let message = "the step makes several records of one, and all are the same".to_owned();
+            let hint = "a script that returns one object several times gives its last state each time: make a record for \
+                        each, as const out = Record(), and put the data into it";
+            (0..0, SAME_PIECES, message, Some(hint.to_owned()))
+        });
+        // The part behind the condition.
+        self.note(stage, step, looks.len() + 1, same);
+    }
+
     fn step(&self, stage: StageId, step: usize) -> Option<&Step> {
         self.steps.get(stage.0)?.get(step)
     }
@@ -198,6 +218,7 @@ impl Observer {
             }
             let (guard, place) = match looks.get(key.part) {
                 Some((place, _)) => (None, place),
+                None if key.part > looks.len() => (None, &Place::NODE),
                 None => (guard(node), &Place::CONDITION),
             };
             let place = if key.start == key.end { place.clone() } else { place.at(key.start..key.end) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Shape, Type};
+use anabranch_graph::flow::{Content, Flow, Kinds, Shape, Type};
 use anabranch_graph::kind;
 use anabranch_graph::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
@@ -49,6 +49,7 @@ impl ConfiguredOperator for Configured {
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
         let texts = Kinds::TEXT | Kinds::BYTES;
+        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Base64], "Avro data");
         flow.need("flow.not_a_text", "field", &self.field, (texts, "Avro data"), true);
         match self.field.target() {
             Target::Data(side) if !flow.record.side(*side).is_absent() => flow.set_side(*side, Shape::unknown()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::flow::{Content, Flow, Kinds, Type};
 use anabranch_graph::json::parse_value;
 use anabranch_graph::kind;
 use anabranch_graph::operator::{
@@ -108,7 +108,20 @@ impl ConfiguredOperator for Configured {
 
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
-        flow.replace("field", &self.field, Type::of(Kinds::BYTES));
+        let refused = [Content::Avro, Content::Base64];
+        flow.need_other("flow.not_encoded", "field", &self.field, &refused, "structured data or JSON of an object");
+        if let Target::Data(side) = self.field.target() {
+            let shape = flow.record.side(*side);
+            if shape.is_raw() && shape.plain && shape.content.is_none() {
+                let message =
+                    format!("every record fails here: {} is raw data, and no JSON of an object", side.as_str());
+                let since = (shape.since, "raw data since here".to_owned());
+                let hint = "encode structured data, or name the field that holds them".to_owned();
+                flow.fail("flow.not_encoded", "field", message, Some(since), Some(hint));
+            }
+        }
+        let content = Some(Content::Avro);
+        flow.replace("field", &self.field, Type { content, ..Type::of(Kinds::BYTES) });
     }
 
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
+use anabranch_graph::flow::{Flow, Kinds, OneOf, Type};
 use anabranch_graph::operator::{
     Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, OperatorKind, Signature, Verdict,
 };
@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
+use reqwest::StatusCode;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
@@ -164,7 +165,8 @@ impl OperatorKind for Webhook {
         let tls = (arguments.text("tls.ca").cloned(), arguments.bool("tls.skipVerify").unwrap_or(false));
         match (message, destination) {
             (Some(message), Some(destination)) if !findings.has_errors() => {
-                Ok(Arc::new(Configured { message: Arc::new(message), destination, policy, tls }))
+                let is_body_placed = arguments.given().any(|(name, _)| *name == *"response.body");
+                Ok(Arc::new(Configured { message: Arc::new(message), destination, policy, is_body_placed, tls }))
             }
             _ => Err(findings),
         }
@@ -210,6 +212,8 @@ struct Configured {
     message: Arc<Message>,
     destination: Destination,
     policy: Policy,
+    /// Whether the settings say where the answer goes.
+    is_body_placed: bool,
     /// File of trusted roots, and whether none is needed.
     tls: (Option<Str>, bool),
 }
@@ -231,9 +235,17 @@ impl ConfiguredOperator for Configured {
         self.message.flow(flow);
         flow.may_fail();
         let Destination { body, status } = &self.destination;
+        self.message.judge(flow, self.is_body_placed);
         flow.set("response.body", body, Type::of(Kinds::TEXT | Kinds::BYTES));
         if let Some(status) = status {
             flow.set("response.status", status, Type::of(Kinds::TEXT));
+            if let Target::Entry(key) = status.target() {
+                let good = (100..600).filter_map(|code| StatusCode::from_u16(code).ok());
+                let good = good.filter(|code| code.is_success() || self.policy.accept.contains(*code));
+                let texts = good.map(|code| Str::from(code.as_str())).collect();
+                let hint = "any other status fails the record: to keep it, name the status in response.accept";
+                flow.record.metadata.insert_only(key.clone(), OneOf { texts, hint });
+            }
         }
     }
 

@@ -6,6 +6,7 @@ mod idle;
 mod known;
 mod names;
 mod results;
+mod same;
 
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -40,6 +41,7 @@ pub(crate) fn of(
     if let Some(process) = process {
         slips.extend(results::of(script, process, reached, source));
         slips.extend(copies::of(process.body, source));
+        slips.extend(same::of(process, source));
     }
     slips.extend(idle::of(script, source));
     slips.sort_by_key(|slip| (slip.start.line, slip.start.column));

@@ -7,11 +7,11 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Place};
+use anabranch_graph::flow::{Content, Flow, Form, Place};
 use anabranch_graph::kind;
 use anabranch_graph::letter::LetterForm;
 use anabranch_graph::metadata::key;
-use anabranch_graph::operator::Host;
+use anabranch_graph::operator::{Access, Host};
 use anabranch_graph::record::{Operation, Record};
 use anabranch_graph::reference::Side;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
@@ -228,13 +228,24 @@ impl Destination for Configured {
             flow.warn("settings.no_database", "url", message, None, Some(hint.to_owned()));
         }
         let key = &flow.record.key;
-        if key.is_raw() && key.plain {
-            let message = "every record fails here: .Key is a word or a number, and PostgreSQL needs an object with the \
-                           key's columns, or no key";
-            let since = (key.since, "the key is one since here".to_owned());
+        let is_name = key.content == Some(Content::Name);
+        if key.form() == Some(Form::Raw) && (is_name || key.plain) {
+            let since = (key.since, "the key is this since here".to_owned());
             let hint = "for rows without a key, remove it before with field.exclude and fields: .Key; for rows with one, \
                         set it before with field.set, field: .Key and value: '{\"id\": {{ .Payload.After.id }}}'";
-            flow.fail("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
+            // An odd name is JSON, and an odd record names the schema of its key.
+            if is_name || !key.is_raw() {
+                let what = if is_name { "the name of an object in a bucket" } else { "not JSON of an object" };
+                let message = format!(
+                    "nearly every record fails here: .Key is {what}, and PostgreSQL needs an object with the key's \
+                     columns, or no key"
+                );
+                flow.warn("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
+            } else {
+                let message = "every record fails here: .Key is not JSON of an object, and PostgreSQL needs an object with \
+                               the key's columns, or no key";
+                flow.fail("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
+            }
         }
         let operations = flow.record.operations;
         let needs_key = !operations.contains(Operation::Create) && !operations.contains(Operation::Snapshot);
@@ -245,6 +256,26 @@ impl Destination for Configured {
             let hint = "keep the key, or set it before with field.set, field: .Key and value: \
                         '{\"id\": {{ .Payload.After.id }}}'";
             flow.fail("flow.key_missing", Place::NODE, message, Some(since), Some(hint.to_owned()));
+        }
+        if flow.record.key.is_absent() && flow.record.after.is_absent() && !flow.fails() {
+            let message = "every record fails here: it has neither a key nor data after the change, so there is nothing \
+                           to write";
+            let since = (flow.record.after.since, "absent since here".to_owned());
+            let hint = "keep .Payload.After, which holds the columns of the row".to_owned();
+            flow.fail("flow.nothing_to_write", Place::NODE, message, Some(since), Some(hint));
+        }
+        if !flow.record.key.absent || flow.record.key.form() == Some(Form::Structured) {
+            let key = Access::These(vec![vec!["Key".into()]]);
+            let table = match &self.0.table {
+                TableOf::Fixed(_) => Access::NOTHING,
+                TableOf::Collection => Access::These(vec![vec!["Metadata".into(), key::COLLECTION]]),
+                TableOf::Template(template) => template.reads(),
+            };
+            // Each table has a row of that key.
+            let is_apart = flow.record.pieces.as_ref().is_some_and(|pieces| pieces.differ_in(&table));
+            if !is_apart {
+                flow.one_each(Place::NODE, &key);
+            }
         }
         match &self.0.table {
             TableOf::Template(template) => flow.template("table", template),

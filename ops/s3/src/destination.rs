@@ -181,6 +181,11 @@ impl Destination for Configured {
         self.layout.format.flow(flow, true);
         if let Some(folder) = &self.layout.folder {
             flow.template("folder", folder);
+            if let Some(part) = impossible(folder) {
+                let message = format!("every record fails here: {part:?} cannot be a part of a key");
+                let hint = "a folder is named from the prefix on: leave that part out";
+                flow.fail("settings.invalid", "folder", message, None, Some(hint.to_owned()));
+            }
         }
     }
 
@@ -210,6 +215,18 @@ impl Configured {
             _ => fault,
         }))
     }
+}
+
+/// A part that a folder has for every record, and that none may have.
+fn impossible(folder: &Template) -> Option<&str> {
+    // What is beside a template is a part only where a slash stands between.
+    let texts = folder.source().split("{{").flat_map(|piece| piece.rsplit("}}").take(1));
+    let whole = folder.source().trim().trim_matches('/');
+    let parts: Vec<&str> = whole.split('/').collect();
+    let between = |part: &&str| matches!(*part, "." | "..");
+    let found = parts.into_iter().find(between)?;
+    // Not inside of an action, as in `{{ a "/../" }}`.
+    texts.flat_map(|text| text.split('/')).any(|part| part.trim() == found).then_some(found)
 }
 
 /// What every folder begins with that a template gives.

@@ -15,7 +15,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::extent::Extent;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Operations, RecordShape, Shape};
+use anabranch_graph::flow::{Content, Operations, RecordShape, Shape};
 use anabranch_graph::kind;
 use anabranch_graph::operator::Host;
 use anabranch_graph::record::Position;
@@ -137,7 +137,7 @@ impl Source for Configured {
     fn shape(&self) -> RecordShape {
         RecordShape {
             operations: Operations::ALL,
-            key: Shape::RAW,
+            key: Shape { content: Some(Content::Name), ..Shape::RAW },
             before: Shape::ABSENT,
             after: Shape::RAW.join(&Shape::ABSENT),
             // Users name metadata of their objects as they like.

@@ -9,7 +9,7 @@ use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds};
+use anabranch_graph::flow::{Content, Flow, Kinds};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference, Target};
@@ -96,7 +96,8 @@ fn without_line_breaks(text: &[u8]) -> Cow<'_, [u8]> {
 impl Prototype for Decode {
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
-        super::flow(flow, &self.field, Kinds::TEXT | Kinds::BYTES, Kinds::TEXT | Kinds::BYTES);
+        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Avro], "base64 text");
+        super::flow(flow, &self.field, Kinds::TEXT | Kinds::BYTES, Kinds::TEXT | Kinds::BYTES, None);
     }
 }
 

@@ -7,7 +7,7 @@ use ::base64::engine::general_purpose::STANDARD;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds};
+use anabranch_graph::flow::{Content, Flow, Kinds};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference};
@@ -89,6 +89,7 @@ impl Prototype for Encode {
             &self.field,
             Kinds::TEXT | Kinds::BYTES | Kinds::BOOL | Kinds::INT | Kinds::FLOAT,
             Kinds::TEXT,
+            Some(Content::Base64),
         );
     }
 }

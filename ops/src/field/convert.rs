@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::{Arguments, parse_bool};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type as Shape};
+use anabranch_graph::flow::{Content, Flow, Kinds, Type as Shape};
 use anabranch_graph::json::{write_data, write_value};
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::{Data, Record};
@@ -139,6 +139,11 @@ impl Type {
     }
 }
 
+/// Whether a text can be converted to a time.
+pub(super) fn is_time(text: &str) -> bool {
+    Type::Time.read(text).is_some()
+}
+
 #[derive(Clone)]
 struct Convert {
     field: Reference,
@@ -228,8 +233,14 @@ impl Prototype for Convert {
             let since = flow.peek(&self.field).ty.since_if(Kinds::BYTES);
             return flow.replace("field", &self.field, Shape { since, ..Shape::of(to) });
         }
+        if self.to == Type::Time {
+            flow.need_other("flow.not_convertible", "field", &self.field, &[Content::Timeless], self.to.demands());
+        }
         let wanted = (Kinds::ANY.without(self.to.refuses()), "what could be converted");
         let found = flow.need("flow.not_convertible", "field", &self.field, wanted, false);
+        if flow.fails() {
+            return;
+        }
         let null = if found.ty.kinds.overlaps(Kinds::NULL) { Kinds::NULL } else { Kinds::NONE };
         flow.set("field", &self.field, Shape { since: found.ty.since_if(to | null), ..Shape::of(to | null) });
     }

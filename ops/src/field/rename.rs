@@ -179,6 +179,11 @@ impl Prototype for Rename {
                 let hint =
                     "choose another name for one of them; `field.set` with a condition takes the one that is there";
                 flow.warn("flow.name_taken", place(), message, None, Some(hint.into()));
+            } else if field != new && !old.is_missing() && there(&taken) {
+                let message = format!("every record that has {field} fails here: there is a field {new} already");
+                let since = Some((taken.ty.since, "there since here".to_owned()));
+                let hint = "remove it first, or choose another name";
+                flow.warn("flow.name_taken", place(), message, since, Some(hint.into()));
             }
             match new.target() {
                 _ if !old.missing => {}

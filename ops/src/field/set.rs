@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Operations, Texts, Type};
+use anabranch_graph::flow::{self, Flow, Kinds, Operations, Texts, Type};
 use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::record::Operation;
 use anabranch_graph::reference::{Reference, Target};
@@ -121,6 +121,25 @@ impl Operator for SetField {
     }
 }
 
+impl SetField {
+    /// What is known of every text that it sets.
+    fn known(&self) -> Option<flow::Content> {
+        let timeless = match &self.value {
+            Content::Same(Value::Text(text)) => !super::convert::is_time(text),
+            Content::Same(_) => false,
+            // What depends on no record has one form, as the date of now, unless it is made at random.
+            Content::Rendered(template) => {
+                let source = template.source();
+                let code: String = source.split('"').step_by(2).collect();
+                let same = !code.contains(['.', '$', '`', '\\']) && !code.contains("rand") && !code.contains("shuffle");
+                let text = if same { template.render_briefly() } else { None };
+                text.is_some_and(|text| text.is_ok_and(|text| !super::convert::is_time(&text)))
+            }
+        };
+        timeless.then_some(flow::Content::Timeless)
+    }
+}
+
 impl Prototype for SetField {
     fn flow(&self, flow: &mut Flow) {
         if let Content::Rendered(template) = &self.value {
@@ -134,9 +153,10 @@ impl Prototype for SetField {
                 flow.record.operations = name.parse().map_or(Operations::ALL, Operations::only);
             }
             (_, Content::Same(Value::Text(text))) if self.always => {
-                flow.set("field", &self.field, Type::one_of(Texts::only(text.clone())));
+                let known = Type { content: self.known(), ..Type::one_of(Texts::only(text.clone())) };
+                flow.set("field", &self.field, known);
             }
-            _ => flow.set("field", &self.field, Type::of(Kinds::TEXT)),
+            _ => flow.set("field", &self.field, Type { content: self.known(), ..Type::of(Kinds::TEXT) }),
         }
         if let (Target::Data(side), Content::Same(Value::Text(text))) = (self.field.target(), &self.value) {
             let is_plain = match serde_json::from_str(text) {
@@ -144,6 +164,12 @@ impl Prototype for SetField {
                 Err(_) => !text.trim_start().starts_with(['{', '[', '"']),
             };
             flow.record.side_mut(*side).plain = is_plain && !text.is_empty();
+        }
+        if let (Target::Data(side), Content::Rendered(template)) = (self.field.target(), &self.value) {
+            // What every text begins with that the template gives.
+            let head = template.source().split("{{").next().unwrap_or_default().trim_start();
+            flow.record.side_mut(*side).plain =
+                !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);
         }
     }
 }

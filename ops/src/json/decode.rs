@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Form, Kinds, Shape, Type};
+use anabranch_graph::flow::{Content, Flow, Form, Kinds, Shape, Type};
 use anabranch_graph::json::parse_value;
 use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
 use anabranch_graph::phrase::with_article;
@@ -97,13 +97,14 @@ const WHERE: &str = "name the part that holds the JSON text, as .Payload.After";
 impl Prototype for Decode {
     fn flow(&self, flow: &mut Flow) {
         let texts = Kinds::TEXT | Kinds::BYTES;
+        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Avro], "JSON text");
+        flow.need_other_usually("flow.not_encoded", "field", &self.field, &[Content::Base64], "JSON text");
         match self.field.target() {
             Target::Data(side) => {
                 let shape = flow.record.side(*side);
                 let part = side.as_str();
-                if shape.is_raw() && shape.plain {
-                    let message =
-                        format!("every record fails here: {part} is a word or a number, not JSON of an object");
+                if shape.is_raw() && shape.plain && shape.content.is_none() {
+                    let message = format!("every record fails here: {part} is neither JSON of an object nor of a text");
                     let since = (shape.since, "it is one since here".to_owned());
                     flow.fail("flow.not_a_text", "field", message, Some(since), None);
                 } else if shape.is_absent() {

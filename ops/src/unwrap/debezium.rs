@@ -156,7 +156,12 @@ fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str))
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
         super::flow(flow, &self.field, &["payload"]);
+        // A word or a number is no envelope: it stays the key.
+        let key = flow.record.key.clone();
         flow.forget();
+        if key.is_raw() && key.plain {
+            flow.record.key = key;
+        }
     }
 }
 

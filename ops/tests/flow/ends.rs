@@ -10,7 +10,7 @@ use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePol
 use anabranch_graph::diagnostic::{Diagnostics, Files};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Place, RecordShape};
-use anabranch_graph::operator::Host;
+use anabranch_graph::operator::{Access, Host};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::reference::Side;
 use anabranch_graph::registry::Registry;
@@ -35,14 +35,19 @@ impl Variables for Bare {
     }
 }
 
-/// The built-in plugins, and `anything` (a source that says nothing of its records) and `table` (a destination
-/// that takes only structured data).
+/// The built-in plugins, and `anything` (a source that says nothing of its records) `table` (a destination
+/// that takes only structured data) and `keyed` (one that overwrites what has the same key).
 pub(crate) fn registry() -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     registry.add_source(Arc::new(Said::new("anything", RecordShape::unknown())));
     registry.add_destination(Arc::new(Table {
         specification: Specification::builtin("table", "Takes fields.").with_all(shared::destination()),
+        keyed: false,
+    }));
+    registry.add_destination(Arc::new(Table {
+        specification: Specification::builtin("keyed", "Overwrites by key.").with_all(shared::destination()),
+        keyed: true,
     }));
     registry
 }
@@ -89,6 +94,7 @@ impl Source for SaidSource {
 
 struct Table {
     specification: Specification,
+    keyed: bool,
 }
 
 impl DestinationKind for Table {
@@ -97,11 +103,13 @@ impl DestinationKind for Table {
     }
 
     fn configure(&self, _: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        Ok(Arc::new(Rows))
+        Ok(Arc::new(Rows { keyed: self.keyed }))
     }
 }
 
-struct Rows;
+struct Rows {
+    keyed: bool,
+}
 
 #[async_trait]
 impl Destination for Rows {
@@ -110,7 +118,10 @@ impl Destination for Rows {
     }
 
     fn flow(&self, flow: &mut Flow) {
-        flow.need_fields(Place::NODE, Side::After, true);
+        match self.keyed {
+            true => flow.one_each(Place::NODE, &Access::These(vec![vec!["Key".into()]])),
+            false => flow.need_fields(Place::NODE, Side::After, true),
+        }
     }
 
     fn policy(&self) -> WritePolicy {

@@ -169,7 +169,8 @@ fn what_may_be_right() {
 #[test]
 fn templates_that_may_be_right() {
     let silent = |sources: &[&str], condition: &str| {
-        steps_are_silent(sources, &[&format!("plugin: filter, condition: '{condition}'")], "plugin: drop");
+        let step = format!("plugin: base64.encode, condition: '{condition}', settings: {{ field: .Key }}");
+        steps_are_silent(sources, &[&step], "plugin: drop");
     };
     for condition in [
         "{{ if .Payload.Before }}{{ eq .Payload.Before.a 1 }}{{ else }}false{{ end }}",
@@ -283,12 +284,12 @@ fn unusual_pipelines() {
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ index .Payload.After.list 0 }} {{ .Payload.After.at }}' }",
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ int .Payload.After.n }} {{ quote .Key }} {{ toString .Key }}' }",
         "plugin: field.set, settings: { field: .Metadata.x, value: '{{ toJson .Payload }} {{ or .Payload.After.a \"none\" }}' }",
-        "plugin: filter, condition: '{{ eq (upper .Operation.String) \"CREATE\" }}'",
-        "plugin: filter, condition: '{{ eq .Operation.String \"create\" }}'",
+        "plugin: field.exclude, condition: '{{ eq (upper .Operation.String) \"CREATE\" }}', settings: { fields: .Payload.After.n }",
+        "plugin: field.exclude, condition: '{{ eq .Operation.String \"create\" }}', settings: { fields: .Payload.After.n }",
         "plugin: filter, condition: '{{ eq .Operation.String .Payload.After.op }}'",
-        "plugin: filter, condition: '{{ ne .Operation.String \"delete\" }}'",
-        "plugin: filter, condition: '{{ or (eq .Operation.String \"create\") (eq .Operation.String \"snapshot\") }}'",
-        "plugin: filter, condition: '{{ eq .Operation.String \"create\" \"snapshot\" }}'",
+        "plugin: field.exclude, condition: '{{ ne .Operation.String \"delete\" }}', settings: { fields: .Payload.After.n }",
+        "plugin: field.exclude, condition: '{{ or (eq .Operation.String \"create\") (eq .Operation.String \"snapshot\") }}', settings: { fields: .Payload.After.n }",
+        "plugin: field.exclude, condition: '{{ eq .Operation.String \"create\" \"snapshot\" }}', settings: { fields: .Payload.After.n }",
     ] {
         steps_are_silent(&["lines"], &[decode, processor], TO_FILE);
     }
@@ -318,4 +319,56 @@ fn unusual_pipelines() {
     );
     // An envelope that may be there.
     steps_are_silent(&["lines"], &[decode, "plugin: unwrap.kafkaconnect"], "plugin: table");
+}
+
+#[test]
+fn pieces_with_keys_of_their_own() {
+    const DECODE: &str = "plugin: json.decode, settings: { field: .Payload.After }";
+    const SPLIT: &str = "plugin: split, settings: { field: .Payload.After.tags }";
+    const CLONE: &str = "plugin: clone, settings: { count: 1 }";
+    let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Key, value: '{value}' }}");
+    let of_index = set(r#"{"id": {{ .Payload.After.id }}, "n": {{ index .Metadata "split.index" }}}"#);
+    let of_element = set(r#"{"id": {{ toJson .Payload.After.tags }}}"#);
+    let of_copy = "plugin: field.set, condition: '{{ eq (index .Metadata \"clone.index\") \"1\" }}', \
+                   settings: { field: .Key, value: '{\"id\": 1}' }";
+    let random = set(r#"{"id": "{{ uuidv4 }}"}"#);
+    let by_way = "plugin: field.set, settings: { field: .Metadata.n, value: '{{ index .Metadata \"split.index\" }}' }";
+    let of_way = set(r#"{"id": {{ .Metadata.n }}}"#);
+    let only = "plugin: filter, condition: '{{ ne (index .Metadata \"clone.index\") \"0\" }}'";
+    for steps in [
+        vec![DECODE, SPLIT, &of_index],
+        vec![DECODE, SPLIT, &of_element],
+        vec![DECODE, SPLIT, by_way, &of_way],
+        vec![DECODE, CLONE, of_copy],
+        vec![DECODE, CLONE, &random],
+        vec![DECODE, CLONE, only],
+        vec![DECODE, CLONE, "plugin: custom.javascript"],
+    ] {
+        steps_are_silent(&["lines"], &steps, "plugin: keyed");
+    }
+}
+
+#[test]
+fn guards_against_operations_that_do_not_come() {
+    for condition in [r#"not (eq .Operation.String "create")"#, r#"ne .Operation.String "create""#] {
+        steps_are_silent(&["lines"], &[&format!("plugin: filter, condition: '{{{{ {condition} }}}}'")], TO_FILE);
+    }
+    let tag = "plugin: field.set, condition: '{{ ne .Operation.String \"delete\" }}', \
+               settings: { field: .Metadata.a, value: b }";
+    steps_are_silent(&["lines"], &[tag], TO_FILE);
+    steps_are_silent(&["mixed"], &["plugin: filter, condition: '{{ eq .Operation.String \"delete\" }}'"], TO_FILE);
+}
+
+#[test]
+fn encodings_in_order() {
+    const DECODE: &str = "plugin: json.decode, settings: { field: .Payload.After }";
+    let step = |plugin: &str| format!("plugin: {plugin}, settings: {{ field: .Payload.After.doc }}");
+    let [json, base64, unbase64, unjson] =
+        ["json.encode", "base64.encode", "base64.decode", "json.decode"].map(|plugin| step(plugin));
+    steps_are_silent(&["lines"], &[DECODE, &json, &base64, &unbase64, &unjson], TO_FILE);
+    let convert = "plugin: field.convert, settings: { field: .Payload.After.at, type: time }";
+    for value in ["{{ now | date \"2006-01-02T15:04:05Z07:00\" }}", "{{ now | unixEpoch }}", "1790000000000000000"] {
+        let set = format!("plugin: field.set, settings: {{ field: .Payload.After.at, value: '{value}' }}");
+        steps_are_silent(&["lines"], &[DECODE, &set, convert], TO_FILE);
+    }
 }

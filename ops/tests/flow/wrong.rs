@@ -42,6 +42,7 @@ fn every_mistake_is_found_at_its_place() {
         let mut wanted = Vec::new();
         for line in lines.filter(|line| !line.trim().is_empty()) {
             match line.split_once(' ').unwrap() {
+                ("from", plugin) if plugin.starts_with("plugin:") => sources = vec![plugin],
                 ("from", names) => sources = names.split(' ').collect(),
                 ("-", processor) => processors.push(processor.to_owned()),
                 ("to", to) => destination = to,

@@ -227,8 +227,13 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "flow.key_raw",
-        "The key is a word or a number, and the destination needs an object with the key's columns, or no key.",
+        "The key is no JSON object, and the destination needs an object with the key's columns, or no key.",
         "Remove `.Key` with field.exclude, or set it to a JSON object with field.set.",
+    ),
+    entry(
+        "flow.key_shared",
+        "A step makes several records of one, and all of them have its key: the destination keeps the last.",
+        "Set `.Key` behind that step, with what differs, as the number in the metadata.",
     ),
     entry(
         "flow.name_taken",
@@ -286,12 +291,23 @@ pub(super) const CODES: &[Entry] = &[
         "A condition gives something else than true or false, always or for some records.",
         "Compare values, and give an `if` its `else`.",
     ),
+    entry(
+        "flow.not_encoded",
+        "A step decodes or encodes data that a step before has put into another encoding.",
+        "Undo encodings in the reverse order.",
+    ),
+    entry("flow.nothing_to_write", "Every record comes without key and without data.", "Keep one of them."),
     entry("flow.not_convertible", "A value cannot become what it is to become.", "Choose another type."),
     entry("flow.overwritten", "What a step sets is replaced before anything reads it.", "Remove one of the two steps."),
     entry(
         "flow.reversed",
         "A function gets a text of the template in the place of the data, and the data in the place of that text.",
         "Write the arguments in the order that the finding names.",
+    ),
+    entry(
+        "flow.same_pieces",
+        "A step makes several records of one, and all of them are the same.",
+        "Let the script make a record for each: one object that it returns several times has one state.",
     ),
     entry(
         "flow.suspect",
@@ -467,7 +483,7 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "plan.output_shared",
-        "Two destinations of a pipeline write one file, so every record stands in it twice.",
+        "Two destinations of a pipeline write one file, so every record that both get stands in it twice.",
         "Give one of them another path, or remove it.",
     ),
     entry(

@@ -12,6 +12,25 @@ use crate::template::tree::{Literal, Operand, Term};
 const NUMBERS: Classes = Classes::INT.with(Classes::FLOAT).with(Classes::LONG);
 
 impl Walk<'_> {
+    /// Says of a text that a metadata entry never has it.
+    fn entries(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) {
+        let [a, b] = values else { return };
+        for (entry, literal, i) in [(a, b, 1), (b, a, 0)] {
+            let (Known::Entry { key, .. }, Known::Literal(Literal::Text(text))) = (entry, literal) else { continue };
+            // An entry that is not there is an empty text.
+            let Some(only) =
+                self.flow.record.metadata.only(key).filter(|it| !text.is_empty() && !it.texts.contains(text))
+            else {
+                continue;
+            };
+            let message =
+                format!("no record has the metadata {:?} with the text {:?} here", key.as_str(), text.as_str());
+            let hint = only.hint.to_owned();
+            let place = self.at(args.get(i).map_or_else(|| at.clone(), bytes));
+            self.flow.warn("flow.never_true", place, message, None, Some(hint));
+        }
+    }
+
     /// Whether the first argument compares with the others. `args` are those that are written behind the name.
     pub(super) fn comparison(
         &mut self,
@@ -24,6 +43,9 @@ impl Walk<'_> {
         let Some((first, others)) = values.split_first() else { return };
         if matches!(name, "eq" | "ne") {
             self.operations(name == "eq", args, values, at, certain);
+        }
+        if name == "eq" && !self.branching {
+            self.entries(args, values, at);
         }
         for (i, other) in others.iter().enumerate() {
             // The first one that is equal ends the comparison.

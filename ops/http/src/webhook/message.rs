@@ -26,6 +26,8 @@ const BODY: usize = 512;
 /// A request for any record.
 pub(super) struct Message {
     method: Method,
+    /// Whether the settings give the method.
+    is_method_given: bool,
     url: Address,
     /// Those that are the same for every record.
     headers: HeaderMap,
@@ -99,7 +101,8 @@ pub(super) fn compile(arguments: &Arguments, findings: &mut Diagnostics) -> Opti
     };
     let (headers, rendered) = headers(arguments, findings);
     let body = arguments.template("request.body").cloned();
-    Some(Message { method: method?, url: url?, headers, rendered, body })
+    let is_method_given = arguments.given().any(|(name, _)| *name == *"request.method");
+    Some(Message { method: method?, is_method_given, url: url?, headers, rendered, body })
 }
 
 fn headers(arguments: &Arguments, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
@@ -244,6 +247,26 @@ impl Message {
         let body = self.body.as_ref().filter(|template| template.literal().is_none());
         let headers = self.rendered.iter().map(|header| &header.template);
         union(url.into_iter().chain(body).chain(headers).map(Template::reads))
+    }
+
+    /// Says of requests that they are hardly meant: with a body that servers do not read, or without the record.
+    /// `is_body_placed`: the settings say where the answer goes.
+    pub(super) fn judge(&self, flow: &mut Flow, is_body_placed: bool) {
+        if self.body.is_some() && !self.is_method_given {
+            let message = "the request is a GET with a body, which most servers do not read";
+            let hint = "set request.method to POST, or to GET if that is meant";
+            flow.warn("flow.suspect", "request.body", message, None, Some(hint.to_owned()));
+        }
+        let sends = [Method::POST, Method::PUT, Method::PATCH].contains(&self.method);
+        let depends = matches!(self.url, Address::Rendered(_)) || !self.rendered.is_empty();
+        if sends && self.body.is_none() && !depends && !is_body_placed {
+            let message = format!(
+                "the {} request has no body and nothing of the record, and the answer takes the place of .Payload.After",
+                self.method
+            );
+            let hint = "set request.body to '{{ toJson .Payload.After }}', and response.body to keep the data";
+            flow.warn("flow.suspect", "request.method", message, None, Some(hint.to_owned()));
+        }
     }
 
     /// What can be said of its templates before there are records.

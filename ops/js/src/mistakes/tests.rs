@@ -363,3 +363,29 @@ fn fields_that_no_record_has_are_told_where_the_fields_are_known() {
         body,
     );
 }
+
+#[test]
+fn one_record_in_the_place_of_each_element_is_told() {
+    const SAME: &str = "each element becomes `rec` itself";
+    check(
+        &[
+            ("return rec.Payload.After.tags.map(t => { rec.Payload.After.tag = t; return rec; })", structured(), SAME),
+            (
+                "return rec.Payload.After.tags.map(function (t) { rec.Payload.After.tag = t; return rec })",
+                structured(),
+                SAME,
+            ),
+            ("return tags().map(t => rec)", structured(), SAME),
+            (
+                "return tags().map(t => { const out = Record(); out.Payload.After = { t }; return out })",
+                structured(),
+                "",
+            ),
+            ("return tags().map(rec => { return rec })", structured(), ""),
+            ("tags().map(t => { rec.Metadata[t] = 'x'; return rec })", structured(), ""),
+        ],
+        |text, after| {
+            of(&format!("function tags() {{ return ['a'] }} function process(rec) {{ {text}\n return rec }}"), after)
+        },
+    );
+}

@@ -1,0 +1,31 @@
+//! Schemas that a source is to infer of data that have none.
+
+use crate::arguments::parse_bool;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::flow::RecordShape;
+use crate::plan::graph::Node;
+use crate::reference::Side;
+
+/// Warns where a source is asked to infer a schema of data that it never gives structured. O(settings).
+pub(super) fn unused(node: &Node, shape: &RecordShape) -> Diagnostics {
+    let mut findings = Diagnostics::new();
+    let settings: [(&str, &str, &[Side]); 2] = [
+        ("sdk.schema.extract.key.enabled", "the key", &[Side::Key]),
+        ("sdk.schema.extract.payload.enabled", "the payload", &[Side::Before, Side::After]),
+    ];
+    for given in &node.settings {
+        let Some((name, what, sides)) = settings.iter().find(|(name, ..)| *given.name == **name) else { continue };
+        let is_on = parse_bool(given.value.value().trim()) == Some(true);
+        if !is_on || sides.iter().any(|side| !shape.side(*side).has_no_fields()) {
+            continue;
+        }
+        let message = format!("{name} has no effect: {what} is raw data, of which no schema is inferred");
+        findings.push(
+            Diagnostic::warning("settings.unused", message)
+                .with_span(given.span)
+                .with_path(format!("{}/settings/{name}", node.path))
+                .with_hint("remove it; avro.encode makes a schema of data that json.decode decodes"),
+        );
+    }
+    findings
+}

@@ -1,0 +1,46 @@
+//! Conditions on the operation that are the same for every operation that records have.
+
+use crate::flow::{Flow, Place};
+use crate::operator::{Access, Fan};
+use crate::plan::graph::{Guard, Node};
+use crate::record::{Operation, Record};
+
+/// Warns where such a condition drops every record, or never applies its step. A guard against records that do not come
+/// does no harm. O(operations).
+pub(super) fn judge(flow: &mut Flow, node: &Node, guard: &Guard) {
+    let Some(step) = node.kind.operator() else { return };
+    let condition = &guard.condition;
+    let is_of_operation = match condition.reads() {
+        Access::These(paths) => {
+            !paths.is_empty() && paths.iter().all(|path| path.first().is_some_and(|it| *it == *"Operation"))
+        }
+        Access::Everything => false,
+    };
+    if !is_of_operation || condition.settled().is_some() || flow.messages().next().is_some() {
+        return;
+    }
+    let mut verdicts = Vec::new();
+    let come = Operation::ALL.into_iter().filter(|operation| flow.record.operations.contains(*operation));
+    let come: Vec<Operation> = come.collect();
+    for operation in &come {
+        let mut record = Record::default();
+        record.operation = *operation;
+        let Ok(verdict) = condition.evaluate(&record) else { return };
+        verdicts.push(verdict);
+    }
+    let same = verdicts.first().copied().filter(|first| verdicts.iter().all(|verdict| verdict == first));
+    let never = step.signature.fan == Fan::Never;
+    let (verb, code) = match same {
+        Some(true) if never => ("holds for every record", "plan.condition_always_true"),
+        Some(false) if !never => ("holds for no record", "plan.condition_always_false"),
+        _ => return,
+    };
+    let names: Vec<&str> = come.iter().map(|operation| operation.as_str()).collect();
+    let message = format!("the condition {verb}: here the operation is always {}", names.join(" or "));
+    let hint = match (same, &*step.plugin) {
+        (Some(true), "filter") => "a filter drops the records for which its condition holds; `not` turns it round",
+        (Some(true), _) => "correct it, or remove it",
+        _ => "correct it, or remove the processor",
+    };
+    flow.warn(code, Place::CONDITION, message, None, Some(hint.to_owned()));
+}

@@ -1,0 +1,51 @@
+//! Which parts of records that were made of one differ.
+
+use crate::flow::{Pieces, RecordShape, Since};
+use crate::operator::{Access, Class, Fan};
+use crate::plan::graph::{Node, OperatorNode};
+use crate::text::Str;
+
+/// What leaves a step, after what comes to it. O(parts).
+pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Option<Pieces> {
+    let signature = &step.signature;
+    let written = &signature.writes;
+    if signature.fan.multiplies() {
+        let before = into.pieces.as_ref().map(|pieces| pieces.own.clone());
+        let own = before.map_or(written.clone(), |before| union(before, written));
+        return Some(Pieces { step: node.id.clone(), own, index: index(written), since: Since::at(node.span) });
+    }
+    let pieces = into.pieces.clone()?;
+    let chosen = step.guard.as_ref().is_some_and(|guard| guard.condition.reads().overlaps(&pieces.own));
+    // What a function gives that gives something else each time counts as read.
+    let differs = chosen || signature.reads.overlaps(&pieces.own) || signature.class != Class::Inline;
+    let own = match (signature.fan, differs) {
+        // Which pieces are left is not known.
+        (Fan::Never | Fan::AtMostOne, true) => Access::Everything,
+        (_, true) => union(pieces.own, written),
+        (_, false) => pieces.own,
+    };
+    Some(Pieces { own, ..pieces })
+}
+
+fn union(a: Access, b: &Access) -> Access {
+    match (a, b) {
+        (Access::These(mut a), Access::These(b)) => {
+            for path in b {
+                if !a.contains(path) {
+                    a.push(path.clone());
+                }
+            }
+            Access::These(a)
+        }
+        _ => Access::Everything,
+    }
+}
+
+/// The metadata entry with the number of the piece.
+fn index(written: &Access) -> Option<Str> {
+    let Access::These(paths) = written else { return None };
+    paths.iter().find_map(|path| match &path[..] {
+        [metadata, name] if **metadata == *"Metadata" && name.ends_with(".index") => Some(name.clone()),
+        _ => None,
+    })
+}

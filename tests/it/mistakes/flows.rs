@@ -1,0 +1,148 @@
+//! Mistakes that show only in how sources, processors and destinations follow each other.
+
+use anabranch::cli::registry;
+use anabranch::files::Found;
+use anabranch::pipelines::Pipelines;
+use anabranch_graph::diagnostic::Files;
+use anabranch_graph::plan::CompileOptions;
+
+use super::told;
+
+const FILE: &str = "plugin: file, settings: { path: in.ndjson }";
+const BUCKET: &str =
+    "plugin: s3, settings: { aws.bucket: b, aws.region: us-east-1, aws.accessKeyId: a, aws.secretAccessKey: b }";
+const TABLE: &str = "plugin: postgres, settings: { url: 'postgres://u@h/d', table: t }";
+const DECODE: &str = "plugin: json.decode, settings: { field: .Payload.After }";
+const KEY: &str = "plugin: field.set, settings: { field: .Key, value: '{\"id\": {{ .Payload.After.id }}}' }";
+const SPLIT: &str = "plugin: split, settings: { field: .Payload.After.tags }";
+const AVRO: &str = "plugin: avro.encode, settings: { field: .Payload.After, schema.strategy: autoRegister, \
+                    schema.autoRegister.subject: s }";
+const DROP: &str = "plugin: drop";
+
+fn found(source: &str, processors: &[&str], destination: &str) -> Vec<String> {
+    let mut text = format!(
+        "version: \"2.2\"\npipelines:\n  - id: p\n    connectors:\n      - {{ id: in, type: source, {source} }}\n      \
+         - {{ id: out, type: destination, {destination} }}\n    processors:\n"
+    );
+    for (i, processor) in processors.iter().enumerate() {
+        text.push_str(&format!("      - {{ id: p{i}, {processor} }}\n"));
+    }
+    let (mut files, options) = (Files::new(), CompileOptions { split: true, ..CompileOptions::default() });
+    files.add("p.yaml", text);
+    let pipelines = Pipelines::of(Found { files, unreadable: Vec::new() }, &registry(), &options);
+    told(&pipelines).into_iter().filter(|line| !line.contains("plan.literal_secret")).collect()
+}
+
+#[track_caller]
+fn one(source: &str, processors: &[&str], destination: &str, words: &[&str]) {
+    let found = found(source, processors, destination);
+    let fits = |line: &String| words.iter().all(|word| line.contains(word));
+    assert!(found.len() == 1 && found.iter().all(fits), "{words:?}\n{}", found.join("\n"));
+}
+
+#[track_caller]
+fn none(source: &str, processors: &[&str], destination: &str) {
+    assert_eq!(found(source, processors, destination), [] as [String; 0]);
+}
+
+#[test]
+fn pieces_of_one_key_are_told_before_they_overwrite_each_other() {
+    let clone = "plugin: clone, settings: { count: 2 }";
+    let chunk = "plugin: ai.chunk, settings: { inputField: .Payload.After.text, emit: records }";
+    let words = ["warning flow.key_shared", "only the last stays"];
+    one(FILE, &[DECODE, KEY, SPLIT], TABLE, &[words[0], words[1], "\"split.index\""]);
+    one(FILE, &[DECODE, KEY, clone], TABLE, &[words[0], words[1], "\"clone.index\""]);
+    one(FILE, &[DECODE, KEY, chunk], TABLE, &words);
+    one(FILE, &[DECODE, SPLIT, KEY], TABLE, &words);
+    let own = "plugin: field.set, settings: { field: .Key, value: '{\"id\": {{ index .Metadata \"split.index\" }}}' }";
+    none(FILE, &[DECODE, KEY, SPLIT, own], TABLE);
+    // Rows without a key are inserted, and files keep every line.
+    none(FILE, &[DECODE, "plugin: field.exclude, settings: { fields: .Key }", SPLIT], TABLE);
+    none(FILE, &[DECODE, KEY, SPLIT], DROP);
+    // Each piece has a table of its own.
+    let table =
+        "plugin: postgres, settings: { url: 'postgres://u@h/d', table: 't{{ index .Metadata \"split.index\" }}' }";
+    none(FILE, &[DECODE, KEY, SPLIT], table);
+}
+
+#[test]
+fn objects_of_a_bucket_are_no_rows() {
+    let raw = found(BUCKET, &[], TABLE);
+    assert!(raw.len() == 2 && raw[0].contains("warning flow.needs_fields: nearly every record"), "{raw:?}");
+    assert!(raw[1].contains("warning flow.key_raw: nearly every record"), "{raw:?}");
+    one(BUCKET, &[DECODE], TABLE, &["warning flow.key_raw: nearly every record", "name of an object"]);
+    none(BUCKET, &[DECODE, "plugin: field.exclude, settings: { fields: .Key }"], TABLE);
+    none(BUCKET, &[DECODE, KEY], TABLE);
+}
+
+#[test]
+fn keys_that_are_no_objects_fail_every_row() {
+    one(FILE, &["plugin: unwrap.debezium"], TABLE, &["warning flow.key_raw: nearly every record"]);
+    for value in ["id={{ .Payload.After.id }}", "[{{ .Payload.After.id }}]"] {
+        let set = format!("plugin: field.set, settings: {{ field: .Key, value: '{value}' }}");
+        one(FILE, &[DECODE, &set], TABLE, &["error flow.key_raw"]);
+    }
+    let both = "plugin: field.exclude, settings: { fields: '.Payload.After,.Key' }";
+    one(FILE, &[DECODE, both], TABLE, &["error flow.nothing_to_write"]);
+    none(FILE, &[DECODE, KEY], TABLE);
+}
+
+#[test]
+fn encodings_are_undone_in_the_reverse_order() {
+    let step = |plugin: &str| format!("plugin: {plugin}, settings: {{ field: .Payload.After }}");
+    let [unjson, base64, unbase64, unavro] =
+        ["json.decode", "base64.encode", "base64.decode", "avro.decode"].map(|plugin| step(plugin));
+    one(FILE, &[DECODE, AVRO, &unjson], DROP, &["warning flow.not_encoded", "Avro data"]);
+    one(FILE, &[DECODE, AVRO, AVRO], DROP, &["warning flow.not_encoded", "Avro data"]);
+    one(FILE, &[DECODE, AVRO, &unbase64], DROP, &["warning flow.not_encoded", "Avro data"]);
+    one(FILE, &[&base64, &unavro], DROP, &["error flow.not_encoded", "base64 text"]);
+    one(FILE, &[&base64, AVRO], DROP, &["error flow.not_encoded", "base64 text"]);
+    one(FILE, &[&base64, &unjson], DROP, &["warning flow.not_encoded", "nearly every record"]);
+    none(FILE, &[DECODE, AVRO, &base64, &unbase64, &unavro], DROP);
+    none(FILE, &[AVRO, &unavro], DROP);
+    let key = AVRO.replace(".Payload.After", ".Key");
+    one(FILE, &[&key], DROP, &["error flow.not_encoded", ".Key"]);
+    let field = AVRO.replace(".Payload.After", ".Payload.After.addr");
+    let city = "plugin: filter, condition: '{{ eq .Payload.After.addr.city \"x\" }}'";
+    one(FILE, &[DECODE, &field, city], DROP, &["warning flow.not_a_map", "every record that has .Payload.After.addr"]);
+}
+
+#[test]
+fn requests_that_are_hardly_meant_are_told() {
+    let webhook = |more: &str| format!("plugin: webhook.http, settings: {{ request.url: 'http://h/'{more} }}");
+    let body = "request.body: '{{ toJson .Payload.After }}'";
+    let one = |more: &str, words: &[&str]| one(FILE, &[DECODE, &webhook(more)], DROP, words);
+    let none = |more: &str| none(FILE, &[DECODE, &webhook(more)], DROP);
+    one(&format!(", {body}"), &["warning flow.suspect", "a GET with a body"]);
+    one(", request.method: POST", &["warning flow.suspect", "has no body"]);
+    none(&format!(", {body}, request.method: GET"));
+    none(&format!(", {body}, request.method: POST"));
+    none(", request.method: POST, response.body: .Payload.After.answer");
+    none("");
+    let of_record =
+        "plugin: webhook.http, settings: { request.url: 'http://h/{{ .Payload.After.id }}', request.method: POST }";
+    super::flows::none(FILE, &[DECODE, of_record], DROP);
+}
+
+#[test]
+fn statuses_that_fail_the_record_are_never_compared() {
+    let webhook = |more: &str| {
+        format!(
+            "plugin: webhook.http, settings: {{ request.url: 'http://h/', response.status: .Metadata.status{more} }}"
+        )
+    };
+    let bad =
+        "plugin: field.set, condition: '{{ eq .Metadata.status \"400\" }}', settings: { field: .Metadata.a, value: b }";
+    one(FILE, &[&webhook(""), bad], DROP, &["warning flow.never_true", "response.accept"]);
+    none(FILE, &[&webhook(", response.accept: 4xx"), bad], DROP);
+    none(FILE, &[&webhook(""), &bad.replace("400", "204")], DROP);
+}
+
+#[test]
+fn folders_that_no_object_may_have_are_told() {
+    let bucket = |folder: &str| BUCKET.replace(" }", &format!(", folder: '{folder}' }}"));
+    one(FILE, &[], &bucket("../x"), &["error settings.invalid", "cannot be a part of a key"]);
+    one(FILE, &[], &bucket("a/../{{ .Operation.String }}"), &["error settings.invalid"]);
+    none(FILE, &[], &bucket("{{ .Operation.String }}/x"));
+    none(FILE, &[], &bucket("a..b/.c"));
+}
